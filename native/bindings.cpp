@@ -1,0 +1,15 @@
+// The Python module ingot._native: what each layer binds, and nothing else.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_gguf(nb::module_& module);
+void bind_isa(nb::module_& module);
+void bind_quant(nb::module_& module);
+
+NB_MODULE(_native, module) {
+  module.doc() = "Ingot's native core; use it through the ingot package.";
+  bind_isa(module);
+  bind_gguf(module);
+  bind_quant(module);
+}

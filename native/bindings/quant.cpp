@@ -1,0 +1,84 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "executor/parallel_for.h"
+#include "formats/types.h"
+#include "isa/dispatch.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+template <class T>
+using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+constexpr int64_t kBytesPerPiece = 1 << 16;  // below this a thread costs more than it saves
+
+const ingot::TypeTraits& traits_of(uint32_t type) {
+  const ingot::TypeTraits* traits = ingot::find_type(type);
+  if (!traits) throw std::invalid_argument("unknown tensor type " + std::to_string(type));
+  return *traits;
+}
+
+// The number of whole blocks in both arrays, or an error: the kernels trust it.
+int64_t count_blocks(const ingot::TypeTraits& traits, size_t bytes, size_t weights) {
+  if (bytes % traits.block_bytes || weights % traits.block_weights ||
+      bytes / traits.block_bytes != weights / traits.block_weights) {
+    throw std::invalid_argument(std::string(traits.name) + ": " + std::to_string(bytes) +
+                                " bytes do not hold " + std::to_string(weights) + " weights");
+  }
+  return static_cast<int64_t>(bytes / traits.block_bytes);
+}
+
+void decode(uint32_t type, Flat<const uint8_t> blocks, Flat<float> out, int threads) {
+  const ingot::TypeTraits& traits = traits_of(type);
+  const int64_t count = count_blocks(traits, blocks.size(), out.size());
+  const auto kernel = ingot::active_kernels().decode[type];
+  if (!kernel) throw std::invalid_argument(std::string(traits.name) + " has no decoder");
+  const uint8_t* from = blocks.data();
+  float* to = out.data();
+  nb::gil_scoped_release unlocked;
+  ingot::parallel_for(
+      count, kBytesPerPiece / traits.block_bytes, threads, [&](int64_t begin, int64_t end) {
+        kernel(from + begin * traits.block_bytes, to + begin * traits.block_weights, end - begin);
+      });
+}
+
+void encode(uint32_t type, Flat<const float> values, Flat<uint8_t> out, int threads) {
+  const ingot::TypeTraits& traits = traits_of(type);
+  const int64_t count = count_blocks(traits, out.size(), values.size());
+  const auto kernel = ingot::active_kernels().encode[type];
+  if (!kernel) throw std::invalid_argument(std::string(traits.name) + " has no encoder");
+  const float* from = values.data();
+  uint8_t* to = out.data();
+  nb::gil_scoped_release unlocked;
+  ingot::parallel_for(
+      count, kBytesPerPiece / traits.block_bytes, threads, [&](int64_t begin, int64_t end) {
+        kernel(from + begin * traits.block_weights, to + begin * traits.block_bytes, end - begin);
+      });
+}
+
+std::vector<std::tuple<std::string, uint32_t, uint32_t, uint32_t>> tensor_types() {
+  std::vector<std::tuple<std::string, uint32_t, uint32_t, uint32_t>> rows;
+  for (const ingot::TypeTraits& t : ingot::kTypeTraits)
+    rows.emplace_back(t.name, t.id, t.block_weights, t.block_bytes);
+  return rows;
+}
+
+}  // namespace
+
+void bind_quant(nb::module_& module) {
+  module.def("tensor_types", &tensor_types,
+             "(name, type number, weights per block, bytes per block) of every type.");
+  module.def("decode", &decode, nb::arg("type"), nb::arg("blocks"), nb::arg("out"),
+             nb::arg("threads"));
+  module.def("encode", &encode, nb::arg("type"), nb::arg("values"), nb::arg("out"),
+             nb::arg("threads"));
+}

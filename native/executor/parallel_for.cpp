@@ -1,0 +1,34 @@
+#include "executor/parallel_for.h"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace ingot {
+
+void parallel_for(int64_t count, int64_t grain, int threads,
+                  const std::function<void(int64_t begin, int64_t end)>& body) {
+  if (count <= 0) return;
+  const int64_t pieces =
+      std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, std::max(threads, 1));
+  if (pieces == 1) return body(0, count);
+
+  std::vector<std::exception_ptr> errors(pieces);
+  const auto run = [&](int64_t piece) {
+    try {
+      body(count * piece / pieces, count * (piece + 1) / pieces);
+    } catch (...) {
+      errors[piece] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> workers;
+    for (int64_t piece = 1; piece < pieces; ++piece) workers.emplace_back(run, piece);
+    run(0);
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace ingot

@@ -1,0 +1,96 @@
+// simd.h's operations in plain C++: the twin the vector builds are tested against.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "simd/half.h"
+
+namespace ingot::INGOT_ISA::simd {
+
+template <int kLanes>
+struct Bytes {
+  uint8_t lane[kLanes];
+};
+using U8x16 = Bytes<16>;
+using U8x32 = Bytes<32>;
+
+template <int n, class Function>
+inline Bytes<n> map(Function function) {
+  Bytes<n> out;
+  for (int i = 0; i < n; ++i) out.lane[i] = static_cast<uint8_t>(function(i));
+  return out;
+}
+
+inline U8x16 load16(const void* p) {
+  U8x16 v;
+  std::memcpy(v.lane, p, 16);
+  return v;
+}
+inline U8x32 load32(const void* p) {
+  U8x32 v;
+  std::memcpy(v.lane, p, 32);
+  return v;
+}
+inline U8x32 join(U8x16 lo, U8x16 hi) {
+  return map<32>([&](int i) { return i < 16 ? lo.lane[i] : hi.lane[i - 16]; });
+}
+inline U8x32 splat(uint8_t byte) {
+  return map<32>([&](int) { return byte; });
+}
+
+template <int n>
+inline Bytes<n> operator&(Bytes<n> a, Bytes<n> b) {
+  return map<n>([&](int i) { return a.lane[i] & b.lane[i]; });
+}
+template <int n>
+inline Bytes<n> operator|(Bytes<n> a, Bytes<n> b) {
+  return map<n>([&](int i) { return a.lane[i] | b.lane[i]; });
+}
+template <int n>
+inline Bytes<n> operator^(Bytes<n> a, Bytes<n> b) {
+  return map<n>([&](int i) { return a.lane[i] ^ b.lane[i]; });
+}
+template <int n>
+inline Bytes<n> operator+(Bytes<n> a, Bytes<n> b) {
+  return map<n>([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+template <int n>
+inline Bytes<n> operator-(Bytes<n> a, Bytes<n> b) {
+  return map<n>([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+template <int shift, int n>
+inline Bytes<n> shift_right(Bytes<n> v) {
+  return map<n>([&](int i) { return v.lane[i] >> shift; });
+}
+template <int shift, int n>
+inline Bytes<n> shift_left(Bytes<n> v) {
+  return map<n>([&](int i) { return v.lane[i] << shift; });
+}
+
+inline U8x16 low_nibbles(U8x16 v) {
+  return map<16>([&](int i) { return v.lane[i] & 15; });
+}
+inline U8x16 high_nibbles(U8x16 v) { return shift_right<4>(v); }
+inline U8x32 nibbles(U8x16 v) { return join(low_nibbles(v), high_nibbles(v)); }
+
+inline U8x32 lookup16(U8x16 table, U8x32 index) {
+  return map<32>([&](int i) { return table.lane[index.lane[i] & 15]; });
+}
+inline U8x32 spread_bits(uint32_t bits) {
+  return map<32>([&](int i) { return (bits >> i & 1) ? 0xff : 0x00; });
+}
+inline U8x32 negate_where(U8x32 v, U8x32 mask) { return (v ^ mask) - mask; }
+
+inline void store_scaled(float* out, U8x32 v, float lo, float hi) {
+  for (int i = 0; i < 32; ++i) out[i] = (i < 16 ? lo : hi) * static_cast<int8_t>(v.lane[i]);
+}
+inline void store_scaled(float* out, U8x32 v, float lo, float hi, float min_lo, float min_hi) {
+  store_scaled(out, v, lo, hi);
+  for (int i = 0; i < 32; ++i) out[i] += i < 16 ? min_lo : min_hi;
+}
+
+inline float half_to_float(uint16_t half) { return half_bits_to_float(half); }
+
+}  // namespace ingot::INGOT_ISA::simd

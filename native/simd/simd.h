@@ -1,0 +1,31 @@
+// The vector operations block formats are written in, for the instruction set
+// this translation unit is compiled for.
+//
+// Two vector types: U8x32, the 32 weights of a slice, and U8x16, half of one (or
+// the 16 bytes of packed nibbles). Signed and unsigned bytes share them; the
+// operation says which it means. Every operation exists for every instruction
+// set with the same result, so a format is written once.
+//
+//     load16(p) load32(p)            unaligned loads
+//     join(lo, hi)                   two halves to one slice
+//     splat(b)                       one byte in all lanes
+//     v & w   v | w   v ^ w   v + w   v - w      per byte, wrapping
+//     shift_right<n>(v) shift_left<n>(v)         per byte, logical
+//     low_nibbles(h) high_nibbles(h)             0..15 of each byte of a half
+//     nibbles(h)                     16 bytes -> 32 lanes: all low, then all high
+//     lookup16(table, v)             table[v[i]], v[i] in 0..15
+//     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff
+//     negate_where(v, mask)          -v[i] where mask[i] is 0xff
+//     store_scaled(out, v, lo, hi)             out[i] = scale * v[i]
+//     store_scaled(out, v, lo, hi, mlo, mhi)   out[i] = scale * v[i] + min
+//                                    lo for lanes 0..15, hi for 16..31; v signed
+//     half_to_float(bits)            IEEE half to float
+#pragma once
+
+#if defined(__AVX2__)
+#include "simd/x86.h"
+#elif defined(__ARM_NEON)
+#include "simd/neon.h"
+#else
+#include "simd/scalar.h"
+#endif

@@ -1,0 +1,117 @@
+// simd.h's operations for AVX2 and for AVX-512 (which has single instructions
+// where AVX2 needs a few).
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "simd/half.h"
+
+namespace ingot::INGOT_ISA::simd {
+
+struct U8x16 {
+  __m128i v;
+};
+struct U8x32 {
+  __m256i v;
+};
+
+inline U8x16 load16(const void* p) { return {_mm_loadu_si128(static_cast<const __m128i*>(p))}; }
+inline U8x32 load32(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
+inline U8x32 join(U8x16 lo, U8x16 hi) { return {_mm256_set_m128i(hi.v, lo.v)}; }
+inline U8x32 splat(uint8_t byte) { return {_mm256_set1_epi8(static_cast<char>(byte))}; }
+
+inline U8x32 operator&(U8x32 a, U8x32 b) { return {_mm256_and_si256(a.v, b.v)}; }
+inline U8x32 operator|(U8x32 a, U8x32 b) { return {_mm256_or_si256(a.v, b.v)}; }
+inline U8x32 operator^(U8x32 a, U8x32 b) { return {_mm256_xor_si256(a.v, b.v)}; }
+inline U8x32 operator+(U8x32 a, U8x32 b) { return {_mm256_add_epi8(a.v, b.v)}; }
+inline U8x32 operator-(U8x32 a, U8x32 b) { return {_mm256_sub_epi8(a.v, b.v)}; }
+
+// There are no byte shifts: shift 16-bit lanes and drop what crossed over.
+template <int shift>
+inline U8x32 shift_right(U8x32 v) {
+  return {_mm256_and_si256(_mm256_srli_epi16(v.v, shift),
+                           _mm256_set1_epi8(static_cast<char>(0xff >> shift)))};
+}
+template <int shift>
+inline U8x32 shift_left(U8x32 v) {
+  return {_mm256_and_si256(_mm256_slli_epi16(v.v, shift),
+                           _mm256_set1_epi8(static_cast<char>(0xff << shift)))};
+}
+
+inline U8x16 low_nibbles(U8x16 v) { return {_mm_and_si128(v.v, _mm_set1_epi8(15))}; }
+inline U8x16 high_nibbles(U8x16 v) {
+  return {_mm_and_si128(_mm_srli_epi16(v.v, 4), _mm_set1_epi8(15))};
+}
+inline U8x32 nibbles(U8x16 v) {
+  const __m256i both = _mm256_set_m128i(_mm_srli_epi16(v.v, 4), v.v);
+  return {_mm256_and_si256(both, _mm256_set1_epi8(15))};
+}
+
+inline U8x32 lookup16(U8x16 table, U8x32 index) {
+  return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table.v), index.v)};
+}
+
+inline U8x32 spread_bits(uint32_t bits) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  return {_mm256_movm_epi8(bits)};
+#else
+  // Each lane gets the byte that holds its bit, keeps that bit, compares.
+  const __m256i byte_of_lane =
+      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit_of_lane = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  const __m256i spread =
+      _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte_of_lane);
+  return {_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of_lane), bit_of_lane)};
+#endif
+}
+
+inline U8x32 negate_where(U8x32 v, U8x32 mask) { return (v ^ mask) - mask; }
+
+// Calls body(first_lane, floats): the signed lanes as vectors of floats, in order.
+template <class Body>
+inline void for_each_float_vector(U8x32 v, Body body) {
+  const __m128i lo = _mm256_castsi256_si128(v.v);
+  const __m128i hi = _mm256_extracti128_si256(v.v, 1);
+#if defined(__AVX512F__)
+  body(0, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(lo)));
+  body(16, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(hi)));
+#else
+  body(0, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lo)));
+  body(8, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(lo, 8))));
+  body(16, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi)));
+  body(24, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(hi, 8))));
+#endif
+}
+
+#if defined(__AVX512F__)
+using Floats = __m512;
+inline Floats splat_float(float x) { return _mm512_set1_ps(x); }
+inline Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+inline void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+#else
+using Floats = __m256;
+inline Floats splat_float(float x) { return _mm256_set1_ps(x); }
+inline Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+inline Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+inline void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+#endif
+
+inline void store_scaled(float* out, U8x32 v, float lo, float hi) {
+  for_each_float_vector(v, [&](int first, Floats q) {
+    store(out + first, multiply(splat_float(first < 16 ? lo : hi), q));
+  });
+}
+// Two roundings, as the formats define it: never a fused multiply-add.
+inline void store_scaled(float* out, U8x32 v, float lo, float hi, float min_lo, float min_hi) {
+  for_each_float_vector(v, [&](int first, Floats q) {
+    const Floats scaled = multiply(splat_float(first < 16 ? lo : hi), q);
+    store(out + first, add(scaled, splat_float(first < 16 ? min_lo : min_hi)));
+  });
+}
+
+inline float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
+
+}  // namespace ingot::INGOT_ISA::simd

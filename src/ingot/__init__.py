@@ -1,0 +1,35 @@
+"""Ingot runs language models from GGUF files, in Python.
+
+Names are imported on first use, so `import ingot` costs milliseconds and pulls in
+neither NumPy nor anything heavier.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ingot.errors import GgufError as GgufError
+    from ingot.errors import IngotError as IngotError
+    from ingot.gguf import GgufLoader as GgufLoader
+    from ingot.gguf import GgufWriter as GgufWriter
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "GgufError": "ingot.errors",
+    "GgufLoader": "ingot.gguf",
+    "GgufWriter": "ingot.gguf",
+    "IngotError": "ingot.errors",
+}
+
+__all__ = ["GgufError", "GgufLoader", "GgufWriter", "IngotError", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ingot' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""The `ingot` command: one module per subcommand, imported when it is used."""

@@ -1,0 +1,57 @@
+"""The environment, read in one place.
+
+| variable        | meaning                                                     |
+|-----------------|-------------------------------------------------------------|
+| `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx, neon     |
+| `INGOT_THREADS` | worker threads (default: the cores this process may use)    |
+| `INGOT_CACHE`   | folder of fetched models (default: the user's cache folder) |
+"""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ingot import _native
+from ingot.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of this process."""
+
+    isa: str
+    threads: int
+    cache: Path
+
+
+def _threads() -> int:
+    text = os.environ.get("INGOT_THREADS", "")
+    if not text:
+        return len(os.sched_getaffinity(0))
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to 1024")
+    return int(text)
+
+
+def _cache() -> Path:
+    if text := os.environ.get("INGOT_CACHE"):
+        return Path(text).expanduser()
+    if text := os.environ.get("XDG_CACHE_HOME"):
+        return Path(text) / "ingot"
+    return Path.home() / ".cache" / "ingot"
+
+
+def _isa() -> str:
+    if name := os.environ.get("INGOT_ISA"):
+        try:
+            _native.set_isa(name)
+        except ValueError as error:
+            raise ConfigError(f"INGOT_ISA: {error}") from None
+    return _native.active_isa()
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    """Read the environment, once, and choose the instruction set."""
+    return Config(isa=_isa(), threads=_threads(), cache=_cache())

@@ -1,0 +1,37 @@
+"""Every error Ingot raises on purpose, in one tree.
+
+A message says what was wrong and what to do about it. Catch `IngotError` for all of
+them; each also derives from the built-in error a caller would guess.
+"""
+
+from pathlib import Path
+
+
+class IngotError(Exception):
+    """The root of all errors that Ingot raises on purpose."""
+
+
+class ConfigError(IngotError, ValueError):
+    """A setting (an environment variable, an option) has a value that cannot be used."""
+
+
+class GgufError(IngotError, ValueError):
+    """A GGUF file is not what the format says it should be."""
+
+    def __init__(
+        self, reason: str, *, field: str, offset: int, path: str | Path | None = None
+    ) -> None:
+        self.reason = reason
+        self.field = field
+        self.offset = offset
+        self.path = path
+        where = f"{path}: " if path is not None else ""
+        super().__init__(f"{where}{field} at byte {offset}: {reason}")
+
+
+class QuantError(IngotError, ValueError):
+    """Values or bytes do not fit the block format they are meant for."""
+
+
+class StoreError(IngotError):
+    """A model could not be found, fetched or verified."""
