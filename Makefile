@@ -1,37 +1,71 @@
-# Everything from nothing: `make run` and `make test` create .venv, install and
-# compile. Stamps in .venv keep a second call from doing it again.
+# Everything from nothing: each target creates .venv, installs and compiles what it
+# needs. Stamps in .venv keep a second call from doing it again.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
-NATIVE := $(shell find native -type f) CMakeLists.txt pyproject.toml
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NATIVE := $(shell find native -type f -name '*.cpp' -o -type f -name '*.h') CMakeLists.txt
+CXX_FILES := $(filter %.cpp %.h,$(NATIVE))
+
+# The peer in the oracle tests: built without this machine's own instructions, because
+# gcc 12 miscompiles its AMX set-up, and without what the tests do not use.
+LLAMA_CPP := llama-cpp-python==0.3.36
+LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
+.PHONY: help build run test lint format test-oracle fuzz bench clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(VENV)/.created:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Ingot needs Python 3.11 or newer; '$(PYTHON)' is older. Set PYTHON=python3.11 or newer." >&2; exit 1; }
-	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 || \
-	  { echo "Ingot needs a C++20 compiler: install g++ 11+ or clang 14+ (on Debian: apt-get install g++), or set CXX." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade pip
-	$(PIP) install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Ingot needs Python 3.11 or newer as '$(PYTHON)': install it, or call make PYTHON=/path/to/python3.11." >&2; exit 1; }
+	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || \
+	  { echo "Ingot needs a C++20 compiler as '$${CXX:-c++}': install g++ 11 or newer or clang 14 or newer (Debian: apt-get install g++), or set CXX." >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.created $(NATIVE)
-	$(PIP) install --quiet --no-build-isolation --editable '.[test]'
+$(VENV)/.built: $(VENV)/.created $(NATIVE) pyproject.toml
+	@echo "installing ingot into $(VENV), compiling its native core (about a minute the first time)"
+	@$(PIP) install --no-build-isolation --editable '.[test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.built
+	@$(PIP) install --no-build-isolation --editable '.[lint]'
+	@touch $@
+
+$(VENV)/.oracle: $(VENV)/.built
+	@echo "installing the oracles; llama.cpp is compiled (about six minutes the first time)"
+	@$(PIP) install --no-build-isolation --editable '.[oracle]'
+	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
 	@touch $@
 
 build: $(VENV)/.built ## create .venv, install, compile
 
-run: build ## inspect the embedded default model
-	$(BIN)/ingot inspect
+run: build ## show the embedded default model
+	@$(BIN)/ingot inspect
 
-test: build ## the tests
+test: build ## run the tests
 	$(BIN)/python -m pytest
 
-.PHONY: help build run test
+lint: $(VENV)/.lint ## check style, types, layer order and C++ formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+format: $(VENV)/.lint ## bring Python and C++ into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+test-oracle: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
+	$(BIN)/python -m pytest -m oracle
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) build

@@ -9,7 +9,7 @@
 // answers two questions, in registers:
 //
 //     F::scales(block)      -> Scales{d, m, scale[], min[]}
-//     F::lanes(block, s)    -> the q of weights 32*s .. 32*s+31, in order
+//     F::lanes<s>(block)    -> the q of weights 32*s .. 32*s+31, in order
 //
 // Plain decode, GEMV, GEMM panels and embedding rows are templates over F (see
 // kernels/); they may multiply out the float scales, or stay in integers until
@@ -21,8 +21,10 @@
 // everything lives in namespace ingot::INGOT_ISA.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "formats/types.h"
 #include "simd/simd.h"
@@ -49,6 +51,15 @@ struct BlockFormat {
   static constexpr bool kHasMin = kMins;
   static_assert(kWeights % 32 == 0 && kGroup >= 16 && kWeights % kGroup == 0);
 };
+
+// Calls body(std::integral_constant<int, s>) for every slice s: lanes<s> needs its
+// number at compile time, because shifts do.
+template <class F, class Body>
+inline void for_each_slice(Body body) {
+  [&]<int... s>(std::integer_sequence<int, s...>) {
+    (body(std::integral_constant<int, s>{}), ...);
+  }(std::make_integer_sequence<int, F::kSlices>{});
+}
 
 template <class T>
 inline T load_as(const uint8_t* bytes) {

@@ -13,7 +13,8 @@ namespace ingot::INGOT_ISA {
 struct Q4_0 : BlockFormat<TensorType::Q4_0, 32, false> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
-  static simd::U8x32 lanes(const uint8_t* block, int) {
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
     return simd::nibbles(simd::load16(block + 2)) - simd::splat(8);
   }
 };

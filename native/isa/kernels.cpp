@@ -1,7 +1,6 @@
 // Compiled once per instruction set (CMakeLists.txt sets INGOT_ISA and the
 // compiler's flags): the same headers, each time in a namespace of its own, so
 // that no function built for one instruction set can stand in for another's.
-#include "formats/plain.h"
 #include "isa/table.h"
 #include "kernels/decode.h"
 

@@ -1,7 +1,6 @@
 // simd.h's operations in plain C++: the twin the vector builds are tested against.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -36,6 +35,15 @@ inline U8x32 load32(const void* p) {
 inline U8x32 join(U8x16 lo, U8x16 hi) {
   return map<32>([&](int i) { return i < 16 ? lo.lane[i] : hi.lane[i - 16]; });
 }
+inline U8x32 from_words(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  const uint64_t words[4] = {a, b, c, d};
+  return map<32>([&](int i) { return words[i / 8] >> (i % 8 * 8); });
+}
+inline U8x16 low_half(U8x32 v) { return load16(v.lane); }
+inline U8x16 high_half(U8x32 v) { return load16(v.lane + 16); }
+inline U8x32 swap_middle_quarters(U8x32 v) {
+  return map<32>([&](int i) { return v.lane[i < 8 || i >= 24 ? i : i < 16 ? i + 8 : i - 8]; });
+}
 inline U8x32 splat(uint8_t byte) {
   return map<32>([&](int) { return byte; });
 }
@@ -69,14 +77,19 @@ inline Bytes<n> shift_left(Bytes<n> v) {
   return map<n>([&](int i) { return v.lane[i] << shift; });
 }
 
-inline U8x16 low_nibbles(U8x16 v) {
-  return map<16>([&](int i) { return v.lane[i] & 15; });
+template <int from, int to>
+inline U8x32 move_bit(U8x32 v) {
+  return map<32>([&](int i) { return (v.lane[i] >> from & 1) << to; });
 }
-inline U8x16 high_nibbles(U8x16 v) { return shift_right<4>(v); }
-inline U8x32 nibbles(U8x16 v) { return join(low_nibbles(v), high_nibbles(v)); }
+inline U8x32 nibbles(U8x16 v) {
+  return map<32>([&](int i) { return i < 16 ? v.lane[i] & 15 : v.lane[i - 16] >> 4; });
+}
 
 inline U8x32 lookup16(U8x16 table, U8x32 index) {
   return map<32>([&](int i) { return table.lane[index.lane[i] & 15]; });
+}
+inline U8x32 at_least(U8x32 v, uint8_t bound) {
+  return map<32>([&](int i) { return v.lane[i] >= bound ? 0xff : 0x00; });
 }
 inline U8x32 spread_bits(uint32_t bits) {
   return map<32>([&](int i) { return (bits >> i & 1) ? 0xff : 0x00; });

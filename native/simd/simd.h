@@ -7,13 +7,17 @@
 // set with the same result, so a format is written once.
 //
 //     load16(p) load32(p)            unaligned loads
+//     from_words(a, b, c, d)         four 64-bit words, lowest byte first
 //     join(lo, hi)                   two halves to one slice
+//     low_half(v) high_half(v)       and back
+//     swap_middle_quarters(v)        quarters 0 1 2 3 -> 0 2 1 3
 //     splat(b)                       one byte in all lanes
 //     v & w   v | w   v ^ w   v + w   v - w      per byte, wrapping
 //     shift_right<n>(v) shift_left<n>(v)         per byte, logical
-//     low_nibbles(h) high_nibbles(h)             0..15 of each byte of a half
+//     move_bit<from, to>(v)          bit `from` of each byte to bit `to`, all others 0
 //     nibbles(h)                     16 bytes -> 32 lanes: all low, then all high
 //     lookup16(table, v)             table[v[i]], v[i] in 0..15
+//     at_least(v, b)                 0xff where v[i] >= b, unsigned, else 0x00
 //     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff
 //     negate_where(v, mask)          -v[i] where mask[i] is 0xff
 //     store_scaled(out, v, lo, hi)             out[i] = scale * v[i]
@@ -24,8 +28,6 @@
 
 #if defined(__AVX2__)
 #include "simd/x86.h"
-#elif defined(__ARM_NEON)
-#include "simd/neon.h"
 #else
 #include "simd/scalar.h"
 #endif

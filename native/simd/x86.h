@@ -20,6 +20,13 @@ struct U8x32 {
 inline U8x16 load16(const void* p) { return {_mm_loadu_si128(static_cast<const __m128i*>(p))}; }
 inline U8x32 load32(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
 inline U8x32 join(U8x16 lo, U8x16 hi) { return {_mm256_set_m128i(hi.v, lo.v)}; }
+inline U8x32 from_words(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  return {_mm256_setr_epi64x(static_cast<int64_t>(a), static_cast<int64_t>(b),
+                             static_cast<int64_t>(c), static_cast<int64_t>(d))};
+}
+inline U8x16 low_half(U8x32 v) { return {_mm256_castsi256_si128(v.v)}; }
+inline U8x16 high_half(U8x32 v) { return {_mm256_extracti128_si256(v.v, 1)}; }
+inline U8x32 swap_middle_quarters(U8x32 v) { return {_mm256_permute4x64_epi64(v.v, 0xd8)}; }
 inline U8x32 splat(uint8_t byte) { return {_mm256_set1_epi8(static_cast<char>(byte))}; }
 
 inline U8x32 operator&(U8x32 a, U8x32 b) { return {_mm256_and_si256(a.v, b.v)}; }
@@ -40,9 +47,11 @@ inline U8x32 shift_left(U8x32 v) {
                            _mm256_set1_epi8(static_cast<char>(0xff << shift)))};
 }
 
-inline U8x16 low_nibbles(U8x16 v) { return {_mm_and_si128(v.v, _mm_set1_epi8(15))}; }
-inline U8x16 high_nibbles(U8x16 v) {
-  return {_mm_and_si128(_mm_srli_epi16(v.v, 4), _mm_set1_epi8(15))};
+template <int from, int to>
+inline U8x32 move_bit(U8x32 v) {
+  const __m256i moved =
+      from < to ? _mm256_slli_epi16(v.v, to - from) : _mm256_srli_epi16(v.v, from - to);
+  return {_mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(1 << to)))};
 }
 inline U8x32 nibbles(U8x16 v) {
   const __m256i both = _mm256_set_m128i(_mm_srli_epi16(v.v, 4), v.v);
@@ -51,6 +60,11 @@ inline U8x32 nibbles(U8x16 v) {
 
 inline U8x32 lookup16(U8x16 table, U8x32 index) {
   return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table.v), index.v)};
+}
+
+inline U8x32 at_least(U8x32 v, uint8_t bound) {
+  const __m256i b = _mm256_set1_epi8(static_cast<char>(bound));
+  return {_mm256_cmpeq_epi8(_mm256_max_epu8(v.v, b), v.v)};
 }
 
 inline U8x32 spread_bits(uint32_t bits) {
@@ -72,8 +86,7 @@ inline U8x32 negate_where(U8x32 v, U8x32 mask) { return (v ^ mask) - mask; }
 // Calls body(first_lane, floats): the signed lanes as vectors of floats, in order.
 template <class Body>
 inline void for_each_float_vector(U8x32 v, Body body) {
-  const __m128i lo = _mm256_castsi256_si128(v.v);
-  const __m128i hi = _mm256_extracti128_si256(v.v, 1);
+  const __m128i lo = low_half(v).v, hi = high_half(v).v;
 #if defined(__AVX512F__)
   body(0, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(lo)));
   body(16, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(hi)));

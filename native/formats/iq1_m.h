@@ -1,0 +1,42 @@
+// IQ1_M: 256 weights in 56 bytes, 1.75 bits each; 16 groups of 16.
+//
+//   0..31   qs      low 8 bits of the grid index of each run of 8 weights
+//   32..47  qh      a nibble a run: top three bits of the index, then the sign of the shift
+//   48..55  scales  16 bits for four groups: three bits each, then a nibble of d
+//
+//   w = (d * (2*scale + 1)) * (grid + shift), in eighths as IQ1_S
+#pragma once
+
+#include "formats/grid_lanes.h"
+
+namespace ingot::INGOT_ISA {
+
+struct IQ1_M : BlockFormat<TensorType::IQ1_M, 16, false> {
+  static Scales<16> scales(const uint8_t* block) {
+    Scales<16> s;
+    uint32_t d = 0;
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t packed = load_as<uint16_t>(block + 48 + i * 2);
+      d |= packed >> 12 << (i * 4);
+      for (int g = 0; g < 4; ++g)
+        s.scale[i * 4 + g] = static_cast<int16_t>(2 * (packed >> (g * 3) & 7) + 1);
+    }
+    s.d = simd::half_to_float(static_cast<uint16_t>(d)) * 0.125f;
+    return s;
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    const uint8_t* low = block + slice * 4;
+    const uint32_t high = load_as<uint16_t>(block + 32 + slice * 2);
+    const simd::U8x32 grid =
+        gather_runs(kGridIq1S, [&](int i) { return low[i] | (high >> (i * 4) & 7) << 8; });
+    // Each run's shift: +1 or -1 in all of its eight lanes.
+    const auto shift = [&](int run) -> uint64_t {
+      return high >> (run * 4) & 8 ? 0xffffffffffffffff : 0x0101010101010101;
+    };
+    return grid + simd::from_words(shift(0), shift(1), shift(2), shift(3));
+  }
+};
+
+}  // namespace ingot::INGOT_ISA

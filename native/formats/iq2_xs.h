@@ -1,0 +1,35 @@
+// IQ2_XS: 256 weights in 74 bytes, 2.3125 bits each; 16 groups of 16.
+//
+//   0..1    d       f16
+//   2..65   qs      16 bits for 8 weights: 9 of grid index, 7 of sign index
+//   66..73  scales  nibbles, two groups a byte
+//
+//   w = (d/8 * (2*scale + 1)) * sign * grid
+#pragma once
+
+#include "formats/grid_lanes.h"
+
+namespace ingot::INGOT_ISA {
+
+struct IQ2_XS : BlockFormat<TensorType::IQ2_XS, 16, false> {
+  static Scales<16> scales(const uint8_t* block) {
+    Scales<16> s;
+    s.d = load_f16(block) * 0.125f;
+    for (int g = 0; g < 16; ++g)
+      s.scale[g] = static_cast<int16_t>(2 * (block[66 + g / 2] >> (g % 2 * 4) & 15) + 1);
+    return s;
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    const auto q = [&](int i) -> uint32_t {
+      return load_as<uint16_t>(block + 2 + slice * 8 + i * 2);
+    };
+    const uint32_t signs = kSigns7[q(0) >> 9] | kSigns7[q(1) >> 9] << 8 | kSigns7[q(2) >> 9] << 16 |
+                           static_cast<uint32_t>(kSigns7[q(3) >> 9]) << 24;
+    const simd::U8x32 grid = gather_runs(kGridIq2Xs, [&](int i) { return q(i) & 511; });
+    return simd::negate_where(grid, simd::spread_bits(signs));
+  }
+};
+
+}  // namespace ingot::INGOT_ISA

@@ -1,0 +1,35 @@
+// IQ3_S: 256 weights in 110 bytes, 3.4375 bits each; 8 groups of 32.
+//
+//   0..1      d       f16
+//   2..65     qs      low 8 bits of the grid index of each run of 4 weights
+//   66..73    qh      the ninth bits, eight runs a byte
+//   74..105   signs   one bit a weight
+//   106..109  scales  nibbles, two groups a byte
+//
+//   w = (d * (2*scale + 1)) * sign * grid
+#pragma once
+
+#include "formats/grid_lanes.h"
+
+namespace ingot::INGOT_ISA {
+
+struct IQ3_S : BlockFormat<TensorType::IQ3_S, 32, false> {
+  static Scales<8> scales(const uint8_t* block) {
+    Scales<8> s;
+    s.d = load_f16(block);
+    for (int g = 0; g < 8; ++g)
+      s.scale[g] = static_cast<int16_t>(2 * (block[106 + g / 2] >> (g % 2 * 4) & 15) + 1);
+    return s;
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    const uint8_t* low = block + 2 + slice * 8;
+    const int ninth = block[66 + slice];
+    const simd::U8x32 grid =
+        gather_runs(kGridIq3S, [&](int i) { return low[i] | (ninth >> i & 1) << 8; });
+    return simd::negate_where(grid, simd::spread_bits(load_as<uint32_t>(block + 74 + slice * 4)));
+  }
+};
+
+}  // namespace ingot::INGOT_ISA

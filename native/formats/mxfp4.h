@@ -1,0 +1,31 @@
+// MXFP4: 32 weights in 17 bytes, 4.25 bits each: four-bit floats (e2m1) under one
+// power of two.
+//
+//   0      e   exponent of the scale: 2^(e-127), halved because the levels are doubled
+//   1..16  qs  nibbles: byte i holds weight i (low) and weight i+16 (high)
+//
+//   w = 2^(e-128) * kFp4Levels[nibble]
+#pragma once
+
+#include "formats/block.h"
+
+namespace ingot::INGOT_ISA {
+
+// The values of e2m1, doubled so that they are whole.
+inline constexpr int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+struct MXFP4 : BlockFormat<TensorType::MXFP4, 32, false> {
+  static Scales<1> scales(const uint8_t* block) {
+    // Below 2^-126 the float is subnormal: its one bit sits in the mantissa.
+    const uint32_t e = block[0];
+    const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+    return {std::bit_cast<float>(bits), 0, {1}, {}};
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    return simd::lookup16(simd::load16(kFp4Levels), simd::nibbles(simd::load16(block + 1)));
+  }
+};
+
+}  // namespace ingot::INGOT_ISA

@@ -1,0 +1,39 @@
+// Q3_K: 256 weights in 110 bytes, 3.4375 bits each; 16 groups of 16.
+//
+//   0..31     hmask   bit s of byte i: the third bit of weight i of slice s
+//   32..95    qs      two bits each: byte i of a run of 32 holds weights i, i+32, i+64, i+96
+//   96..107   scales  16 of 6 bits: groups 0..7 have their low nibble in the low half of bytes
+//                     0..7, groups 8..15 in the high half; the top two bits of group g are at
+//                     bit 2*(g/4) of byte 8 + g%4
+//   108..109  d       f16
+//
+//   w = (d * (scale - 32)) * (three bits - 4)
+#pragma once
+
+#include "formats/block.h"
+
+namespace ingot::INGOT_ISA {
+
+struct Q3_K : BlockFormat<TensorType::Q3_K, 16, false> {
+  static Scales<16> scales(const uint8_t* block) {
+    Scales<16> s;
+    s.d = load_f16(block + 108);
+    const uint8_t* packed = block + 96;
+    for (int g = 0; g < 16; ++g) {
+      const int low = packed[g % 8] >> (g / 8 * 4) & 15;
+      const int high = packed[8 + g % 4] >> (g / 4 * 2) & 3;
+      s.scale[g] = static_cast<int16_t>((low | high << 4) - 32);
+    }
+    return s;
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    const simd::U8x32 low =
+        simd::shift_right<slice % 4 * 2>(simd::load32(block + 32 + slice / 4 * 32)) &
+        simd::splat(3);
+    return (low | simd::move_bit<slice, 2>(simd::load32(block))) - simd::splat(4);
+  }
+};
+
+}  // namespace ingot::INGOT_ISA

@@ -1,0 +1,34 @@
+// Q6_K: 256 weights in 210 bytes, 6.5625 bits each; 16 groups of 16.
+//
+//   0..127    ql      nibbles: 64 bytes hold 128 weights, the first 64 low, the others high
+//   128..191  qh      two bits each: byte i of a run of 32 holds weights i, i+32, i+64, i+96
+//   192..207  scales  int8
+//   208..209  d       f16
+//
+//   w = (d * scale) * (six bits - 32)
+#pragma once
+
+#include "formats/block.h"
+
+namespace ingot::INGOT_ISA {
+
+struct Q6_K : BlockFormat<TensorType::Q6_K, 16, false> {
+  static Scales<16> scales(const uint8_t* block) {
+    Scales<16> s;
+    s.d = load_f16(block + 208);
+    for (int g = 0; g < 16; ++g) s.scale[g] = static_cast<int8_t>(block[192 + g]);
+    return s;
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block) {
+    constexpr int half = slice / 4, quarter = slice % 4;
+    const simd::U8x32 ql = simd::load32(block + half * 64 + quarter % 2 * 32);
+    const simd::U8x32 qh = simd::load32(block + 128 + half * 32);
+    const simd::U8x32 low = simd::shift_right<quarter / 2 * 4>(ql) & simd::splat(15);
+    const simd::U8x32 high = simd::shift_right<quarter * 2>(qh) & simd::splat(3);
+    return (low | simd::shift_left<4>(high)) - simd::splat(32);
+  }
+};
+
+}  // namespace ingot::INGOT_ISA
