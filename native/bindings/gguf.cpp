@@ -1,5 +1,79 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gguf/scan.h"
 
 namespace nb = nanobind;
 
-void bind_gguf(nb::module_&) {}
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Gives the vector to NumPy without copying it.
+nb::object as_array(std::vector<uint64_t>&& values) {
+  auto* owned = new std::vector<uint64_t>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<uint64_t>*>(p); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+}
+
+nb::str as_text(const uint8_t* data, ingot::gguf::Text text) {
+  return nb::str(reinterpret_cast<const char*>(data) + text.at, text.size);
+}
+
+nb::tuple as_tuple(const uint8_t* data, ingot::gguf::Header&& header) {
+  nb::list entries;
+  for (ingot::gguf::Entry& entry : header.entries) {
+    const bool strings = entry.type == ingot::gguf::ValueType::kArray &&
+                         entry.element == ingot::gguf::ValueType::kString;
+    entries.append(
+        nb::make_tuple(as_text(data, entry.key), static_cast<uint32_t>(entry.type),
+                       static_cast<uint32_t>(entry.element), entry.count, entry.value_at,
+                       strings ? as_array(std::move(entry.strings)) : nb::object(nb::none())));
+  }
+  nb::list tensors;
+  for (const ingot::gguf::Tensor& tensor : header.tensors) {
+    nb::list shape;  // NumPy's order: the contiguous dimension last
+    for (uint32_t i = tensor.dimension_count; i-- > 0;) shape.append(tensor.dimensions[i]);
+    tensors.append(nb::make_tuple(as_text(data, tensor.name), tensor.type, nb::tuple(shape),
+                                  tensor.at, tensor.bytes));
+  }
+  return nb::make_tuple(header.version, header.alignment, header.end, header.data_start, entries,
+                        tensors);
+}
+
+nb::object scan_gguf(Bytes bytes, uint64_t file_size, nb::str path) {
+  std::optional<ingot::gguf::Header> header;
+  std::optional<ingot::gguf::ScanError> bad;
+  {
+    nb::gil_scoped_release unlocked;
+    try {
+      header = ingot::gguf::scan(bytes.data(), bytes.size(), file_size);
+    } catch (const ingot::gguf::ScanError& error) {
+      bad = error;
+    }
+  }
+  if (bad) {
+    nb::object type = nb::module_::import_("ingot.errors").attr("GgufError");
+    nb::object error = type(nb::str(bad->what()), nb::arg("field") = bad->field,
+                            nb::arg("offset") = bad->offset, nb::arg("path") = path);
+    PyErr_SetObject(type.ptr(), error.ptr());
+    throw nb::python_error();
+  }
+  if (!header) return nb::none();
+  return as_tuple(bytes.data(), std::move(*header));
+}
+
+}  // namespace
+
+void bind_gguf(nb::module_& module) {
+  module.def("scan_gguf", &scan_gguf, nb::arg("data"), nb::arg("file_size"), nb::arg("path"),
+             "Scan a header: (version, alignment, end, data start, entries, tensors), or None if\n"
+             "it goes on after `data`. An entry is (key, type, element type, count, position,\n"
+             "positions of strings or None), a tensor (name, type, shape, position, bytes).");
+}

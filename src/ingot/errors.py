@@ -16,17 +16,27 @@ class ConfigError(IngotError, ValueError):
 
 
 class GgufError(IngotError, ValueError):
-    """A GGUF file is not what the format says it should be."""
+    """A GGUF file is not, or would not be, what the format says it should be.
+
+    `field` names what is wrong and `offset` the byte where it starts; there is no offset
+    when the field is not in the file (a missing key, a value that is still to be written).
+    """
 
     def __init__(
-        self, reason: str, *, field: str, offset: int, path: str | Path | None = None
+        self,
+        reason: str,
+        *,
+        field: str,
+        offset: int | None = None,
+        path: str | Path | None = None,
     ) -> None:
         self.reason = reason
         self.field = field
         self.offset = offset
         self.path = path
         where = f"{path}: " if path is not None else ""
-        super().__init__(f"{where}{field} at byte {offset}: {reason}")
+        position = f" at byte {offset}" if offset is not None else ""
+        super().__init__(f"{where}{field}{position}: {reason}")
 
 
 class QuantError(IngotError, ValueError):

@@ -1,0 +1,23 @@
+"""GGUF files: header, typed metadata and tensors that load when they are used."""
+
+from ingot.gguf.header import Entry
+from ingot.gguf.loader import CacheCounts, GgufLoader
+from ingot.gguf.metadata import Metadata, StringArray, Value
+from ingot.gguf.mmap import MmapGguf
+from ingot.gguf.tensor import Backend, LazyTensor, TensorState
+from ingot.gguf.types import GgmlType, ValueType
+
+__all__ = [
+    "Backend",
+    "CacheCounts",
+    "Entry",
+    "GgmlType",
+    "GgufLoader",
+    "LazyTensor",
+    "Metadata",
+    "MmapGguf",
+    "StringArray",
+    "TensorState",
+    "Value",
+    "ValueType",
+]

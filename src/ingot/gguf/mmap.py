@@ -1,0 +1,97 @@
+"""A file's bytes, without reading them.
+
+A path comes in, read-only views of any range go out. The map stays alive as long as a
+view of it does. It knows nothing of what the bytes mean.
+"""
+
+import mmap
+import os
+import stat
+import warnings
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.errors import GgufError
+
+
+class MmapGguf:
+    """A read-only memory map, or plain reads of the ranges asked for where mapping fails."""
+
+    def __init__(self, path: str | os.PathLike[str], *, mapped: bool = True) -> None:
+        self.path = Path(path)
+        if not stat.S_ISREG(self.path.stat().st_mode):  # opening a pipe would wait forever
+            raise GgufError("it is not a regular file", field="file", path=self.path)
+        file = self.path.open("rb", buffering=0)
+        self.size = os.fstat(file.fileno()).st_size
+        self._map = self._try_map(file) if mapped and self.size else None
+        self._file: FileIO | None = file
+        if self._map is not None:  # a map needs no open file
+            file.close()
+            self._file = None
+
+    def _try_map(self, file: FileIO) -> mmap.mmap | None:
+        try:
+            return mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            warnings.warn(
+                f"{self.path} cannot be memory-mapped ({error}); reading it instead",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether views point into the file rather than to a copy of the range."""
+        return self._map is not None
+
+    def get_slice(self, offset: int, size: int) -> NDArray[np.uint8]:
+        """The bytes `offset` to `offset + size`, read-only."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise GgufError(
+                f"{size} bytes from here are not inside the file ({self.size} bytes)",
+                field="slice",
+                offset=offset,
+                path=self.path,
+            )
+        if self._map is not None:
+            return np.frombuffer(self._map, np.uint8, size, offset)
+        if self._file is None:
+            raise GgufError("it is closed", field="file", path=self.path)
+        return self._read(self._file, offset, size)
+
+    def _read(self, file: FileIO, offset: int, size: int) -> NDArray[np.uint8]:
+        values = np.empty(size, np.uint8)
+        rest = values.data
+        while rest:
+            count = os.preadv(file.fileno(), [rest], offset + size - len(rest))
+            if count == 0:
+                raise GgufError(
+                    "the file became shorter", field="slice", offset=offset, path=self.path
+                )
+            rest = rest[count:]
+        values.setflags(write=False)
+        return values
+
+    def close(self) -> None:
+        """Close the file. Views that were handed out stay valid."""
+        self._map = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
