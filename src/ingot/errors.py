@@ -45,3 +45,11 @@ class QuantError(IngotError, ValueError):
 
 class StoreError(IngotError):
     """A model could not be found, fetched or verified."""
+
+
+class ModelError(IngotError, ValueError):
+    """A model file is sound, but cannot be run: its architecture, a tensor, a number."""
+
+
+class GraphError(IngotError, ValueError):
+    """A computation graph is not well formed."""
