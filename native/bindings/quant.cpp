@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "executor/parallel_for.h"
+#include "formats/grids.h"
 #include "formats/types.h"
 #include "isa/dispatch.h"
 
@@ -72,6 +73,26 @@ std::vector<std::tuple<std::string, uint32_t, uint32_t, uint32_t>> tensor_types(
   return rows;
 }
 
+// A view of one grid's bytes: [entries, weights per entry].
+using Grid = nb::ndarray<nb::numpy, const int8_t, nb::ndim<2>, nb::c_contig>;
+
+template <class Entry, size_t n>
+Grid view_grid(const Entry (&entries)[n]) {
+  return Grid(entries, {n, sizeof(Entry)}, nb::handle());
+}
+
+Grid grid(const std::string& name) {
+  if (name == "IQ2_XXS") return view_grid(ingot::kGridIq2Xxs);
+  if (name == "IQ2_XS") return view_grid(ingot::kGridIq2Xs);
+  if (name == "IQ2_S") return view_grid(ingot::kGridIq2S);
+  if (name == "IQ1_S") return view_grid(ingot::kGridIq1S);
+  if (name == "IQ3_XXS") return view_grid(ingot::kGridIq3Xxs);
+  if (name == "IQ3_S") return view_grid(ingot::kGridIq3S);
+  throw std::invalid_argument("there is no grid named " + name);
+}
+
+bool has_encoder(uint32_t type) { return ingot::active_kernels().encode[traits_of(type).id]; }
+
 }  // namespace
 
 void bind_quant(nb::module_& module) {
@@ -81,4 +102,7 @@ void bind_quant(nb::module_& module) {
              nb::arg("threads"));
   module.def("encode", &encode, nb::arg("type"), nb::arg("values"), nb::arg("out"),
              nb::arg("threads"));
+  module.def("has_encoder", &has_encoder, nb::arg("type"));
+  module.def("grid", &grid, nb::arg("name"), nb::rv_policy::reference,
+             "The points of an IQ format's grid, as formats/grids.h describes them.");
 }
