@@ -2,7 +2,9 @@
 // compiler's flags): the same headers, each time in a namespace of its own, so
 // that no function built for one instruction set can stand in for another's.
 #include "isa/table.h"
+#include "kernels/attention.h"
 #include "kernels/decode.h"
+#include "kernels/rowwise.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
@@ -20,6 +22,13 @@ static constexpr KernelTable make_table() {
   table.decode[static_cast<uint32_t>(TensorType::Name)] = decode_plain<Value>;
   INGOT_PLAIN_TYPES(INGOT_ENTRY)
 #undef INGOT_ENTRY
+  table.rms_norm = rms_norm;
+  table.layer_norm = layer_norm;
+  table.turn_head = turn_head;
+  table.activate = activate;
+  table.softcap = softcap;
+  table.attend = attend;
+  table.join_parts = join_parts;
   return table;
 }
 
