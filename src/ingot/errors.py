@@ -53,3 +53,7 @@ class ModelError(IngotError, ValueError):
 
 class GraphError(IngotError, ValueError):
     """A computation graph is not well formed."""
+
+
+class CacheFullError(IngotError):
+    """The cache has no block left for a token."""

@@ -13,11 +13,11 @@ from ingot.graph.ops import Embed, Op, Value, Weight, WriteKv
 
 @dataclass(frozen=True, slots=True)
 class KvLayer:
-    """What one layer keeps per token: the widths of its key and value, and its window."""
+    """What one layer keeps per token: a key and a value per head, and for how long."""
 
-    key_width: int
-    value_width: int
-    window: int  # 0: everything is kept
+    heads: int
+    head_size: int
+    window: int  # positions that stay visible; 0: all of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ A value is alive from the operation that writes it to the last one that reads it
 values may share bytes if they are never alive together. Values are placed largest first,
 each at the lowest offset that is free for its whole life: within a few percent of the
 peak of live bytes on the networks we run. Offsets are in bytes per token, so one plan serves
-every batch size.
+every batch size. The logits have no place in it: they go where the caller wants them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ingot.graph.fusion import FusedGraph
 from ingot.graph.graph import ComputationGraph
 
 ALIGNMENT = 64  # bytes per token: a cache line, and the widest vector register
@@ -38,7 +39,7 @@ class MemoryPlan:
     size: int
 
     @classmethod
-    def of(cls, graph: ComputationGraph) -> "MemoryPlan":
+    def of(cls, graph: "ComputationGraph | FusedGraph") -> "MemoryPlan":
         """Plan a graph."""
         lives: dict[str, tuple[int, int, int]] = {}  # name -> size, first, last
         for index, op in enumerate(graph.ops):
@@ -48,8 +49,7 @@ class MemoryPlan:
             for value in op.outputs:
                 size = -(-value.width * _FLOAT // ALIGNMENT) * ALIGNMENT
                 lives[value.name] = size, index, index
-        size, first, _ = lives[graph.logits.name]
-        lives[graph.logits.name] = size, first, len(graph.ops)
+        del lives[graph.logits.name]
 
         placed: dict[str, Slot] = {}
         for name, (size, first, last) in sorted(lives.items(), key=lambda item: -item[1][0]):

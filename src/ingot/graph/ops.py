@@ -184,6 +184,14 @@ class Add(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Op):
+    """out = the rows of source whose logits are wanted; what follows works on those alone."""
+
+    source: Value = _reads()
+    out: Value = _writes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SoftCap(Op):
     """out = cap * tanh(source / cap)."""
 

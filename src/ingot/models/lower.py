@@ -25,9 +25,11 @@ class _Builder:
     def weight(self, name: str, *shape: int) -> o.Weight:
         return o.Weight(self.prefix + name, shape)
 
-    def norm(self, source: o.Value, spec: NormSpec, run: int | None = None) -> o.Value:
+    def norm(
+        self, source: o.Value, spec: NormSpec, *, run: int | None = None, suffix: str = ""
+    ) -> o.Value:
         run = run or source.width
-        out = self.value(spec.name, source.width)
+        out = self.value(spec.name + suffix, source.width)
         self.ops.append(
             o.Norm(
                 source=source,
@@ -71,14 +73,19 @@ class _Builder:
         self.ops.append(o.Add(left=left, right=right, out=out))
         return out
 
-    def attention(self, x: o.Value, spec: AttentionSpec, layer: int, width: int) -> o.Value:
+    def select(self, source: o.Value) -> o.Value:
+        out = self.value(f"{source.name.rpartition('.')[2]}.selected", source.width)
+        self.ops.append(o.Select(source=source, out=out))
+        return out
+
+    def attention(self, x: o.Value, spec: AttentionSpec, layer: int) -> o.Value:
         query = self.linear(x, "attn_q", spec.heads * spec.head_size, bias=spec.qkv_bias)
         key = self.linear(x, "attn_k", spec.kv_heads * spec.head_size, bias=spec.qkv_bias)
         value = self.linear(x, "attn_v", spec.kv_heads * spec.head_size, bias=spec.qkv_bias)
         if spec.query_norm:
-            query = self.norm(query, spec.query_norm, spec.head_size)
+            query = self.norm(query, spec.query_norm, run=spec.head_size)
         if spec.key_norm:
-            key = self.norm(key, spec.key_norm, spec.head_size)
+            key = self.norm(key, spec.key_norm, run=spec.head_size)
         if spec.rope:
             query = self.rope(query, spec.rope, spec.head_size)
             key = self.rope(key, spec.rope, spec.head_size)
@@ -96,7 +103,7 @@ class _Builder:
                 softcap=spec.softcap,
             )
         )
-        return self.linear(mixed, "attn_output", width, bias=spec.output_bias)
+        return mixed
 
     def mlp(self, x: o.Value, spec: MlpSpec, width: int) -> o.Value:
         gate = self.linear(x, "ffn_gate", spec.width) if spec.gated else None
@@ -108,17 +115,21 @@ class _Builder:
             self.ops.append(o.Activate(gate=up, out=out, kind=spec.activation))
         return self.linear(out, "ffn_down", width, bias=spec.bias)
 
-    def layer(self, stream: o.Value, spec: LayerSpec, index: int) -> o.Value:
+    def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
-        width = stream.width
         normed = self.norm(stream, spec.attention_norm)
-        mixed = self.attention(normed, spec.attention, index, width)
+        mixed = self.attention(normed, spec.attention, index)
+        if last:  # nobody looks at the other tokens of the last layer any more
+            mixed, stream = self.select(mixed), self.select(stream)
+            if not spec.mlp_norm:
+                normed = self.norm(stream, spec.attention_norm, suffix=".selected")
+        mixed = self.linear(mixed, "attn_output", stream.width, bias=spec.attention.output_bias)
         if spec.attention_post_norm:
             mixed = self.norm(mixed, spec.attention_post_norm)
         stream = self.add(stream, mixed, "attn_residual")
         if spec.mlp_norm:
             normed = self.norm(stream, spec.mlp_norm)
-        mixed = self.mlp(normed, spec.mlp, width)
+        mixed = self.mlp(normed, spec.mlp, stream.width)
         if spec.mlp_post_norm:
             mixed = self.norm(mixed, spec.mlp_post_norm)
         return self.add(stream, mixed, "ffn_residual")
@@ -131,7 +142,8 @@ def lower(network: Network, has_tensor: Callable[[str], bool]) -> ComputationGra
     stream = build.value("token_embd", network.width)
     build.ops.append(o.Embed(weight=embedding, out=stream, scale=network.embedding_scale))
     for index, spec in enumerate(network.layers):
-        stream = build.layer(stream, spec, index)
+        last = index == len(network.layers) - 1
+        stream = build.layer(stream, spec, index, last=last)
     build.prefix = ""
     stream = build.norm(stream, network.output_norm)
     logits = build.value("logits", network.vocabulary)
@@ -155,9 +167,7 @@ def lower(network: Network, has_tensor: Callable[[str], bool]) -> ComputationGra
         logits=logits,
         kv_layers=tuple(
             KvLayer(
-                key_width=layer.attention.kv_heads * layer.attention.head_size,
-                value_width=layer.attention.kv_heads * layer.attention.head_size,
-                window=layer.attention.window,
+                layer.attention.kv_heads, layer.attention.head_size, layer.attention.window
             )
             for layer in network.layers
         ),

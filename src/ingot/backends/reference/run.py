@@ -44,8 +44,13 @@ class Reference:
             for weight in graph.weights()
         }
 
-    def forward(self, token_ids: list[int], cache: Cache | None = None) -> NDArray[np.float32]:
-        """Logits [tokens, vocabulary] of the tokens that follow what the cache holds."""
+    def forward(
+        self, token_ids: list[int], cache: Cache | None = None, outputs: list[int] | None = None
+    ) -> NDArray[np.float32]:
+        """Logits [outputs, vocabulary] of the tokens that follow what the cache holds.
+
+        `outputs` are the tokens whose logits are wanted, by their place; None means all.
+        """
         cache = Cache() if cache is None else cache
         ids = np.asarray(token_ids, dtype=np.int64)
         size = self.graph.vocabulary_size
@@ -54,7 +59,11 @@ class Reference:
         positions = np.arange(cache.length, cache.length + len(ids))
         values: dict[str, Matrix] = {}
         for op in self.graph.ops:
-            result = self._run(op, [values[value.name] for value in op.inputs], ids, positions, cache)
+            inputs = [values[value.name] for value in op.inputs]
+            if isinstance(op, o.Select):
+                result: Matrix | None = inputs[0] if outputs is None else inputs[0][outputs]
+            else:
+                result = self._run(op, inputs, ids, positions, cache)
             if result is not None:
                 values[op.outputs[0].name] = result
         cache.length += len(ids)
