@@ -1,0 +1,83 @@
+"""Decode and encode whole tensors with the native kernels.
+
+In: the bytes of a tensor (a read-only view of the file will do) or its values. Out: a
+new array. Sizes are checked here, by name and number; the kernels trust them. Knows
+nothing of files; `threads` is all it knows of the machine.
+"""
+
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ingot import _native
+from ingot.config import config
+from ingot.errors import QuantError
+from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.registry import format_of, formats
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
+
+
+def decode(
+    data: Buffer, type: int, shape: tuple[int, ...] | None = None, threads: int | None = None
+) -> Floats:
+    """Decode blocks of a type to float32, in `shape` (default: one row)."""
+    block = format_of(type)
+    blocks = _flat_bytes(data)
+    count, rest = divmod(blocks.size, block.block_bytes)
+    if rest:
+        raise QuantError(
+            f"{block.name}: {blocks.size} bytes are not whole blocks of {block.block_bytes}"
+        )
+    weights = count * block.block_weights
+    if shape is None:
+        shape = (weights,)
+    _check_rows(block, shape)
+    if prod(shape) != weights:
+        raise QuantError(
+            f"{block.name}: {blocks.size} bytes hold {weights} weights, "
+            f"shape {list(shape)} needs {prod(shape)}"
+        )
+    out = np.empty(weights, np.float32)
+    _native.decode(block.number, blocks, out, _thread_count(threads))
+    return out.reshape(shape)
+
+
+def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
+    """Encode values as blocks of a type: [..., weights] -> uint8 [..., bytes]."""
+    block = format_of(type)
+    if not _native.has_encoder(block.number):
+        known = ", ".join(f.name for f in formats().values() if _native.has_encoder(f.number))
+        raise QuantError(f"{block.name} cannot be encoded; these can: {known}")
+    array = np.ascontiguousarray(values, np.float32)
+    _check_rows(block, array.shape)
+    *rows, row = array.shape
+    out = np.empty(array.size // block.block_weights * block.block_bytes, np.uint8)
+    _native.encode(block.number, array.reshape(-1), out, _thread_count(threads))
+    return out.reshape(*rows, row // block.block_weights * block.block_bytes)
+
+
+def _flat_bytes(data: Buffer) -> Bytes:
+    array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _check_rows(block: type[BlockFormat], shape: tuple[int, ...]) -> None:
+    if any(size < 0 for size in shape):
+        raise QuantError(f"{block.name}: shape {list(shape)} has a negative size")
+    if shape and shape[-1] % block.block_weights:
+        raise QuantError(
+            f"{block.name}: rows of {shape[-1]} weights are not whole blocks of "
+            f"{block.block_weights}"
+        )
+
+
+def _thread_count(threads: int | None) -> int:
+    settings = config()  # also applies INGOT_ISA
+    if threads is None:
+        return settings.threads
+    if threads < 1:
+        raise QuantError(f"threads is {threads}; it must be at least 1")
+    return threads
