@@ -13,7 +13,7 @@ from ingot import _native
 from ingot.config import config
 from ingot.quant import BlockFormat, decode, encode, formats
 
-BY_NAME = {block.name: block for block in formats().values()}
+BY_NAME = {block.type.name: block for block in formats().values()}
 
 # Types the gguf package does not decode, defined here once more.
 PLAIN = {"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64, "F64": np.float64}
@@ -59,12 +59,12 @@ def isa(request):
 
 def oracle(block: type[BlockFormat], blocks: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        if block.name in PLAIN:
-            return blocks.view(PLAIN[block.name]).astype(np.float32)
-        if block.name == "Q8_K":
+        if block.type.name in PLAIN:
+            return blocks.view(PLAIN[block.type.name]).astype(np.float32)
+        if block.type.name == "Q8_K":
             scale = blocks[:, :4].copy().view(np.float32)
             return scale * blocks[:, 4:260].astype(np.int8).astype(np.float32)
-        return gguf_quants.dequantize(blocks, gguf.GGMLQuantizationType(block.number))
+        return gguf_quants.dequantize(blocks, gguf.GGMLQuantizationType(block.type))
 
 
 def assert_same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
@@ -80,20 +80,20 @@ def assert_same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 def random_blocks(block: type[BlockFormat], count: int, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng([seed, block.number, count])
-    return rng.integers(0, 256, (count, block.block_bytes), dtype=np.uint8)
+    rng = np.random.default_rng([seed, block.type, count])
+    return rng.integers(0, 256, (count, block.type.block_bytes), dtype=np.uint8)
 
 
 def constant_blocks(block: type[BlockFormat]) -> np.ndarray:
     """All bytes zero, all bytes one, ... all bytes 0xff."""
-    return np.repeat(np.arange(256, dtype=np.uint8)[:, None], block.block_bytes, axis=1)
+    return np.repeat(np.arange(256, dtype=np.uint8)[:, None], block.type.block_bytes, axis=1)
 
 
 def special_blocks(block: type[BlockFormat]) -> np.ndarray:
     """Random blocks with each special half at each even place, the scales' among them."""
-    places = np.arange(0, block.block_bytes - 1, 2)
+    places = np.arange(0, block.type.block_bytes - 1, 2)
     blocks = random_blocks(block, len(places) * len(SPECIAL_HALVES), seed=1)
-    grid = blocks.reshape(len(places), len(SPECIAL_HALVES), block.block_bytes)
+    grid = blocks.reshape(len(places), len(SPECIAL_HALVES), block.type.block_bytes)
     for i, place in enumerate(places):
         grid[i, :, place : place + 2] = SPECIAL_HALVES[:, None].view(np.uint8)
     return blocks
@@ -110,7 +110,7 @@ def iq1_m_specials() -> np.ndarray:
 
 def all_samples(block: type[BlockFormat]) -> np.ndarray:
     samples = [random_blocks(block, 301), constant_blocks(block), special_blocks(block)]
-    if block.name == "IQ1_M":
+    if block.type.name == "IQ1_M":
         samples.append(iq1_m_specials())
     return np.concatenate(samples)
 
@@ -120,9 +120,9 @@ def test_every_type_has_a_class():
 
 
 def test_sizes_agree_with_gguf(block):
-    sizes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(block.number)]
-    assert (block.block_weights, block.block_bytes) == sizes
-    assert gguf.GGMLQuantizationType(block.number).name == block.name
+    sizes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(block.type)]
+    assert (block.type.block_size, block.type.block_bytes) == sizes
+    assert gguf.GGMLQuantizationType(block.type).name == block.type.name
 
 
 def test_numpy_decodes_as_gguf(block):
@@ -132,7 +132,7 @@ def test_numpy_decodes_as_gguf(block):
 
 def test_native_decodes_as_gguf(block, isa):
     blocks = all_samples(block)
-    assert_same_bits(decode(blocks, block.number), oracle(block, blocks))
+    assert_same_bits(decode(blocks, block.type), oracle(block, blocks))
     assert _native.active_isa() == isa
 
 
@@ -140,7 +140,7 @@ def test_native_decodes_as_gguf(block, isa):
 def test_any_number_of_blocks(block):
     for count in (0, 1, 2, 3, 5, 17):
         blocks = random_blocks(block, count)
-        assert_same_bits(decode(blocks, block.number), block.decode_blocks(blocks))
+        assert_same_bits(decode(blocks, block.type), block.decode_blocks(blocks))
 
 
 @pytest.mark.usefixtures("isa")
@@ -148,10 +148,10 @@ def test_any_number_of_blocks(block):
 def test_encoded_weights(name):
     block = BY_NAME[name]
     weights = np.random.default_rng(7).standard_normal((9, 512)).astype(np.float32)
-    encoded = encode(weights, block.number)
-    expected = oracle(block, encoded.reshape(-1, block.block_bytes))
-    assert_same_bits(decode(encoded, block.number), expected)
-    assert_same_bits(block.decode_blocks(encoded.reshape(-1, block.block_bytes)), expected)
+    encoded = encode(weights, block.type)
+    expected = oracle(block, encoded.reshape(-1, block.type.block_bytes))
+    assert_same_bits(decode(encoded, block.type), expected)
+    assert_same_bits(block.decode_blocks(encoded.reshape(-1, block.type.block_bytes)), expected)
     assert np.abs(expected.reshape(weights.shape) - weights).mean() < 0.5
 
 
@@ -160,7 +160,7 @@ def test_encoded_weights(name):
 def test_every_16_bit_float(name):
     block = BY_NAME[name]
     every = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
-    assert_same_bits(decode(every, block.number), oracle(block, every))
+    assert_same_bits(decode(every, block.type), oracle(block, every))
 
 
 @pytest.mark.usefixtures("isa")
@@ -171,12 +171,12 @@ def test_unaligned_bytes(block):
         memory = np.zeros(blocks.size + shift, np.uint8)
         memory[shift:] = blocks.reshape(-1)
         assert memory[shift:].ctypes.data % 8 == shift
-        assert_same_bits(decode(memory[shift:], block.number), expected)
+        assert_same_bits(decode(memory[shift:], block.type), expected)
 
 
 def test_threads_change_nothing(block):
     # Enough for five threads (a piece is 64 KiB) and not a multiple of their number.
-    blocks = random_blocks(block, 5 * (1 << 16) // block.block_bytes + 7)
+    blocks = random_blocks(block, 5 * (1 << 16) // block.type.block_bytes + 7)
     expected = block.decode_blocks(blocks)
     for threads in (1, 2, 5):
-        assert_same_bits(decode(blocks, block.number, threads=threads), expected)
+        assert_same_bits(decode(blocks, block.type, threads=threads), expected)

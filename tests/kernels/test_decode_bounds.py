@@ -34,11 +34,11 @@ _native.set_isa(sys.argv[1])
 rng = np.random.default_rng(0)
 for block in formats().values():
     for count in (1, 2, 3):
-        print(block.name, count, flush=True)
-        blocks = guarded(count * block.block_bytes)
+        print(block.type.name, count, flush=True)
+        blocks = guarded(count * block.type.block_bytes)
         blocks[:] = rng.integers(0, 256, blocks.size, dtype=np.uint8)
-        out = guarded(count * block.block_weights * 4).view(np.float32)
-        _native.decode(block.number, blocks, out, 1)
+        out = guarded(count * block.type.block_size * 4).view(np.float32)
+        _native.decode(block.type, blocks, out, 1)
 print("done")
 """
 

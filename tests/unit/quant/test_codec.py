@@ -7,9 +7,10 @@ import pytest
 
 from ingot import _native
 from ingot.errors import QuantError
+from ingot.gguf import GgmlType
 from ingot.quant import decode, encode, format_of, formats
 
-F32, F16, Q4_0, Q4_K, IQ1_S = 0, 1, 2, 12, 19
+F32, Q4_0, Q4_K, IQ1_S = GgmlType.F32, GgmlType.Q4_0, GgmlType.Q4_K, GgmlType.IQ1_S
 
 
 @pytest.fixture
@@ -113,8 +114,8 @@ def test_encode_refuses(arguments, message):
 
 
 def test_formats_are_found_by_number():
-    assert format_of(Q4_K).name == "Q4_K"
-    assert list(formats()) == sorted(number for _, number, *_ in _native.tensor_types())
+    assert format_of(12).type.name == "Q4_K"
+    assert set(formats()) == set(GgmlType)
     with pytest.raises(TypeError):
         formats()[0] = format_of(Q4_0)
 

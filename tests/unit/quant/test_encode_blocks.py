@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from ingot.errors import QuantError
 from ingot.quant import BlockFormat, formats
 
-BY_NAME = {block.name: block for block in formats().values()}
+BY_NAME = {block.type.name: block for block in formats().values()}
 LEGACY = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
 ENCODED = ["F32", "F16", "BF16", *LEGACY, "TQ1_0", "TQ2_0", "MXFP4"]
 BLOCKS = 40
@@ -19,12 +19,12 @@ BLOCKS = 40
 
 def oracle(block: type[BlockFormat], weights: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        encoded = gguf_quants.quantize(weights, gguf.GGMLQuantizationType(block.number))
-    return encoded.view(np.uint8).reshape(-1, block.block_bytes)
+        encoded = gguf_quants.quantize(weights, gguf.GGMLQuantizationType(block.type))
+    return encoded.view(np.uint8).reshape(-1, block.type.block_bytes)
 
 
 def assert_same_bytes(block: type[BlockFormat], weights: np.ndarray) -> None:
-    weights = weights.astype(np.float32).reshape(-1, block.block_weights)
+    weights = weights.astype(np.float32).reshape(-1, block.type.block_size)
     actual, expected = block.encode_blocks(weights), oracle(block, weights)
     assert actual.dtype == np.uint8
     wrong = np.flatnonzero((actual != expected).any(axis=1))
@@ -99,7 +99,7 @@ def test_any_finite_weights(name, weights):
 def test_others_say_that_they_have_none(name):
     block = BY_NAME[name]
     with pytest.raises(QuantError, match=f"{name} has no encoder in NumPy"):
-        block.encode_blocks(np.zeros((1, block.block_weights), np.float32))
+        block.encode_blocks(np.zeros((1, block.type.block_size), np.float32))
 
 
 @pytest.mark.parametrize("name", ["BF16", "F16"])
