@@ -46,6 +46,22 @@ def ties() -> np.ndarray:
     return steps * 2.0 ** np.arange(-20, BLOCKS - 20)[:, None]
 
 
+def around_halves() -> np.ndarray:
+    """Half steps under a scale of exactly 1 (of Q8_0), and their neighbours on either side."""
+    halves = np.arange(-123.5, 124, dtype=np.float32).reshape(8, 31)
+    below, above = np.nextafter(halves, np.float32(-128)), np.nextafter(halves, np.float32(128))
+    blocks = np.full((3, 8, 32), 127, np.float32)
+    blocks[..., 1:] = below, halves, above
+    return blocks
+
+
+def cut_bits() -> np.ndarray:
+    """Singles whose lower half lies at, below and above the middle between two BF16."""
+    upper = np.arange(0x7F00, dtype=np.uint32)[:, None] << 16
+    singles = upper | np.array([0x7FFF, 0x8000, 0x8001], np.uint32)
+    return singles.view(np.float32).reshape(-1, 256)
+
+
 def below_powers_of_two() -> np.ndarray:
     """Largest magnitudes a few units below a power of two, where exponents turn over."""
     powers = np.float32(2) ** np.arange(-120, 120, dtype=np.float32)
@@ -73,6 +89,8 @@ WEIGHTS = {
     "both ends": np.tile([3.0, -3.0, 0.0, 1.5], (4, 64)),
     "both ends, negative first": np.tile([-3.0, 3.0, 0.0, 1.5], (4, 64)),
     "ties": ties(),
+    "around halves": around_halves(),
+    "cut bits": cut_bits(),
     "below powers of two": below_powers_of_two(),
 }
 
