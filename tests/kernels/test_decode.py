@@ -152,7 +152,7 @@ def test_encoded_weights(name):
     expected = oracle(block, encoded.reshape(-1, block.type.block_bytes))
     assert_same_bits(decode(encoded, block.type), expected)
     assert_same_bits(block.decode_blocks(encoded.reshape(-1, block.type.block_bytes)), expected)
-    assert np.abs(expected.reshape(weights.shape) - weights).mean() < 0.5
+    assert np.corrcoef(expected.reshape(-1), weights.reshape(-1))[0, 1] > 0.5
 
 
 @pytest.mark.usefixtures("isa")
