@@ -67,5 +67,25 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 test-oracle: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
 	$(BIN)/python -m pytest -m oracle
 
+# The extension again, under build/, with the address and undefined-behaviour sanitizers.
+# Their runtime comes first in the process, and with it the C++ runtime whose exceptions
+# it watches; -S keeps the editable install from coming before the sanitized one.
+FUZZ_COUNT ?= 120000
+SANITIZED := build/sanitized
+SANITIZERS = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
+
+$(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
+	@command -v g++ >/dev/null 2>&1 || { echo "make fuzz needs g++ and its sanitizer libraries." >&2; exit 1; }
+	@echo "compiling with sanitizers into $(SANITIZED) (minutes the first time)"
+	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
+	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=build-dir=build/sanitized-objects .
+	@touch $@
+
+fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
+	LD_PRELOAD="$(SANITIZERS)" PYTHONMALLOC=malloc \
+	  ASAN_OPTIONS=detect_leaks=0:max_allocation_size_mb=64:quarantine_size_mb=16 \
+	  PYTHONPATH=$(SANITIZED):tests:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+	  $(BIN)/python -S -m fuzz.run --sanitized --count $(FUZZ_COUNT)
+
 clean: ## remove everything that make made
 	rm -rf $(VENV) build

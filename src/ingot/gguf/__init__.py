@@ -6,6 +6,7 @@ from ingot.gguf.metadata import Metadata, StringArray, Value
 from ingot.gguf.mmap import MmapGguf
 from ingot.gguf.tensor import Backend, LazyTensor, TensorState
 from ingot.gguf.types import GgmlType, ValueType
+from ingot.gguf.writer import GgufWriter
 
 __all__ = [
     "Backend",
@@ -13,6 +14,7 @@ __all__ = [
     "Entry",
     "GgmlType",
     "GgufLoader",
+    "GgufWriter",
     "LazyTensor",
     "Metadata",
     "MmapGguf",

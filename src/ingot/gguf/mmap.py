@@ -8,7 +8,7 @@ import mmap
 import os
 import stat
 import warnings
-from io import FileIO
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,17 +26,16 @@ class MmapGguf:
         self.path = Path(path)
         if not stat.S_ISREG(self.path.stat().st_mode):  # opening a pipe would wait forever
             raise GgufError("it is not a regular file", field="file", path=self.path)
-        file = self.path.open("rb", buffering=0)
-        self.size = os.fstat(file.fileno()).st_size
-        self._map = self._try_map(file) if mapped and self.size else None
-        self._file: FileIO | None = file
-        if self._map is not None:  # a map needs no open file
-            file.close()
-            self._file = None
+        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._closer = weakref.finalize(self, os.close, self._descriptor)
+        self.size = os.fstat(self._descriptor).st_size
+        self._map = self._try_map() if mapped and self.size else None
+        if self._map is not None:  # which needs no open file
+            self._closer()
 
-    def _try_map(self, file: FileIO) -> mmap.mmap | None:
+    def _try_map(self) -> mmap.mmap | None:
         try:
-            return mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+            return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
         except OSError as error:
             warnings.warn(
                 f"{self.path} cannot be memory-mapped ({error}); reading it instead",
@@ -61,15 +60,15 @@ class MmapGguf:
             )
         if self._map is not None:
             return np.frombuffer(self._map, np.uint8, size, offset)
-        if self._file is None:
+        if not self._closer.alive:
             raise GgufError("it is closed", field="file", path=self.path)
-        return self._read(self._file, offset, size)
+        return self._read(offset, size)
 
-    def _read(self, file: FileIO, offset: int, size: int) -> NDArray[np.uint8]:
+    def _read(self, offset: int, size: int) -> NDArray[np.uint8]:
         values = np.empty(size, np.uint8)
         rest = values.data
         while rest:
-            count = os.preadv(file.fileno(), [rest], offset + size - len(rest))
+            count = os.preadv(self._descriptor, [rest], offset + size - len(rest))
             if count == 0:
                 raise GgufError(
                     "the file became shorter", field="slice", offset=offset, path=self.path
@@ -81,9 +80,7 @@ class MmapGguf:
     def close(self) -> None:
         """Close the file. Views that were handed out stay valid."""
         self._map = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._closer()
 
     def __enter__(self) -> Self:
         return self

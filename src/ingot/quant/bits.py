@@ -33,7 +33,9 @@ def fields(packed: Bytes, width: int) -> Bytes:
 
 def nibble_pairs(packed: Bytes) -> Bytes:
     """Split each byte into its two nibbles, kept together: [..., b] -> [..., 2 * b]."""
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1)
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(
+        *packed.shape[:-1], 2 * packed.shape[-1]
+    )
 
 
 def bits(packed: Bytes) -> Bytes:

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from ingot import _native
 from ingot.config import config
 from ingot.errors import QuantError
-from ingot.quant.block import BlockFormat, Bytes, Floats
-from ingot.quant.registry import format_of, formats
+from ingot.gguf import GgmlType
+from ingot.quant.block import Bytes, Floats
+from ingot.quant.registry import format_of
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
@@ -24,39 +25,39 @@ def decode(
     data: Buffer, type: int, shape: tuple[int, ...] | None = None, threads: int | None = None
 ) -> Floats:
     """Decode blocks of a type to float32, in `shape` (default: one row)."""
-    block = format_of(type)
+    ggml = format_of(type).type
     blocks = _flat_bytes(data)
-    count, rest = divmod(blocks.size, block.block_bytes)
+    count, rest = divmod(blocks.size, ggml.block_bytes)
     if rest:
         raise QuantError(
-            f"{block.name}: {blocks.size} bytes are not whole blocks of {block.block_bytes}"
+            f"{ggml.name}: {blocks.size} bytes are not whole blocks of {ggml.block_bytes}"
         )
-    weights = count * block.block_weights
+    weights = count * ggml.block_size
     if shape is None:
         shape = (weights,)
-    _check_rows(block, shape)
+    _check_rows(ggml, shape)
     if prod(shape) != weights:
         raise QuantError(
-            f"{block.name}: {blocks.size} bytes hold {weights} weights, "
+            f"{ggml.name}: {blocks.size} bytes hold {weights} weights, "
             f"shape {list(shape)} needs {prod(shape)}"
         )
     out = np.empty(weights, np.float32)
-    _native.decode(block.number, blocks, out, _thread_count(threads))
+    _native.decode(ggml, blocks, out, _thread_count(threads))
     return out.reshape(shape)
 
 
 def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
     """Encode values as blocks of a type: [..., weights] -> uint8 [..., bytes]."""
-    block = format_of(type)
-    if not _native.has_encoder(block.number):
-        known = ", ".join(f.name for f in formats().values() if _native.has_encoder(f.number))
-        raise QuantError(f"{block.name} cannot be encoded; these can: {known}")
+    ggml = format_of(type).type
+    if not _native.has_encoder(ggml):
+        known = ", ".join(t.name for t in GgmlType if _native.has_encoder(t))
+        raise QuantError(f"{ggml.name} cannot be encoded; these can: {known}")
     array = np.ascontiguousarray(values, np.float32)
-    _check_rows(block, array.shape)
+    _check_rows(ggml, array.shape)
     *rows, row = array.shape
-    out = np.empty(array.size // block.block_weights * block.block_bytes, np.uint8)
-    _native.encode(block.number, array.reshape(-1), out, _thread_count(threads))
-    return out.reshape(*rows, row // block.block_weights * block.block_bytes)
+    out = np.empty(array.size // ggml.block_size * ggml.block_bytes, np.uint8)
+    _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))
+    return out.reshape(*rows, row // ggml.block_size * ggml.block_bytes)
 
 
 def _flat_bytes(data: Buffer) -> Bytes:
@@ -64,13 +65,12 @@ def _flat_bytes(data: Buffer) -> Bytes:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _check_rows(block: type[BlockFormat], shape: tuple[int, ...]) -> None:
+def _check_rows(ggml: GgmlType, shape: tuple[int, ...]) -> None:
     if any(size < 0 for size in shape):
-        raise QuantError(f"{block.name}: shape {list(shape)} has a negative size")
-    if shape and shape[-1] % block.block_weights:
+        raise QuantError(f"{ggml.name}: shape {list(shape)} has a negative size")
+    if shape and shape[-1] % ggml.block_size:
         raise QuantError(
-            f"{block.name}: rows of {shape[-1]} weights are not whole blocks of "
-            f"{block.block_weights}"
+            f"{ggml.name}: rows of {shape[-1]} weights are not whole blocks of {ggml.block_size}"
         )
 
 

@@ -6,6 +6,7 @@ whole numbers; the scales below hold half of what their bits say.
 
 import numpy as np
 
+from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, to_integers
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -29,7 +30,7 @@ def _half_e4m3(scales: Bytes) -> Floats:
     return np.where(scales == 0x7F, np.float32(0), halved)
 
 
-class MXFP4(BlockFormat):
+class MXFP4(BlockFormat, type=GgmlType.MXFP4):
     """4.25 bits per weight: 32 weights, w = 2 ** (e - 128) * value[q].
 
     ```
@@ -56,7 +57,7 @@ class MXFP4(BlockFormat):
         return np.concatenate([exponents, codes[:, :16] | codes[:, 16:] << 4], axis=-1)
 
 
-class NVFP4(BlockFormat):
+class NVFP4(BlockFormat, type=GgmlType.NVFP4):
     """4.5 bits per weight: 64 weights, 4 groups of 16, w = half a scale * value[q].
 
     ```

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.gguf import GgmlType
 from ingot.quant.bits import bits, half_at, nibble_pairs
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -31,19 +32,19 @@ def _signed(scales: Floats, points: NDArray[np.int8], sign_bits: Bytes) -> Float
     """Weights from group scales [n, groups], points in weight order and a bit per sign."""
     magnitudes = points.reshape(len(scales), 32, 8)
     signs = 1 - 2 * bits(sign_bits.reshape(len(scales), 32)).astype(np.int8)
-    values = (magnitudes * signs).reshape(*scales.shape, -1)
+    values = (magnitudes * signs).reshape(*scales.shape, 256 // scales.shape[1])
     return (scales[..., None] * values).reshape(-1, 256)
 
 
 def _shifted(scales: Floats, points: NDArray[np.int8], shift_down: NDArray[np.bool_]) -> Floats:
     """IQ1 weights: points in eighths, each moved by one; a flag per `shift_down` group."""
-    n = len(scales)
     shifts = np.where(shift_down, np.int8(-1), np.int8(1))
-    eighths = points.reshape(n, shift_down.shape[1], -1) + shifts[..., None]
-    return ((scales * _EIGHTH)[..., None] * eighths.reshape(*scales.shape, -1)).reshape(n, 256)
+    moved = points.reshape(*shifts.shape, 256 // shifts.shape[1]) + shifts[..., None]
+    eighths = moved.reshape(*scales.shape, 256 // scales.shape[1])
+    return ((scales * _EIGHTH)[..., None] * eighths).reshape(-1, 256)
 
 
-class IQ2_XXS(BlockFormat):
+class IQ2_XXS(BlockFormat, type=GgmlType.IQ2_XXS):
     """2.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -62,7 +63,7 @@ class IQ2_XXS(BlockFormat):
         return _signed(scales * np.float32(0.25), points, _even_signs(_sign_index(words)))
 
 
-class IQ2_XS(BlockFormat):
+class IQ2_XS(BlockFormat, type=GgmlType.IQ2_XS):
     """2.3125 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -80,7 +81,7 @@ class IQ2_XS(BlockFormat):
         return _signed(scales * np.float32(0.25), points, _even_signs(codes >> 9))
 
 
-class IQ2_S(BlockFormat):
+class IQ2_S(BlockFormat, type=GgmlType.IQ2_S):
     """2.5625 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -101,7 +102,7 @@ class IQ2_S(BlockFormat):
         return _signed(scales * np.float32(0.25), points, blocks[:, 34:66])
 
 
-class IQ3_XXS(BlockFormat):
+class IQ3_XXS(BlockFormat, type=GgmlType.IQ3_XXS):
     """3.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 2 * point * sign.
 
     ```
@@ -119,7 +120,7 @@ class IQ3_XXS(BlockFormat):
         return _signed(scales * np.float32(0.5), points, _even_signs(_sign_index(words)))
 
 
-class IQ3_S(BlockFormat):
+class IQ3_S(BlockFormat, type=GgmlType.IQ3_S):
     """3.4375 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) * point * sign.
 
     ```
@@ -139,7 +140,7 @@ class IQ3_S(BlockFormat):
         return _signed(scales, points, blocks[:, 74:106])
 
 
-class IQ1_S(BlockFormat):
+class IQ1_S(BlockFormat, type=GgmlType.IQ1_S):
     """1.5625 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) * (point + shift).
 
     ```
@@ -159,7 +160,7 @@ class IQ1_S(BlockFormat):
         return _shifted(scales, points, groups >> 15 == 1)
 
 
-class IQ1_M(BlockFormat):
+class IQ1_M(BlockFormat, type=GgmlType.IQ1_M):
     """1.75 bits per weight, 16 groups of 16: w = d * (2 * scale + 1) * (point + shift).
 
     ```

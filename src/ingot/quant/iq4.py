@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at, nibble_pairs
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -10,7 +11,7 @@ _VALUES = np.array(
 )
 
 
-class IQ4_NL(BlockFormat):
+class IQ4_NL(BlockFormat, type=GgmlType.IQ4_NL):
     """4.5 bits per weight: 32 weights, w = d * value[q].
 
     ```
@@ -24,7 +25,7 @@ class IQ4_NL(BlockFormat):
         return half_at(blocks, 0) * _VALUES[fields(blocks[:, 2:], 4).reshape(-1, 32)]
 
 
-class IQ4_XS(BlockFormat):
+class IQ4_XS(BlockFormat, type=GgmlType.IQ4_XS):
     """4.25 bits per weight: 256 weights, 8 groups of 32, w = d * (scale - 32) * value[q].
 
     ```

@@ -6,6 +6,7 @@ group costs 4 to 8 bits instead of a float of its own.
 
 import numpy as np
 
+from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -26,7 +27,7 @@ def _six_bit_pairs(packed: Bytes) -> tuple[Bytes, Bytes]:
     return scales[..., None], minimums[..., None]
 
 
-class Q2_K(BlockFormat):
+class Q2_K(BlockFormat, type=GgmlType.Q2_K):
     """2.625 bits per weight, 16 groups of 16: w = d * scale * q - dmin * min.
 
     ```
@@ -47,7 +48,7 @@ class Q2_K(BlockFormat):
         return (scales * codes - minimums).reshape(-1, 256)
 
 
-class Q3_K(BlockFormat):
+class Q3_K(BlockFormat, type=GgmlType.Q3_K):
     """3.4375 bits per weight, 16 groups of 16: w = d * (scale - 32) * (q - 4).
 
     ```
@@ -71,7 +72,7 @@ class Q3_K(BlockFormat):
         return (scales[..., None] * codes).reshape(-1, 256)
 
 
-class Q4_K(BlockFormat):
+class Q4_K(BlockFormat, type=GgmlType.Q4_K):
     """4.5 bits per weight, 8 groups of 32: w = d * scale * q - dmin * min.
 
     ```
@@ -90,7 +91,7 @@ class Q4_K(BlockFormat):
         return (scaled - half_at(blocks, 2)[..., None] * minimums).reshape(-1, 256)
 
 
-class Q5_K(BlockFormat):
+class Q5_K(BlockFormat, type=GgmlType.Q5_K):
     """5.5 bits per weight, 8 groups of 32: w = d * scale * q - dmin * min.
 
     ```
@@ -111,7 +112,7 @@ class Q5_K(BlockFormat):
         return (scaled - half_at(blocks, 2)[..., None] * minimums).reshape(-1, 256)
 
 
-class Q6_K(BlockFormat):
+class Q6_K(BlockFormat, type=GgmlType.Q6_K):
     """6.5625 bits per weight, 16 groups of 16: w = d * scale * (q - 32).
 
     ```
@@ -132,7 +133,7 @@ class Q6_K(BlockFormat):
         return (scales[..., None] * codes).reshape(-1, 256)
 
 
-class Q8_K(BlockFormat):
+class Q8_K(BlockFormat, type=GgmlType.Q8_K):
     """9.125 bits per weight, one group: w = d * q. Made for activations, not for files.
 
     ```

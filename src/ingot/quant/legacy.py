@@ -7,6 +7,7 @@ end of the range and round the others; equal input gives equal bytes everywhere.
 
 import numpy as np
 
+from ingot.gguf import GgmlType
 from ingot.quant.bits import (
     bits,
     fields,
@@ -51,7 +52,7 @@ def _ranged_codes(weights: Floats, top: int) -> tuple[Floats, Floats, Bytes]:
     return scale, minimum, codes.clip(0, top).astype(np.uint8)
 
 
-class Q4_0(BlockFormat):
+class Q4_0(BlockFormat, type=GgmlType.Q4_0):
     """4.5 bits per weight: w = d * (q - 8).
 
     ```
@@ -70,7 +71,7 @@ class Q4_0(BlockFormat):
         return np.concatenate([half_bytes(scale), _pack_nibbles(codes)], axis=-1)
 
 
-class Q4_1(BlockFormat):
+class Q4_1(BlockFormat, type=GgmlType.Q4_1):
     """5 bits per weight: w = d * q + m.
 
     ```
@@ -91,7 +92,7 @@ class Q4_1(BlockFormat):
         return np.concatenate(parts, axis=-1)
 
 
-class Q5_0(BlockFormat):
+class Q5_0(BlockFormat, type=GgmlType.Q5_0):
     """5.5 bits per weight: w = d * (q - 16).
 
     ```
@@ -113,7 +114,7 @@ class Q5_0(BlockFormat):
         return np.concatenate(parts, axis=-1)
 
 
-class Q5_1(BlockFormat):
+class Q5_1(BlockFormat, type=GgmlType.Q5_1):
     """6 bits per weight: w = d * q + m.
 
     ```
@@ -136,7 +137,7 @@ class Q5_1(BlockFormat):
         return np.concatenate([*halves, _pack_fifth_bits(codes), _pack_nibbles(codes)], axis=-1)
 
 
-class Q8_0(BlockFormat):
+class Q8_0(BlockFormat, type=GgmlType.Q8_0):
     """8.5 bits per weight: w = d * q.
 
     ```

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from ingot.gguf import GgmlType
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
 
-class F32(BlockFormat):
+class F32(BlockFormat, type=GgmlType.F32):
     """`SEEEEEEE EMMMMMMM MMMMMMMM MMMMMMMM`: an IEEE single."""
 
     @classmethod
@@ -17,7 +18,7 @@ class F32(BlockFormat):
         return weights.view(np.uint8).copy()
 
 
-class F16(BlockFormat):
+class F16(BlockFormat, type=GgmlType.F16):
     """`SEEEEEMM MMMMMMMM`: an IEEE half."""
 
     @classmethod
@@ -29,7 +30,7 @@ class F16(BlockFormat):
         return weights.astype(np.float16).view(np.uint8)
 
 
-class BF16(BlockFormat):
+class BF16(BlockFormat, type=GgmlType.BF16):
     """`SEEEEEEE EMMMMMMM`: the upper half of an IEEE single.
 
     Encoding rounds to the nearest, ties to even; a NaN stays one (its quiet bit is set,
@@ -49,7 +50,7 @@ class BF16(BlockFormat):
         return np.where(np.isnan(weights), quiet, rounded).view(np.uint8)
 
 
-class F64(BlockFormat):
+class F64(BlockFormat, type=GgmlType.F64):
     """An IEEE double, rounded to a single."""
 
     @classmethod
@@ -57,7 +58,7 @@ class F64(BlockFormat):
         return blocks.view(np.float64).astype(np.float32)
 
 
-class I8(BlockFormat):
+class I8(BlockFormat, type=GgmlType.I8):
     """A signed byte."""
 
     @classmethod
@@ -65,7 +66,7 @@ class I8(BlockFormat):
         return blocks.view(np.int8).astype(np.float32)
 
 
-class I16(BlockFormat):
+class I16(BlockFormat, type=GgmlType.I16):
     """A signed 16-bit integer."""
 
     @classmethod
@@ -73,7 +74,7 @@ class I16(BlockFormat):
         return blocks.view(np.int16).astype(np.float32)
 
 
-class I32(BlockFormat):
+class I32(BlockFormat, type=GgmlType.I32):
     """A signed 32-bit integer, rounded to a single."""
 
     @classmethod
@@ -81,7 +82,7 @@ class I32(BlockFormat):
         return blocks.view(np.int32).astype(np.float32)
 
 
-class I64(BlockFormat):
+class I64(BlockFormat, type=GgmlType.I64):
     """A signed 64-bit integer, rounded to a single."""
 
     @classmethod

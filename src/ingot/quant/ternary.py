@@ -6,6 +6,7 @@ The encoders take the largest magnitude for d and round the rest.
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at, half_bytes, inverse, round_half_away, to_integers
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -20,12 +21,13 @@ def _trits(packed: Bytes, per_byte: int) -> Bytes:
     last times 3 carries it out.
     """
     moved = packed[:, None, :] * _POWERS[:per_byte, None]
-    return (moved.astype(np.uint16) * 3 >> 8).astype(np.uint8).reshape(len(packed), -1)
+    trits = (moved.astype(np.uint16) * 3 >> 8).astype(np.uint8)
+    return trits.reshape(len(packed), per_byte * packed.shape[1])
 
 
 def _pack_trits(trits: Bytes, per_byte: int) -> Bytes:
     """Pack what `_trits` unpacks: [n, per_byte * bytes] -> [n, bytes]."""
-    digits = trits.reshape(len(trits), per_byte, -1).astype(np.uint32)
+    digits = trits.reshape(len(trits), per_byte, trits.shape[1] // per_byte).astype(np.uint32)
     number: NDArray[np.uint32] = (digits * _POWERS[::-1][:per_byte, None]).sum(axis=1)
     return ((number * 256 + 242) // 243).astype(np.uint8)
 
@@ -36,7 +38,7 @@ def _scale_and_trits(weights: Floats) -> tuple[Floats, Bytes]:
     return scale, trits.astype(np.uint8)
 
 
-class TQ1_0(BlockFormat):
+class TQ1_0(BlockFormat, type=GgmlType.TQ1_0):
     """1.6875 bits per weight, five weights to a byte: w = d * (t - 1).
 
     ```
@@ -68,7 +70,7 @@ class TQ1_0(BlockFormat):
         return np.concatenate([*parts, half_bytes(scale)], axis=-1)
 
 
-class TQ2_0(BlockFormat):
+class TQ2_0(BlockFormat, type=GgmlType.TQ2_0):
     """2.0625 bits per weight: w = d * (q - 1).
 
     ```

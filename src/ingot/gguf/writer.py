@@ -1,0 +1,242 @@
+"""Writes GGUF files, version 3, whole or in parts.
+
+Metadata and tensors come in; files that any GGUF reader opens go out, under their final
+names only when they are complete. Tensor data are streamed: one tensor at a time is in
+memory, none if it is a view of a mapped file. It does not quantize (`quant/` does).
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from struct import pack
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.errors import GgufError
+from ingot.gguf.splits import COUNT_KEY, NUMBER_KEY, TENSORS_KEY, part_path
+from ingot.gguf.types import GgmlType, ValueType
+from ingot.gguf.values import Writable, encode_string, encode_value
+
+_VERSION = 3
+_ALIGNMENT_KEY = "general.alignment"
+_DEFAULT_ALIGNMENT = 32
+_MOST_KEY_BYTES = 65535
+_MOST_NAME_BYTES = 63  # llama.cpp opens no file with a longer one
+_MOST_DIMENSIONS = 4
+_MOST_PARTS = 65535  # split.count is a UINT16
+_RESERVED: Final = frozenset({_ALIGNMENT_KEY, NUMBER_KEY, COUNT_KEY, TENSORS_KEY})
+_PLAIN_TYPES: Final = ("F32", "F16", "F64", "I8", "I16", "I32", "I64")
+
+
+def _plain_type(dtype: np.dtype[Any]) -> GgmlType | None:
+    """The tensor type whose values are NumPy's, if there is one."""
+    name = f"{dtype.kind.upper()}{dtype.itemsize * 8}"
+    return GgmlType[name] if name in _PLAIN_TYPES else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    type: GgmlType
+    shape: tuple[int, ...]
+    produce: Callable[[], NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) // self.type.block_size * self.type.block_bytes
+
+    def blocks(self) -> memoryview:
+        """The data as they lie in the file."""
+        values = self.produce()
+        if values.dtype != np.uint8 and _plain_type(values.dtype) is not self.type:
+            raise GgufError(
+                f"{values.dtype} values are not {self.type.name}; "
+                "give values of that type or its blocks as uint8",
+                field=self.name,
+            )
+        if values.nbytes != self.nbytes:
+            raise GgufError(
+                f"{values.nbytes} bytes of data, {self.type.name} {self.shape} has {self.nbytes}",
+                field=self.name,
+            )
+        flat = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(-1)
+        return flat.view(np.uint8).data
+
+
+class GgufWriter:
+    """Collects metadata and tensors, then writes them with one call.
+
+    With `max_bytes` (of tensor data) or `max_tensors` per file, what does not fit one
+    file goes to `x-00001-of-00003.gguf` and so on.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        alignment: int = _DEFAULT_ALIGNMENT,
+        max_bytes: int | None = None,
+        max_tensors: int | None = None,
+    ) -> None:
+        self.path = Path(path)
+        if not 0 < alignment < 2**32 or alignment & (alignment - 1):
+            raise GgufError(f"{alignment} is not a power of two", field=_ALIGNMENT_KEY)
+        for field, limit in (("max_bytes", max_bytes), ("max_tensors", max_tensors)):
+            if limit is None:
+                continue
+            if limit < 1:
+                raise GgufError(f"{limit} leaves no room for a tensor", field=field)
+            if self.path.suffix != ".gguf":
+                raise GgufError(
+                    "a split file's name must end in .gguf", field=field, path=self.path
+                )
+        self._alignment = alignment
+        self._max_bytes = max_bytes
+        self._max_tensors = max_tensors
+        self._entries: dict[str, bytes] = {}
+        self._tensors: dict[str, _Tensor] = {}
+
+    def add(self, key: str, value: Writable, type: ValueType | None = None) -> None:
+        """Add a key. `type` is that of the value or, of an array, of its elements."""
+        if key in _RESERVED:
+            raise GgufError("the writer sets this key itself", field=key)
+        if key in self._entries:
+            raise GgufError("this key was added before", field=key)
+        _check_name(key, "key", _MOST_KEY_BYTES)
+        self._entries[key] = encode_value(key, value, type)
+
+    def add_tensor(
+        self,
+        name: str,
+        values: NDArray[Any],
+        type: GgmlType | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Add a tensor of float or integer values, or of blocks of a given type as uint8.
+
+        Blocks in rows (the last dimension in bytes) tell their shape; flat ones, such as
+        a `LazyTensor`'s data, need `shape`.
+        """
+        kind = type if type is not None else _plain_type(values.dtype)
+        if kind is None:
+            raise GgufError(f"the type of {values.dtype} data must be given", field=name)
+        if shape is None:
+            shape = values.shape
+            if values.dtype == np.uint8 and values.ndim:
+                if shape[-1] % kind.block_bytes:
+                    raise GgufError(
+                        f"rows of {shape[-1]} bytes are not whole blocks of {kind.block_bytes}",
+                        field=name,
+                    )
+                shape = (*shape[:-1], shape[-1] // kind.block_bytes * kind.block_size)
+        self.add_lazy_tensor(name, kind, shape, lambda: values)
+
+    def add_lazy_tensor(
+        self, name: str, type: GgmlType, shape: Sequence[int], produce: Callable[[], NDArray[Any]]
+    ) -> None:
+        """Add a tensor whose data `produce` makes when they are written."""
+        if name in self._tensors:
+            raise GgufError("this tensor was added before", field=name)
+        _check_name(name, "tensor_name", _MOST_NAME_BYTES)
+        if not 1 <= len(shape) <= _MOST_DIMENSIONS or any(size < 1 for size in shape):
+            raise GgufError(
+                f"shape {tuple(shape)}: 1 to 4 dimensions are possible, none of them 0", field=name
+            )
+        if shape[-1] % type.block_size:
+            raise GgufError(
+                f"rows of {shape[-1]} are not whole blocks of {type.block_size} ({type.name})",
+                field=name,
+            )
+        self._tensors[name] = _Tensor(name, type, tuple(map(int, shape)), produce)
+
+    def write(self) -> list[Path]:
+        """Write everything. Existing files are replaced only when all is written."""
+        parts = self._partition()
+        paths = [self.path]
+        if len(parts) > 1:
+            paths = [part_path(self.path, number, len(parts)) for number in range(len(parts))]
+        drafts: list[Path] = []
+        try:
+            for number, (path, tensors) in enumerate(zip(paths, parts, strict=True)):
+                draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+                with draft.open("xb") as file:
+                    drafts.append(draft)
+                    self._write_part(file, tensors, self._entries_of(number, len(parts)))
+                    file.flush()
+                    os.fsync(file.fileno())
+            for draft, path in zip(drafts, paths, strict=True):
+                draft.replace(path)
+        finally:
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
+        return paths
+
+    def _padding(self, position: int) -> int:
+        return -position % self._alignment
+
+    def _partition(self) -> list[list[_Tensor]]:
+        parts: list[list[_Tensor]] = [[]]
+        room = self._max_bytes
+        for tensor in self._tensors.values():
+            size = tensor.nbytes + self._padding(tensor.nbytes)
+            full = len(parts[-1]) == self._max_tensors or (room is not None and size > room)
+            if full and parts[-1]:
+                parts.append([])
+                room = self._max_bytes
+            parts[-1].append(tensor)
+            if room is not None:
+                room -= size
+        if len(parts) > _MOST_PARTS:
+            raise GgufError(f"{len(parts)} parts; {_MOST_PARTS} are possible", field=COUNT_KEY)
+        return parts
+
+    def _entries_of(self, part: int, parts: int) -> dict[str, bytes]:
+        """All keys in the first part; in every part those that its reader needs."""
+        entries = {}
+        if self._alignment != _DEFAULT_ALIGNMENT:
+            entries[_ALIGNMENT_KEY] = encode_value(
+                _ALIGNMENT_KEY, self._alignment, ValueType.UINT32
+            )
+        if part == 0:
+            entries |= self._entries
+        if parts > 1:
+            for key, value, kind in (
+                (NUMBER_KEY, part, ValueType.UINT16),
+                (COUNT_KEY, parts, ValueType.UINT16),
+                (TENSORS_KEY, len(self._tensors), ValueType.INT32),
+            ):
+                entries[key] = encode_value(key, value, kind)
+        return entries
+
+    def _write_part(
+        self, file: BinaryIO, tensors: list[_Tensor], entries: dict[str, bytes]
+    ) -> None:
+        header = bytearray(b"GGUF" + pack("<IQQ", _VERSION, len(tensors), len(entries)))
+        for key, value in entries.items():
+            header += encode_string(key.encode()) + value
+        offset = 0
+        for tensor in tensors:
+            dimensions = tensor.shape[::-1]
+            header += encode_string(tensor.name.encode())
+            header += pack(f"<I{len(dimensions)}Q", len(dimensions), *dimensions)
+            header += pack("<IQ", tensor.type, offset)
+            offset += tensor.nbytes + self._padding(tensor.nbytes)
+        file.write(header)
+        file.write(bytes(self._padding(len(header))))
+        for tensor in tensors:
+            file.write(tensor.blocks())
+            file.write(bytes(self._padding(tensor.nbytes)))
+
+
+def _check_name(name: str, field: str, most: int) -> None:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise GgufError(f"{name!r} cannot be written as UTF-8", field=field) from None
+    if not 1 <= size <= most:
+        raise GgufError(f"{name[:80]!r} has {size} bytes; 1 to {most} are possible", field=field)
