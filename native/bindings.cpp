@@ -7,6 +7,7 @@ void bind_executor(nb::module_& module);
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
 
 NB_MODULE(_native, module) {
   module.doc() = "Ingot's native core; use it through the ingot package.";
@@ -14,4 +15,5 @@ NB_MODULE(_native, module) {
   bind_gguf(module);
   bind_quant(module);
   bind_executor(module);
+  bind_tokenizer(module);
 }

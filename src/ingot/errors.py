@@ -57,3 +57,7 @@ class GraphError(IngotError, ValueError):
 
 class CacheFullError(IngotError):
     """The cache has no block left for a token."""
+
+
+class TokenizerError(IngotError, ValueError):
+    """A vocabulary cannot be used, or a text or an id does not fit it."""
