@@ -61,3 +61,7 @@ class CacheFullError(IngotError):
 
 class TokenizerError(IngotError, ValueError):
     """A vocabulary cannot be used, or a text or an id does not fit it."""
+
+
+class ContextLengthError(IngotError, ValueError):
+    """A sequence is longer than the context it has to fit in."""
