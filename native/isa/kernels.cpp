@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/decode.h"
 #include "kernels/rowwise.h"
+#include "kernels/encode.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
@@ -29,6 +30,10 @@ static constexpr KernelTable make_table() {
   table.softcap = softcap;
   table.attend = attend;
   table.join_parts = join_parts;
+#define INGOT_ENTRY(Name, function) \
+  table.encode[static_cast<uint32_t>(TensorType::Name)] = function;
+  INGOT_ENCODERS(INGOT_ENTRY)
+#undef INGOT_ENTRY
   return table;
 }
 

@@ -57,17 +57,20 @@ class Sequence:
     def grow(self, tokens: int) -> list[NDArray[np.int32]]:
         """Make room for more tokens and return the tables; nothing changes if there is none."""
         runs = -(-(self.length + tokens) // BLOCK_TOKENS)
-        taken: list[tuple[int, int]] = []
-        tables = []
+        fresh: list[list[int]] = [[] for _ in self._tables]
         try:
             for group, table in enumerate(self._tables):
-                fresh = [self.pool.take(group) for _ in range(len(table), runs)]
-                taken.extend((group, block) for block in fresh)
-                tables.append(np.concatenate([table, np.array(fresh, np.int32)]))
+                for _ in range(len(table), runs):
+                    fresh[group].append(self.pool.take(group))
         except CacheFullError:
-            for group, block in taken:
-                self.pool.give_back(group, block)
+            for group, blocks in enumerate(fresh):
+                for block in blocks:
+                    self.pool.give_back(group, block)
             raise
+        tables = [
+            np.concatenate([table, np.array(blocks, np.int32)])
+            for table, blocks in zip(self._tables, fresh, strict=True)
+        ]
         self._tables = tables
         self.length += tokens
         return tables
