@@ -5,6 +5,7 @@ namespace nb = nanobind;
 
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
+void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
 
 NB_MODULE(_native, module) {
@@ -12,4 +13,5 @@ NB_MODULE(_native, module) {
   bind_isa(module);
   bind_gguf(module);
   bind_quant(module);
+  bind_kernels(module);
 }
