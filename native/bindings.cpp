@@ -6,6 +6,7 @@ namespace nb = nanobind;
 void bind_executor(nb::module_& module);
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
+void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 
@@ -16,4 +17,5 @@ NB_MODULE(_native, module) {
   bind_quant(module);
   bind_executor(module);
   bind_tokenizer(module);
+  bind_kernels(module);
 }

@@ -2,10 +2,10 @@
 // after each. Everything a step needs is allocated when the program is built.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "executor/aligned.h"
 #include "executor/step.h"
 #include "executor/thread_pool.h"
 
@@ -14,22 +14,16 @@ namespace ingot {
 class Executor {
  public:
   Executor(int threads, int64_t arena_bytes_per_token, int64_t max_tokens)
-      : pool_(threads), barrier_(threads), arena_(allocate(arena_bytes_per_token * max_tokens)) {}
+      : pool_(threads), barrier_(threads), arena_(arena_bytes_per_token * max_tokens) {}
 
   int threads() const { return pool_.size(); }
   void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
   void run(const Batch& batch, const KernelTable& kernels);
 
  private:
-  struct Free {
-    void operator()(uint8_t* p) const { std::free(p); }
-  };
-  using Arena = std::unique_ptr<uint8_t[], Free>;
-  static Arena allocate(int64_t bytes);
-
   ThreadPool pool_;
   Barrier barrier_;
-  Arena arena_;
+  AlignedBytes arena_;
   std::vector<std::unique_ptr<Op>> ops_;
 };
 

@@ -28,11 +28,11 @@ LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t 
       normed(members * width + max_tokens * width),
       quantized_stride(kernels.quantized_bytes(width)),
       kernel_scratch(kernels.scratch_bytes(width)) {
-  quantized.resize((members + max_tokens) * quantized_stride);
+  quantized = AlignedBytes((members + max_tokens) * quantized_stride);
   const int64_t gated_rows = std::max(kernels.prompt_rows, int64_t{kPieceBytes / 64});
-  member_scratch = kernel_scratch + 2 * gated_rows * static_cast<int64_t>(sizeof(float)) *
-                                        std::max<int64_t>(max_tokens, 1);
-  scratch.resize(members * member_scratch);
+  member_scratch = AlignedBytes::round_up(
+      kernel_scratch + 2 * gated_rows * max_tokens * static_cast<int64_t>(sizeof(float)));
+  scratch = AlignedBytes(members * member_scratch);
 }
 
 void LinearOp::prepare(const Step& step, int64_t column, float* normed, uint8_t* quantized) const {

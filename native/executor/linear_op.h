@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "executor/aligned.h"
 #include "executor/ops.h"
 
 namespace ingot {
@@ -33,9 +34,9 @@ class LinearOp : public Op {
   // Buffers of the largest input any linear of the model has, shared by all of them.
   struct Buffers {
     int64_t members, max_tokens, width;
-    std::vector<float> normed;         // [tokens][width]
-    std::vector<uint8_t> quantized;    // [tokens][quantized bytes of width]
-    std::vector<uint8_t> scratch;      // per member: the kernels', then gated results
+    std::vector<float> normed;  // [tokens][width], then one row per member
+    AlignedBytes quantized;     // [tokens][quantized bytes of width], then one per member
+    AlignedBytes scratch;       // per member: the kernels', then gated results
     int64_t quantized_stride, kernel_scratch, member_scratch;
     Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens, int64_t width);
   };

@@ -9,27 +9,32 @@
 
 namespace ingot {
 
+// The inputs of one matrix product: `columns` tokens of `width` floats.
+struct LinearInput {
+  const float* values;  // [columns][value_stride]; read by weights that are floats
+  int64_t value_stride;
+  const uint8_t* quantized;  // [columns][quantized_stride], 64-byte aligned, from the phase's
+  int64_t quantized_stride;  // quantize_*; read by all other weights
+  int64_t columns;
+  int64_t width;  // a multiple of the weight's block
+};
+
 struct KernelTable {
   // Indexed by type number; nullptr where a type has no such kernel.
   static constexpr uint32_t kTypes = 64;
   using Decode = void (*)(const uint8_t* blocks, float* out, int64_t count);
   using Encode = void (*)(const float* values, uint8_t* blocks, int64_t count);
+  // Rows [begin, end) of a weight matrix times every column:
+  //   out[c * out_stride + r] = sum over k of weight[r][k] * x[c][k]
+  // `scratch` holds scratch_bytes(width), 64-byte aligned, one for each thread.
+  using Linear = void (*)(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
+                          int64_t begin, int64_t end, float* out, int64_t out_stride,
+                          uint8_t* scratch);
+  using Quantize = void (*)(const float* column, int64_t width, uint8_t* out);
 
   const char* name;
   Decode decode[kTypes];
   Encode encode[kTypes];
-
-  // Linear maps (kernels/linear.h).
-  using Linear = void (*)(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
-                          int64_t begin, int64_t end, float* out, int64_t out_stride,
-                          uint8_t* scratch);
-  Linear generate[kTypes];
-  Linear prompt[kTypes];
-  int64_t (*quantized_bytes)(int64_t width);
-  void (*quantize_generate)(const float* x, int64_t width, uint8_t* out);
-  void (*quantize_prompt)(const float* x, int64_t width, uint8_t* out);
-  int64_t prompt_rows;
-  int64_t (*scratch_bytes)(int64_t width);
 
   // One row of activations (kernels/rowwise.h).
   using Norm = void (*)(const float* x, const float* weight, const float* bias, int64_t n,
@@ -44,6 +49,15 @@ struct KernelTable {
   void (*attend)(const AttendTask& task);
   void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
                      int64_t mix_stride, int64_t size, float* out);
+
+  // Linear maps (kernels/linear_*.h).
+  Linear generate[kTypes];  // a few columns: straight from the packed weights
+  Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
+  Quantize quantize_generate;
+  Quantize quantize_prompt;
+  int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
+  int64_t (*scratch_bytes)(int64_t width);
+  int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
 };
 
 }  // namespace ingot

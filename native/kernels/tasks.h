@@ -8,16 +8,6 @@
 
 namespace ingot {
 
-// A batch of inputs of one linear map: `columns` tokens of `width` floats.
-struct LinearInput {
-  const float* values;  // [columns][value_stride]
-  int64_t value_stride;
-  const uint8_t* quantized;  // [columns][quantized_stride], made by quantize_*
-  int64_t quantized_stride;
-  int64_t columns;
-  int64_t width;
-};
-
 enum class ActivationKind : int { kSilu = 0, kGelu = 1, kGeluTanh = 2, kReluSquared = 3 };
 
 // Positions in a block of the cache.

@@ -75,3 +75,17 @@ class Tokenizer:
         self, texts: list[str | bytes], add_special: bool, parse_special: bool, threads: int
     ) -> list[list[int]]: ...
     def decode(self, ids: list[int], skip_special: bool) -> bytes: ...
+
+# kernels: one at a time, for tests and benchmarks; phase is "generation" or "prompt"
+def quantized_bytes(width: int) -> int: ...
+def quantize_inputs(phase: str, values: NDArray[np.float32], out: NDArray[np.uint8]) -> None: ...
+def linear(
+    type: int,
+    phase: str,
+    weight: NDArray[np.uint8],
+    values: NDArray[np.float32],
+    quantized: NDArray[np.uint8],
+    begin: int,
+    end: int,
+    out: NDArray[np.float32],
+) -> None: ...

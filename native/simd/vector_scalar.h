@@ -1,0 +1,125 @@
+// vector.h's operations in plain C++: the twin the vector builds are tested against.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "simd/simd.h"
+
+namespace ingot::INGOT_ISA::simd {
+
+inline constexpr int kLanes = 8;
+struct Floats {
+  float lane[kLanes];
+};
+struct Ints {
+  int32_t lane[kLanes];
+};
+struct Pairs {
+  int16_t word[2 * kLanes];
+};
+struct Words {
+  Pairs v[2];
+};
+
+template <class Vector, class Function>
+inline Vector each_lane(Function function) {
+  Vector out;
+  for (int i = 0; i < kLanes; ++i) out.lane[i] = function(i);
+  return out;
+}
+
+inline Floats splat_float(float x) {
+  return each_lane<Floats>([&](int) { return x; });
+}
+inline Floats zero_floats() { return splat_float(0); }
+inline Floats load_floats(const float* p) {
+  return each_lane<Floats>([&](int i) { return p[i]; });
+}
+inline uint16_t load_bits(const uint8_t* p, int i) {
+  return static_cast<uint16_t>(p[2 * i] | p[2 * i + 1] << 8);
+}
+inline Floats load_halves(const uint8_t* p) {
+  return each_lane<Floats>([&](int i) { return half_bits_to_float(load_bits(p, i)); });
+}
+inline Floats load_bfloat16s(const uint8_t* p) {
+  return each_lane<Floats>(
+      [&](int i) { return std::bit_cast<float>(static_cast<uint32_t>(load_bits(p, i)) << 16); });
+}
+inline void store(float* p, Floats v) { std::memcpy(p, v.lane, sizeof(v)); }
+inline Floats add(Floats a, Floats b) {
+  return each_lane<Floats>([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline Floats multiply(Floats a, Floats b) {
+  return each_lane<Floats>([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline Floats multiply_add(Floats a, Floats b, Floats c) { return add(multiply(a, b), c); }
+
+template <class Lane>
+inline Lane sum_lanes(const Lane (&v)[kLanes]) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+inline float sum(Floats v) { return sum_lanes(v.lane); }
+
+inline Floats splat_runs(const float* p) { return splat_float(p[0]); }
+
+inline Ints zero_ints() {
+  return each_lane<Ints>([](int) { return 0; });
+}
+// Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa.
+inline Ints round_to_ints(Floats v) {
+  return each_lane<Ints>(
+      [&](int i) { return std::bit_cast<int32_t>(v.lane[i] + 0x1.8p23f) - 0x4b400000; });
+}
+inline Floats to_floats(Ints v) {
+  return each_lane<Floats>([&](int i) { return static_cast<float>(v.lane[i]); });
+}
+inline int32_t sum(Ints v) { return sum_lanes(v.lane); }
+inline void store_words(int16_t* p, Ints v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int16_t>(v.lane[i]);
+}
+
+inline Pairs load_pairs(const int16_t* p) {
+  Pairs v;
+  std::memcpy(v.word, p, sizeof(v));
+  return v;
+}
+inline void store_pairs(int16_t* p, Pairs v) { std::memcpy(p, v.word, sizeof(v)); }
+inline Pairs splat_pair(const int16_t* p) {
+  Pairs v;
+  for (int i = 0; i < 2 * kLanes; ++i) v.word[i] = p[i % 2];
+  return v;
+}
+inline Ints dot(Ints sum, Pairs a, Pairs b) {
+  return each_lane<Ints>([&](int i) {
+    return sum.lane[i] + (a.word[2 * i] * b.word[2 * i] + a.word[2 * i + 1] * b.word[2 * i + 1]);
+  });
+}
+
+inline Words widen(U8x32 v) {
+  Words w;
+  for (int i = 0; i < 32; ++i) w.v[i / 16].word[i % 16] = static_cast<int8_t>(v.lane[i]);
+  return w;
+}
+inline Words scale(Words w, int16_t lo, int16_t hi) {
+  for (int i = 0; i < 16; ++i) {
+    w.v[0].word[i] = static_cast<int16_t>(w.v[0].word[i] * lo);
+    w.v[1].word[i] = static_cast<int16_t>(w.v[1].word[i] * hi);
+  }
+  return w;
+}
+
+inline Words scale(Words w, int16_t factor) { return scale(w, factor, factor); }
+
+inline void transpose(Pairs (&row)[kLanes]) {
+  Pairs t[kLanes];
+  for (int i = 0; i < kLanes; ++i)
+    for (int j = 0; j < kLanes; ++j)
+      for (int k = 0; k < 2; ++k) t[i].word[2 * j + k] = row[j].word[2 * i + k];
+  std::memcpy(row, t, sizeof(t));
+}
+
+inline void prefetch(const void*) {}
+
+}  // namespace ingot::INGOT_ISA::simd
