@@ -76,9 +76,11 @@ SANITIZERS = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-na
 
 $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	@command -v g++ >/dev/null 2>&1 || { echo "make fuzz needs g++ and its sanitizer libraries." >&2; exit 1; }
-	@echo "compiling with sanitizers into $(SANITIZED) (minutes the first time)"
+	@echo "compiling with sanitizers into $(SANITIZED) (a minute the first time)"
 	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
-	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=build-dir=build/sanitized-objects .
+	  --config-settings=build-dir=build/sanitized-objects --config-settings=cmake.build-type=Debug \
+	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=cmake.define.INGOT_SCALAR_ONLY=ON \
+	  --config-settings=install.strip=false .
 	@touch $@
 
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
