@@ -70,11 +70,9 @@ inline uint8_t whole_part(float value) {
 
 // To the nearest whole number, halves away from zero; 0 for what is not finite.
 inline int8_t rounded(float value) {
-  const float magnitude = std::fabs(value);
-  const float finite = magnitude < 256 ? magnitude : 0.0f;
+  const float finite = std::fabs(value) < 256 ? value : 0.0f;
   const int whole = static_cast<int>(finite);
-  const int level = whole + (finite - static_cast<float>(whole) >= 0.5f);
-  return static_cast<int8_t>(value < 0 ? -level : level);
+  return static_cast<int8_t>(whole + static_cast<int>(2 * (finite - static_cast<float>(whole))));
 }
 
 // kHalf: half the number of levels, 8 or 16.
@@ -147,7 +145,9 @@ inline void encode_q8_0(const float* values, uint8_t* block, int64_t count) {
     const float d = largest_magnitude(values, 32) / 127;
     const float inverse = inverse_or_zero(d);
     store_as(block, simd::float_to_half_bits(d));
-    for (int i = 0; i < 32; ++i) block[2 + i] = static_cast<uint8_t>(rounded(values[i] * inverse));
+    int8_t levels[32];
+    for (int i = 0; i < 32; ++i) levels[i] = rounded(values[i] * inverse);
+    std::memcpy(block + 2, levels, 32);
   }
 }
 
