@@ -3,6 +3,7 @@
 // that no function built for one instruction set can stand in for another's.
 #include "isa/table.h"
 #include "kernels/decode.h"
+#include "kernels/encode.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
@@ -19,6 +20,10 @@ static constexpr KernelTable make_table() {
 #define INGOT_ENTRY(Name, Value) \
   table.decode[static_cast<uint32_t>(TensorType::Name)] = decode_plain<Value>;
   INGOT_PLAIN_TYPES(INGOT_ENTRY)
+#undef INGOT_ENTRY
+#define INGOT_ENTRY(Name, function) \
+  table.encode[static_cast<uint32_t>(TensorType::Name)] = function;
+  INGOT_ENCODERS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   return table;
 }
