@@ -6,10 +6,12 @@ namespace nb = nanobind;
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
 
 NB_MODULE(_native, module) {
   module.doc() = "Ingot's native core; use it through the ingot package.";
   bind_isa(module);
   bind_gguf(module);
   bind_quant(module);
+  bind_tokenizer(module);
 }

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ingot.errors import IngotError as IngotError
     from ingot.gguf import GgufLoader as GgufLoader
     from ingot.gguf import GgufWriter as GgufWriter
+    from ingot.tokenizer import StreamDecoder as StreamDecoder
+    from ingot.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.1.0"
 
@@ -20,9 +22,19 @@ _HOME = {
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
     "IngotError": "ingot.errors",
+    "StreamDecoder": "ingot.tokenizer",
+    "Tokenizer": "ingot.tokenizer",
 }
 
-__all__ = ["GgufError", "GgufLoader", "GgufWriter", "IngotError", "__version__"]
+__all__ = [
+    "GgufError",
+    "GgufLoader",
+    "GgufWriter",
+    "IngotError",
+    "StreamDecoder",
+    "Tokenizer",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

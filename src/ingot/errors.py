@@ -45,3 +45,7 @@ class QuantError(IngotError, ValueError):
 
 class StoreError(IngotError):
     """A model could not be found, fetched or verified."""
+
+
+class TokenizerError(IngotError, ValueError):
+    """A vocabulary cannot be used, or a text or an id does not fit it."""

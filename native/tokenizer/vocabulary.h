@@ -1,0 +1,73 @@
+// The tokens of a vocabulary where the file holds them: text, score and type by id, and the
+// id of a text by hashing. Nothing is copied but the types (a byte each).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ingot::tokenizer {
+
+using Id = std::int32_t;
+constexpr Id kNone = -1;
+
+// The numbers of the file format.
+enum class TokenType : std::uint8_t {
+  kUndefined,
+  kNormal,
+  kUnknown,
+  kControl,
+  kUserDefined,
+  kUnused,
+  kByte,
+};
+
+// A string array of a GGUF header: offsets[i] is the place of an 8-byte length, and the bytes
+// follow it.
+class Strings {
+ public:
+  Strings() = default;
+  // Throws std::invalid_argument when an entry reaches beyond the data.
+  Strings(std::span<const std::uint8_t> data, std::span<const std::uint64_t> offsets);
+
+  std::size_t size() const { return offsets_.size(); }
+  std::string_view operator[](std::size_t i) const;
+
+ private:
+  std::span<const std::uint8_t> data_;
+  std::span<const std::uint64_t> offsets_;
+};
+
+std::uint64_t hash_bytes(std::string_view text);
+
+class Vocabulary {
+ public:
+  // Empty scores count as 0, empty types as normal.
+  Vocabulary(Strings texts, std::span<const float> scores, std::span<const std::int32_t> types);
+
+  std::size_t size() const { return texts_.size(); }
+  std::size_t longest() const { return longest_; }  // bytes
+  std::string_view text(Id id) const { return texts_[static_cast<std::size_t>(id)]; }
+  float score(Id id) const { return scores_.empty() ? 0 : scores_[static_cast<std::size_t>(id)]; }
+  TokenType type(Id id) const { return types_[static_cast<std::size_t>(id)]; }
+  // kNone when no token reads like this; the first of several that do.
+  Id find(std::string_view text) const;
+
+  // Before the vocabulary is shared: for tokens whose type in the file is known to be wrong.
+  void set_type(Id id, TokenType type) { types_[static_cast<std::size_t>(id)] = type; }
+
+ private:
+  struct Slot {
+    std::uint32_t tag;  // the high half of the hash
+    Id id;
+  };
+
+  Strings texts_;
+  std::span<const float> scores_;
+  std::vector<TokenType> types_;
+  std::vector<Slot> slots_;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace ingot::tokenizer
