@@ -49,3 +49,15 @@ class StoreError(IngotError):
 
 class TokenizerError(IngotError, ValueError):
     """A vocabulary cannot be used, or a text or an id does not fit it."""
+
+
+class ChatTemplateError(IngotError, ValueError):
+    """A chat template is not usable, went past its limits, or refused the messages.
+
+    `line` is the line of the template where it happened, if known.
+    """
+
+    def __init__(self, reason: str, *, line: int | None = None) -> None:
+        self.reason = reason
+        self.line = line
+        super().__init__(f"line {line} of the chat template: {reason}" if line else reason)
