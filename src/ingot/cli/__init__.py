@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "pull": "Bring the default model into the cache and print its path.",
     "list": "List the models in the cache.",
     "inspect": "Show what is inside a GGUF file.",
+    "tokenize": "Turn text into tokens.",
+    "template": "Render a conversation with a model's chat template.",
 }
 
 
