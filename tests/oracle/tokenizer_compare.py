@@ -80,10 +80,9 @@ def shortest(tokenizer: Tokenizer, model: Path, found: Difference, folder: Path)
 
 
 def report(tokenizer: Tokenizer, model: Path, found: Sequence[Difference], folder: Path) -> str:
-    """Describe the shortest of the differences, each once."""
-    cut = (
-        shortest(tokenizer, model, difference, folder)
-        for difference in sorted(found, key=lambda d: len(d.request.text))[:REPORTED]
-    )
+    """Describe a few of the differences, short and long, each once."""
+    by_length = sorted(found, key=lambda difference: len(difference.request.text))
+    few = by_length[:: -(-len(found) // REPORTED)]
+    cut = (shortest(tokenizer, model, difference, folder) for difference in few)
     lines = dict.fromkeys(str(difference) for difference in cut)
     return f"{len(found)} texts differ in {model.name}, among them\n" + "\n".join(lines)
