@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def describe(model: Path) -> PeerVocabulary:
 
 
 class PeerRun:
-    """llama.cpp reading texts in the background; `ids()` waits for it.
+    """llama.cpp reading texts in the background; `ids()` waits for it, leaving it ends it.
 
     The ids of a text on which the peer dies are None; it is started again behind that text.
     """
@@ -74,6 +75,13 @@ class PeerRun:
             )
         )
         self._start(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process as process:
+            process.kill()
 
     def _start(self, first: int) -> None:
         self._process = subprocess.Popen(

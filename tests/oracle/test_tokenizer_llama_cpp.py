@@ -87,6 +87,11 @@ def check(subject: Subject, several: list[bytes], folder: Path) -> None:
     assert not found, report(subject.tokenizer, subject.path, found, folder)
 
 
+def peer_ids(path: Path, several: list[bytes], folder: Path) -> list[list[int] | None]:
+    with PeerRun([(path, [Request(text) for text in several])], folder) as peer:
+        return peer.ids()
+
+
 def is_utf8(text: bytes) -> bool:
     try:
         text.decode()
@@ -162,10 +167,10 @@ def test_code_points_beyond_unicode(subject: Subject, tmp_path: Path) -> None:
     made = [frame % sequence for frame in around for sequence in beyond]
     if subject.peer.kind == BYTE_LEVEL or "bert" in subject.path.name:
         same = [frame % b"\xff\xff\xff\xff" for frame in around for _ in beyond]
-        assert PeerRun([(subject.path, [Request(made[0])])], tmp_path).ids() == [None]
+        assert peer_ids(subject.path, made[:1], tmp_path) == [None]
     else:
         same = made
-    expected = PeerRun([(subject.path, [Request(text) for text in same])], tmp_path).ids()
+    expected = peer_ids(subject.path, same, tmp_path)
     assert [encode(subject.tokenizer, Request(text)) for text in made] == expected
 
 

@@ -49,12 +49,13 @@ def differences(
     tokenizer: Tokenizer, model: Path, requests: Sequence[Request], folder: Path
 ) -> list[Difference]:
     """Encode every text on both sides at the same time; every third goes to ours as bytes."""
-    peer = PeerRun([(model, requests)], folder)
-    ours = [encode(tokenizer, r, as_bytes=i % 3 == 0) for i, r in enumerate(requests)]
+    with PeerRun([(model, requests)], folder) as peer:
+        ours = [encode(tokenizer, r, as_bytes=i % 3 == 0) for i, r in enumerate(requests)]
+        theirs = peer.ids()
     return [
-        Difference(request, mine, theirs)
-        for request, mine, theirs in zip(requests, ours, peer.ids(), strict=True)
-        if mine != theirs
+        Difference(request, mine, other)
+        for request, mine, other in zip(requests, ours, theirs, strict=True)
+        if mine != other
     ]
 
 
