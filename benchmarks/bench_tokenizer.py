@@ -31,6 +31,7 @@ from ingot.tokenizer import Tokenizer
 
 Texts = TypeVar("Texts", list[str], bytes)
 SEED = 1
+ALL_CORES = "ingot, all cores"
 SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 FIRST_TEXT = "Hello, world! The first ids of a fresh process."
 OPENERS: dict[str, Callable[[Path], peers.Encode]] = {
@@ -90,7 +91,7 @@ def measure_reading(
     result: Result, tokenizer: Tokenizer, sources: dict[str, Path], megabytes: float, repeats: int
 ) -> None:
     runs = {engine: one_by_one(OPENERS[engine](source)) for engine, source in sources.items()}
-    runs["ingot, all cores"] = partial(tokenizer.encode_batch, add_special=False)
+    runs[ALL_CORES] = partial(tokenizer.encode_batch, add_special=False)
     for kind in KINDS:
         several = documents(kind, megabytes, SEED)
         size = sum(len(text.encode()) for text in several) / 1e6
@@ -130,18 +131,22 @@ def measure(model: Path, megabytes: float, repeats: int) -> Result:
 
 
 def table(result: Result) -> str:
-    """Lay a result out for people; x is how many times as good Ingot is."""
+    """Lay a result out for people."""
     lines = [f"{result.model}: {result.vocabulary} tokens"]
     own = result.load_ms["ingot"]
     for engine, value in result.load_ms.items():
-        lines.append(f"  load       {'':14}{engine:18}{value:10.1f} ms  {value / own:8.2f}x")
+        note = "" if engine == "ingot" else f"ingot is {value / own:.1f}x as fast"
+        lines.append(f"  load       {'':14}{engine:18}{value:10.1f} ms    {note}")
     for kind, speeds in result.megabytes_per_second.items():
         for engine, value in speeds.items():
-            note = "" if result.same_ids[kind][engine] else "  other ids"
-            ratio = speeds["ingot"] / value
-            lines.append(f"  read       {kind:14}{engine:18}{value:10.2f} MB/s{ratio:7.2f}x{note}")
+            note = "" if engine == "ingot" else f"ingot is {speeds['ingot'] / value:.1f}x as fast"
+            if engine == ALL_CORES:
+                note = f"{value / speeds['ingot']:.1f}x one thread"
+            if not result.same_ids[kind][engine]:
+                note += ", its ids differ"
+            lines.append(f"  read       {kind:14}{engine:18}{value:10.2f} MB/s  {note}")
     for kind, costs in result.nanoseconds_per_byte.items():
-        figures = "  ".join(f"{size >> 10} KB {cost:.1f}" for size, cost in costs.items())
+        figures = "".join(f"{size >> 10:>6} KB {cost:6.1f}" for size, cost in costs.items())
         lines.append(f"  ns a byte  {kind:14}{figures}")
     return "\n".join(lines)
 
