@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import tokenizer_peers as peers
-from tokenizer_texts import ADVERSARIAL, KINDS, adversarial, documents
-
 from ingot import store
 from ingot.tokenizer import Tokenizer
+from tokenizer_texts import ADVERSARIAL, KINDS, adversarial, documents
 
 Texts = TypeVar("Texts", list[str], bytes)
 SEED = 1

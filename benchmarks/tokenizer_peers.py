@@ -10,7 +10,7 @@ import ctypes
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,11 @@ def write_tokenizer_json(model: Path, target: Path) -> None:
         tokens = list(metadata.strings("tokenizer.ggml.tokens"))
         types = metadata.array("tokenizer.ggml.token_type").tolist()
         if metadata.string("tokenizer.ggml.model") == "gpt2":
-            merges = [m.split(" ") for m in metadata.strings("tokenizer.ggml.merges")]
+            merges = [tuple(m.split(" ")) for m in metadata.strings("tokenizer.ggml.merges")]
             parts = byte_level_parts(metadata.string("tokenizer.ggml.pre"))
         else:
             scores = metadata.array("tokenizer.ggml.scores").tolist()
-            merges = list(merges_from_scores(tokens, scores))
+            merges = merges_from_scores(tokens, scores)
             parts = sentencepiece_parts()
     ids = {token: number for number, token in enumerate(tokens)}
     added = [
@@ -118,10 +118,12 @@ def sentencepiece_parts() -> dict[str, Any]:
     }
 
 
-def merges_from_scores(tokens: list[str], scores: list[float]) -> Iterator[tuple[str, str]]:
-    """Yield every way to make a token of two others, best token first, as merges."""
+def merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[str, ...]]:
+    """List every way to make a token of two others, best token first, as merges."""
     known = {token: number for number, token in enumerate(tokens)}
+    merges: list[tuple[str, ...]] = []
     for token in sorted(known, key=lambda token: -scores[known[token]]):
         splits = ((token[:cut], token[cut:]) for cut in range(1, len(token)))
         pairs = [pair for pair in splits if pair[0] in known and pair[1] in known]
-        yield from sorted(pairs, key=lambda pair: (known[pair[0]], known[pair[1]]))
+        merges += sorted(pairs, key=lambda pair: (known[pair[0]], known[pair[1]]))
+    return merges
