@@ -44,6 +44,10 @@ $(VENV)/.oracle: $(VENV)/.built
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.oracle
+	@$(PIP) install --no-build-isolation --editable '.[bench]'
+	@touch $@
+
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## show the embedded default model
@@ -88,6 +92,11 @@ fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	  ASAN_OPTIONS=detect_leaks=0:max_allocation_size_mb=64:quarantine_size_mb=16 \
 	  PYTHONPATH=$(SANITIZED):tests:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
 	  $(BIN)/python -S -m fuzz.run --sanitized --count $(FUZZ_COUNT)
+
+bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else should run)
+	$(BIN)/python benchmarks/bench_open.py
+	$(BIN)/python benchmarks/bench_encode.py
+	$(BIN)/python benchmarks/bench_tokenizer.py
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build
