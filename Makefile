@@ -44,6 +44,10 @@ $(VENV)/.oracle: $(VENV)/.built
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.oracle
+	@$(PIP) install --no-build-isolation --editable '.[bench]'
+	@touch $@
+
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## show the embedded default model
@@ -76,9 +80,11 @@ SANITIZERS = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-na
 
 $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	@command -v g++ >/dev/null 2>&1 || { echo "make fuzz needs g++ and its sanitizer libraries." >&2; exit 1; }
-	@echo "compiling with sanitizers into $(SANITIZED) (minutes the first time)"
+	@echo "compiling with sanitizers into $(SANITIZED) (a minute the first time)"
 	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
-	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=build-dir=build/sanitized-objects .
+	  --config-settings=build-dir=build/sanitized-objects --config-settings=cmake.build-type=Debug \
+	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=cmake.define.INGOT_SCALAR_ONLY=ON \
+	  --config-settings=install.strip=false .
 	@touch $@
 
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
@@ -86,6 +92,11 @@ fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	  ASAN_OPTIONS=detect_leaks=0:max_allocation_size_mb=64:quarantine_size_mb=16 \
 	  PYTHONPATH=$(SANITIZED):tests:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
 	  $(BIN)/python -S -m fuzz.run --sanitized --count $(FUZZ_COUNT)
+
+bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else should run)
+	$(BIN)/python benchmarks/bench_open.py
+	$(BIN)/python benchmarks/bench_encode.py
+	$(BIN)/python benchmarks/bench_tokenizer.py
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build

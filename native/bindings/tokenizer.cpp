@@ -258,6 +258,29 @@ void bind_tokenizer(nb::module_& module) {
       },
       nb::arg("vocabulary"), nb::arg("space_prefix"), nb::arg("unknown"), nb::keep_alive<0, 1>());
 
+  module.def(
+      "word_piece",
+      [](const Vocabulary& vocabulary, bool lower_case, bool strip_accents, tk::Id unknown) {
+        return Model{tk::make_word_piece(vocabulary.native, {lower_case, strip_accents, unknown})};
+      },
+      nb::arg("vocabulary"), nb::arg("lower_case"), nb::arg("strip_accents"), nb::arg("unknown"),
+      nb::keep_alive<0, 1>());
+  module.def(
+      "unigram",
+      [](const Vocabulary& vocabulary, Flat<uint8_t> charsmap, bool space_prefix, bool merge_spaces,
+         tk::Id unknown) {
+        return Model{tk::make_unigram(vocabulary.native,
+                                      {span_of(charsmap), space_prefix, merge_spaces, unknown})};
+      },
+      nb::arg("vocabulary"), nb::arg("charsmap"), nb::arg("space_prefix"), nb::arg("merge_spaces"),
+      nb::arg("unknown"), nb::keep_alive<0, 1>());
+  module.def(
+      "rwkv",
+      [](const Vocabulary& vocabulary, tk::Id unknown) {
+        return Model{tk::make_rwkv(vocabulary.native, unknown)};
+      },
+      nb::arg("vocabulary"), nb::arg("unknown"), nb::keep_alive<0, 1>());
+
   nb::class_<Tokenizer>(module, "Tokenizer")
       .def(nb::init<const Vocabulary&, const Model&, std::vector<tk::Id>, std::vector<tk::Id>,
                     std::vector<tk::Id>, std::vector<tk::Id>>(),

@@ -1,18 +1,19 @@
 // MXFP4 and NVFP4: four-bit floats under a scale that is itself a small float.
 //
 // MXFP4 is defined to the last bit by the `gguf` package: the scale is the power of two
-// that puts the largest weight into the top binade of the levels (4..6, what is above 6
-// is cut off), and a weight between two levels at the same distance takes the smaller.
-// The definition takes the exponent from a logarithm rounded to float: within a few units
-// in the last place below a large power of two that is already the next exponent. It says
-// nothing about blocks whose largest weight is under 2^-125 or infinite: these take the
-// nearest exponent there is.
+// that puts the largest weight into the top binade of the levels (4 to 8 steps; what is
+// above 6 is cut off), and a weight halfway between two levels takes the smaller. The
+// exponent comes from a logarithm rounded to float: a few units in the last place below
+// a large power of two that is already the next one. Under 2^-125 it wraps around, to a
+// scale under which all weights are 0. A block with a weight that is not finite, about
+// which the definition says nothing, has exponent 0.
 //
 // NVFP4 is searched: the scale of encode_search_scale.h's fit, then the best of the
 // eight-bit floats around it.
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "formats/mxfp4.h"
 #include "kernels/encode_pack.h"
@@ -21,21 +22,22 @@
 
 namespace ingot::INGOT_ISA {
 
-inline int mxfp4_exponent(float largest) {
-  if (!(largest > 0)) return 0;
+inline uint8_t mxfp4_exponent(float largest) {
+  if (!(largest > 0 && largest < std::numeric_limits<float>::infinity())) return 0;
   const float logarithm = static_cast<float>(std::log2(static_cast<double>(largest)));
-  return static_cast<int>(std::clamp(std::floor(logarithm) + 125.0f, 0.0f, 252.0f));
+  return static_cast<uint8_t>(static_cast<int>(std::floor(logarithm)) + 125);
 }
 
 inline void encode_mxfp4(const float* values, uint8_t* block, int64_t count) {
-  // Halfway between the levels 0 1 2 3 4 6 8 12.
-  static constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5, 7, 10};
   for (; count > 0; --count, values += 32, block += 17) {
-    block[0] = static_cast<uint8_t>(mxfp4_exponent(largest_magnitude(values, 32)));
+    block[0] = mxfp4_exponent(largest_magnitude(values, 32));
     const float d = MXFP4::scales(block).d;
     uint8_t levels[32] = {};
-    for (const float midpoint : kMidpoints)
-      for (int i = 0; i < 32; ++i) levels[i] += std::fabs(values[i]) > midpoint * d;
+    for (int k = 0; k < 7; ++k) {
+      // A level that would overflow is out of reach: halving comes after multiplying.
+      const float midpoint = kFp4Levels[k] * d * 0.5f + kFp4Levels[k + 1] * d * 0.5f;
+      for (int i = 0; i < 32; ++i) levels[i] += std::fabs(values[i]) > midpoint;
+    }
     for (int i = 0; i < 32; ++i) levels[i] += levels[i] && values[i] < 0 ? 8 : 0;
     pack_nibbles<16>(levels, block + 1);
   }

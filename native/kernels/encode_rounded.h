@@ -9,7 +9,8 @@
 //     Q8  d = largest magnitude / 127
 //
 // Where that definition has no answer this one does: a NaN in a block makes its scale
-// NaN, and a weight whose level is NaN (infinity times zero) takes level 0.
+// NaN, and a level that is not finite (a weight over a subnormal scale, infinity times
+// zero) counts as 0.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +45,8 @@ struct Range {
 };
 
 // Smallest and largest value, one of them NaN if any is. Flipping the lower bits of
-// negative floats puts all floats in the order of their bits as signed integers.
+// negative floats puts all floats in the order of their bits as signed integers (where
+// zeros of both signs are the smallest, -0 is; there NumPy takes either).
 inline Range range_of(const float* values, int count) {
   const auto flip = [](int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
   int32_t lowest = flip(std::bit_cast<int32_t>(values[0])), highest = lowest;
@@ -58,21 +60,19 @@ inline Range range_of(const float* values, int count) {
 
 inline float inverse_or_zero(float d) { return d == 0 ? 0.0f : 1.0f / d; }
 
-// The whole part, within 0..kMax; 0 for NaN.
+// The whole part, within 0..kMax; 0 for what is not finite. Finite levels of the formats
+// here are never far outside their range.
 template <int kMax>
 inline uint8_t whole_part(float value) {
-  const float top = kMax;
-  return static_cast<uint8_t>(static_cast<int>(value > 0 ? (value < top ? value : top) : 0.0f));
+  const float finite = value < 256 ? value : 0.0f, top = kMax;
+  return static_cast<uint8_t>(static_cast<int>(finite > 0 ? (finite < top ? finite : top) : 0.0f));
 }
 
-// To the nearest whole number, halves away from zero, within -kMax..kMax; 0 for NaN.
-template <int kMax>
+// To the nearest whole number, halves away from zero; 0 for what is not finite.
 inline int8_t rounded(float value) {
-  const float magnitude = std::fabs(value), top = kMax;
-  const float bounded = magnitude < top ? magnitude : (magnitude >= top ? top : 0.0f);
-  const int whole = static_cast<int>(bounded);
-  const int level = whole + (bounded - static_cast<float>(whole) >= 0.5f);
-  return static_cast<int8_t>(value < 0 ? -level : level);
+  const float finite = std::fabs(value) < 256 ? value : 0.0f;
+  const int whole = static_cast<int>(finite);
+  return static_cast<int8_t>(whole + static_cast<int>(2 * (finite - static_cast<float>(whole))));
 }
 
 // kHalf: half the number of levels, 8 or 16.
@@ -145,8 +145,9 @@ inline void encode_q8_0(const float* values, uint8_t* block, int64_t count) {
     const float d = largest_magnitude(values, 32) / 127;
     const float inverse = inverse_or_zero(d);
     store_as(block, simd::float_to_half_bits(d));
-    for (int i = 0; i < 32; ++i)
-      block[2 + i] = static_cast<uint8_t>(rounded<127>(values[i] * inverse));
+    int8_t levels[32];
+    for (int i = 0; i < 32; ++i) levels[i] = rounded(values[i] * inverse);
+    std::memcpy(block + 2, levels, 32);
   }
 }
 

@@ -18,7 +18,11 @@ namespace ingot::INGOT_ISA {
 
 // How far beyond the outermost level the extreme weight starts, in steps. Twice as many
 // starts gain less than 0.1% on gaussian weights, half as many lose 1%.
-inline constexpr float kOvershoots[] = {0.5f, 0.25f, 0.0f, -0.25f, -0.5f, -0.75f, -1.0f};
+inline constexpr float kOvershoots[] = {0.0f, 0.25f, -0.25f, 0.5f, -0.5f, -0.75f, -1.0f};
+
+// A later start must be better than the best by this part, so that groups which several
+// starts fit equally well agree on their scale.
+inline constexpr float kNoticeable = 1.0f + 1e-6f;
 
 template <class Lanes>
 struct LevelSums {
@@ -62,8 +66,9 @@ inline Lanes fit_scale(const Lanes* weight) {
     const auto sums = level_sums<Levels, kSize>(weight, inverse_scale);
     const Lanes scale = sums.weight_level * inverse_or_zero(sums.level_level);
     const Lanes gain = scale * sums.weight_level;  // what the error is smaller than sum(w^2)
-    best_scale = select(best_gain < gain, scale, best_scale);
-    best_gain = max(best_gain, gain);
+    const auto better = best_gain * kNoticeable < gain;
+    best_scale = select(better, scale, best_scale);
+    best_gain = select(better, gain, best_gain);
   };
   for (const float overshoot : kOvershoots) {
     attempt(inverse_extreme * (Levels::kLowest - overshoot * Levels::kStep));

@@ -1,6 +1,6 @@
 // TQ1_0 and TQ2_0: every weight of a block becomes -d, 0 or d, with d the largest
-// magnitude of the block. Defined to the last bit by the `gguf` package; NaN as in
-// encode_rounded.h.
+// magnitude of the block. Defined to the last bit by the `gguf` package; what is not
+// finite is treated as in encode_rounded.h.
 //
 // TQ1_0 writes five trits as one byte: the number they spell in base three, first trit
 // leading, as a fraction of 243 in 256ths, rounded up.
@@ -14,8 +14,7 @@ namespace ingot::INGOT_ISA {
 inline float ternary_levels(const float* values, uint8_t* levels) {
   const float d = largest_magnitude(values, 256);
   const float inverse = inverse_or_zero(d);
-  for (int i = 0; i < 256; ++i)
-    levels[i] = static_cast<uint8_t>(rounded<1>(values[i] * inverse) + 1);
+  for (int i = 0; i < 256; ++i) levels[i] = static_cast<uint8_t>(rounded(values[i] * inverse) + 1);
   return d;
 }
 

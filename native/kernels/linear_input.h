@@ -31,7 +31,7 @@ inline int64_t quantized_bytes(int64_t width) {
 }
 
 // The bits of the largest magnitude: integers order as floats do, NaN above all.
-inline uint32_t largest_magnitude(const float* x, int count) {
+inline uint32_t largest_input_bits(const float* x, int count) {
   uint32_t largest = 0;
   for (int i = 0; i < count; ++i) {
     const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
@@ -42,7 +42,7 @@ inline uint32_t largest_magnitude(const float* x, int count) {
 
 template <int kAmplitude>
 inline void quantize_block(const float* x, InputBlock& block) {
-  const uint32_t largest = largest_magnitude(x, kInputBlock);
+  const uint32_t largest = largest_input_bits(x, kInputBlock);
   float inverse = 0;
   if (largest >= 0x7f800000u) {  // infinity or NaN: every product with this block is NaN
     block.scale = std::numeric_limits<float>::quiet_NaN();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +51,24 @@ std::unique_ptr<const Model> make_byte_bpe(const Vocabulary& vocabulary, Strings
 
 std::unique_ptr<const Model> make_sentencepiece(const Vocabulary& vocabulary, bool space_prefix,
                                                 Id unknown);
+
+struct WordPieceOptions {
+  bool lower_case = true;
+  bool strip_accents = true;
+  Id unknown = kNone;
+};
+std::unique_ptr<const Model> make_word_piece(const Vocabulary& vocabulary,
+                                             const WordPieceOptions& options);
+
+struct UnigramOptions {
+  std::span<const std::uint8_t> charsmap;  // SentencePiece's precompiled normalization
+  bool space_prefix = false;
+  bool merge_spaces = false;
+  Id unknown = kNone;
+};
+std::unique_ptr<const Model> make_unigram(const Vocabulary& vocabulary,
+                                          const UnigramOptions& options);
+
+std::unique_ptr<const Model> make_rwkv(const Vocabulary& vocabulary, Id unknown);
 
 }  // namespace ingot::tokenizer

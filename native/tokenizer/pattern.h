@@ -6,8 +6,8 @@
 // a group do not (nothing follows the ones in use that would ask for it). No recursion grows
 // with the text.
 //
-// \p{..} means what it means to llama.cpp, which collapses categories before it matches: \p{S}
-// leaves out ASCII '~', and ranges never hold white space beyond ASCII (only \s does).
+// Ranges never hold white space beyond ASCII, which only \s does: llama.cpp replaces it before
+// it matches.
 #pragma once
 
 #include <array>

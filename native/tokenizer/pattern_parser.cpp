@@ -182,7 +182,7 @@ bool PatternParser::holds(const ClassSource& source, std::uint32_t code, std::ui
         any |= code >= part.low && code <= part.high && !(white && code >= 128);
         break;
       case ClassPart::kCategory:
-        any |= category == part.category && !(category == Category::kSymbol && code == '~');
+        any |= category == part.category;
         break;
       case ClassPart::kWhiteSpace:
         any |= white;

@@ -23,32 +23,31 @@ bool overlaps(std::span<const Span> spans, std::size_t begin, std::size_t end) {
 
 SpecialTokens::SpecialTokens(const Vocabulary& vocabulary, const Strips& strips)
     : vocabulary_(vocabulary), strips_(strips) {
-  std::array<std::vector<PrefixIndex::Entry>, 2> entries;
+  std::array<std::vector<Id>, 2> ids;
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     const Id id = static_cast<Id>(i);
-    const TokenType type = vocabulary.type(id);
-    if (type == TokenType::kUserDefined) entries[0].push_back({vocabulary.text(id), id});
-    if (type == TokenType::kUserDefined || is_control(id)) {
-      entries[1].push_back({vocabulary.text(id), id});
-    }
+    const bool always = vocabulary.type(id) == TokenType::kUserDefined;
+    if (always) ids[0].push_back(id);
+    if (always || is_control(id)) ids[1].push_back(id);
   }
   for (const std::size_t all : {0u, 1u}) {
-    index_[all] = PrefixIndex(entries[all]);
+    for (const Id id : ids[all]) index_[all].insert(vocabulary.text(id), id);
     for (std::size_t byte = 0; byte < 256; ++byte) {
       if (index_[all].starts(static_cast<std::uint8_t>(byte))) leads_[all][byte] = Lead::kToken;
     }
-    find_runs(entries[all], all != 0);
+    find_runs(ids[all], all != 0);
   }
 }
 
 // A byte that occurs only in user-defined tokens made of nothing else: Gemma has such tokens
 // for up to 31 line ends, spaces and tabs, which in long runs of them all match everywhere.
-void SpecialTokens::find_runs(const std::vector<PrefixIndex::Entry>& entries, bool controls) {
+void SpecialTokens::find_runs(const std::vector<Id>& ids, bool controls) {
   std::vector<Run>& runs = runs_[controls];
   runs.resize(256);
   if (!strips_.left.empty() || !strips_.right.empty()) return;
   std::array<bool, 256> mixed{};
-  for (const auto& [text, id] : entries) {
+  for (const Id id : ids) {
+    const std::string_view text = vocabulary_.text(id);
     const bool uniform = !text.empty() && text.find_first_not_of(text[0]) == text.npos;
     if (uniform && vocabulary_.type(id) == TokenType::kUserDefined) {
       runs[static_cast<std::uint8_t>(text[0])].tokens.push_back({0, text.size(), id});

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/prefix_index.h"
+#include "tokenizer/trie.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ingot::tokenizer {
@@ -48,7 +48,7 @@ class SpecialTokens {
   };
   enum class Lead : std::uint8_t { kNone, kRun, kToken };
 
-  void find_runs(const std::vector<PrefixIndex::Entry>& entries, bool controls);
+  void find_runs(const std::vector<Id>& ids, bool controls);
   bool strips_left(Id id) const;
   bool strips_right(Id id) const;
   bool is_control(Id id) const;
@@ -57,7 +57,7 @@ class SpecialTokens {
   const Vocabulary& vocabulary_;
   Strips strips_;
   // [0]: user-defined tokens only, [1]: all.
-  std::array<PrefixIndex, 2> index_;
+  std::array<Trie, 2> index_;
   std::array<std::array<Lead, 256>, 2> leads_{};
   std::array<std::vector<Run>, 2> runs_;
 };

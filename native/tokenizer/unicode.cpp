@@ -91,6 +91,12 @@ void append_utf8(std::uint32_t code, std::string& out) {
   }
 }
 
+std::size_t code_point_bytes(std::string_view text) {
+  const auto* start = reinterpret_cast<const std::uint8_t*>(text.data());
+  std::size_t bytes;
+  return lenient_code(start, start + text.size(), bytes) == kInvalid ? 0 : bytes;
+}
+
 std::string_view canonical_utf8(std::string_view text, std::string& storage) {
   const auto* start = reinterpret_cast<const std::uint8_t*>(text.data());
   const auto* end = start + text.size();

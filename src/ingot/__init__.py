@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from ingot.gguf import GgufWriter as GgufWriter
     from ingot.tokenizer import StreamDecoder as StreamDecoder
     from ingot.tokenizer import Tokenizer as Tokenizer
+    from ingot.tokenizer.chat_template import ChatTemplate as ChatTemplate
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "ChatTemplate": "ingot.tokenizer.chat_template",
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
@@ -27,6 +29,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ChatTemplate",
     "GgufError",
     "GgufLoader",
     "GgufWriter",

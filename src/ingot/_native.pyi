@@ -53,6 +53,17 @@ def byte_bpe(
     whole_words: bool,
 ) -> Model: ...
 def sentencepiece(vocabulary: Vocabulary, space_prefix: bool, unknown: int) -> Model: ...
+def word_piece(
+    vocabulary: Vocabulary, lower_case: bool, strip_accents: bool, unknown: int
+) -> Model: ...
+def unigram(
+    vocabulary: Vocabulary,
+    charsmap: NDArray[np.uint8],
+    space_prefix: bool,
+    merge_spaces: bool,
+    unknown: int,
+) -> Model: ...
+def rwkv(vocabulary: Vocabulary, unknown: int) -> Model: ...
 
 class Tokenizer:
     def __init__(

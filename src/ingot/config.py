@@ -55,3 +55,8 @@ def _isa() -> str:
 def config() -> Config:
     """Read the environment, once, and choose the instruction set."""
     return Config(isa=_isa(), threads=_threads(), cache=_cache())
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment with some variables changed, for a program it starts."""
+    return os.environ | changes

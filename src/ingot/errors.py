@@ -65,3 +65,15 @@ class TokenizerError(IngotError, ValueError):
 
 class ContextLengthError(IngotError, ValueError):
     """A sequence is longer than the context it has to fit in."""
+
+
+class ChatTemplateError(IngotError, ValueError):
+    """A chat template is not usable, went past its limits, or refused the messages.
+
+    `line` is the line of the template where it happened, if known.
+    """
+
+    def __init__(self, reason: str, *, line: int | None = None) -> None:
+        self.reason = reason
+        self.line = line
+        super().__init__(f"line {line} of the chat template: {reason}" if line else reason)

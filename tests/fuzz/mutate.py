@@ -17,8 +17,19 @@ _NAMES = ["a", "general.architecture", "general.name", "tokens", "é", "x" * 70,
 _SPLIT_KEYS = ["split.no", "split.count", "split.tensors.count"]
 _STRINGS = [b"", b"a", b"llama", "naïve".encode(), b"\xff\xfe", b"\xed\xa0\x80", b"z" * 300]
 _NUMBERS = [0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 31, 32, 33, 48, 64, 127, 128, 255, 256, 4096]
-_EDGES = [2**bits + delta for bits in (15, 16, 31, 32, 60, 61, 62, 63) for delta in (-1, 0, 1)]
+_EDGES = [
+    2**bits + delta for bits in (15, 16, 24, 28, 31, 32, 60, 61, 62, 63) for delta in (-1, 0, 1)
+]
 _HUGE = [2**64 - 1, 2**64 - 8, 2**64 - 24, 2**64 - 32, 2**64 - 33]
+_DECISIVE = (
+    "_count",
+    ".array_length",
+    ".length",
+    ".n_dimensions",
+    ".dimensions",
+    "type",
+    ".offset",
+)
 
 
 def make_file(seed: int, number: int) -> bytes:
@@ -64,6 +75,8 @@ def _add_key(random: Random, craft: Craft, name: str) -> None:
         craft.key(name, ValueType.UINT16, random.randint(0, 3))
         return
     kind = random.choice([kind for kind in ValueType if kind is not ValueType.ARRAY])
+    if random.random() < 0.2:
+        kind = ValueType.STRING
     if random.random() < 0.5:
         craft.key(name, kind, _value(random, kind))
     else:
@@ -109,9 +122,10 @@ def _number(random: Random, size: int) -> int:
 
 
 def _spoil_number(random: Random, fields: Fields) -> Fields:
-    """Put another number into a field of four or eight bytes (or into a string's length)."""
+    """Put another number into a field, most often into one that the parser goes by."""
     places = [i for i, (_, data) in enumerate(fields) if len(data) >= 4]
-    place = random.choice(places)
+    decisive = [i for i in places if fields[i][0].endswith(_DECISIVE)]
+    place = random.choice(decisive if decisive and random.random() < 0.8 else places)
     label, data = fields[place]
     number = _number(random, len(_join(fields)))
     new = u32(number % 2**32) if len(data) == 4 else u64(number % 2**64)

@@ -134,7 +134,7 @@ class Metadata(Mapping[str, Value]):
     def number(self, key: str, default: object = _REQUIRED) -> object:
         """A float or an integer, as a float."""
         value = self._get(key, default, "a number", lambda value: type(value) in (int, float))
-        return value if value is default else float(value)
+        return float(value) if key in self._entries else value
 
     @overload
     def boolean(self, key: str) -> bool: ...

@@ -93,9 +93,9 @@ def build(vocabulary: Vocabulary) -> Core:
             return id if id >= 0 else None
 
         known = meanings(metadata, vocabulary.named, len(tokens), find)
+        model, before, after = _MODELS[vocabulary.kind](vocabulary, native)
         for id in known.controls:
             native.set_type(id, TokenType.CONTROL)
-        model, before, after = _MODELS[vocabulary.kind](vocabulary, native)
         left, right = _strips(vocabulary, native, find)
         tokenizer = _native.Tokenizer(native, model, before, after, left, right)
     except (ValueError, TypeError) as error:
@@ -142,9 +142,38 @@ def _sentencepiece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built
     return model, *_frame(vocabulary, add_bos=True, add_eos=False)
 
 
+def _word_piece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
+    named = vocabulary.named
+    lower_case = vocabulary.flag("normalizer.lowercase", True)
+    strip_accents = vocabulary.flag("normalizer.strip_accents", lower_case)
+    model = _native.word_piece(native, lower_case, strip_accents, _id(named.unknown))
+    # BERT's texts always stand between its two tokens, whatever the file says.
+    return model, [required(named.bos, "bos")], [required(named.separator, "seperator")]
+
+
+def _unigram(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
+    charsmap = vocabulary.metadata.array(f"{_PREFIX}precompiled_charsmap", None)
+    model = _native.unigram(
+        native,
+        np.empty(0, np.uint8) if charsmap is None else charsmap.view(np.uint8),
+        vocabulary.flag("add_space_prefix", False),
+        vocabulary.flag("remove_extra_whitespaces", False),
+        _id(vocabulary.named.unknown),
+    )
+    return model, *_frame(vocabulary, add_bos=False, add_eos=True)
+
+
+def _rwkv(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
+    # Texts are not framed, whatever the file says.
+    return _native.rwkv(native, _id(vocabulary.named.unknown)), [], []
+
+
 _MODELS: dict[str, Callable[[Vocabulary, _native.Vocabulary], _Built]] = {
     "gpt2": _byte_bpe,
     "llama": _sentencepiece,
+    "bert": _word_piece,
+    "t5": _unigram,
+    "rwkv": _rwkv,
 }
 
 

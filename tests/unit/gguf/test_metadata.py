@@ -90,6 +90,7 @@ def test_defaults(metadata: Metadata) -> None:
     assert metadata.strings("absent", ()) == ()
     assert metadata.array("absent", None) is None
     assert metadata.integer("INT8", 3) == -128
+    assert isinstance(metadata.number("UINT8", 255), float)
 
 
 GETTERS = ["string", "integer", "number", "boolean", "strings", "array"]

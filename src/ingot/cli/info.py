@@ -1,0 +1,51 @@
+"""`ingot info`: the version, the machine and what Ingot makes of it."""
+
+import platform
+from typing import Annotated
+
+import typer
+
+from ingot import __version__, _native
+from ingot.cli.text import write_columns, write_json
+from ingot.config import config
+
+
+def command(
+    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Show the version, the CPU and what Ingot uses of it.
+
+    INGOT_ISA, INGOT_THREADS and INGOT_CACHE change the last four.
+    """
+    settings = config()
+    supported = _native.instruction_sets()
+    compiled = _native.instruction_sets(supported_only=False)
+    if json:
+        write_json(
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "cpu_features": _native.cpu_features(),
+                "instruction_sets": {
+                    "compiled": compiled,
+                    "supported": supported,
+                    "chosen": settings.isa,
+                },
+                "threads": settings.threads,
+                "cache": str(settings.cache),
+            }
+        )
+        return
+    write_columns(
+        [
+            ("ingot", __version__),
+            ("Python", f"{platform.python_version()} ({platform.platform()})"),
+            ("CPU features", " ".join(_native.cpu_features()) or "none known"),
+            ("compiled for", " ".join(compiled)),
+            ("CPU supports", " ".join(supported)),
+            ("chosen", settings.isa),
+            ("threads", str(settings.threads)),
+            ("cache", str(settings.cache)),
+        ]
+    )

@@ -1,0 +1,85 @@
+"""`ingot inspect`: what is inside a GGUF file, for a person or (`--json`) for a program."""
+
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ingot.cli import inspect_view
+from ingot.cli.inspect_json import model_json, tensor_json
+from ingot.cli.models import MODEL_HELP, locate
+from ingot.cli.summary import ModelSummary
+from ingot.cli.tensor_statistics import statistics
+from ingot.cli.terminal import console
+from ingot.cli.text import write_json
+from ingot.errors import GgufError
+from ingot.gguf import GgmlType, GgufLoader, LazyTensor
+from ingot.memory_estimate import MemoryEstimate
+
+
+class KvType(StrEnum):
+    """The types the KV cache can have."""
+
+    F16 = "f16"
+    F32 = "f32"
+    BF16 = "bf16"
+    Q8_0 = "q8_0"
+    Q4_0 = "q4_0"
+
+
+def command(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help=MODEL_HELP)] = None,
+    *,
+    context: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens to reckon memory for; default: what the model allows."),
+    ] = None,
+    kv_type: Annotated[KvType, typer.Option(help="Type of the KV cache.")] = KvType.F16,
+    tensors: Annotated[bool, typer.Option("--tensors", help="Show every tensor.")] = False,
+    tensor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Show statistics and a histogram of one tensor."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Show what is inside a GGUF file (any part of a split one): model, memory, tensors.
+
+    Only the header is read, except with --tensor.
+    """
+    with GgufLoader(locate(file)) as loader:
+        if tensor is not None:
+            _show_tensor(_find(loader, tensor), json)
+            return
+        summary = ModelSummary.of(loader)
+        memory = _estimate(summary, context, GgmlType[kv_type.name])
+        if json:
+            write_json(model_json(loader, summary, memory))
+        else:
+            inspect_view.show_model(console(), loader, summary, memory, every_tensor=tensors)
+
+
+def _show_tensor(tensor: LazyTensor, json: bool) -> None:
+    found = statistics(tensor)
+    if json:
+        write_json(tensor_json(tensor, found))
+    else:
+        inspect_view.show_tensor(console(), tensor, found)
+
+
+def _estimate(
+    summary: ModelSummary, context: int | None, kv_type: GgmlType
+) -> MemoryEstimate | None:
+    dimensions = summary.dimensions
+    tokens = context or (dimensions.context if dimensions else 0)
+    if dimensions is None or not tokens:
+        return None
+    return dimensions.estimate(summary.tensor_bytes, tokens, kv_type)
+
+
+def _find(loader: GgufLoader, name: str) -> LazyTensor:
+    if name in loader.tensors:
+        return loader.tensors[name]
+    near = get_close_matches(name, loader.tensors, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "--tensors shows them all"
+    raise GgufError(f"there is no such tensor; {hint}", field=name, path=loader.path)

@@ -1,0 +1,52 @@
+"""`ingot list`: the models in the cache."""
+
+from typing import Annotated
+
+import typer
+
+from ingot import store
+from ingot.cli.summary import architecture, quantization
+from ingot.cli.text import notice, printable, size, write_columns, write_json
+from ingot.errors import IngotError
+from ingot.gguf import GgufLoader
+
+
+def command(
+    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """List the models in the cache: name, size, architecture, quantization."""
+    models = [(model, *_describe(model)) for model in store.list_models()]
+    if json:
+        write_json(
+            [
+                {
+                    "name": model.name,
+                    "path": str(model.path),
+                    "size": model.size,
+                    "architecture": kind,
+                    "quantization": quantized,
+                    "error": error,
+                }
+                for model, kind, quantized, error in models
+            ]
+        )
+        return
+    if not models:
+        notice(f"no models in {store.models_folder()}; `ingot pull` brings the default one")
+        return
+    rows = [
+        (printable(model.name), size(model.size), printable(kind or "-"), quantized or "unreadable")
+        for model, kind, quantized, _ in models
+    ]
+    write_columns([("NAME", "SIZE", "ARCHITECTURE", "QUANTIZATION"), *rows], right=(1,))
+    for *_, error in models:
+        if error:
+            notice(f"unreadable: {error}")
+
+
+def _describe(model: store.StoredModel) -> tuple[str | None, str | None, str | None]:
+    try:
+        with GgufLoader(model.path) as loader:
+            return architecture(loader), quantization(loader), None
+    except (IngotError, OSError) as error:
+        return None, None, str(error)

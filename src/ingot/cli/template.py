@@ -1,0 +1,60 @@
+"""`ingot template`: a conversation as the model will read it."""
+
+import sys
+from json import JSONDecodeError, loads
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ingot.cli.models import ModelOption, locate
+from ingot.cli.text import printable
+from ingot.cli.tokens import write_tokens
+from ingot.errors import ConfigError
+from ingot.gguf import GgufLoader
+from ingot.tokenizer import Tokenizer
+from ingot.tokenizer.chat_template import ChatTemplate
+
+
+def command(
+    messages: Annotated[
+        str,
+        typer.Argument(
+            metavar="MESSAGES",
+            help='A JSON file, [{"role": "user", "content": "hi"}, ...]; `-` reads stdin.',
+        ),
+    ],
+    *,
+    model: ModelOption = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A JSON file with a list of tools.")
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens it makes.")] = False,
+) -> None:
+    """Render a conversation with a model's chat template, up to the model's turn."""
+    with GgufLoader(locate(model)) as loader:
+        template = ChatTemplate.from_metadata(loader.metadata)
+        conversation = _read_json(messages)
+        prompt = template.render(conversation, tools=None if tools is None else _read_json(tools))
+        if tokens:
+            tokenizer = Tokenizer.from_metadata(loader.metadata)
+            ids = tokenizer.encode(
+                prompt.text,
+                add_special=False,
+                parse_special=True,
+                plain_spans=prompt.plain_spans,
+            )
+            write_tokens(tokenizer, ids)
+        elif sys.stdout.isatty():
+            print(printable(prompt.text, keep="\n\t"))
+        else:
+            sys.stdout.write(prompt.text)  # to the last character, and no more
+
+
+def _read_json(name: str) -> Any:
+    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    try:
+        return loads(content)
+    except (JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        source = "what stdin gave" if name == "-" else name
+        raise ConfigError(f"{source} is not JSON: {error}") from None

@@ -1,0 +1,162 @@
+"""How much memory a model takes: weights, KV cache and arena, from its metadata alone.
+
+    weights   the bytes of all tensors; they stay in the mapped file
+    KV cache  per layer: tokens * (kv_heads * key_length + kv_heads * value_length) values of
+              the KV type; tokens is the context, and in a sliding-window layer at most
+              window + batch
+    arena     batch * 4 bytes * (2 * embedding + the widest pair of a layer) + 4 bytes * vocabulary,
+              where the widest pair is the larger of queries + keys + values + attention
+              output and of gate + up; the last term is one row of logits
+
+In come metadata; out go bytes. It does not know architectures: a layer slides only where the
+file says so (`sliding_window_pattern`), so for a file that leaves it to the architecture the
+KV cache is an upper bound. Recurrent layers (no KV heads) count as nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingot.gguf import GgmlType, Value
+
+BATCH_TOKENS = 512  # tokens of a prompt that one step takes
+
+_MAX_LAYERS = 10_000  # what a damaged file claims must not keep us counting
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer keeps per token, and how wide its intermediate values are."""
+
+    heads: int
+    kv_heads: int
+    key_length: int
+    value_length: int
+    feed_forward: int
+    window: int | None  # None: attends to the whole context
+
+    def kv_bytes(self, tokens: int, kv_type: GgmlType) -> int:
+        """Bytes of this layer's keys and values."""
+        keys = _row_bytes(self.kv_heads * self.key_length, kv_type)
+        values = _row_bytes(self.kv_heads * self.value_length, kv_type)
+        return tokens * (keys + values)
+
+    @property
+    def width(self) -> int:
+        """Values per token that the wider half of the layer needs at once."""
+        queries_and_output = self.heads * (self.key_length + self.value_length)
+        keys_and_values = self.kv_heads * (self.key_length + self.value_length)
+        return max(queries_and_output + keys_and_values, 2 * self.feed_forward)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes for one sequence that fills the context."""
+
+    context: int
+    batch: int
+    kv_type: GgmlType
+    weights: int
+    kv_cache: int
+    arena: int
+
+    @property
+    def total(self) -> int:
+        """All three together."""
+        return self.weights + self.kv_cache + self.arena
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDimensions:
+    """The numbers of a model that its memory depends on."""
+
+    layers: tuple[Layer, ...]
+    embedding: int
+    vocabulary: int
+    context: int  # the longest the model was made for; 0 where the file does not say
+    causal: bool
+    unplaced_window: int | None  # a sliding window that the file does not give to any layer
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Value]) -> "ModelDimensions | None":
+        """Read them; None where the file does not describe a transformer."""
+        arch = metadata.get("general.architecture")
+
+        def one(key: str) -> int:
+            value = metadata.get(f"{arch}.{key}")
+            return value if type(value) is int and value >= 0 else 0
+
+        count, embedding = one("block_count"), one("embedding_length")
+        if not 0 < count <= _MAX_LAYERS or not embedding:
+            return None
+
+        def each(key: str, default: list[int]) -> list[int]:
+            return _per_layer(metadata.get(f"{arch}.{key}"), count, default)
+
+        zeros = [0] * count
+        heads = each("attention.head_count", zeros)
+        shares = [embedding // max(head, 1) for head in heads]
+        experts = one("expert_used_count") * one("expert_feed_forward_length")
+        window = one("attention.sliding_window") or None
+        slides = _sliding(metadata.get(f"{arch}.attention.sliding_window_pattern"), count)
+        layers = zip(
+            heads,
+            each("attention.head_count_kv", heads),
+            each("attention.key_length", shares),
+            each("attention.value_length", shares),
+            [max(dense, experts) for dense in each("feed_forward_length", zeros)],
+            [window if slide else None for slide in slides],
+            strict=True,
+        )
+        return cls(
+            layers=tuple(Layer(*layer) for layer in layers),
+            embedding=embedding,
+            vocabulary=vocabulary_size(metadata),
+            context=one("context_length"),
+            causal=metadata.get(f"{arch}.attention.causal") is not False,
+            unplaced_window=None if any(slides) else window,
+        )
+
+    def estimate(self, weights: int, context: int, kv_type: GgmlType) -> MemoryEstimate:
+        """The memory for a context of that many tokens, the weights being that many bytes."""
+        batch = min(context, BATCH_TOKENS)
+        kv_cache = 0
+        if self.causal:  # an encoder keeps nothing between steps
+            for layer in self.layers:
+                tokens = context if layer.window is None else min(context, layer.window + batch)
+                kv_cache += layer.kv_bytes(tokens, kv_type)
+        widest = max(layer.width for layer in self.layers)
+        arena = 4 * (batch * (2 * self.embedding + widest) + self.vocabulary)
+        return MemoryEstimate(context, batch, kv_type, weights, kv_cache, arena)
+
+
+def vocabulary_size(metadata: Mapping[str, Value]) -> int:
+    """The number of tokens, from the vocabulary itself or from what the file says of it."""
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if tokens is not None and not isinstance(tokens, (bool, int, float, str)):
+        return len(tokens)
+    stated = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
+    return stated if type(stated) is int else 0
+
+
+def _row_bytes(values: int, kind: GgmlType) -> int:
+    return -(-values // kind.block_size) * kind.block_bytes
+
+
+def _per_layer(value: Value | None, count: int, default: list[int]) -> list[int]:
+    """A number for every layer: the file gives one for all, or an array with one for each."""
+    if type(value) is int and value >= 0:
+        return [value] * count
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(value) >= count:
+        return [max(int(number), 0) for number in value[:count]]
+    return default
+
+
+def _sliding(pattern: Value | None, count: int) -> list[bool]:
+    """Which layers slide: the pattern flags each, or says that every n-th does not."""
+    if isinstance(pattern, np.ndarray) and pattern.dtype.kind in "biu" and len(pattern) >= count:
+        return [bool(flag) for flag in pattern[:count]]
+    if type(pattern) is int and pattern > 0:
+        return [(layer + 1) % pattern != 0 for layer in range(count)]
+    return [False] * count

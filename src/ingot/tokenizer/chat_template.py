@@ -1,0 +1,242 @@
+"""Chat templates: from messages to the prompt a model was trained on.
+
+Messages (and tools, documents, options) come in as JSON values; a `RenderedPrompt` goes
+out: the text, and the spans of it that only look like control tokens because a message
+says so. The template is code from the file's author: it runs in the `sandbox`. This
+module does not know token ids.
+
+The prompt holds every special token the model should see, so encode it with
+
+    tokenizer.encode(prompt.text, add_special=False, parse_special=True,
+                     plain_spans=prompt.plain_spans)
+
+BOS is there once: where the vocabulary wants one (`add_bos`) and the template did not
+write it, it is put in front; a template that writes it is left alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ingot.errors import ChatTemplateError
+from ingot.gguf import Metadata
+from ingot.tokenizer.sandbox import ControlTokens, Disguise, Limits, Program
+
+# For files without a template.
+CHATML = """\
+{%- for message in messages -%}
+    {{- '<|im_start|>' + message['role'] + '\\n' -}}
+    {%- if message['content'] is string -%}
+        {{- message['content'] -}}
+    {%- elif message['content'] -%}
+        {%- for part in message['content'] -%}
+            {{- part['text'] -}}
+        {%- endfor -%}
+    {%- endif -%}
+    {{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{- '<|im_start|>assistant\\n' -}}
+{%- endif -%}
+"""
+
+_KEY = "tokenizer.chat_template"
+# Token types of GGUF that stand for something else than their text.
+_UNKNOWN, _CONTROL = 2, 3
+
+# Words that some templates make a control token of: '<|' + message.role + '|>'.
+_ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function", "model"})
+# Names that a message's reasoning goes by; templates look for the first or the second.
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+_MAX_DEPTH = 60
+_LIMITS = Limits()
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt, and where in it the text of a control token is not one."""
+
+    text: str
+    plain_spans: tuple[Span, ...]
+
+
+class ChatTemplate:
+    """The chat template of a model. Any number of threads may render with it."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        variants: Mapping[str, str] = MappingProxyType({}),
+        bos_token: str = "",
+        eos_token: str = "",
+        add_bos: bool = False,
+        control_tokens: Iterable[str] = (),
+        limits: Limits = _LIMITS,
+    ) -> None:
+        """`variants` are templates for other uses, such as `tool_use`, by name."""
+        self.source = source
+        self.variants = MappingProxyType(dict(variants))
+        self.bos_token = bos_token
+        self.eos_token = eos_token
+        self._add_bos = add_bos
+        self._tokens = ControlTokens((*control_tokens, bos_token, eos_token))
+        self._limits = limits
+        self._programs: dict[str, _Compiled] = {}  # by variant, compiled when first used
+
+    @classmethod
+    def from_metadata(cls, metadata: Metadata, *, add_bos: bool | None = None) -> "ChatTemplate":
+        """The template of a GGUF file, or ChatML where it has none.
+
+        `add_bos` says whether the vocabulary wants a BOS token; left out, it is what the
+        file says.
+        """
+        if add_bos is None:
+            sentencepiece = metadata.string("tokenizer.ggml.model", "") == "llama"
+            add_bos = metadata.boolean("tokenizer.ggml.add_bos_token", sentencepiece)
+        return cls(
+            metadata.string(_KEY, CHATML),
+            variants={
+                key.removeprefix(f"{_KEY}."): metadata.string(key)
+                for key in metadata
+                if key.startswith(f"{_KEY}.")
+            },
+            bos_token=_special_token(metadata, "bos"),
+            eos_token=_special_token(metadata, "eos"),
+            add_bos=add_bos,
+            control_tokens=_control_tokens(metadata),
+        )
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variant: str | None = None,
+        **extra: Any,
+    ) -> RenderedPrompt:
+        """Turn messages into a prompt.
+
+        `extra` is for the template: `enable_thinking=False` and the like. With tools, the
+        variant `tool_use` is taken if there is one and no other is asked for.
+        """
+        if variant is None and tools is not None and "tool_use" in self.variants:
+            variant = "tool_use"
+        compiled = self._compiled(variant)
+        given = {
+            "messages": messages,
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+            **extra,
+        }
+        texts: list[str] = []
+        values = {name: _copy(name, value, _collector(texts)) for name, value in given.items()}
+        values["messages"] = _checked_messages(values["messages"])
+        words: Iterable[str] = ()
+        if compiled.completes_tokens:
+            known = compiled.program.literals | _ROLES
+            words = (text for text in texts if text not in known and self._tokens.can_hold(text))
+        disguise = Disguise(self._tokens, texts, compiled.program.source, frozenset(words))
+        if disguise.active:
+            values = {name: _copy(name, value, disguise.hide) for name, value in values.items()}
+        rendered = compiled.program.run(
+            {"bos_token": self.bos_token, "eos_token": self.eos_token, **values},
+            self._limits.for_input(sum(map(len, texts))),
+            disguise,
+        )
+        if self._add_bos and not rendered.startswith(self.bos_token):
+            rendered = self.bos_token + rendered
+        return RenderedPrompt(*disguise.reveal(rendered))
+
+    def _compiled(self, variant: str | None) -> "_Compiled":
+        name = variant or ""
+        if name not in self._programs:
+            if variant is not None and variant not in self.variants:
+                names = ", ".join(sorted(self.variants)) or "none"
+                raise ChatTemplateError(
+                    f"there is no template variant {variant!r}; this model has: {names}"
+                )
+            program = Program(self.source if variant is None else self.variants[variant])
+            completes = self._tokens.completed_after(program.literals)
+            self._programs[name] = _Compiled(program, completes)
+        return self._programs[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    program: Program
+    # Whether it writes the beginning of a control token and leaves the rest to a message.
+    completes_tokens: bool
+
+
+def _special_token(metadata: Metadata, name: str) -> str:
+    identity = metadata.integer(f"tokenizer.ggml.{name}_token_id", None)
+    tokens = metadata.strings("tokenizer.ggml.tokens", None)
+    if identity is None or tokens is None or identity >= len(tokens):
+        return ""
+    return tokens[identity]
+
+
+def _control_tokens(metadata: Metadata) -> list[str]:
+    types = metadata.array("tokenizer.ggml.token_type", None)
+    tokens = metadata.strings("tokenizer.ggml.tokens", None)
+    if types is None or tokens is None:
+        return []
+    (found,) = ((types == _CONTROL) | (types == _UNKNOWN)).nonzero()
+    return [tokens[int(identity)] for identity in found if identity < len(tokens)]
+
+
+def _collector(texts: list[str]) -> Callable[[str], str]:
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    return collect
+
+
+def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+    """Rebuild a value from plain JSON types, with every text in it changed."""
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, str):
+        return change(str.__str__(value))
+    if depth > _MAX_DEPTH:
+        raise ChatTemplateError(f"{name} is nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        return {
+            _copy(name, key, change, depth + 1): _copy(name, item, change, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_copy(name, item, change, depth + 1) for item in value]
+    raise ChatTemplateError(
+        f"{name} holds a {type(value).__name__}; only JSON values can be part of a prompt"
+    )
+
+
+def _checked_messages(messages: Any) -> list[dict[str, Any]]:
+    if not isinstance(messages, list):
+        raise ChatTemplateError("messages must be a list of messages")
+    if not messages:
+        raise ChatTemplateError("messages is empty; give at least one message")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise ChatTemplateError(f"messages[{index}] is not a message but {message!r:.60}")
+        if not isinstance(message.get("role"), str):
+            raise ChatTemplateError(f'messages[{index}] has no "role"')
+    return [_with_reasoning(message) for message in messages]
+
+
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose reasoning, if any, is found under the names that templates use."""
+    given = (message[name] for name in _REASONING if message.get(name) is not None)
+    reasoning = next(given, None)
+    if reasoning is None:
+        return message
+    return {"thinking": reasoning, **message, "reasoning_content": reasoning}

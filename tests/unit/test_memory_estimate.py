@@ -1,0 +1,155 @@
+"""The memory arithmetic, against numbers worked out by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.gguf import GgmlType
+from ingot.memory_estimate import Layer, ModelDimensions, vocabulary_size
+
+SMALL: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.block_count": 30,
+    "llama.embedding_length": 576,
+    "llama.context_length": 8192,
+    "llama.feed_forward_length": 1536,
+    "llama.attention.head_count": 9,
+    "llama.attention.head_count_kv": 3,
+    "llama.vocab_size": 49152,
+}
+
+
+def dimensions(**changes: Any) -> ModelDimensions:
+    keys = {f"llama.{key.replace('__', '.')}": value for key, value in changes.items()}
+    found = ModelDimensions.from_metadata(SMALL | keys)
+    assert found is not None
+    return found
+
+
+def test_a_plain_transformer() -> None:
+    found = dimensions().estimate(weights=1000, context=8192, kv_type=GgmlType.F16)
+    # 30 layers, 8192 tokens, 3 heads of 64 keys and 64 values, 2 bytes each
+    assert found.kv_cache == 30 * 8192 * 2 * 3 * 64 * 2 == 188_743_680
+    # 512 tokens of two embeddings and of gate + up (wider than 9 * 128 + 3 * 128), and logits
+    assert found.arena == 4 * 512 * (2 * 576 + 2 * 1536) + 4 * 49152
+    assert found.weights == 1000
+    assert found.total == 1000 + found.kv_cache + found.arena
+
+
+@pytest.mark.parametrize(
+    ("kv_type", "bytes_per_head"),
+    [
+        (GgmlType.F32, 64 * 4),
+        (GgmlType.F16, 64 * 2),
+        (GgmlType.BF16, 64 * 2),
+        (GgmlType.Q8_0, 2 * 34),
+        (GgmlType.Q4_0, 2 * 18),
+    ],
+)
+def test_kv_types(kv_type: GgmlType, bytes_per_head: int) -> None:
+    found = dimensions().estimate(0, 100, kv_type)
+    assert found.kv_cache == 30 * 100 * 2 * 3 * bytes_per_head
+
+
+def test_a_row_that_does_not_fill_its_last_block() -> None:
+    layer = Layer(heads=1, kv_heads=1, key_length=33, value_length=1, feed_forward=0, window=None)
+    assert layer.kv_bytes(1, GgmlType.Q8_0) == 2 * 34 + 34
+
+
+def test_a_short_context_makes_a_small_batch() -> None:
+    found = dimensions().estimate(0, 10, GgmlType.F16)
+    assert found.batch == 10
+    assert found.arena == 4 * 10 * (2 * 576 + 2 * 1536) + 4 * 49152
+
+
+def test_attention_wider_than_the_feed_forward_sets_the_arena() -> None:
+    found = dimensions(attention__head_count=64, attention__key_length=64, feed_forward_length=0)
+    value_length = 576 // 64
+    attention = 64 * (64 + value_length) + 3 * (64 + value_length)
+    assert found.estimate(0, 1, GgmlType.F16).arena == 4 * (2 * 576 + attention) + 4 * 49152
+
+
+def test_key_and_value_lengths_of_their_own() -> None:
+    found = dimensions(attention__key_length=256, attention__value_length=128)
+    assert found.estimate(0, 1, GgmlType.F16).kv_cache == 30 * 3 * (256 + 128) * 2
+
+
+def test_without_kv_heads_every_head_has_its_own() -> None:
+    keys = {key: value for key, value in SMALL.items() if not key.endswith("head_count_kv")}
+    found = ModelDimensions.from_metadata(keys)
+    assert found is not None
+    assert found.layers[0].kv_heads == 9
+
+
+def test_heads_per_layer_and_layers_without_attention() -> None:
+    heads = np.array([4, 0, 2], dtype=np.int32)
+    found = dimensions(block_count=3, attention__head_count_kv=heads)
+    assert found.estimate(0, 1, GgmlType.F16).kv_cache == (4 + 0 + 2) * 2 * 64 * 2
+
+
+@pytest.mark.parametrize(
+    "pattern", [3, np.array([True, True, False] * 2), np.array([1, 1, 0, 1, 1, 0])]
+)
+def test_sliding_windows(pattern: Any) -> None:
+    found = dimensions(
+        block_count=6, attention__sliding_window=1000, attention__sliding_window_pattern=pattern
+    )
+    assert [layer.window for layer in found.layers] == [1000, 1000, None] * 2
+    assert found.unplaced_window is None
+    per_token = 2 * 3 * 64 * 2
+    long = found.estimate(0, 10_000, GgmlType.F16).kv_cache
+    assert long == per_token * (4 * (1000 + 512) + 2 * 10_000)
+    assert found.estimate(0, 900, GgmlType.F16).kv_cache == per_token * 6 * 900
+
+
+def test_a_window_without_a_pattern_is_counted_in_full() -> None:
+    found = dimensions(attention__sliding_window=1000)
+    assert {layer.window for layer in found.layers} == {None}
+    assert found.unplaced_window == 1000
+    assert dimensions().unplaced_window is None
+
+
+def test_experts_in_use_count_together() -> None:
+    found = dimensions(expert_used_count=8, expert_feed_forward_length=768)
+    assert found.layers[0].feed_forward == 8 * 768
+
+
+def test_an_encoder_keeps_no_cache() -> None:
+    assert dimensions(attention__causal=False).estimate(0, 512, GgmlType.F16).kv_cache == 0
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"general.architecture": "llama"},
+        SMALL | {"llama.block_count": 0},
+        SMALL | {"llama.block_count": 2**32 - 1},
+        SMALL | {"llama.block_count": "thirty"},
+        SMALL | {"llama.embedding_length": -1},
+        SMALL | {"general.architecture": 7},
+    ],
+)
+def test_a_file_that_describes_no_transformer(metadata: dict[str, Any]) -> None:
+    assert ModelDimensions.from_metadata(metadata) is None
+
+
+@pytest.mark.parametrize("odd", ["nine", -9, 2.5, np.array([1, 2]), np.array([0.5] * 30), True])
+def test_odd_values_fall_back(odd: Any) -> None:
+    found = dimensions(attention__head_count_kv=odd, context_length=odd)
+    assert {layer.kv_heads for layer in found.layers} == {9}
+    assert found.context == 0
+
+
+def test_vocabulary_size_counts_the_tokens_themselves() -> None:
+    assert vocabulary_size(SMALL) == 49152
+    assert vocabulary_size(SMALL | {"tokenizer.ggml.tokens": np.zeros(7)}) == 7
+    assert vocabulary_size({}) == 0
+
+
+def test_numbers_are_plain_integers() -> None:
+    heads = np.array([3] * 30, dtype=np.uint32)
+    found = dimensions(attention__head_count_kv=heads).estimate(0, 2**40, GgmlType.F32)
+    assert type(found.kv_cache) is int
+    assert found.kv_cache == 30 * 2**40 * 2 * 3 * 64 * 4
