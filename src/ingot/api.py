@@ -9,7 +9,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -30,6 +30,7 @@ from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 from ingot.sampling import choose
 from ingot.tokenizer import StreamDecoder, Tokenizer
+from ingot.tokenizer.chat_template import ChatTemplate
 
 _DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
 
@@ -96,9 +97,9 @@ class LLM:
         seed: int | None = None,
     ) -> Completion:
         """Continue a prompt (text or token ids) until the model ends or max_tokens is reached."""
-        writer = _Writer(self, prompt, max_tokens, temperature, seed)
-        text = "".join(writer.pieces())
-        return writer.completion(text)
+        written = self.stream(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
+        text = "".join(written)
+        return Completion(text, written.token_ids, written.finish_reason, written.timings)
 
     def stream(
         self,
@@ -108,9 +109,24 @@ class LLM:
         temperature: float = 0.0,
         seed: int | None = None,
         progress: Progress | None = None,
-    ) -> Iterator[str]:
+    ) -> "Generation":
         """The same, piece by piece as it is written."""
-        return _Writer(self, prompt, max_tokens, temperature, seed, progress).pieces()
+        return Generation(
+            self,
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            progress=progress,
+        )
+
+    def chat_ids(self, text: str) -> list[int]:
+        """The tokens of a conversation's first turn, as the model's chat template puts it."""
+        template = ChatTemplate.from_metadata(self.model.metadata)
+        prompt = template.render([{"role": "user", "content": text}])
+        return self.tokenizer.encode(
+            prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
+        )
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """Logits [tokens, vocabulary]: what the model expects after each token."""
@@ -125,6 +141,27 @@ class LLM:
             finally:
                 sequence.close()
         return np.concatenate(rows)
+
+    def timed_tokens(self, depth: int, prompt: int, generated: int) -> float:
+        """Seconds that a prompt and then single tokens take after `depth` tokens of context."""
+        size = self.graph.vocabulary_size
+        ids = ((np.arange(depth + prompt) * 7919 + 13) % size).astype(np.int32)
+        none, one = np.empty(0, np.int32), np.zeros(1, np.int32)
+        with self._lock:
+            sequence = KvSequence(self._pool)
+            try:
+                for start in range(0, depth, self._backend.max_tokens):
+                    self._step(sequence, ids[start:depth][: self._backend.max_tokens], none)
+                started = time.perf_counter()
+                for start in range(depth, depth + prompt, self._backend.max_tokens):
+                    chunk = ids[start : start + self._backend.max_tokens]
+                    self._step(sequence, chunk, np.array([len(chunk) - 1], np.int32))
+                for index in range(generated):
+                    token = np.array([(index * 31 + 7) % size], np.int32)
+                    self._step(sequence, token, one, ExecutionPhase.GENERATION)
+                return time.perf_counter() - started
+            finally:
+                sequence.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -194,13 +231,17 @@ class LLM:
             )
 
 
-class _Writer:
-    """One generation: the prompt in chunks, then a token at a time."""
+class Generation(Iterator[str]):
+    """A text as it is written: iterate for its pieces; numbers are right at any time.
+
+    Ending early (`close`, or leaving a loop and dropping it) frees its part of the cache.
+    """
 
     def __init__(
         self,
         llm: LLM,
         prompt: str | Sequence[int],
+        *,
         max_tokens: int,
         temperature: float,
         seed: int | None,
@@ -221,8 +262,36 @@ class _Writer:
         self._ended = False
         self._prompt_seconds = 0.0
         self._generation_seconds = 0.0
+        self._pieces = self._write()
 
-    def pieces(self) -> Iterator[str]:
+    def __next__(self) -> str:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """Stop; what was written stays."""
+        self._pieces.close()
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens written so far."""
+        return tuple(self._token_ids)
+
+    @property
+    def finish_reason(self) -> str:
+        """`stop`: the model ended the text; `length`: max_tokens or the context did."""
+        return "stop" if self._ended else "length"
+
+    @property
+    def timings(self) -> Timings:
+        """Tokens and seconds so far."""
+        return Timings(
+            prompt_tokens=len(self._prompt),
+            prompt_seconds=self._prompt_seconds,
+            generated_tokens=len(self._token_ids),
+            generation_seconds=self._generation_seconds,
+        )
+
+    def _write(self) -> Generator[str]:
         llm, decoder = self._llm, StreamDecoder(self._llm.tokenizer)
         with llm._lock:
             sequence = KvSequence(llm._pool)
@@ -248,7 +317,6 @@ class _Writer:
     def _run_prompt(self, sequence: KvSequence) -> NDArray[np.float32]:
         started = time.perf_counter()
         size = self._llm._backend.max_tokens
-        logits = np.empty((0, 0), np.float32)
         for start in range(0, len(self._prompt), size):
             chunk = self._prompt[start : start + size]
             last = start + size >= len(self._prompt)
@@ -262,23 +330,9 @@ class _Writer:
 
     def _run_token(self, sequence: KvSequence, token: int) -> NDArray[np.float32]:
         ids, first = np.array([token], np.int32), np.zeros(1, np.int32)
-        row: NDArray[np.float32] = self._llm._step(
-            sequence, ids, first, ExecutionPhase.GENERATION
-        )[0]
+        logits = self._llm._step(sequence, ids, first, ExecutionPhase.GENERATION)
+        row: NDArray[np.float32] = logits[0]
         return row
-
-    def completion(self, text: str) -> Completion:
-        return Completion(
-            text=text,
-            token_ids=tuple(self._token_ids),
-            finish_reason="stop" if self._ended else "length",
-            timings=Timings(
-                prompt_tokens=len(self._prompt),
-                prompt_seconds=self._prompt_seconds,
-                generated_tokens=len(self._token_ids),
-                generation_seconds=self._generation_seconds,
-            ),
-        )
 
 
 def _kv_type(name: str) -> GgmlType:
