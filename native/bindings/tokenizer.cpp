@@ -250,7 +250,8 @@ void bind_tokenizer(nb::module_& module) {
         return Model{tk::make_byte_bpe(vocabulary.native, strings, options)};
       },
       nb::arg("vocabulary"), nb::arg("merges"), nb::arg("merge_offsets"), nb::arg("passes"),
-      nb::arg("whole_words"), nb::keep_alive<0, 1>());
+      nb::arg("whole_words"), nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
+      nb::keep_alive<0, 3>());
   module.def(
       "sentencepiece",
       [](const Vocabulary& vocabulary, bool space_prefix, tk::Id unknown) {

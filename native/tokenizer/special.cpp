@@ -61,6 +61,11 @@ void SpecialTokens::find_runs(const std::vector<Id>& ids, bool controls) {
     leads_[controls][byte] = Lead::kRun;
     std::sort(tokens.begin(), tokens.end(),
               [](const SpecialMatch& a, const SpecialMatch& b) { return a.end > b.end; });
+    for (std::size_t length = 0; length <= tokens[0].end; ++length) {
+      std::size_t fit = 0;
+      while (fit < tokens.size() && tokens[fit].end > length) ++fit;
+      runs[byte].first_fit.push_back(fit);
+    }
   }
 }
 
@@ -145,10 +150,13 @@ struct SpecialTokens::Search {
   std::size_t take_run(const Run& run, std::size_t at) {
     std::size_t end = at + 1;
     while (end < text.size() && text[end] == text[at]) ++end;
-    for (const SpecialMatch& token : run.tokens) {
-      for (; end - at >= token.end; at += token.end) {
-        found.push_back({at, at + token.end, token.id});
-      }
+    while (true) {
+      const std::size_t length = std::min(end - at, run.tokens[0].end);
+      const std::size_t fit = run.first_fit[length];
+      if (fit == run.tokens.size()) break;
+      const SpecialMatch& token = run.tokens[fit];
+      found.push_back({at, at + token.end, token.id});
+      at += token.end;
     }
     return end;
   }
@@ -160,16 +168,18 @@ std::vector<SpecialMatch> SpecialTokens::find(std::string_view text, bool contro
   const std::array<Lead, 256>& leads = leads_[controls];
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = static_cast<std::uint8_t>(text[at]);
+    if (leads[byte] == Lead::kNone) {
+      ++at;
+      continue;
+    }
     if (leads[byte] == Lead::kRun) {
       if (!search.ids.empty()) search.settle();
       at = search.take_run(runs_[controls][byte], at);
       continue;
     }
-    if (leads[byte] == Lead::kToken) {
-      index_[controls].each_prefix(text.substr(at), [&](Id id, std::size_t bytes) {
-        if (search.allowed(id, at)) search.add(id, at, bytes);
-      });
-    }
+    index_[controls].each_prefix(text.substr(at), [&](Id id, std::size_t bytes) {
+      if (search.allowed(id, at)) search.add(id, at, bytes);
+    });
     ++at;
   }
   if (!search.ids.empty()) search.settle();

@@ -42,9 +42,11 @@ class SpecialTokens {
  private:
   struct Search;
 
-  // A byte of which tokens are nothing but runs: their lengths, longest first.
+  // The tokens that are nothing but runs of one byte, longest first, and by the length of a run
+  // the first that fits into it.
   struct Run {
     std::vector<SpecialMatch> tokens;  // begin 0, end the length
+    std::vector<std::size_t> first_fit;
   };
   enum class Lead : std::uint8_t { kNone, kRun, kToken };
 
