@@ -127,7 +127,7 @@ class ByteBpe final : public Model {
       symbols.push_back({start, static_cast<std::uint32_t>(spelled.size()) - start, kNone});
     }
     if (whole_words_) {
-      const Id id = vocabulary_.find(spelled);
+      const Id id = vocabulary_.find_plain(spelled);
       if (id != kNone) {
         out.push_back(id);
         return;
@@ -142,14 +142,14 @@ class ByteBpe final : public Model {
   }
 
   void emit(std::string_view symbol, std::vector<Id>& out) const {
-    const Id id = vocabulary_.find(symbol);
+    const Id id = vocabulary_.find_plain(symbol);
     if (id != kNone) {
       out.push_back(id);
       return;
     }
     // Merged to what is no token: the tokens of its single bytes, as far as there are any.
     for (std::size_t i = 0; i < symbol.size(); ++i) {
-      const Id part = vocabulary_.find(symbol.substr(i, 1));
+      const Id part = vocabulary_.find_plain(symbol.substr(i, 1));
       if (part != kNone) out.push_back(part);
     }
   }

@@ -29,7 +29,8 @@ class HashIndex {
       }
       for (std::size_t i = 0; i < size; ++i) {
         const auto thing = static_cast<std::uint32_t>(block + i);
-        Slot& slot = slots_[place(hashes[i], [&](std::uint32_t other) { return same(other, thing); })];
+        Slot& slot =
+            slots_[place(hashes[i], [&](std::uint32_t other) { return same(other, thing); })];
         if (slot.thing == kAbsent) slot = {tag_of(hashes[i]), thing};
       }
     }

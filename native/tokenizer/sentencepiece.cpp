@@ -107,8 +107,7 @@ class SentencePiece final : public Model {
     for (std::size_t at = 0; at < text.size();) {
       const auto lead = static_cast<std::uint8_t>(text[at]);
       const std::size_t bytes = symbol_bytes(lead);
-      const std::uint32_t right =
-          lead < 128 ? lead : Neighbours::code_of(text.substr(at, bytes));
+      const std::uint32_t right = lead < 128 ? lead : Neighbours::code_of(text.substr(at, bytes));
       if (at > start && !neighbours_.hold(left, right)) {
         encode_word(text.substr(start, at - start), first, scratch, out);
         start = at;
@@ -155,13 +154,13 @@ class SentencePiece final : public Model {
     scratch.merger.merge([&](const Symbol& left, const Symbol& right) -> Joint {
       const std::size_t bytes = std::size_t{left.bytes} + right.bytes;
       if (bytes > vocabulary_.longest()) return {};
-      const Id id = vocabulary_.find(word.substr(left.start, bytes));
+      const Id id = vocabulary_.find_plain(word.substr(left.start, bytes));
       if (id == kNone) return {};
       return {order_of(vocabulary_.score(id)), id};
     });
     for (const Symbol& symbol : symbols) {
       const std::string_view text = word.substr(symbol.start, symbol.bytes);
-      const Id id = symbol.id != kNone ? symbol.id : vocabulary_.find(text);
+      const Id id = symbol.id != kNone ? symbol.id : vocabulary_.find_plain(text);
       if (id != kNone) {
         out.push_back(id);
         continue;

@@ -28,7 +28,7 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary, const Strips& strips)
     const Id id = static_cast<Id>(i);
     const bool always = vocabulary.type(id) == TokenType::kUserDefined;
     if (always) ids[0].push_back(id);
-    if (always || is_control(id)) ids[1].push_back(id);
+    if (always || vocabulary.is_control(id)) ids[1].push_back(id);
   }
   for (const std::size_t all : {0u, 1u}) {
     for (const Id id : ids[all]) index_[all].insert(vocabulary.text(id), id);
@@ -72,11 +72,6 @@ void SpecialTokens::find_runs(const std::vector<Id>& ids, bool controls) {
 bool SpecialTokens::strips_left(Id id) const { return contains(strips_.left, id); }
 bool SpecialTokens::strips_right(Id id) const { return contains(strips_.right, id); }
 
-bool SpecialTokens::is_control(Id id) const {
-  const TokenType type = vocabulary_.type(id);
-  return type == TokenType::kControl || type == TokenType::kUnknown;
-}
-
 bool SpecialTokens::precedes(Id a, Id b) const {
   const std::size_t left = vocabulary_.text(a).size(), right = vocabulary_.text(b).size();
   return left != right ? left > right : a < b;
@@ -94,7 +89,8 @@ struct SpecialTokens::Search {
   std::vector<Id> ids;  // the different tokens of the cluster
 
   bool allowed(Id id, std::size_t at) const {
-    return !tokens.is_control(id) || !overlaps(plain, at, at + tokens.vocabulary_.text(id).size());
+    return !tokens.vocabulary_.is_control(id) ||
+           !overlaps(plain, at, at + tokens.vocabulary_.text(id).size());
   }
 
   void add(Id id, std::size_t at, std::size_t bytes) {

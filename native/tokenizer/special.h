@@ -53,7 +53,6 @@ class SpecialTokens {
   void find_runs(const std::vector<Id>& ids, bool controls);
   bool strips_left(Id id) const;
   bool strips_right(Id id) const;
-  bool is_control(Id id) const;
   bool precedes(Id a, Id b) const;
 
   const Vocabulary& vocabulary_;

@@ -10,7 +10,8 @@ Strings::Strings(std::span<const std::uint8_t> data, std::span<const std::uint64
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     const std::uint64_t start = offsets[i];
     if (start > data.size() || data.size() - start < 8 ||
-        load_as<std::uint64_t>(reinterpret_cast<const char*>(data.data() + start)) > data.size() - start - 8) {
+        load_as<std::uint64_t>(reinterpret_cast<const char*>(data.data() + start)) >
+            data.size() - start - 8) {
       throw std::invalid_argument("string " + std::to_string(i) + " lies outside the file");
     }
   }

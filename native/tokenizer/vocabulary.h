@@ -60,6 +60,14 @@ class Vocabulary {
     const auto is_it = [&](std::uint32_t id) { return same_text(texts_[id], text); };
     return static_cast<Id>(index_.find(hash_bytes(text), is_it));  // kAbsent is kNone
   }
+  // As find(), but of tokens that plain text may become: no control and no unknown token.
+  Id find_plain(std::string_view text) const {
+    const Id id = find(text);
+    return id != kNone && is_control(id) ? kNone : id;
+  }
+  bool is_control(Id id) const {
+    return type(id) == TokenType::kControl || type(id) == TokenType::kUnknown;
+  }
 
   // Before the vocabulary is shared: for tokens whose type in the file is known to be wrong.
   void set_type(Id id, TokenType type) { types_[static_cast<std::size_t>(id)] = type; }

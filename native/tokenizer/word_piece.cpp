@@ -65,7 +65,7 @@ class WordPiece final : public Model {
       std::size_t bytes = std::min(word.size(), vocabulary_.longest());
       Id id = kNone;
       for (; bytes > 0; --bytes) {
-        id = vocabulary_.find(word.substr(0, bytes));
+        id = vocabulary_.find_plain(word.substr(0, bytes));
         if (id != kNone) break;
       }
       if (id == kNone) {
