@@ -6,15 +6,17 @@ vocabularies: Gemma 3 270M (262,144 tokens) and SmolLM2 135M, or the files given
     python benchmarks/bench_open.py [--json] [FILE ...]
 
 Times are medians with a warm page cache, the two readers in turn. Bytes and memory are
-measured in fresh processes: bytes read with the file's pages dropped from the cache
-first (what the disk had to deliver, read-ahead included), growth as the difference in
-resident memory, mapped pages of the file included, from just before to just after.
+measured in fresh processes: bytes read on a copy that no other process uses and that was
+dropped from the page cache (what the disk had to deliver, read-ahead included; at least
+the pages that got mapped), growth as the difference in resident memory, mapped pages of
+the file included, from just before to just after.
 """
 
 import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -125,17 +127,17 @@ def measure_growth(path: Path) -> tuple[int, int]:
 
 
 def measure_reading(path: Path) -> int:
-    """Bytes that opening takes from the disk, once the file has left the page cache."""
+    """Bytes that opening takes from the disk, with none of the file in the page cache."""
     warm_up()
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
-    before = disk_bytes()
-    loader = GgufLoader(path)
-    read = disk_bytes() - before
-    loader.close()
-    return read
+    with TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(path, folder))
+        descriptor = os.open(copy, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+        before = disk_bytes()
+        loader = GgufLoader(copy)
+        return max(disk_bytes() - before, mapped_bytes(loader.path))
 
 
 def in_fresh_process(function: Callable[[Path], R], path: Path) -> R:
@@ -168,7 +170,7 @@ def measure(path: Path) -> Result:
         growth_in_headers=round(growth / header_bytes, 2),
         targets_met=median(ours) <= MOST_MS
         and ratio >= LEAST_RATIO
-        and max(bytes_read, mapped) < MOST_BYTES_READ
+        and bytes_read < MOST_BYTES_READ
         and growth <= MOST_GROWTH * header_bytes,
     )
 
