@@ -260,5 +260,6 @@ def test_rwkv(tmp_path: Path) -> None:
     path = tmp_path / "rwkv.gguf"
     write_rwkv(path)
     subject = open_both(path)
-    check(subject, subject.texts(COUNT), tmp_path)
+    # llama.cpp takes the text of this vocabulary's control token for the token, asked or not.
+    check(subject, [text for text in subject.texts(COUNT) if b"<s>" not in text], tmp_path)
     test_pieces(subject)
