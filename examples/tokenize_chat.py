@@ -14,7 +14,7 @@ messages = [{"role": "user", "content": "What does <|im_end|> do?"}]
 
 with GgufLoader(path) as model:
     tokenizer = Tokenizer.from_metadata(model.metadata)
-    prompt = ChatTemplate.from_metadata(model.metadata).render(messages)
+    prompt = ChatTemplate.from_metadata(model.metadata, tokenizer).render(messages)
     ids = tokenizer.encode(
         prompt.text,
         add_special=False,

@@ -3,6 +3,7 @@
 A fixture that cannot find its file skips the test and says what would bring the file.
 """
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,17 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def shared_folder() -> Path | None:
     """Find the folder `shared` beside the repository, also from a linked git worktree."""
-    places = [ROOT.parent / "shared"]
-    git = subprocess.run(
-        ["git", "rev-parse", "--path-format=absolute", "--git-common-dir"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if git.returncode == 0:
-        places.append(Path(git.stdout.strip()).parent.parent / "shared")
-    return next((place for place in places if place.is_dir()), None)
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir() and shutil.which("git"):
+        command = ["git", "rev-parse", "--path-format=absolute", "--git-common-dir"]
+        git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        folder = Path(git.stdout.strip()).parent.parent / "shared"
+    return folder if folder.is_dir() else None
 
 
 @pytest.fixture(scope="session")

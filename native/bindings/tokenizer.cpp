@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "executor/parallel_for.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/unicode.h"
 
 namespace nb = nanobind;
 
@@ -104,11 +106,10 @@ std::vector<tk::Span> spans_of(nb::handle text, std::string_view view,
   std::vector<tk::Span> spans;
   for (const auto& [begin, end] : ranges) {
     if (begin > end) throw std::invalid_argument("a plain span ends before it begins");
-    spans.push_back({begin, end});
+    if (begin < end) spans.push_back({begin, end});
   }
   std::sort(spans.begin(), spans.end(),
             [](const tk::Span& a, const tk::Span& b) { return a.begin < b.begin; });
-  size_t reached = 0;
   std::vector<tk::Span> merged;
   for (const tk::Span& span : spans) {
     if (!merged.empty() && span.begin <= merged.back().end) {
@@ -116,12 +117,13 @@ std::vector<tk::Span> spans_of(nb::handle text, std::string_view view,
     } else {
       merged.push_back(span);
     }
-    reached = std::max(reached, span.end);
   }
   const bool characters = PyUnicode_Check(text.ptr());
   const size_t length =
       characters ? static_cast<size_t>(PyUnicode_GET_LENGTH(text.ptr())) : view.size();
-  if (reached > length) throw std::invalid_argument("a plain span ends behind the text");
+  if (!merged.empty() && merged.back().end > length) {
+    throw std::invalid_argument("a plain span ends behind the text");
+  }
   if (!characters || length == view.size()) return merged;
   size_t character = 0, byte = 0;
   const auto byte_of = [&](size_t wanted) {
@@ -250,7 +252,8 @@ void bind_tokenizer(nb::module_& module) {
         return Model{tk::make_byte_bpe(vocabulary.native, strings, options)};
       },
       nb::arg("vocabulary"), nb::arg("merges"), nb::arg("merge_offsets"), nb::arg("passes"),
-      nb::arg("whole_words"), nb::keep_alive<0, 1>());
+      nb::arg("whole_words"), nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
+      nb::keep_alive<0, 3>());
   module.def(
       "sentencepiece",
       [](const Vocabulary& vocabulary, bool space_prefix, tk::Id unknown) {
@@ -281,13 +284,28 @@ void bind_tokenizer(nb::module_& module) {
       },
       nb::arg("vocabulary"), nb::arg("unknown"), nb::keep_alive<0, 1>());
 
+  module.def(
+      "split_words",
+      [](nb::bytes text, const std::vector<std::string>& passes) {
+        std::string storage;
+        const std::string_view view = tk::canonical_utf8({text.c_str(), text.size()}, storage);
+        const auto* begin = reinterpret_cast<const tk::Byte*>(view.data());
+        nb::list words;
+        tk::Splitter({passes.begin(), passes.end()})
+            .split(begin, begin + view.size(), [&](const tk::Byte* from, const tk::Byte* to) {
+              words.append(nb::bytes(from, static_cast<size_t>(to - from)));
+            });
+        return words;
+      },
+      nb::arg("text"), nb::arg("passes"), "The words that byte-level BPE merges each by itself.");
+
   nb::class_<Tokenizer>(module, "Tokenizer")
       .def(nb::init<const Vocabulary&, const Model&, std::vector<tk::Id>, std::vector<tk::Id>,
                     std::vector<tk::Id>, std::vector<tk::Id>>(),
            nb::arg("vocabulary"), nb::arg("model"), nb::arg("before"), nb::arg("after"),
            nb::arg("strip_left"), nb::arg("strip_right"), nb::keep_alive<1, 2>(),
            nb::keep_alive<1, 3>())
-      .def("encode", &Tokenizer::encode, nb::arg("text"), nb::arg("add_special"),
+      .def("encode", &Tokenizer::encode, nb::arg("text").none(), nb::arg("add_special"),
            nb::arg("parse_special"), nb::arg("plain_spans"))
       .def("encode_batch", &Tokenizer::encode_batch, nb::arg("texts"), nb::arg("add_special"),
            nb::arg("parse_special"), nb::arg("threads"))

@@ -209,8 +209,8 @@ class Scanner {
     }
   }
 
-  // The same as the loop above for as long as nothing is wrong, five times as fast: a
-  // vocabulary of 262,144 entries is most of the work of opening a file.
+  // What the loop above does, for as long as nothing is wrong. A vocabulary is most of a
+  // header: Gemma 3's, with 262,144 entries, takes 1.3 ms to scan with this and 2.3 without.
   void walk_strings(Entry& entry) {
     uint64_t at = at_;
     for (uint64_t i = 0; i < entry.count && available_ - at >= 8; ++i) {

@@ -12,6 +12,7 @@
 // eight-bit floats around it.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <limits>
 

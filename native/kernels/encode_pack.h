@@ -1,8 +1,8 @@
 // Small integers to bytes, the way several formats share.
 //
 //     nibbles       byte i of n bytes: level i (low) and level i + n (high)
-//     bit pairs     byte i of a run of 32: bits 0-1 of levels i, i+32, i+64, i+96
-//     third bits    bit s of byte i: one bit of weight i of slice s (32 weights each)
+//     bit pairs     byte i of a run of 32: two bits each of levels i, i+32, i+64, i+96
+//     bit planes    bit s of byte i: one bit of level i of slice s (32 levels each)
 #pragma once
 
 #include <cstdint>

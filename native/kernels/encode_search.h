@@ -9,15 +9,18 @@
 //     group 1:  b0 b1 b2 ...          weight[1] = a1 b1 c1 ...
 //     group 2:  c0 c1 c2 ...          weight[2] = a2 b2 c2 ...
 //
-// Weights are counted in a unit, the power of two at or below the largest of the block:
-// no square, sum or inverse can leave the range of a float, and no bit is lost.
+// Weights are counted in a unit, the power of two at or below the largest of the block: no
+// bit is lost, and no sum of squares can leave the range of a float.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 
+#include "kernels/encode_extremes.h"
 #include "simd/float_lanes.h"
 #include "simd/half.h"
 
@@ -27,12 +30,11 @@ namespace ingot::INGOT_ISA {
 // (whose smallest is 2^-24), NaN if one of them is not finite; such a block is encoded
 // without a search, all its weights 0 or NaN.
 inline float unit_of(const float* values, int count) {
-  uint32_t largest = 0;
-  for (int i = 0; i < count; ++i)
-    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7fffffffu);
-  const float power_of_two = std::bit_cast<float>(largest & 0x7f800000u);
-  if (largest >= 0x7f800000u) return std::bit_cast<float>(0x7fc00000u);
-  return power_of_two < 0x1p-26f ? 0.0f : power_of_two;
+  const float largest = largest_magnitude(values, count);
+  if (!(largest <= std::numeric_limits<float>::max()))
+    return std::numeric_limits<float>::quiet_NaN();
+  const uint32_t exponent = std::bit_cast<uint32_t>(largest) & 0x7f800000u;
+  return largest < 0x1p-26f ? 0.0f : std::bit_cast<float>(exponent);
 }
 
 template <int kGroups, int kSize>
@@ -133,7 +135,7 @@ template <int n>
 inline float extreme(const simd::FloatLanes<n>& lanes) {
   float found = lanes[0];
   for (int g = 1; g < n; ++g)
-    if (found * found < lanes[g] * lanes[g]) found = lanes[g];
+    if (std::fabs(found) < std::fabs(lanes[g])) found = lanes[g];
   return found;
 }
 

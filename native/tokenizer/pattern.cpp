@@ -52,9 +52,10 @@ class Walker {
           if (!repeat_group(*element, at)) return nullptr;
           break;
         case Element::kClass: {
-          std::uint32_t count = run(at, element->mask, element->max);
+          const std::uint32_t count = run(at, element->mask, element->max);
           if (count < element->min) return nullptr;
-          if (element + 1 == last || count == element->min) break;
+          if (element + 1 == last) return at;
+          if (count == element->min) break;
           return give_back(element, last, at, count);
         }
       }

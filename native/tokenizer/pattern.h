@@ -68,6 +68,9 @@ class Pattern {
     std::array<const Byte*, 4> failed_until{};
   };
 
+  // False when no match starts with this ASCII byte.
+  bool may_start(Byte byte) const { return byte >= 128 || ascii_starts_[byte] != 0; }
+
   // The end of the match at `at` in a segment that ends at `end`; null when there is none.
   const Byte* match(const Byte* at, const Byte* end, Memory& memory) const;
 
@@ -125,6 +128,10 @@ class Splitter {
     Pattern::Memory memory;
     const Byte* done = begin;
     for (const Byte* at = begin; at < end;) {
+      if (!pattern.may_start(*at)) {
+        ++at;
+        continue;
+      }
       const Byte* matched = pattern.match(at, end, memory);
       if (matched == nullptr || matched == at) {
         at += symbol_bytes(*at);

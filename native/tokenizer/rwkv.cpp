@@ -29,10 +29,12 @@ class Rwkv final : public Model {
  public:
   Rwkv(const Vocabulary& vocabulary, Id unknown) : Model(vocabulary), unknown_(unknown) {
     std::string bytes;
-    for (std::size_t id = 0; id < vocabulary.size(); ++id) {
+    for (std::size_t i = 0; i < vocabulary.size(); ++i) {
+      const Id id = static_cast<Id>(i);
+      if (vocabulary.is_control(id)) continue;
       bytes.clear();
-      append_unescaped(vocabulary.text(static_cast<Id>(id)), bytes);
-      tokens_.insert(bytes, static_cast<Id>(id));
+      append_unescaped(vocabulary.text(id), bytes);
+      tokens_.insert(bytes, id);
     }
   }
 

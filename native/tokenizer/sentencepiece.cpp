@@ -105,8 +105,9 @@ class SentencePiece final : public Model {
     bool first = prefixed;
     std::uint32_t left = prefixed ? ' ' : kNothing;
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t bytes = symbol_bytes(static_cast<std::uint8_t>(text[at]));
-      const std::uint32_t right = Neighbours::code_of(text.substr(at, bytes));
+      const auto lead = static_cast<std::uint8_t>(text[at]);
+      const std::size_t bytes = symbol_bytes(lead);
+      const std::uint32_t right = lead < 128 ? lead : Neighbours::code_of(text.substr(at, bytes));
       if (at > start && !neighbours_.hold(left, right)) {
         encode_word(text.substr(start, at - start), first, scratch, out);
         start = at;
@@ -127,19 +128,11 @@ class SentencePiece final : public Model {
 
   void encode_word(std::string_view word, bool prefixed, Scratch& scratch,
                    std::vector<Id>& out) const {
-    if (prefixed || word.size() > WordCache::kBytes) {
+    const auto make = [&] {
       spell(word, prefixed, scratch.word);
-      return merge_word(scratch, out);
-    }
-    WordCache::Entry& entry = scratch.words.slot(hash_bytes(word));
-    if (WordCache::holds(entry, word)) {
-      out.insert(out.end(), entry.id, entry.id + entry.ids);
-      return;
-    }
-    const std::size_t before = out.size();
-    spell(word, false, scratch.word);
-    merge_word(scratch, out);
-    WordCache::store(entry, word, out.data() + before, out.size() - before);
+      merge_word(scratch, out);
+    };
+    prefixed ? make() : scratch.words.encode(word, out, make);
   }
 
   static void spell(std::string_view text, bool prefixed, std::string& word) {
@@ -161,13 +154,13 @@ class SentencePiece final : public Model {
     scratch.merger.merge([&](const Symbol& left, const Symbol& right) -> Joint {
       const std::size_t bytes = std::size_t{left.bytes} + right.bytes;
       if (bytes > vocabulary_.longest()) return {};
-      const Id id = vocabulary_.find(word.substr(left.start, bytes));
+      const Id id = vocabulary_.find_plain(word.substr(left.start, bytes));
       if (id == kNone) return {};
       return {order_of(vocabulary_.score(id)), id};
     });
     for (const Symbol& symbol : symbols) {
       const std::string_view text = word.substr(symbol.start, symbol.bytes);
-      const Id id = symbol.id != kNone ? symbol.id : vocabulary_.find(text);
+      const Id id = symbol.id != kNone ? symbol.id : vocabulary_.find_plain(text);
       if (id != kNone) {
         out.push_back(id);
         continue;

@@ -28,7 +28,7 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary, const Strips& strips)
     const Id id = static_cast<Id>(i);
     const bool always = vocabulary.type(id) == TokenType::kUserDefined;
     if (always) ids[0].push_back(id);
-    if (always || is_control(id)) ids[1].push_back(id);
+    if (always || vocabulary.is_control(id)) ids[1].push_back(id);
   }
   for (const std::size_t all : {0u, 1u}) {
     for (const Id id : ids[all]) index_[all].insert(vocabulary.text(id), id);
@@ -61,16 +61,16 @@ void SpecialTokens::find_runs(const std::vector<Id>& ids, bool controls) {
     leads_[controls][byte] = Lead::kRun;
     std::sort(tokens.begin(), tokens.end(),
               [](const SpecialMatch& a, const SpecialMatch& b) { return a.end > b.end; });
+    for (std::size_t length = 0; length <= tokens[0].end; ++length) {
+      std::size_t fit = 0;
+      while (fit < tokens.size() && tokens[fit].end > length) ++fit;
+      runs[byte].first_fit.push_back(fit);
+    }
   }
 }
 
 bool SpecialTokens::strips_left(Id id) const { return contains(strips_.left, id); }
 bool SpecialTokens::strips_right(Id id) const { return contains(strips_.right, id); }
-
-bool SpecialTokens::is_control(Id id) const {
-  const TokenType type = vocabulary_.type(id);
-  return type == TokenType::kControl || type == TokenType::kUnknown;
-}
 
 bool SpecialTokens::precedes(Id a, Id b) const {
   const std::size_t left = vocabulary_.text(a).size(), right = vocabulary_.text(b).size();
@@ -89,7 +89,8 @@ struct SpecialTokens::Search {
   std::vector<Id> ids;  // the different tokens of the cluster
 
   bool allowed(Id id, std::size_t at) const {
-    return !tokens.is_control(id) || !overlaps(plain, at, at + tokens.vocabulary_.text(id).size());
+    return !tokens.vocabulary_.is_control(id) ||
+           !overlaps(plain, at, at + tokens.vocabulary_.text(id).size());
   }
 
   void add(Id id, std::size_t at, std::size_t bytes) {
@@ -145,10 +146,13 @@ struct SpecialTokens::Search {
   std::size_t take_run(const Run& run, std::size_t at) {
     std::size_t end = at + 1;
     while (end < text.size() && text[end] == text[at]) ++end;
-    for (const SpecialMatch& token : run.tokens) {
-      for (; end - at >= token.end; at += token.end) {
-        found.push_back({at, at + token.end, token.id});
-      }
+    while (true) {
+      const std::size_t length = std::min(end - at, run.tokens[0].end);
+      const std::size_t fit = run.first_fit[length];
+      if (fit == run.tokens.size()) break;
+      const SpecialMatch& token = run.tokens[fit];
+      found.push_back({at, at + token.end, token.id});
+      at += token.end;
     }
     return end;
   }
@@ -160,16 +164,18 @@ std::vector<SpecialMatch> SpecialTokens::find(std::string_view text, bool contro
   const std::array<Lead, 256>& leads = leads_[controls];
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = static_cast<std::uint8_t>(text[at]);
+    if (leads[byte] == Lead::kNone) {
+      ++at;
+      continue;
+    }
     if (leads[byte] == Lead::kRun) {
       if (!search.ids.empty()) search.settle();
       at = search.take_run(runs_[controls][byte], at);
       continue;
     }
-    if (leads[byte] == Lead::kToken) {
-      index_[controls].each_prefix(text.substr(at), [&](Id id, std::size_t bytes) {
-        if (search.allowed(id, at)) search.add(id, at, bytes);
-      });
-    }
+    index_[controls].each_prefix(text.substr(at), [&](Id id, std::size_t bytes) {
+      if (search.allowed(id, at)) search.add(id, at, bytes);
+    });
     ++at;
   }
   if (!search.ids.empty()) search.settle();

@@ -42,16 +42,17 @@ class SpecialTokens {
  private:
   struct Search;
 
-  // A byte of which tokens are nothing but runs: their lengths, longest first.
+  // The tokens that are nothing but runs of one byte, longest first, and by the length of a run
+  // the first that fits into it.
   struct Run {
     std::vector<SpecialMatch> tokens;  // begin 0, end the length
+    std::vector<std::size_t> first_fit;
   };
   enum class Lead : std::uint8_t { kNone, kRun, kToken };
 
   void find_runs(const std::vector<Id>& ids, bool controls);
   bool strips_left(Id id) const;
   bool strips_right(Id id) const;
-  bool is_control(Id id) const;
   bool precedes(Id a, Id b) const;
 
   const Vocabulary& vocabulary_;

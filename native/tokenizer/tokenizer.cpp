@@ -67,9 +67,7 @@ std::string Tokenizer::decode(std::span<const Id> ids, bool skip_special) const 
   std::string text;
   text.reserve(ids.size() * 4);
   for (const Id id : ids) {
-    const TokenType type = vocabulary_.type(id);
-    const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
-    if (!(special && skip_special)) model_->append_bytes(id, text);
+    if (!(skip_special && vocabulary_.is_control(id))) model_->append_bytes(id, text);
   }
   return text;
 }

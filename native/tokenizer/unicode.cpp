@@ -25,7 +25,8 @@ std::uint32_t look_up(const CodePair (&table)[n], std::uint32_t code) {
   return found != std::end(table) && found->from == code ? found->to : code;
 }
 
-// One code point of any bytes, overlong forms included; kInvalid when none starts here.
+// One code point of any bytes, overlong forms and numbers beyond Unicode included; kInvalid
+// when none starts here.
 std::uint32_t lenient_code(const std::uint8_t* at, const std::uint8_t* end, std::size_t& bytes) {
   const std::uint32_t lead = at[0];
   bytes = 1;
@@ -38,9 +39,15 @@ std::uint32_t lenient_code(const std::uint8_t* at, const std::uint8_t* end, std:
     if ((at[i] & 0xC0) != 0x80) return kInvalid;
     code = code << 6 | (at[i] & 0x3Fu);
   }
-  if (code >= kCodePoints) return kInvalid;
   bytes = wanted;
   return code;
+}
+
+std::uint32_t unicode_code(const std::uint8_t* at, const std::uint8_t* end, std::size_t& bytes) {
+  const std::uint32_t code = lenient_code(at, end, bytes);
+  if (code < kCodePoints) return code;
+  bytes = 1;
+  return kInvalid;
 }
 
 std::size_t shortest_form(std::uint32_t code) {
@@ -55,7 +62,7 @@ std::size_t canonical_prefix(const std::uint8_t* start, const std::uint8_t* end)
     while (end - at >= 8 && (std::memcpy(&eight, at, 8), !(eight & 0x8080808080808080u))) at += 8;
     if (at == end) break;
     std::size_t bytes;
-    const std::uint32_t code = lenient_code(at, end, bytes);
+    const std::uint32_t code = unicode_code(at, end, bytes);
     if (code == kInvalid || bytes != shortest_form(code)) break;
     at += bytes;
   }
@@ -105,7 +112,7 @@ std::string_view canonical_utf8(std::string_view text, std::string& storage) {
   storage.assign(text.data(), good);
   for (const std::uint8_t* at = start + good; at < end;) {
     std::size_t bytes;
-    const std::uint32_t code = lenient_code(at, end, bytes);
+    const std::uint32_t code = unicode_code(at, end, bytes);
     append_utf8(code == kInvalid ? kReplacement : code, storage);
     at += bytes;
   }

@@ -45,8 +45,8 @@ inline std::size_t symbol_bytes(std::uint8_t lead) {
   return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-// Bytes of the code point that any text starts with, overlong forms included; 0 when it starts
-// with none.
+// Bytes of the code point that any text starts with, overlong forms and four bytes beyond
+// U+10FFFF included; 0 when it starts with none.
 std::size_t code_point_bytes(std::string_view text);
 
 // The text itself when every code point in it is written in its shortest form, otherwise a

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/bytes.h"
+#include "tokenizer/hash_index.h"
+
 namespace ingot::tokenizer {
 
 using Id = std::int32_t;
@@ -32,14 +35,15 @@ class Strings {
   Strings(std::span<const std::uint8_t> data, std::span<const std::uint64_t> offsets);
 
   std::size_t size() const { return offsets_.size(); }
-  std::string_view operator[](std::size_t i) const;
+  std::string_view operator[](std::size_t i) const {
+    const char* start = reinterpret_cast<const char*>(data_.data() + offsets_[i]);
+    return {start + 8, load_as<std::uint64_t>(start)};
+  }
 
  private:
   std::span<const std::uint8_t> data_;
   std::span<const std::uint64_t> offsets_;
 };
-
-std::uint64_t hash_bytes(std::string_view text);
 
 class Vocabulary {
  public:
@@ -52,21 +56,27 @@ class Vocabulary {
   float score(Id id) const { return scores_.empty() ? 0 : scores_[static_cast<std::size_t>(id)]; }
   TokenType type(Id id) const { return types_[static_cast<std::size_t>(id)]; }
   // kNone when no token reads like this; the first of several that do.
-  Id find(std::string_view text) const;
+  Id find(std::string_view text) const {
+    const auto is_it = [&](std::uint32_t id) { return same_text(texts_[id], text); };
+    return static_cast<Id>(index_.find(hash_bytes(text), is_it));  // kAbsent is kNone
+  }
+  // As find(), but of tokens that plain text may become: no control and no unknown token.
+  Id find_plain(std::string_view text) const {
+    const Id id = find(text);
+    return id != kNone && is_control(id) ? kNone : id;
+  }
+  bool is_control(Id id) const {
+    return type(id) == TokenType::kControl || type(id) == TokenType::kUnknown;
+  }
 
   // Before the vocabulary is shared: for tokens whose type in the file is known to be wrong.
   void set_type(Id id, TokenType type) { types_[static_cast<std::size_t>(id)] = type; }
 
  private:
-  struct Slot {
-    std::uint32_t tag;  // the high half of the hash
-    Id id;
-  };
-
   Strings texts_;
   std::span<const float> scores_;
   std::vector<TokenType> types_;
-  std::vector<Slot> slots_;
+  HashIndex index_;
   std::size_t longest_ = 0;
 };
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -12,36 +15,48 @@ namespace ingot::tokenizer {
 
 class WordCache {
  public:
-  static constexpr std::size_t kBytes = 30, kIds = 8;
-
-  struct alignas(64) Entry {
-    std::uint8_t bytes = 0;  // 0: free
-    std::uint8_t ids = 0;
-    char word[kBytes];
-    Id id[kIds];
-  };
-
-  WordCache() : entries_(kEntries) {}
-
-  Entry& slot(std::uint64_t hash) { return entries_[hash >> (64 - kBits)]; }
-
-  static bool holds(const Entry& entry, std::string_view word) {
-    return entry.bytes == word.size() && std::memcmp(entry.word, word.data(), word.size()) == 0;
+  // calloc: the pages of words that never come are never touched.
+  WordCache() : entries_(static_cast<Entry*>(std::calloc(kEntries, sizeof(Entry)))) {
+    if (!entries_) throw std::bad_alloc();
   }
 
-  static void store(Entry& entry, std::string_view word, const Id* ids, std::size_t count) {
-    if (word.size() > kBytes || count > kIds) return;
+  // Appends the ids of a word: those kept, or those that make() appends.
+  template <class Make>
+  void encode(std::string_view word, std::vector<Id>& out, const Make& make) {
+    if (word.size() > kBytes) return make();
+    Entry& entry = entries_[hash_bytes(word) >> (64 - kBits)];
+    if (entry.bytes == word.size() && same_bytes(entry.word, word.data(), word.size())) {
+      if (entry.ids == 1) return out.push_back(entry.id[0]);
+      out.insert(out.end(), entry.id, entry.id + entry.ids);
+      return;
+    }
+    const std::size_t before = out.size();
+    make();
+    const std::size_t count = out.size() - before;
+    if (count > kIds) return;
     entry.bytes = static_cast<std::uint8_t>(word.size());
     entry.ids = static_cast<std::uint8_t>(count);
     std::memcpy(entry.word, word.data(), word.size());
-    std::memcpy(entry.id, ids, count * sizeof(Id));
+    std::memcpy(entry.id, out.data() + before, count * sizeof(Id));
   }
 
  private:
-  static constexpr int kBits = 14;  // 1 MiB: what stays in a second-level cache
+  static constexpr std::size_t kBytes = 30, kIds = 8;
+  // 65536 words, 4 MiB when all are in use: two megabytes of source code hold 15,000 words.
+  static constexpr int kBits = 16;
   static constexpr std::size_t kEntries = std::size_t{1} << kBits;
 
-  std::vector<Entry> entries_;
+  struct Entry {
+    std::uint8_t bytes;  // 0: free
+    std::uint8_t ids;
+    char word[kBytes];
+    Id id[kIds];
+  };
+  struct Free {
+    void operator()(Entry* entries) const { std::free(entries); }
+  };
+
+  std::unique_ptr<Entry[], Free> entries_;
 };
 
 }  // namespace ingot::tokenizer

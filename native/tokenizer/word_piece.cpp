@@ -31,7 +31,7 @@ class WordPiece final : public Model {
     word = kWordStart;
     const auto finish = [&] {
       if (word.size() == kWordStart.size()) return;
-      encode_word(word, scratch, out);
+      scratch.words.encode(word, out, [&] { cover(word, out); });
       word.resize(kWordStart.size());
     };
     const auto* at = reinterpret_cast<const std::uint8_t*>(text.data());
@@ -59,25 +59,13 @@ class WordPiece final : public Model {
   }
 
  private:
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<Id>& out) const {
-    if (word.size() > WordCache::kBytes) return cover(word, out);
-    WordCache::Entry& entry = scratch.words.slot(hash_bytes(word));
-    if (WordCache::holds(entry, word)) {
-      out.insert(out.end(), entry.id, entry.id + entry.ids);
-      return;
-    }
-    const std::size_t before = out.size();
-    cover(word, out);
-    WordCache::store(entry, word, out.data() + before, out.size() - before);
-  }
-
   void cover(std::string_view word, std::vector<Id>& out) const {
     const std::size_t before = out.size();
     while (!word.empty()) {
       std::size_t bytes = std::min(word.size(), vocabulary_.longest());
       Id id = kNone;
       for (; bytes > 0; --bytes) {
-        id = vocabulary_.find(word.substr(0, bytes));
+        id = vocabulary_.find_plain(word.substr(0, bytes));
         if (id != kNone) break;
       }
       if (id == kNone) {

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ingot.errors import ChatTemplateError as ChatTemplateError
     from ingot.errors import GgufError as GgufError
     from ingot.errors import IngotError as IngotError
     from ingot.gguf import GgufLoader as GgufLoader
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ChatTemplate": "ingot.tokenizer.chat_template",
+    "ChatTemplateError": "ingot.errors",
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
@@ -30,6 +32,7 @@ _HOME = {
 
 __all__ = [
     "ChatTemplate",
+    "ChatTemplateError",
     "GgufError",
     "GgufLoader",
     "GgufWriter",

@@ -121,9 +121,9 @@ def test_zeros_stay_zeros(name):
 @pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("name", SEARCHED)
 def test_constant_weights(name):
-    """Within the rounding of the scale, whatever the sign; NVFP4 has three bits for it."""
-    weights = np.repeat(np.float32([1, -1, 0.3, -777]), 256)
-    limit = 2**-4 if name == "NVFP4" else 2**-10
+    """Within the rounding of the scale, whatever the sign; NVFP4 has three bits for that."""
+    weights = np.repeat(np.float32([1, -1, 0.3, -777, 1.001, -3.14159]), 256)
+    limit = 2**-4 if name == "NVFP4" else 1.01 * 2**-11
     assert (np.abs(round_trip(weights, name) - weights) <= limit * np.abs(weights)).all()
 
 
@@ -143,6 +143,25 @@ def test_weights_far_from_zero(name, limit):
     near_one = (1 + 0.01 * np.random.default_rng(2).standard_normal((64, 256))).astype(np.float32)
     for weights in (near_one, -near_one):
         assert error(weights, round_trip(weights, name)) < limit
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("Q2_K", 0.262),
+        ("Q3_K", 0.146),
+        ("Q4_K", 0.075),
+        ("Q5_K", 0.041),
+        ("Q6_K", 0.025),
+        ("IQ4_NL", 0.12),
+        ("IQ4_XS", 0.12),
+    ],
+)
+def test_weights_whose_scale_is_subnormal(name, limit):
+    """A few millionths: the steps between half-precision scales are large (limits measured)."""
+    weights = sample("gaussian") * np.float32(2e-6)
+    assert error(weights, round_trip(weights, name)) < limit
 
 
 @pytest.mark.usefixtures("isa")

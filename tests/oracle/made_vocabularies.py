@@ -5,6 +5,7 @@ Each function writes a vocabulary-only GGUF file that llama.cpp and Ingot both r
 
 import random
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import product
@@ -60,6 +61,8 @@ class TokenType(IntEnum):
     UNKNOWN = 2
     CONTROL = 3
     USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,51 @@ def with_pre_tokenizer(pairs: bytes, name: str) -> bytes:
     old, new = (struct.pack("<Q", len(n)) + n.encode() for n in (PLACEHOLDER, name))
     assert pairs.count(old) == 1
     return pairs.replace(old, new)
+
+
+def write_end_names(path: Path, names: Sequence[str]) -> None:
+    """Write a byte-level vocabulary that has tokens of these names, all typed as normal text."""
+    letters = byte_letters()
+    out = writer(path, "llama", "gpt2")
+    out.add_tokenizer_pre("gpt-2")
+    out.add_token_list([*letters, "in", *names])
+    out.add_token_types([TokenType.NORMAL] * (len(letters) + 1 + len(names)))
+    out.add_token_merges(["i n"])
+    out.add_bos_token_id(0)
+    out.add_eos_token_id(0)
+    close(out)
+
+
+def write_sentencepiece(
+    path: Path, space_prefix: bool, add_bos: bool, add_eos: bool, seed: int = 4
+) -> None:
+    """Write a SentencePiece vocabulary full of tied scores: which pair comes first is visible."""
+    rng = random.Random(seed)
+    letters = [SPACE, *"abcdehilnorst.,'1239", "é", "你", "好", "😀", "\n"]
+    known = dict.fromkeys(letters)
+    while len(known) < 4000:
+        known["".join(rng.choices(list(known)[:300], k=2))[:12]] = None
+    first = ["<unk>", "<s>", "</s>"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    user = ["<user>", SPACE * 3, "x y", "\n\n"]
+    normal = [text for text in known if text not in user]
+    tokens = [*first, *bytes_, *normal, *user]
+    types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
+    types += [TokenType.BYTE] * len(bytes_)
+    types += rng.choices((TokenType.NORMAL, TokenType.UNUSED), (50, 1), k=len(normal))
+    types += [TokenType.USER_DEFINED] * len(user)
+    out = writer(path, "llama", "llama")
+    out.add_tokenizer_pre("default")
+    out.add_token_list(tokens)
+    out.add_token_scores([float(-rng.randint(1, 12)) for _ in tokens])
+    out.add_token_types(types)
+    out.add_add_space_prefix(space_prefix)
+    out.add_add_bos_token(add_bos)
+    out.add_add_eos_token(add_eos)
+    out.add_bos_token_id(1)
+    out.add_eos_token_id(2)
+    out.add_unk_token_id(0)
+    close(out)
 
 
 def make_unigram(seed: int = 2) -> Unigram:

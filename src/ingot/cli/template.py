@@ -33,11 +33,11 @@ def command(
 ) -> None:
     """Render a conversation with a model's chat template, up to the model's turn."""
     with GgufLoader(locate(model)) as loader:
-        template = ChatTemplate.from_metadata(loader.metadata)
+        tokenizer = Tokenizer.from_metadata(loader.metadata)
+        template = ChatTemplate.from_metadata(loader.metadata, tokenizer)
         conversation = _read_json(messages)
         prompt = template.render(conversation, tools=None if tools is None else _read_json(tools))
         if tokens:
-            tokenizer = Tokenizer.from_metadata(loader.metadata)
             ids = tokenizer.encode(
                 prompt.text,
                 add_special=False,

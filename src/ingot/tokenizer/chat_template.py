@@ -21,7 +21,9 @@ from typing import Any
 
 from ingot.errors import ChatTemplateError
 from ingot.gguf import Metadata
+from ingot.tokenizer.build import TokenType
 from ingot.tokenizer.sandbox import ControlTokens, Disguise, Limits, Program
+from ingot.tokenizer.tokenizer import Tokenizer
 
 # For files without a template.
 CHATML = """\
@@ -42,8 +44,6 @@ CHATML = """\
 """
 
 _KEY = "tokenizer.chat_template"
-# Token types of GGUF that stand for something else than their text.
-_UNKNOWN, _CONTROL = 2, 3
 
 # Words that some templates make a control token of: '<|' + message.role + '|>'.
 _ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function", "model"})
@@ -88,15 +88,19 @@ class ChatTemplate:
         self._programs: dict[str, _Compiled] = {}  # by variant, compiled when first used
 
     @classmethod
-    def from_metadata(cls, metadata: Metadata, *, add_bos: bool | None = None) -> "ChatTemplate":
+    def from_metadata(
+        cls, metadata: Metadata, tokenizer: Tokenizer | None = None
+    ) -> "ChatTemplate":
         """The template of a GGUF file, or ChatML where it has none.
 
-        `add_bos` says whether the vocabulary wants a BOS token; left out, it is what the
-        file says.
+        Give the file's tokenizer if there is one already: it knows which tokens are control
+        tokens, more than the file says.
         """
-        if add_bos is None:
-            sentencepiece = metadata.string("tokenizer.ggml.model", "") == "llama"
-            add_bos = metadata.boolean("tokenizer.ggml.add_bos_token", sentencepiece)
+        if tokenizer is None:
+            tokenizer = Tokenizer.from_metadata(metadata)
+        tokens = metadata.strings("tokenizer.ggml.tokens")
+        bos, eos = tokenizer.bos_id, tokenizer.eos_id
+        frames_with_bos = bos is not None and tokenizer.encode("")[:1] == [bos]
         return cls(
             metadata.string(_KEY, CHATML),
             variants={
@@ -104,10 +108,10 @@ class ChatTemplate:
                 for key in metadata
                 if key.startswith(f"{_KEY}.")
             },
-            bos_token=_special_token(metadata, "bos"),
-            eos_token=_special_token(metadata, "eos"),
-            add_bos=add_bos,
-            control_tokens=_control_tokens(metadata),
+            bos_token="" if bos is None else tokens[bos],
+            eos_token="" if eos is None else tokens[eos],
+            add_bos=metadata.boolean("tokenizer.ggml.add_bos_token", frames_with_bos),
+            control_tokens=(*tokenizer.control_tokens(), *_unknown_tokens(metadata)),
         )
 
     def render(
@@ -140,9 +144,9 @@ class ChatTemplate:
         values["messages"] = _checked_messages(values["messages"])
         words: Iterable[str] = ()
         if compiled.completes_tokens:
-            known = compiled.program.literals | _ROLES
-            words = (text for text in texts if text not in known and self._tokens.can_hold(text))
-        disguise = Disguise(self._tokens, texts, compiled.program.source, frozenset(words))
+            said = {text.strip() for text in texts} - compiled.program.literals - _ROLES
+            words = filter(self._tokens.can_hold, said)
+        disguise = Disguise(self._tokens, texts, compiled.program.written, frozenset(words))
         if disguise.active:
             values = {name: _copy(name, value, disguise.hide) for name, value in values.items()}
         rendered = compiled.program.run(
@@ -175,21 +179,14 @@ class _Compiled:
     completes_tokens: bool
 
 
-def _special_token(metadata: Metadata, name: str) -> str:
-    identity = metadata.integer(f"tokenizer.ggml.{name}_token_id", None)
-    tokens = metadata.strings("tokenizer.ggml.tokens", None)
-    if identity is None or tokens is None or identity >= len(tokens):
-        return ""
-    return tokens[identity]
-
-
-def _control_tokens(metadata: Metadata) -> list[str]:
+def _unknown_tokens(metadata: Metadata) -> list[str]:
+    """Tokens of type unknown, which encoding finds where it finds control tokens."""
     types = metadata.array("tokenizer.ggml.token_type", None)
-    tokens = metadata.strings("tokenizer.ggml.tokens", None)
-    if types is None or tokens is None:
+    if types is None:
         return []
-    (found,) = ((types == _CONTROL) | (types == _UNKNOWN)).nonzero()
-    return [tokens[int(identity)] for identity in found if identity < len(tokens)]
+    tokens = metadata.strings("tokenizer.ggml.tokens")
+    (found,) = (types == TokenType.UNKNOWN).nonzero()
+    return [tokens[int(identity)] for identity in found]
 
 
 def _collector(texts: list[str]) -> Callable[[str], str]:

@@ -120,8 +120,8 @@ def meanings(
     calls = texts.keys() & {"<|call|>", "<|calls|>"}
     if calls and texts.keys() & {"<|return|>", "<|flush|>"}:
         ends.discard(texts.get("<|end|>", -1))
-    # A plain tag in vocabularies with tool tokens of their own (Gemma 4).
-    if "<|tool_response>" in texts:
+    # A plain tag in vocabularies that end with tokens of their own (Gemma 4, PLaMo).
+    if "<|tool_response>" in texts or find("<|plamo:eos|>") is not None:
         ends.discard(texts.get("</s>", -1))
         controls.discard(texts.get("</s>", -1))
     return Meanings(ends=frozenset(ends), controls=frozenset(controls))

@@ -4,10 +4,11 @@ Comes in: `str` or `bytes`; goes out: ids, and bytes or `str` again. The ids are
 llama.cpp gives for the same file and flags. The work is done natively (native/tokenizer/),
 built when the first text or id comes.
 
-Control and unknown tokens are found in a text only with `parse_special=True`. Tokens of
-type user-defined are always found, as in SentencePiece and llama.cpp: models were trained
-that way (Gemma's line ends are such tokens). Tokens that a chat format steers with stay
-control tokens, also those of gpt-oss, which llama.cpp makes user-defined to show them.
+Control and unknown tokens are found in a text only with `parse_special=True`; without it no
+text becomes one (llama.cpp lets RWKV's `<s>` through). Tokens of type user-defined are always
+found, as in SentencePiece and llama.cpp: models were trained that way (Gemma's line ends are
+such tokens). Tokens that a chat format steers with stay control tokens, also those of gpt-oss,
+which llama.cpp makes user-defined to show them.
 
 Invalid UTF-8 in `bytes`: byte-level vocabularies see U+FFFD for every byte that starts no
 character, as in llama.cpp; SentencePiece gives the tokens of the bytes.

@@ -1,9 +1,12 @@
-"""Writes `expected/` anew with `transformers` (needs the `oracle` extra)."""
+"""Writes `expected/` anew with `transformers` (from the `oracle` extra).
+
+In `tests/`: python -m data.chat_templates.make_expected
+"""
 
 import json
 
-from cases import cases, expected_path, families
-from with_transformers import render
+from data.chat_templates.cases import cases, expected_path, families
+from data.chat_templates.with_transformers import render
 
 for family in families():
     texts = {case.name: render(case) for case in cases(family)}

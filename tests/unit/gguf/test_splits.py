@@ -92,6 +92,12 @@ def test_split_by_bytes(tmp_path: Path) -> None:
     check(GgufLoader(paths[0]))
 
 
+def test_tensor_larger_than_a_part(tmp_path: Path) -> None:
+    paths = write_split(tmp_path, max_bytes=1)
+    assert len(paths) == COUNT
+    check(GgufLoader(paths[0]))
+
+
 def test_alignment_is_in_every_part(tmp_path: Path) -> None:
     paths = write_split(tmp_path, max_tensors=2, alignment=8)
     check(GgufLoader(paths[0]))
@@ -127,8 +133,9 @@ def test_missing_part(parts: list[Path], given: int) -> None:
     assert caught.value.offset is not None
 
 
-def test_renamed_part(parts: list[Path]) -> None:
-    other = parts[0].with_name("renamed.gguf")
+@pytest.mark.parametrize("name", ["renamed.gguf", "model-00001-of-00004.gguf"])
+def test_renamed_part(parts: list[Path], name: str) -> None:
+    other = parts[0].with_name(name)
     parts[0].rename(other)
     with pytest.raises(GgufError, match="one of 3 parts") as caught:
         GgufLoader(other)

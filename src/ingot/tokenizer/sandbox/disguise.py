@@ -14,9 +14,9 @@ strings; then the text and its plain spans. It does not know messages or templat
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import groupby
 
 from ingot.errors import ChatTemplateError
 
@@ -25,6 +25,9 @@ from ingot.errors import ChatTemplateError
 _STAND_INS = range(0x2800, 0x20000)
 # Characters that JSON or `repr` would treat differently from a stand-in.
 _NEVER_DISGUISED = frozenset("\"'\\")
+
+# Characters that sort out most places where no control token begins.
+_HEAD = 3
 
 Span = tuple[int, int]
 
@@ -37,53 +40,58 @@ def _is_symbol(character: str) -> bool:
     return character.isprintable() and not _is_word(character) and not character.isspace()
 
 
-def _tree(texts: list[str]) -> str:
-    """A pattern that finds the longest of sorted texts, in time that does not grow with them."""
-    branches = [
-        re.escape(first) + _tree([text[1:] for text in group])
-        for first, group in groupby((text for text in texts if text), lambda text: text[0])
-    ]
-    if not branches:
-        return ""
-    return f"(?:{'|'.join(branches)})" + ("" if texts[0] else "?")
-
-
 class ControlTokens:
     """The control tokens of a vocabulary, as text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = frozenset(text for text in texts if text.strip())
-        self._all = "\n".join(sorted(self.texts))
-        self.punctuation = self._punctuation()
-
-    def _punctuation(self) -> frozenset[str]:
-        """Characters of which every control token has at least one."""
-        found: set[str] = set()
-        for text in self.texts:
-            symbols = {c for c in text if _is_symbol(c)} - _NEVER_DISGUISED
-            found |= symbols or {text.lstrip()[0]}
-        return frozenset(found)
+        self._sorted = sorted(self.texts)
+        self._all = "\n".join(self._sorted)
+        symbols = {character for character in set(self._all) if _is_symbol(character)}
+        self.punctuation = frozenset(symbols - _NEVER_DISGUISED)
+        # Tokens without any: they are known only when a text holds them whole.
+        self.words = frozenset(t for t in self.texts if self.punctuation.isdisjoint(t))
 
     def can_hold(self, word: str) -> bool:
         """Whether a control token could be made by writing something around a word."""
-        return bool(word) and word in self._all
+        return bool(word) and word in self._all and all(map(_is_word, word))
 
     def completed_after(self, literals: Iterable[str]) -> bool:
-        """Whether a literal ends in the middle of a control token, before a word of it."""
-        beginnings = {
-            text[:end] for text in self.texts for end in range(1, len(text)) if _is_word(text[end])
-        }
-        sizes = {len(beginning) for beginning in beginnings}
-        return any(literal[-size:] in beginnings for literal in literals for size in sizes)
+        """Whether a literal ends in the middle of a control token."""
+        longest = max(map(len, self.texts), default=0)
+        return any(
+            self._begins(literal[-size:])
+            for literal in literals
+            for size in range(1, min(longest, len(literal) + 1))
+        )
+
+    def _begins(self, part: str) -> bool:
+        """Whether a control token goes on after this part."""
+        place = bisect_right(self._sorted, part)
+        return place < len(self._sorted) and self._sorted[place].startswith(part)
+
+    @cached_property
+    def _heads(self) -> tuple[re.Pattern[str], dict[str, list[int]]]:
+        """What tokens begin with, and the lengths of those that begin so, longest first."""
+        size = min(_HEAD, *map(len, self.texts))
+        heads: dict[str, set[int]] = {}
+        for text in self.texts:
+            heads.setdefault(text[:size], set()).add(len(text))
+        pattern = re.compile("|".join(map(re.escape, heads)))
+        return pattern, {head: sorted(sizes, reverse=True) for head, sizes in heads.items()}
 
     def find(self, text: str) -> Iterator[Span]:
         """Every place where a control token begins, with the end of the longest there."""
-        if self.texts:
-            yield from (match.span(1) for match in self._pattern.finditer(text))
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile(f"(?=({_tree(sorted(self.texts))}))")
+        if not self.texts:
+            return
+        pattern, sizes = self._heads
+        start = -1
+        while match := pattern.search(text, start + 1):
+            start = match.start()
+            for size in sizes[match[0]]:
+                if text[start : start + size] in self.texts:
+                    yield start, start + size
+                    break
 
 
 class Disguise:
@@ -94,9 +102,14 @@ class Disguise:
     def __init__(
         self, tokens: ControlTokens, texts: list[str], template: str, words: frozenset[str]
     ) -> None:
-        """Choose stand-ins for `texts`; `words` are those of them to disguise as a whole."""
+        """Choose stand-ins for `texts`.
+
+        `words` are texts to disguise though they hold no punctuation, because a template
+        could write the rest of a control token around them.
+        """
         everything = "\n".join(texts)
         originals = {c for c in tokens.punctuation if c in everything}
+        words |= {word for word in tokens.words if word in everything}
         originals |= {word[0] for word in words}
         taken = (everything, template, *tokens.punctuation)
         unused = (
@@ -115,8 +128,9 @@ class Disguise:
 
     def hide(self, text: str) -> str:
         """Swap what control tokens are made of for stand-ins."""
-        if text in self._words:
-            text = self._stand_in[text[0]] + text[1:]
+        for word in self._words:
+            if text.strip() == word or (word in self._tokens.words and word in text):
+                text = text.replace(word, self._stand_in[word[0]] + word[1:])
         for original, stand_in in self._pairs:
             if original in self._tokens.punctuation and original in text:
                 text = text.replace(original, stand_in)
@@ -129,20 +143,16 @@ class Disguise:
                 text = text.replace(stand_in, original)
         return text
 
-    def change(self, text: str, change: Callable[[str], str]) -> str:
-        """Change the text as it was said, keeping the stand-ins where they are.
+    def letters(self, text: str) -> str:
+        """The text with its letters as they were said, for a change of case."""
+        for original, stand_in in self._pairs:
+            if _is_word(original):
+                text = text.replace(stand_in, original)
+        return text
 
-        Letters are let go: a stand-in has no case. Where the change moves characters, it
-        is the disguised text that is changed.
-        """
-        said = self.lift(text)
-        if said is text:
-            return change(text)
-        changed = change(said)
-        if len(changed) != len(text):
-            return change(text)
-        marks = {stand_in for original, stand_in in self._pairs if not _is_word(original)}
-        return "".join(a if a in marks else b for a, b in zip(text, changed, strict=True))
+    def with_stand_ins(self, characters: str) -> str:
+        """Characters, and what stands for them."""
+        return characters + "".join(self._stand_in.get(character, "") for character in characters)
 
     def escaped(self, text: str, escapes: dict[str, str]) -> str:
         """Escape characters, also where a stand-in stands for one."""
@@ -158,9 +168,9 @@ class Disguise:
 
         def escape(match: re.Match[str]) -> str:
             original = originals.get(match[0], match[0])
-            return match[0] if original.isascii() else json.dumps(original)[1:-1]
+            return match[0] if "!" <= original <= "~" else json.dumps(original)[1:-1]
 
-        return re.sub(r"[^\x00-\x7f]", escape, text)
+        return re.sub(r"[^\x00-\x7e]", escape, text)
 
     def reveal(self, rendered: str) -> tuple[str, tuple[Span, ...]]:
         """The text with every stand-in swapped back, and where control tokens are not meant."""

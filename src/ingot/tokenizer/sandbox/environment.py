@@ -1,7 +1,7 @@
 """Jinja's immutable sandbox, narrowed from what is forbidden to what is allowed.
 
 A running template reaches values, attributes and functions only through here, and finds
-only what the tables of `methods` and `filters` name.
+only what the tables of `methods`, `functions`, `filters` and `questions` name.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 
 from ingot.tokenizer.sandbox import operators
-from ingot.tokenizer.sandbox.filters import FILTERS, TESTS
-from ingot.tokenizer.sandbox.methods import FUNCTIONS, METHODS, VALUES
+from ingot.tokenizer.sandbox.filters import FILTERS
+from ingot.tokenizer.sandbox.functions import FUNCTIONS
+from ingot.tokenizer.sandbox.methods import METHODS, VALUES
+from ingot.tokenizer.sandbox.questions import TESTS
 from ingot.tokenizer.sandbox.session import Operation, Session
 
 
@@ -41,9 +43,17 @@ def _step(session: Session, steps: int, memory: int) -> bool:
     return True
 
 
+def _item(session: Session, value: Any, name: Any) -> Any:
+    """`value[name]`, with a name that a message may have said."""
+    if type(value) is dict and type(name) is str and name not in value:
+        name = session.lift(name)
+    return session.environment.getitem(value, name)
+
+
 # What the compiler puts in place of syntax. No template can write these names.
 _SYNTAX: dict[str, Callable[..., Any]] = {
     "@step": _step,
+    "@item": _item,
     "@concatenate": operators.concatenate,
     "@compare": operators.compare,
     "@slice": operators.slice_of,

@@ -1,4 +1,4 @@
-"""Methods of texts, lists and dicts that templates may call, and functions they know.
+"""Methods of texts, lists and dicts that templates may call.
 
 The tables here are all there is: whatever they do not name cannot be reached. Each
 entry takes the session, then the value the method belongs to. Methods that search or cut
@@ -7,22 +7,17 @@ do so in the text as it was said and give back pieces of the disguised one.
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
-from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import SandboxedFormatter
-from jinja2.utils import Cycler, Joiner, Namespace
+from jinja2.utils import Cycler
 
-from ingot.tokenizer.sandbox.limits import LimitError, settled
 from ingot.tokenizer.sandbox.operators import check_width
-from ingot.tokenizer.sandbox.session import Operation, Session
+from ingot.tokenizer.sandbox.session import Session
 
-_MAX_RANGE = 100_000
-_MAX_DATE_FORMAT = 200
-# Bytes of an object with a dict.
-_OBJECT = 512
+# What `splitlines` splits at.
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 Method = Callable[..., Any]
 
@@ -86,6 +81,7 @@ def _partitioner(method: Callable[[str, str], tuple[str, str, str]]) -> Method:
 
 def splitlines(session: Session, text: str, keepends: bool = False) -> list[str]:
     """`text.splitlines(keepends)`."""
+    session.meter.foresee_items(sum(text.count(end) for end in _LINE_ENDS))
     session.meter.touch(len(text))
     return session.meter.keep_all(text.splitlines(keepends))
 
@@ -106,6 +102,8 @@ def replace(session: Session, text: str, old: str, new: str, count: int = -1) ->
 
 def join(session: Session, separator: str, texts: Any) -> str:
     """`separator.join(texts)`."""
+    if isinstance(texts, str):
+        session.meter.foresee_items(len(texts), made=True)
     parts = list(session.measured(texts))
     # Whatever is not a text makes the join fail.
     size = sum(len(part) for part in parts if type(part) is str)
@@ -134,7 +132,7 @@ def cased(method: Callable[[str], str]) -> Method:
 
     def change(session: Session, text: str) -> str:
         session.meter.touch(len(text))
-        return session.meter.keep(session.disguise.change(text, method))
+        return session.meter.keep(method(session.disguise.letters(text)))
 
     return change
 
@@ -193,7 +191,8 @@ def _copied(method: Callable[[Any], Any]) -> Method:
 
 
 def _get(session: Session, value: dict[Any, Any], name: Any, default: Any = None) -> Any:
-    return value.get(session.measured(name), default)
+    name = session.measured(name)
+    return value.get(name if name in value else session.lift(name), default)
 
 
 _TEXT: dict[str, Method] = {
@@ -253,62 +252,4 @@ VALUES: Mapping[type, frozenset[str]] = {
         }
     ),
     Cycler: frozenset({"current"}),
-}
-
-
-def _range(session: Session, *args: int) -> range:
-    numbers = range(*args)
-    # `len` of a range fails for some large ones, the difference of its ends does not.
-    if abs(numbers.stop - numbers.start) // abs(numbers.step) > _MAX_RANGE:
-        raise LimitError(f"it asked for a range of more than {_MAX_RANGE:,} numbers")
-    session.meter.spend(1)
-    return numbers
-
-
-def _dict(session: Session, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-    return session.meter.keep(dict(*session.measured([settled(arg) for arg in args]), **kwargs))
-
-
-def _namespace(session: Session, *args: Any, **kwargs: Any) -> Namespace:
-    values = _dict(session, *args, **kwargs)
-    if any(not isinstance(name, str) or name.startswith("_") for name in values):
-        raise SecurityError("names in a namespace must not begin with an underscore")
-    session.meter.hold(_OBJECT)
-    return Namespace(values)
-
-
-def _cycler(session: Session, *items: Any) -> Cycler:
-    session.meter.hold(_OBJECT)
-    return Cycler(*items)
-
-
-def _joiner(session: Session, sep: str = ", ") -> Operation:
-    session.meter.hold(_OBJECT)
-    joiner = Joiner(sep)
-    return Operation(lambda _: joiner())
-
-
-def _raise_exception(session: Session, message: Any) -> None:
-    raise TemplateRuntimeError(session.lift(session.text(message)))
-
-
-def now() -> datetime:
-    """The time that `strftime_now` shows."""
-    return datetime.now()
-
-
-def _strftime_now(session: Session, date_format: str) -> str:
-    if len(date_format) > _MAX_DATE_FORMAT:
-        raise LimitError("it asked for a date in more words than a date has")
-    return session.meter.keep(now().strftime(session.lift(date_format)))
-
-
-FUNCTIONS: Mapping[str, Operation] = {
-    "range": Operation(_range),
-    "dict": Operation(_dict),
-    "namespace": Operation(_namespace),
-    "cycler": Operation(_cycler),
-    "joiner": Operation(_joiner),
-    "raise_exception": Operation(_raise_exception),
-    "strftime_now": Operation(_strftime_now),
 }

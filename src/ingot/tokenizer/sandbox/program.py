@@ -73,12 +73,12 @@ class _Counting(NodeTransformer):
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Check a node, rewrite what is in it, then the node."""
         self._check(node)
-        nodes_before, memory_before = self._nodes, self._memory
         self._nodes += 1
         self._memory += _MEMORY.get(type(node), 0)
+        nodes_before, memory_before = self._nodes, self._memory
         self.generic_visit(node, *args, **kwargs)
         if isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock):
-            self._count(node, self._nodes - nodes_before, self._memory - memory_before)
+            self._count(node, 1 + self._nodes - nodes_before, self._memory - memory_before)
         rewrite = self._rewrites.get(type(node))
         return rewrite(node) if rewrite is not None else node
 
@@ -137,8 +137,10 @@ class _Counting(NodeTransformer):
         return self._operation("@compare", node, node.expr, *rest)
 
     def _item(self, node: nodes.Getitem) -> nodes.Node:
-        if not isinstance(node.arg, nodes.Slice):
+        if isinstance(node.arg, nodes.Const):
             return node
+        if not isinstance(node.arg, nodes.Slice):
+            return self._operation("@item", node, node.node, node.arg)
         ends = (node.arg.start, node.arg.stop, node.arg.step)
         parts = (nodes.Const(None) if end is None else end for end in ends)
         return self._operation("@slice", node, node.node, *parts)
@@ -157,7 +159,6 @@ class Program:
             raise ChatTemplateError(
                 f"the chat template has {len(source):,} characters; {_MAX_SOURCE:,} is the most"
             )
-        self.source = source
         failure: ChatTemplateError
         try:
             self._template = self._compile(source)
@@ -165,7 +166,7 @@ class Program:
         except Exception as error:
             # Anything may go wrong with a source from a stranger; Python's compiler has
             # limits of its own.
-            failure = _failure(error, None)
+            failure = _failure(error)
         raise failure
 
     def _compile(self, source: str) -> Template:
@@ -173,6 +174,8 @@ class Program:
         counting = _Counting(self._environment)
         tree = counting.visit(self._environment.parse(source, filename=_FILENAME))
         self.literals = frozenset(counting.literals)
+        # What a template can write by itself.
+        self.written = "\n".join(sorted(self.literals))
         code = self._environment.compile(tree, filename=_FILENAME)
         return Template.from_code(self._environment, code, self._environment.globals)
 
@@ -185,12 +188,14 @@ class Program:
         try:
             return "".join(self._template.root_render_func(context))
         except Exception as error:
-            failure = _failure(error, self._template)
+            failure = _failure(error, self._template, disguise.lift)
         # Raised out here, it does not keep alive the frames and values of the render.
         raise failure
 
 
-def _failure(error: Exception, template: Template | None) -> ChatTemplateError:
+def _failure(
+    error: Exception, template: Template | None = None, lift: Callable[[str], str] = str
+) -> ChatTemplateError:
     """What went wrong, for the one who has to deal with the template."""
     line: int | None = None
     if isinstance(error, TemplateSyntaxError):
@@ -206,4 +211,6 @@ def _failure(error: Exception, template: Template | None) -> ChatTemplateError:
         reason = error.message or "it is not a template"
     elif isinstance(error, RecursionError | SyntaxError):
         reason = "it is nested too deeply"
-    return ChatTemplateError(reason[:_MAX_REASON] or type(error).__name__, line=line)
+    elif isinstance(error, KeyError):
+        reason = f"there is nothing named {error}"
+    return ChatTemplateError(lift(reason[:_MAX_REASON]) or type(error).__name__, line=line)

@@ -1,0 +1,168 @@
+"""The tokenizer as a whole: what it says of itself, what it refuses, threads."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_vocabularies import MakeTokenizer, Token, byte_letters, byte_tokens, write_vocabulary
+
+import ingot
+from ingot.errors import GgufError, IngotError, TokenizerError
+from ingot.gguf import GgufLoader, GgufWriter, ValueType
+from ingot.tokenizer import Tokenizer, TokenType
+
+CONTROL, NORMAL, UNKNOWN = TokenType.CONTROL, TokenType.NORMAL, TokenType.UNKNOWN
+TOKENS: list[Token] = [
+    ("<unk>", UNKNOWN),
+    ("<s>", CONTROL),
+    ("</s>", CONTROL),
+    *byte_tokens(),
+    "ab",
+    "▁",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(make_tokenizer: MakeTokenizer) -> Tokenizer:
+    return make_tokenizer("llama", TOKENS, pre="default")
+
+
+def test_what_it_says_of_itself(tokenizer: Tokenizer) -> None:
+    assert (tokenizer.kind, tokenizer.pre) == ("llama", "default")
+    assert tokenizer.vocab_size == len(TOKENS)
+    assert (tokenizer.bos_id, tokenizer.eos_id) == (1, 2)
+    assert tokenizer.eog_ids == {2}
+    assert tokenizer.token_type(0) is UNKNOWN
+    assert tokenizer.token_type(3) is TokenType.BYTE
+    assert [tokenizer.is_control(id) for id in (0, 1, 2, 3)] == [True, True, True, False]
+    assert tokenizer.control_tokens() == {"<s>": 1, "</s>": 2}
+    assert tokenizer.token_bytes(1) == b"<s>"
+    assert tokenizer.token_bytes(3 + 255) == b"\xff"
+    assert "llama" in repr(tokenizer)
+    assert str(len(TOKENS)) in repr(tokenizer)
+    assert ingot.Tokenizer is Tokenizer
+
+
+@pytest.mark.parametrize("text", [None, 5, ["a"], bytearray(b"a"), "\ud800", "a\udfffb"])
+def test_what_is_no_text_is_refused(tokenizer: Tokenizer, text: object) -> None:
+    with pytest.raises(TokenizerError, match=r"str or bytes|surrogates"):
+        tokenizer.encode(text)  # type: ignore[arg-type]
+    with pytest.raises(TokenizerError, match=r"str or bytes|surrogates"):
+        tokenizer.encode_batch(["a", text])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("id", [-1, len(TOKENS), 1 << 62, -(1 << 90)])
+def test_what_is_no_id_is_refused(tokenizer: Tokenizer, id: int) -> None:
+    with pytest.raises(TokenizerError, match=f"0 to {len(TOKENS) - 1}"):
+        tokenizer.decode([1, id])
+    for ask in (tokenizer.token_bytes, tokenizer.token_type, tokenizer.is_control):
+        with pytest.raises(TokenizerError):
+            ask(id)
+    with pytest.raises(TokenizerError, match="integers, not str"):
+        tokenizer.decode(["a"])  # type: ignore[list-item]
+
+
+def test_ids_of_any_whole_number_type(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("hi")
+    assert tokenizer.decode(np.array(ids)) == tokenizer.decode(tuple(ids)) == tokenizer.decode(ids)
+    assert tokenizer.decode(iter(ids)) == tokenizer.decode(ids)
+    assert tokenizer.decode([]) == ""
+
+
+def test_a_batch_is_its_texts(tokenizer: Tokenizer) -> None:
+    texts: Sequence[str | bytes] = ["ab", "", b"\xff", "né" * 1000, "<s>"] * 20
+    for threads in (1, 2, 7, None):
+        batch = tokenizer.encode_batch(texts, threads=threads)
+        assert batch == [tokenizer.encode(text) for text in texts]
+    bare = tokenizer.encode_batch(texts, add_special=False, parse_special=True)
+    assert bare == [tokenizer.encode(text, False, True) for text in texts]
+    assert tokenizer.encode_batch([]) == []
+
+
+def test_threads_share_one_tokenizer(make_tokenizer: MakeTokenizer) -> None:
+    fresh = make_tokenizer("llama", TOKENS)
+    texts = [f"text {n} ab" * (n % 50) for n in range(400)]
+    expected = [fresh.encode(text) for text in texts]
+    for _ in range(3):
+        fresh = make_tokenizer("llama", TOKENS)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(fresh.encode, texts)) == expected
+
+
+def test_it_outlives_the_loader(tmp_path: Path) -> None:
+    path = write_vocabulary(tmp_path / "v.gguf", "llama", TOKENS, {})
+    tokenizer = Tokenizer.from_metadata(GgufLoader(path).metadata)
+    path.unlink()
+    assert tokenizer.decode(tokenizer.encode("hello"), skip_special=True) == " hello"
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "plamo2", "none", "no_vocab", "whatever"])
+def test_an_unknown_kind_is_named(make_tokenizer: MakeTokenizer, kind: str) -> None:
+    with pytest.raises(TokenizerError, match=kind):
+        make_tokenizer(kind, TOKENS)
+
+
+def test_a_file_without_a_vocabulary(tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "none.gguf")
+    writer.add("general.architecture", "llama")
+    writer.write()
+    with pytest.raises(TokenizerError, match="no vocabulary"):
+        Tokenizer.from_gguf(tmp_path / "none.gguf")
+    writer = GgufWriter(tmp_path / "empty.gguf")
+    writer.add("tokenizer.ggml.model", "llama")
+    writer.write()
+    with pytest.raises(GgufError, match=r"tokenizer\.ggml\.tokens"):
+        Tokenizer.from_gguf(tmp_path / "empty.gguf")
+
+
+def test_an_unknown_pre_tokenizer_warns_once_and_cuts_the_default_way(
+    make_tokenizer: MakeTokenizer,
+) -> None:
+    letters = byte_letters()
+    with pytest.warns(UserWarning, match="brand-new") as caught:
+        made = make_tokenizer("gpt2", letters, merges=["1 2"], pre="brand-new")
+    assert len(caught) == 1
+    assert made.encode("a") == [letters.index("a")]
+    make_tokenizer("gpt2", letters, merges=["1 2"]).encode("a")  # no name: no warning
+
+
+@pytest.mark.parametrize("pre", ["gemma4", "sarvam-moe", "whitespace"])
+def test_a_pre_tokenizer_of_another_kind_is_refused(
+    make_tokenizer: MakeTokenizer, pre: str
+) -> None:
+    with pytest.raises(TokenizerError, match=pre):
+        make_tokenizer("gpt2", byte_letters(), merges=["a b"], pre=pre)
+
+
+def test_too_few_types_or_scores(tmp_path: Path) -> None:
+    for key, type in (("token_type", ValueType.INT32), ("scores", ValueType.FLOAT32)):
+        writer = GgufWriter(tmp_path / f"{key}.gguf")
+        writer.add("tokenizer.ggml.model", "llama")
+        writer.add("tokenizer.ggml.tokens", ["a", "b", "c"])
+        writer.add(f"tokenizer.ggml.{key}", [1, 1], type)
+        writer.write()
+        with pytest.raises(TokenizerError, match="fewer"):
+            Tokenizer.from_gguf(tmp_path / f"{key}.gguf").encode("a")
+
+
+def test_a_framing_token_that_is_missing(make_tokenizer: MakeTokenizer) -> None:
+    made = make_tokenizer("t5", ["a"], add_bos_token=True, eos_token_id=0)
+    with pytest.raises(TokenizerError, match="bos_token_id"):
+        made.encode("a")
+
+
+def test_an_empty_vocabulary(make_tokenizer: MakeTokenizer) -> None:
+    empty = make_tokenizer("llama", [], add_bos_token=False)
+    assert empty.encode("anything") == []
+    assert empty.vocab_size == 0
+    assert empty.bos_id is None
+    with pytest.raises(IngotError):
+        empty.decode([0])
+
+
+def test_the_first_of_equal_tokens_is_meant(make_tokenizer: MakeTokenizer) -> None:
+    twice = make_tokenizer("llama", ["a", "b", "a"], add_bos_token=False, add_space_prefix=False)
+    assert twice.encode("ab") == [0, 1]
+    assert twice.token_bytes(2) == b"a"
