@@ -1,145 +1,105 @@
 // How the matrix kernels see a row of weights: as stretches of 256 (one InputBlock), each
 // 16-bit integers under float factors, plus minimums that meet the sums of the inputs:
 //
-//     row . x  =  sum over runs:  factor[run] * (words . values) * x.scale
-//               + sum over 16s:   min[group] * x.sum16[group]
+//     row . x  =  sum over runs:    factor[run] * (words . values) * x.scale
+//               + sum over groups:  min[group] * x.sum[group]
 //
 // A format's integer scales are multiplied into the words wherever the product fits 16 bits,
 // so that a K-quant has one run in a stretch; formats of 32 weights have one run a block.
-// Inside a run the arithmetic is exact; kMaxWord says why it cannot overflow.
+// Inside a run the arithmetic is exact (linear_bounds.h).
 #pragma once
 
-#include <type_traits>
-
-#include "formats/all.h"
-#include "kernels/linear_input.h"
+#include "kernels/linear_bounds.h"
+#include "kernels/linear_scales.h"
+#include "kernels/linear_words.h"
 #include "simd/vector.h"
 
 namespace ingot::INGOT_ISA {
 
-// The largest |q * scale| a block can hold (|q| alone where the scale stays outside).
+// Weights that share a minimum, and so which of an input's sums it meets.
 template <class F>
-inline constexpr int kMaxWord = 0;
-template <>
-inline constexpr int kMaxWord<Q4_0> = 8;
-template <>
-inline constexpr int kMaxWord<Q4_1> = 15;
-template <>
-inline constexpr int kMaxWord<Q5_0> = 16;
-template <>
-inline constexpr int kMaxWord<Q5_1> = 31;
-template <>
-inline constexpr int kMaxWord<Q8_0> = 128;
-template <>
-inline constexpr int kMaxWord<Q2_K> = 3 * 15;
-template <>
-inline constexpr int kMaxWord<Q3_K> = 4 * 32;
-template <>
-inline constexpr int kMaxWord<Q4_K> = 15 * 63;
-template <>
-inline constexpr int kMaxWord<Q5_K> = 31 * 63;
-template <>
-inline constexpr int kMaxWord<Q6_K> = 32 * 128;
-template <>
-inline constexpr int kMaxWord<Q8_K> = 128;
-template <>
-inline constexpr int kMaxWord<IQ1_S> = 9 * 15;
-template <>
-inline constexpr int kMaxWord<IQ1_M> = 9 * 15;
-template <>
-inline constexpr int kMaxWord<IQ2_XXS> = 43 * 31;
-template <>
-inline constexpr int kMaxWord<IQ2_XS> = 43 * 31;
-template <>
-inline constexpr int kMaxWord<IQ2_S> = 43 * 31;
-template <>
-inline constexpr int kMaxWord<IQ3_XXS> = 62 * 31;
-template <>
-inline constexpr int kMaxWord<IQ3_S> = 15 * 31;
-template <>
-inline constexpr int kMaxWord<IQ4_NL> = 127;
-template <>
-inline constexpr int kMaxWord<IQ4_XS> = 127 * 32;
-template <>
-inline constexpr int kMaxWord<TQ1_0> = 1;
-template <>
-inline constexpr int kMaxWord<TQ2_0> = 2;
-template <>
-inline constexpr int kMaxWord<MXFP4> = 12;
-template <>
-inline constexpr int kMaxWord<NVFP4> = 12;
+inline constexpr int kMinGroup = F::kGroup > 16 ? 32 : 16;
+template <class F>
+inline constexpr int kMins = kInputBlock / kMinGroup<F>;
 
-// Scales of more than 16 bits stay outside the words.
 template <class F>
-inline constexpr bool kScaledWords =
-    std::is_same_v<std::remove_cvref_t<decltype(F::scales(nullptr).scale[0])>, int16_t>;
-template <class F>
-inline constexpr int kBlocksPerStretch = kInputBlock / F::kWeights;
-template <class F>
-inline constexpr int kRun = kScaledWords<F> ? F::kWeights : F::kGroup;
-template <class F>
-inline constexpr int kRuns = kInputBlock / kRun<F>;
-
-// Generation sums a run over kLanes lanes, so one lane adds at most 256 / 8 products.
-inline constexpr int kGenerateAmplitude = 16383;
-// A prompt's lanes are rows: one lane adds them all, until it is flushed into a float.
-inline constexpr int kPromptAmplitude = 8191;
-
-// Weights a 32-bit lane can add up before it might overflow: a power of two, at most a run.
-template <class F>
-constexpr int flush_interval() {
-  int interval = kRun<F>;
-  while (int64_t{kMaxWord<F>} * kPromptAmplitude * interval > INT32_MAX) interval /= 2;
-  return interval;
+inline const float* sums_for_mins(const InputBlock& input) {
+  return kMinGroup<F> == 32 ? input.sum32 : input.sum16;
 }
 
-template <class F>
-constexpr bool checked =
-    kMaxWord<F> > 0 &&
-    flush_interval<F>() >= 16 && int64_t{kMaxWord<F>} * kGenerateAmplitude * 32 <= INT32_MAX;
-
-// The scales of one row's stretch.
+// The scales of one row's stretch. Arrays are filled up with zeros to whole vectors.
 template <class F>
 struct Stretch {
-  static_assert(checked<F>);
-  float factor[kRuns<F>];
-  float min[F::kHasMin ? kInputBlock / 16 : 1];
-  int16_t scale[kScaledWords<F> ? F::kGroups : 1];  // of 256-weight blocks: multiplied into words
+  static_assert(kExact<F>);
+  static constexpr int kMinVectors = !F::kHasMin               ? 0
+                                     : kMins<F> < simd::kLanes ? 1
+                                                               : kMins<F> / simd::kLanes;
+  alignas(64) float factor[16];
+  alignas(64) int16_t scale[16][2];  // of 256-weight blocks: multiplied into the words
+  simd::Floats min[kMinVectors == 0 ? 1 : kMinVectors];
 };
 
-// Reads `count` blocks (fewer than kBlocksPerStretch only at the end of a row); what lies
-// beyond them contributes nothing.
+// Block by block, through the format's own scales(): any format, any number of blocks.
 template <class F>
-inline Stretch<F> read_stretch(const uint8_t* blocks, int count) {
-  Stretch<F> stretch{};
+inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& stretch) {
+  for (float& factor : stretch.factor) factor = 0;
+  float min[16] = {};
   for (int b = 0; b < count; ++b) {
     const auto s = F::scales(blocks + b * F::kBytes);
     if constexpr (kScaledWords<F>) {
       stretch.factor[b] = s.d;
-      for (int g = 0; g < F::kGroups; ++g) stretch.scale[g] = s.scale[g];
+      for (int g = 0; g < F::kGroups; ++g) stretch.scale[g][0] = stretch.scale[g][1] = s.scale[g];
     } else {
       for (int g = 0; g < F::kGroups; ++g)
         stretch.factor[b * F::kGroups + g] = s.d * static_cast<float>(s.scale[g]);
     }
-    if constexpr (F::kHasMin) {
-      constexpr int per_block = F::kWeights / 16;
-      for (int i = 0; i < per_block; ++i)
-        stretch.min[b * per_block + i] = s.m * static_cast<float>(s.min[i * 16 / F::kGroup]);
-    }
+    if constexpr (F::kHasMin)
+      for (int g = 0; g < F::kGroups; ++g)
+        min[b * F::kGroups + g] = s.m * static_cast<float>(s.min[g]);
   }
-  return stretch;
+  for (int v = 0; v < Stretch<F>::kMinVectors; ++v)
+    stretch.min[v] = simd::load_floats(min + v * simd::kLanes);
+}
+
+// Reads `count` blocks (fewer than kBlocksPerStretch only at the end of a row); what lies
+// beyond them contributes nothing.
+template <class F>
+inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) {
+  if constexpr (requires { scale_bytes(F{}, blocks); }) {
+    const ScaleBytes s = scale_bytes(F{}, blocks);
+    stretch.factor[0] = s.d;
+    simd::store_repeated(stretch.scale, s.scale);
+    if constexpr (F::kHasMin) {
+      const simd::ByteFloats min = simd::signed_floats(s.min);
+      repeat<Stretch<F>::kMinVectors>(
+          [&](auto v) { stretch.min[v] = simd::multiply(min.v[v], simd::splat_float(s.m)); });
+    }
+  } else if constexpr (requires { block_factors(F{}, blocks); }) {
+    if (count < kBlocksPerStretch<F>) return read_stretch_plainly<F>(blocks, count, stretch);
+    const BlockFactors s = block_factors(F{}, blocks);
+    simd::store(stretch.factor, s.d);
+    if constexpr (F::kHasMin) stretch.min[0] = s.m;
+  } else {
+    read_stretch_plainly<F>(blocks, count, stretch);
+  }
+}
+
+// Asks for a stretch that will be read soon.
+template <class F>
+inline void prefetch_stretch(const uint8_t* blocks) {
+  for (int i = 0; i < kBlocksPerStretch<F> * F::kBytes; i += 64) simd::prefetch(blocks + i);
 }
 
 // The words of slice `slice` of a block.
 template <class F, int slice>
 inline simd::Words read_words(const uint8_t* block, const Stretch<F>& stretch) {
-  const simd::Words q = simd::widen(F::template lanes<slice>(block));
+  const simd::Words q = plain_words<F, slice>(block);
   if constexpr (!kScaledWords<F> || F::kGroups == 1) {
     return q;
   } else if constexpr (F::kGroup >= 32) {
-    return simd::scale(q, stretch.scale[slice * 32 / F::kGroup]);
+    return simd::scale(q, simd::splat_words(stretch.scale[slice * 32 / F::kGroup]));
   } else {
-    return simd::scale(q, stretch.scale[slice * 2], stretch.scale[slice * 2 + 1]);
+    return simd::scale(q, simd::splat_two_words(stretch.scale[slice * 2]));
   }
 }
 

@@ -21,6 +21,7 @@ struct alignas(64) InputBlock {
   float sum16[kInputBlock / 16];  // scale * the sum of 16 values
   float sum32[kInputBlock / 32];  // scale * the sum of 32 values
   float scale;
+  float zeros[7];  // so that sum32 can be read as 16 lanes
 };
 static_assert(sizeof(InputBlock) == 640);
 
@@ -52,6 +53,7 @@ inline void quantize_block(const float* x, InputBlock& block) {
     block.scale = std::bit_cast<float>(largest) / kAmplitude;
     inverse = kAmplitude / std::bit_cast<float>(largest);
   }
+  for (float& zero : block.zeros) zero = 0;
   for (int half = 0; half < kInputBlock / 32; ++half) {
     int32_t total = 0;
     for (int group = 2 * half; group < 2 * half + 2; ++group) {

@@ -1,4 +1,4 @@
-// Panels: a stretch of weights unpacked for a prompt, where many columns reuse it.
+// Panels: a stretch of many rows unpacked for a prompt, where many columns reuse it.
 //
 // A strip is kLanes rows, one row a lane. Its words are stored as (k, k+1) pairs: vector
 // k/2 holds that pair of every row, ready to meet one broadcast pair of inputs. Beside
@@ -11,16 +11,13 @@
 
 namespace ingot::INGOT_ISA {
 
-inline constexpr int kPanelRows = 96;      // a multiple of every tile's height
-inline constexpr int kPanelDepth = 1024;   // weights of a row; 196 kB of words: half of L2
-inline constexpr int kPanelColumns = 512;  // inputs that share one unpacking
+inline constexpr int kPanelRows = 96;  // a multiple of every tile's height
 inline constexpr int kStrips = kPanelRows / simd::kLanes;
-inline constexpr int kMaxFlushes = kPanelDepth / 16;
 
 struct alignas(64) Strip {
-  int16_t words[kPanelDepth / 2][simd::kLanes][2];
-  float factor[kMaxFlushes][simd::kLanes];
-  float min[kPanelDepth / 16][simd::kLanes];
+  int16_t words[kInputBlock / 2][simd::kLanes][2];
+  float factor[16][simd::kLanes];
+  float min[16][simd::kLanes];
 };
 
 // What the tile kernel has to know about a format.
@@ -33,10 +30,10 @@ inline constexpr PanelShape kPanelShape{flush_interval<F>(), !F::kHasMin      ? 
                                                              : F::kGroup > 16 ? 32
                                                                               : 16};
 
-// Unpacks `count` blocks of `rows` rows into stretch `index` of the strip.
+// Unpacks `count` blocks of `rows` rows.
 template <class F>
-inline void unpack_stretch(const uint8_t* blocks, int64_t row_bytes, int rows, int count, int index,
-                           Strip& strip) {
+inline void unpack_strip(const uint8_t* blocks, int64_t row_bytes, int rows, int count,
+                         Strip& strip) {
   constexpr int kVectors = 16 / simd::kLanes;
   constexpr PanelShape shape = kPanelShape<F>;
   constexpr int kFlushes = kInputBlock / shape.flush;
@@ -44,13 +41,14 @@ inline void unpack_stretch(const uint8_t* blocks, int64_t row_bytes, int rows, i
   Stretch<F> stretch[simd::kLanes];
   for (int r = 0; r < simd::kLanes; ++r) {
     row[r] = blocks + (r < rows ? r : rows - 1) * row_bytes;
-    stretch[r] = read_stretch<F>(row[r], count);
+    read_stretch<F>(row[r], count, stretch[r]);
     for (int i = 0; i < kFlushes; ++i)
-      strip.factor[index * kFlushes + i][r] = stretch[r].factor[i * shape.flush / kRun<F>];
+      strip.factor[i][r] = stretch[r].factor[i * shape.flush / kRun<F>];
     if constexpr (F::kHasMin) {
-      constexpr int groups = kInputBlock / shape.min_group;
-      for (int i = 0; i < groups; ++i)
-        strip.min[index * groups + i][r] = stretch[r].min[i * shape.min_group / 16];
+      float min[16];
+      repeat<Stretch<F>::kMinVectors>(
+          [&](auto v) { simd::store(min + v * simd::kLanes, stretch[r].min[v]); });
+      for (int i = 0; i < kMins<F>; ++i) strip.min[i][r] = min[i];
     }
   }
   for (int b = 0; b < count; ++b) {
@@ -60,7 +58,7 @@ inline void unpack_stretch(const uint8_t* blocks, int64_t row_bytes, int rows, i
         const simd::Words words = read_words<F, slice>(row[r] + b * F::kBytes, stretch[r]);
         for (int v = 0; v < kVectors; ++v) tile[v][r] = words.v[v];
       }
-      const int first = (index * kInputBlock + b * F::kWeights + slice * 32) / 2;
+      const int first = (b * F::kWeights + slice * 32) / 2;
       for (int v = 0; v < kVectors; ++v) {
         simd::transpose(tile[v]);
         for (int i = 0; i < simd::kLanes; ++i)
@@ -70,20 +68,17 @@ inline void unpack_stretch(const uint8_t* blocks, int64_t row_bytes, int rows, i
   }
 }
 
-// Unpacks `weights` weights (at most kPanelDepth) of `rows` rows (at most kPanelRows).
+// Unpacks `count` blocks of up to kPanelRows rows, and asks for the stretch that follows.
 template <class F>
-void unpack_panel(const uint8_t* blocks, int64_t row_bytes, int64_t rows, int64_t weights,
+void unpack_panel(const uint8_t* blocks, int64_t row_bytes, int64_t rows, int count,
                   Strip* strips) {
   for (int64_t row = 0; row < rows; row += simd::kLanes, ++strips) {
     const int64_t left = rows - row;
     const int taken = left < simd::kLanes ? static_cast<int>(left) : simd::kLanes;
     const uint8_t* from = blocks + row * row_bytes;
-    for (int64_t k = 0; k < weights; k += kInputBlock) {
-      const int64_t in_stretch = weights - k < kInputBlock ? weights - k : kInputBlock;
-      unpack_stretch<F>(from + k / F::kWeights * F::kBytes, row_bytes, taken,
-                        static_cast<int>(in_stretch / F::kWeights),
-                        static_cast<int>(k / kInputBlock), *strips);
-    }
+    unpack_strip<F>(from, row_bytes, taken, count, *strips);
+    for (int r = 0; r < taken; ++r)
+      prefetch_stretch<F>(from + r * row_bytes + kBlocksPerStretch<F> * F::kBytes);
   }
 }
 

@@ -1,134 +1,148 @@
 // Matrix products for prompts: many columns against panels of unpacked weights.
 //
 // Lanes are rows. A tile of strips x columns is kept in registers as 32-bit sums, flushed
-// into floats at the interval at which they are still exact. A panel's results stay in
-// scratch over all of K and leave once. Each result is made by the same operations in the
+// into floats at the interval at which they are still exact. Its strips (a stretch of 48
+// rows) stay in the first-level cache while all columns pass by; the panel's results stay
+// in scratch over all of K and leave once. Each result is made by the same operations in the
 // same order whatever the tile, so it does not depend on its neighbours.
 #pragma once
+
+#include <cstddef>
 
 #include "isa/table.h"
 #include "kernels/linear_panel.h"
 
 namespace ingot::INGOT_ISA {
 
+inline constexpr int kPanelColumns = 512;  // inputs that share one unpacking
+// Sums that fill the registers: 24 of 32 with AVX-512, 8 of 16 with AVX2 (which needs others
+// to multiply before it adds).
 inline constexpr int kTileStrips = simd::kLanes == 16 ? 3 : 2;
 inline constexpr int kTileColumns = simd::kLanes == 16 ? 8 : 4;
 
-// Results of a panel: one vector of rows a strip, for every column.
-struct alignas(64) PanelResults {
-  float value[kPanelColumns][kPanelRows];
-};
-
-struct PromptScratch {
+struct alignas(64) PromptScratch {
   Strip strips[kStrips];
-  PanelResults results;
+  float results[kPanelColumns][kPanelRows];
 };
 
-// Adds `weights` weights of kTall strips times kWide columns to the results.
+inline int64_t prompt_scratch_bytes(int64_t) { return sizeof(PromptScratch); }
+
+// Adds `depth` weights (at most a stretch) of kTall strips times kWide columns to the
+// results: 32-bit sums from flush to flush, floats from there.
 template <int kTall, int kWide>
-void prompt_tile(const Strip* strips, PanelShape shape, const uint8_t* quantized, int64_t stride,
-                 int64_t weights, float* results) {
-  const auto input = [&](int c) {
-    return reinterpret_cast<const InputBlock*>(quantized + c * stride);
-  };
-  int flush = 0, group = 0;
-  for (int64_t k = 0; k < weights; k += kInputBlock, quantized += sizeof(InputBlock)) {
-    const int depth = static_cast<int>(weights - k < kInputBlock ? weights - k : kInputBlock);
-    for (int first = 0; first < depth; first += shape.flush, ++flush) {
-      simd::Ints sums[kTall][kWide];
-      for (int s = 0; s < kTall; ++s)
-        for (int c = 0; c < kWide; ++c) sums[s][c] = simd::zero_ints();
-      const int64_t pair = (k + first) / 2;
-      for (int i = 0; i < shape.flush / 2; ++i) {
-        simd::Pairs words[kTall];
-        for (int s = 0; s < kTall; ++s) words[s] = simd::load_pairs(strips[s].words[pair + i][0]);
-        for (int c = 0; c < kWide; ++c) {
-          const simd::Pairs x = simd::splat_pair(input(c)->values + first + 2 * i);
-          for (int s = 0; s < kTall; ++s) sums[s][c] = simd::dot(sums[s][c], words[s], x);
-        }
-      }
-      for (int s = 0; s < kTall; ++s) {
-        const simd::Floats factor = simd::load_floats(strips[s].factor[flush]);
-        for (int c = 0; c < kWide; ++c) {
-          float* at = results + c * kPanelRows + s * simd::kLanes;
-          const simd::Floats scaled = simd::multiply(factor, simd::splat_float(input(c)->scale));
-          simd::store(
-              at, simd::multiply_add(simd::to_floats(sums[s][c]), scaled, simd::load_floats(at)));
-        }
-      }
+void prompt_tile(const Strip* strips, PanelShape shape, const InputBlock* const (&inputs)[kWide],
+                 int depth, float* results) {
+  simd::Floats part[kTall][kWide];
+  for (int flush = 0; flush * shape.flush < depth; ++flush) {
+    simd::Ints sums[kTall][kWide];
+    repeat<kTall>([&](auto s) { repeat<kWide>([&](auto c) { sums[s][c] = simd::zero_ints(); }); });
+    const int begin = flush * shape.flush / 2, end = begin + shape.flush / 2;
+    for (int pair = begin; pair < end; ++pair) {
+      simd::Pairs words[kTall];
+      repeat<kTall>([&](auto s) { words[s] = simd::load_pairs(strips[s].words[pair][0]); });
+      repeat<kWide>([&](auto c) {
+        const simd::Pairs x = simd::splat_pair(inputs[c]->values + 2 * pair);
+        repeat<kTall>([&](auto s) { sums[s][c] = simd::dot(sums[s][c], words[s], x); });
+      });
     }
-    if (shape.min_group == 0) continue;
-    const int groups = depth / shape.min_group;
-    for (int s = 0; s < kTall; ++s) {
-      for (int c = 0; c < kWide; ++c) {
-        const float* input_sums = shape.min_group == 32 ? input(c)->sum32 : input(c)->sum16;
-        float* at = results + c * kPanelRows + s * simd::kLanes;
-        simd::Floats total = simd::load_floats(at);
-        for (int g = 0; g < groups; ++g)
-          total = simd::multiply_add(simd::load_floats(strips[s].min[group + g]),
-                                     simd::splat_float(input_sums[g]), total);
-        simd::store(at, total);
-      }
-    }
-    group += groups;
+    repeat<kTall>([&](auto s) {
+      const simd::Floats factor = simd::load_floats(strips[s].factor[flush]);
+      repeat<kWide>([&](auto c) {
+        const simd::Floats floats = simd::to_floats(sums[s][c]);
+        part[s][c] = flush == 0 ? simd::multiply(floats, factor)
+                                : simd::multiply_add(floats, factor, part[s][c]);
+      });
+    });
   }
+  const auto result = [&](int s, int c) { return results + c * kPanelRows + s * simd::kLanes; };
+  simd::Floats total[kTall][kWide];
+  repeat<kTall>([&](auto s) {
+    repeat<kWide>([&](auto c) {
+      total[s][c] = simd::multiply_add(part[s][c], simd::splat_float(inputs[c]->scale),
+                                       simd::load_floats(result(s, c)));
+    });
+  });
+  if (shape.min_group) {
+    const int64_t sums =
+        shape.min_group == 32 ? offsetof(InputBlock, sum32) : offsetof(InputBlock, sum16);
+    for (int g = 0; g * shape.min_group < depth; ++g) {
+      simd::Floats min[kTall];
+      repeat<kTall>([&](auto s) { min[s] = simd::load_floats(strips[s].min[g]); });
+      repeat<kWide>([&](auto c) {
+        const uint8_t* sum = reinterpret_cast<const uint8_t*>(inputs[c]) + sums;
+        const simd::Floats x = simd::splat_float(reinterpret_cast<const float*>(sum)[g]);
+        repeat<kTall>([&](auto s) { total[s][c] = simd::multiply_add(min[s], x, total[s][c]); });
+      });
+    }
+  }
+  repeat<kTall>(
+      [&](auto s) { repeat<kWide>([&](auto c) { simd::store(result(s, c), total[s][c]); }); });
 }
 
-// One tile of columns against all strips, three (or two) at a time.
-template <int kWide>
-void prompt_strips(const Strip* strips, int64_t count, PanelShape shape, const uint8_t* quantized,
-                   int64_t stride, int64_t weights, float* results) {
-  for (; count >= kTileStrips; count -= kTileStrips) {
-    prompt_tile<kTileStrips, kWide>(strips, shape, quantized, stride, weights, results);
-    strips += kTileStrips;
-    results += kTileStrips * simd::kLanes;
-  }
-  if (count == 2) {
-    prompt_tile<2, kWide>(strips, shape, quantized, stride, weights, results);
-  } else if (count == 1) {
-    prompt_tile<1, kWide>(strips, shape, quantized, stride, weights, results);
-  }
-}
-
-template <int kWide>
-void prompt_columns(const Strip* strips, int64_t count, PanelShape shape, const uint8_t* quantized,
-                    int64_t stride, int64_t weights, int64_t columns, float* results) {
+// kTall strips times all columns, in tiles of kWide and less. `quantized` is at the stretch.
+template <int kTall, int kWide>
+void prompt_columns(const Strip* strips, PanelShape shape, const uint8_t* quantized, int64_t stride,
+                    int64_t columns, int depth, float* results) {
   for (; columns >= kWide; columns -= kWide) {
-    prompt_strips<kWide>(strips, count, shape, quantized, stride, weights, results);
+    const InputBlock* inputs[kWide];
+    repeat<kWide>(
+        [&](auto c) { inputs[c] = reinterpret_cast<const InputBlock*>(quantized + c * stride); });
+    prompt_tile<kTall, kWide>(strips, shape, inputs, depth, results);
     quantized += kWide * stride;
     results += kWide * kPanelRows;
   }
   if constexpr (kWide > 1)
-    prompt_columns<kWide / 2>(strips, count, shape, quantized, stride, weights, columns, results);
+    prompt_columns<kTall, kWide / 2>(strips, shape, quantized, stride, columns, depth, results);
 }
 
-inline int64_t prompt_scratch_bytes(int64_t) { return sizeof(PromptScratch); }
+// All strips, kTileStrips at a time.
+inline void prompt_strips(const Strip* strips, int64_t count, PanelShape shape,
+                          const uint8_t* quantized, int64_t stride, int64_t columns, int depth,
+                          float* results) {
+  for (; count >= kTileStrips; count -= kTileStrips) {
+    prompt_columns<kTileStrips, kTileColumns>(strips, shape, quantized, stride, columns, depth,
+                                              results);
+    strips += kTileStrips;
+    results += kTileStrips * simd::kLanes;
+  }
+  if (count == 2) {
+    prompt_columns<2, kTileColumns>(strips, shape, quantized, stride, columns, depth, results);
+  } else if (count == 1) {
+    prompt_columns<1, kTileColumns>(strips, shape, quantized, stride, columns, depth, results);
+  }
+}
+
+// Up to kPanelRows rows times up to kPanelColumns columns.
+template <class F>
+void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const uint8_t* quantized,
+                  int64_t stride, int64_t columns, int64_t width, float* out, int64_t out_stride,
+                  PromptScratch& scratch) {
+  const int64_t strips = (rows + simd::kLanes - 1) / simd::kLanes;
+  for (int64_t c = 0; c < columns; ++c)
+    std::memset(scratch.results[c], 0, sizeof(scratch.results[c]));
+  for (int64_t k = 0; k < width; k += kInputBlock, quantized += sizeof(InputBlock)) {
+    const int depth = static_cast<int>(width - k < kInputBlock ? width - k : kInputBlock);
+    unpack_panel<F>(weight + k / F::kWeights * F::kBytes, row_bytes, rows, depth / F::kWeights,
+                    scratch.strips);
+    prompt_strips(scratch.strips, strips, kPanelShape<F>, quantized, stride, columns, depth,
+                  scratch.results[0]);
+  }
+  for (int64_t c = 0; c < columns; ++c)
+    std::memcpy(out + c * out_stride, scratch.results[c],
+                static_cast<size_t>(rows) * sizeof(float));
+}
 
 template <class F>
 void prompt_linear(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
                    int64_t begin, int64_t end, float* out, int64_t out_stride, uint8_t* scratch) {
-  PromptScratch& panel = *reinterpret_cast<PromptScratch*>(scratch);
   for (int64_t column = 0; column < input.columns; column += kPanelColumns) {
-    const int64_t columns =
-        input.columns - column < kPanelColumns ? input.columns - column : kPanelColumns;
-    const uint8_t* quantized = input.quantized + column * input.quantized_stride;
-    for (int64_t row = begin; row < end; row += kPanelRows) {
-      const int64_t rows = end - row < kPanelRows ? end - row : kPanelRows;
-      const int64_t strips = (rows + simd::kLanes - 1) / simd::kLanes;
-      for (int64_t c = 0; c < columns; ++c)
-        for (int64_t r = 0; r < strips * simd::kLanes; ++r) panel.results.value[c][r] = 0;
-      for (int64_t k = 0; k < input.width; k += kPanelDepth) {
-        const int64_t weights = input.width - k < kPanelDepth ? input.width - k : kPanelDepth;
-        unpack_panel<F>(weight + row * row_bytes + k / F::kWeights * F::kBytes, row_bytes, rows,
-                        weights, panel.strips);
-        prompt_columns<kTileColumns>(panel.strips, strips, kPanelShape<F>,
-                                     quantized + quantized_bytes(k), input.quantized_stride,
-                                     weights, columns, panel.results.value[0]);
-      }
-      for (int64_t c = 0; c < columns; ++c)
-        for (int64_t r = 0; r < rows; ++r)
-          out[(column + c) * out_stride + row + r] = panel.results.value[c][r];
-    }
+    const int64_t left = input.columns - column;
+    for (int64_t row = begin; row < end; row += kPanelRows)
+      prompt_panel<F>(
+          weight + row * row_bytes, row_bytes, end - row < kPanelRows ? end - row : kPanelRows,
+          input.quantized + column * input.quantized_stride, input.quantized_stride,
+          left < kPanelColumns ? left : kPanelColumns, input.width, out + column * out_stride + row,
+          out_stride, *reinterpret_cast<PromptScratch*>(scratch));
   }
 }
 

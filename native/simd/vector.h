@@ -8,23 +8,42 @@
 //     Pairs     kLanes pairs of 16-bit integers
 //     Words     the 32 weights of a slice as 16-bit integers, in order: 32 / (2 * kLanes) Pairs
 //
+// Floats
 //     zero_floats() splat_float(x) load_floats(p) store(p, v)
 //     load_halves(p) load_bfloat16s(p)   16-bit floats, any alignment
+//     load_halves_at(p, stride)      8 halves, stride bytes apart, in the first 8 lanes
+//     signed_floats(h)               16 signed bytes as floats: 16 / kLanes vectors
 //     add(a, b)   multiply(a, b)   multiply_add(a, b, c)  a * b + c, one rounding where there is
-//     FMA splat_runs(p)                  p[0] in the lanes of words 0..15 of a Pairs, p[1] in the
-//     others sum(v)                         all lanes, in an order that never changes
+//     FMA sum(v)                         all lanes, in an order that never changes
+// Ints
 //     round_to_ints(v)               nearest, ties to even; |v| < 2^22
 //     to_floats(i)   sum(i)
 //     store_words(p, i)              the low 16 bits of each lane
+// Pairs
 //     load_pairs(p) store_pairs(p, v)
 //     splat_pair(p)                  the two words at p in every lane
 //     dot(sum, a, b)                 sum + a.first * b.first + a.second * b.second, 32 bits
-//     widen(v)                       a slice of signed bytes -> Words
-//     scale(w, factor)               low 16 bits of the products
-//     scale(w, lo, hi)               by lo for words 0..15, by hi for 16..31
 //     transpose(rows)                kLanes x kLanes pairs, in place
+// Words
+//     widen(v) widen_unsigned(v)     a slice of bytes
+//     load_words(p) store_words(p, w)   32 in a row
+//     load_two_words(p, q)           16 from each
+//     splat_words(p)                 the pair at p everywhere
+//     splat_two_words(p)             the pair at p in words 0..15, the next pair in 16..31
+//     store_repeated(p, h)           16 signed bytes as 16 pairs of twice the same word
+//     scale(w, v)                    low 16 bits of the products
+//     keep(w, m)                     w & m
+//     merge(w, v, m)                 w | (v & m)
+//     subtract(w, n)   shift_right<n>(w)   shift_left<n>(w)
+// HalfSums: the dot product of words 0..15 in some lanes, that of 16..31 in others
+//     zero_half_sums() dot_halves(sums, w, v)
+//     HalfFactors load_half_factors(p)      p[0] for the former, p[1] for the latter
+//     add_scaled(total, sums, factors)      total + each sum under its factor
+// Memory
 //     prefetch(p)                    ask for the line at p, into the second-level cache
 #pragma once
+
+#include <utility>
 
 #include "simd/simd.h"
 
@@ -35,3 +54,16 @@
 #else
 #include "simd/vector_scalar.h"
 #endif
+
+namespace ingot::INGOT_ISA {
+
+// Calls body(0) .. body(count - 1), each number a compile-time constant: arrays of vectors
+// indexed by it live in registers, which those indexed by a loop's variable do not.
+template <int count, class Body>
+inline void repeat(Body body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (body(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, count>{});
+}
+
+}  // namespace ingot::INGOT_ISA

@@ -8,8 +8,13 @@
 namespace ingot::INGOT_ISA::simd {
 
 inline constexpr int kLanes = 16;
-using Ints = __m512i;
-using Pairs = __m512i;
+// Typed by their lanes: gcc keeps arrays of __m512i in memory where it meets two types.
+using Ints __attribute__((vector_size(64))) = int32_t;
+using Pairs __attribute__((vector_size(64))) = int16_t;
+inline Ints ints(__m512i v) { return reinterpret_cast<Ints>(v); }
+inline Pairs pairs(__m512i v) { return reinterpret_cast<Pairs>(v); }
+inline __m512i bits(Ints v) { return reinterpret_cast<__m512i>(v); }
+inline __m512i bits(Pairs v) { return reinterpret_cast<__m512i>(v); }
 struct Words {
   Pairs v[1];
 };
@@ -23,6 +28,18 @@ inline Floats load_bfloat16s(const uint8_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
+  const auto half = [&](int i) { return static_cast<int16_t>(load_bits(p + i * stride)); };
+  const __m128i halves =
+      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
+  return _mm512_zextps256_ps512(_mm256_cvtph_ps(halves));
+}
+struct ByteFloats {
+  Floats v[1];
+};
+inline ByteFloats signed_floats(U8x16 bytes) {
+  return {{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes.v))}};
+}
 inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 
 inline float sum(Floats v) {
@@ -32,43 +49,82 @@ inline float sum(Floats v) {
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
 }
 
-inline Floats splat_runs(const float* p) {
-  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_set1_ps(p[0])), _mm256_set1_ps(p[1]), 1);
-}
-
-inline Ints zero_ints() { return _mm512_setzero_si512(); }
-inline Ints round_to_ints(Floats v) { return _mm512_cvtps_epi32(v); }
-inline Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(v); }
-inline int32_t sum(Ints v) { return _mm512_reduce_add_epi32(v); }
+inline Ints zero_ints() { return Ints{}; }
+inline Ints round_to_ints(Floats v) { return ints(_mm512_cvtps_epi32(v)); }
+inline Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(bits(v)); }
+inline int32_t sum(Ints v) { return _mm512_reduce_add_epi32(bits(v)); }
 inline void store_words(int16_t* p, Ints v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bits(v)));
 }
 
-inline Pairs load_pairs(const int16_t* p) { return _mm512_loadu_si512(p); }
-inline void store_pairs(int16_t* p, Pairs v) { _mm512_storeu_si512(p, v); }
+inline Pairs load_pairs(const int16_t* p) { return pairs(_mm512_loadu_si512(p)); }
+inline void store_pairs(int16_t* p, Pairs v) { _mm512_storeu_si512(p, bits(v)); }
 inline Pairs splat_pair(const int16_t* p) {
   int32_t pair;
   __builtin_memcpy(&pair, p, sizeof(pair));
-  return _mm512_set1_epi32(pair);
+  return pairs(_mm512_set1_epi32(pair));
 }
-inline Ints dot(Ints sum, Pairs a, Pairs b) { return _mm512_dpwssd_epi32(sum, a, b); }
+inline Ints dot(Ints sum, Pairs a, Pairs b) {
+  return ints(_mm512_dpwssd_epi32(bits(sum), bits(a), bits(b)));
+}
 
-inline Words widen(U8x32 v) { return {{_mm512_cvtepi8_epi16(v.v)}}; }
-inline Words scale(Words w, int16_t factor) {
-  return {{_mm512_mullo_epi16(w.v[0], _mm512_set1_epi16(factor))}};
+inline Words widen(U8x32 v) { return {{pairs(_mm512_cvtepi8_epi16(v.v))}}; }
+inline Words widen_unsigned(U8x32 v) { return {{pairs(_mm512_cvtepu8_epi16(v.v))}}; }
+inline Words load_words(const int16_t* p) { return {{load_pairs(p)}}; }
+inline Words load_two_words(const int16_t* p, const int16_t* q) {
+  return {{pairs(_mm512_inserti64x4(_mm512_castsi256_si512(load32(p).v), load32(q).v, 1))}};
 }
-inline Words scale(Words w, int16_t lo, int16_t hi) {
-  const __m256i low = _mm256_set1_epi16(lo), high = _mm256_set1_epi16(hi);
-  return {{_mm512_mullo_epi16(w.v[0], _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1))}};
+inline void store_words(int16_t* p, Words w) { store_pairs(p, w.v[0]); }
+inline Words splat_words(const int16_t* p) { return {{splat_pair(p)}}; }
+inline Words splat_two_words(const int16_t* p) {
+  return {{pairs(_mm512_mask_mov_epi32(bits(splat_pair(p)), 0xff00, bits(splat_pair(p + 2))))}};
+}
+inline Words scale(Words w, Words v) {
+  return {{pairs(_mm512_mullo_epi16(bits(w.v[0]), bits(v.v[0])))}};
+}
+inline Words keep(Words w, int16_t m) {
+  return {{pairs(_mm512_and_si512(bits(w.v[0]), _mm512_set1_epi16(m)))}};
+}
+inline Words merge(Words w, Words v, int16_t m) {
+  return {{pairs(_mm512_ternarylogic_epi32(bits(w.v[0]), bits(v.v[0]), _mm512_set1_epi16(m),
+                                           0xf8))}};  // a | (b & c)
+}
+inline Words subtract(Words w, int16_t n) {
+  return {{pairs(_mm512_sub_epi16(bits(w.v[0]), _mm512_set1_epi16(n)))}};
+}
+template <int n>
+inline Words shift_right(Words w) {
+  return {{pairs(_mm512_srli_epi16(bits(w.v[0]), n))}};
+}
+template <int n>
+inline Words shift_left(Words w) {
+  return {{pairs(_mm512_slli_epi16(bits(w.v[0]), n))}};
+}
+
+using HalfSums = Ints;
+using HalfFactors = Floats;
+inline HalfSums zero_half_sums() { return Ints{}; }
+inline HalfSums dot_halves(HalfSums sums, Words w, Words v) { return dot(sums, w.v[0], v.v[0]); }
+inline HalfFactors load_half_factors(const float* p) {
+  return _mm512_mask_mov_ps(_mm512_set1_ps(p[0]), 0xff00, _mm512_set1_ps(p[1]));
+}
+inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
+  return multiply_add(to_floats(sums), factors, total);
+}
+
+inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
+  const __m512i words = _mm512_cvtepi8_epi32(bytes.v);
+  _mm512_storeu_si512(p, _mm512_mask_mov_epi16(_mm512_slli_epi32(words, 16), 0x55555555, words));
+  keep_in_memory(p);
 }
 
 inline void transpose(Pairs (&row)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 4) {  // 4x4 transposes inside each 128-bit quarter
-    const __m512i a = _mm512_unpacklo_epi32(row[i], row[i + 1]);
-    const __m512i b = _mm512_unpackhi_epi32(row[i], row[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(row[i + 2], row[i + 3]);
-    const __m512i d = _mm512_unpackhi_epi32(row[i + 2], row[i + 3]);
+    const __m512i a = _mm512_unpacklo_epi32(bits(row[i]), bits(row[i + 1]));
+    const __m512i b = _mm512_unpackhi_epi32(bits(row[i]), bits(row[i + 1]));
+    const __m512i c = _mm512_unpacklo_epi32(bits(row[i + 2]), bits(row[i + 3]));
+    const __m512i d = _mm512_unpackhi_epi32(bits(row[i + 2]), bits(row[i + 3]));
     t[i] = _mm512_unpacklo_epi64(a, c);
     t[i + 1] = _mm512_unpackhi_epi64(a, c);
     t[i + 2] = _mm512_unpacklo_epi64(b, d);
@@ -79,13 +135,11 @@ inline void transpose(Pairs (&row)[16]) {
     const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xee);
     const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x44);
     const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xee);
-    row[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    row[i + 4] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    row[i + 8] = _mm512_shuffle_i32x4(b, d, 0x88);
-    row[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+    row[i] = pairs(_mm512_shuffle_i32x4(a, c, 0x88));
+    row[i + 4] = pairs(_mm512_shuffle_i32x4(a, c, 0xdd));
+    row[i + 8] = pairs(_mm512_shuffle_i32x4(b, d, 0x88));
+    row[i + 12] = pairs(_mm512_shuffle_i32x4(b, d, 0xdd));
   }
 }
-
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace ingot::INGOT_ISA::simd

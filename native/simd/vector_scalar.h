@@ -37,15 +37,25 @@ inline Floats zero_floats() { return splat_float(0); }
 inline Floats load_floats(const float* p) {
   return each_lane<Floats>([&](int i) { return p[i]; });
 }
-inline uint16_t load_bits(const uint8_t* p, int i) {
-  return static_cast<uint16_t>(p[2 * i] | p[2 * i + 1] << 8);
-}
 inline Floats load_halves(const uint8_t* p) {
-  return each_lane<Floats>([&](int i) { return half_bits_to_float(load_bits(p, i)); });
+  return each_lane<Floats>([&](int i) { return half_bits_to_float(load_bits(p + 2 * i)); });
 }
 inline Floats load_bfloat16s(const uint8_t* p) {
-  return each_lane<Floats>(
-      [&](int i) { return std::bit_cast<float>(static_cast<uint32_t>(load_bits(p, i)) << 16); });
+  return each_lane<Floats>([&](int i) {
+    return std::bit_cast<float>(static_cast<uint32_t>(load_bits(p + 2 * i)) << 16);
+  });
+}
+inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
+  return each_lane<Floats>([&](int i) { return half_bits_to_float(load_bits(p + i * stride)); });
+}
+struct ByteFloats {
+  Floats v[2];
+};
+inline ByteFloats signed_floats(U8x16 bytes) {
+  const auto eight = [&](int at) {
+    return each_lane<Floats>([&](int i) { return static_cast<int8_t>(bytes.lane[at + i]); });
+  };
+  return {{eight(0), eight(8)}};
 }
 inline void store(float* p, Floats v) { std::memcpy(p, v.lane, sizeof(v)); }
 inline Floats add(Floats a, Floats b) {
@@ -61,8 +71,6 @@ inline Lane sum_lanes(const Lane (&v)[kLanes]) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 inline float sum(Floats v) { return sum_lanes(v.lane); }
-
-inline Floats splat_runs(const float* p) { return splat_float(p[0]); }
 
 inline Ints zero_ints() {
   return each_lane<Ints>([](int) { return 0; });
@@ -97,20 +105,71 @@ inline Ints dot(Ints sum, Pairs a, Pairs b) {
   });
 }
 
-inline Words widen(U8x32 v) {
+// word(i) for i in 0..31
+template <class Function>
+inline Words each_word(Function word) {
   Words w;
-  for (int i = 0; i < 32; ++i) w.v[i / 16].word[i % 16] = static_cast<int8_t>(v.lane[i]);
+  for (int i = 0; i < 32; ++i) w.v[i / 16].word[i % 16] = static_cast<int16_t>(word(i));
   return w;
 }
-inline Words scale(Words w, int16_t lo, int16_t hi) {
-  for (int i = 0; i < 16; ++i) {
-    w.v[0].word[i] = static_cast<int16_t>(w.v[0].word[i] * lo);
-    w.v[1].word[i] = static_cast<int16_t>(w.v[1].word[i] * hi);
-  }
-  return w;
+inline int16_t word_at(const Words& w, int i) { return w.v[i / 16].word[i % 16]; }
+
+inline Words widen(U8x32 v) {
+  return each_word([&](int i) { return static_cast<int8_t>(v.lane[i]); });
+}
+inline Words widen_unsigned(U8x32 v) {
+  return each_word([&](int i) { return v.lane[i]; });
+}
+inline Words load_two_words(const int16_t* p, const int16_t* q) {
+  return {{load_pairs(p), load_pairs(q)}};
+}
+inline Words load_words(const int16_t* p) { return load_two_words(p, p + 16); }
+inline void store_words(int16_t* p, Words w) {
+  store_pairs(p, w.v[0]);
+  store_pairs(p + 16, w.v[1]);
+}
+inline Words splat_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p)}}; }
+inline Words splat_two_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p + 2)}}; }
+inline Words scale(Words w, Words v) {
+  return each_word([&](int i) { return word_at(w, i) * word_at(v, i); });
+}
+inline Words keep(Words w, int16_t m) {
+  return each_word([&](int i) { return word_at(w, i) & m; });
+}
+inline Words merge(Words w, Words v, int16_t m) {
+  return each_word([&](int i) { return word_at(w, i) | (word_at(v, i) & m); });
+}
+inline Words subtract(Words w, int16_t n) {
+  return each_word([&](int i) { return word_at(w, i) - n; });
+}
+template <int n>
+inline Words shift_right(Words w) {
+  return each_word([&](int i) { return static_cast<uint16_t>(word_at(w, i)) >> n; });
+}
+template <int n>
+inline Words shift_left(Words w) {
+  return each_word([&](int i) { return static_cast<uint16_t>(word_at(w, i)) << n; });
 }
 
-inline Words scale(Words w, int16_t factor) { return scale(w, factor, factor); }
+struct HalfSums {
+  Ints lo, hi;
+};
+struct HalfFactors {
+  float lo, hi;
+};
+inline HalfSums zero_half_sums() { return {zero_ints(), zero_ints()}; }
+inline HalfSums dot_halves(HalfSums sums, Words w, Words v) {
+  return {dot(sums.lo, w.v[0], v.v[0]), dot(sums.hi, w.v[1], v.v[1])};
+}
+inline HalfFactors load_half_factors(const float* p) { return {p[0], p[1]}; }
+inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
+  return multiply_add(to_floats(sums.hi), splat_float(factors.hi),
+                      multiply_add(to_floats(sums.lo), splat_float(factors.lo), total));
+}
+
+inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
+  for (int i = 0; i < 16; ++i) p[i][0] = p[i][1] = static_cast<int8_t>(bytes.lane[i]);
+}
 
 inline void transpose(Pairs (&row)[kLanes]) {
   Pairs t[kLanes];

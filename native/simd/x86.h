@@ -136,4 +136,16 @@ inline void store_scaled(float* out, U8x32 v, float lo, float hi, float min_lo, 
 
 inline float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
 
+// In assembly, because gcc takes a function that only prefetches for one that does nothing.
+inline void prefetch(const void* p) {
+  __asm__ volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
+}
+
+// What was stored at p is loaded from there: a broadcast from memory is free, where the
+// compiler would rather shuffle the register that was stored.
+template <class T>
+inline void keep_in_memory(T* p) {
+  __asm__("" : "+m"(*reinterpret_cast<char(*)[64]>(p)));
+}
+
 }  // namespace ingot::INGOT_ISA::simd

@@ -165,3 +165,178 @@ def test_same_operands(name: str, phase: str) -> None:
         for rows, columns in [(1, 1), (7, 3), (101, 1), (50, 13)]:
             product = Product(name, phase, random_weight(name, rows, width, rng))
             product.check(rng.standard_normal((columns, width)).astype(np.float32))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_neighbours_change_no_bit(name: str, phase: str) -> None:
+    """Not the number of columns, not their order, not the range of rows."""
+    rng = np.random.default_rng(2)
+    width, rows, columns = widths(name)[-1], 43, 21
+    product = Product(name, phase, random_weight(name, rows, width, rng))
+    values = rng.standard_normal((columns, width)).astype(np.float32)
+    whole = product(values)
+    for count in [1, 2, 3, 5, 8, 11, 16]:
+        np.testing.assert_array_equal(product(values[:count]), whole[:count])
+    order = rng.permutation(columns)
+    np.testing.assert_array_equal(product(np.ascontiguousarray(values[order])), whole[order])
+    for begin, end in [(0, 1), (1, 18), (7, 43), (42, 43), (5, 5)]:
+        part = product(values[:3], begin, end)
+        np.testing.assert_array_equal(part[:, begin:end], whole[:3, begin:end])
+        assert np.isnan(part[:, :begin]).all()
+        assert np.isnan(part[:, end:]).all()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_many_columns_change_no_bit(phase: str) -> None:
+    """More columns than share one unpacking of a panel."""
+    rng = np.random.default_rng(3)
+    product = Product("Q4_K", phase, random_weight("Q4_K", 5, 256, rng))
+    values = rng.standard_normal((1100, 256)).astype(np.float32)
+    whole = product(values)
+    product.check(values)
+    np.testing.assert_array_equal(product(values[1050:1053]), whole[1050:1053])
+
+
+def extreme_weights(name: str, width: int, rng: np.random.Generator) -> Bytes:
+    """Rows with every bit of q and scale clear, set, or at the most negative product."""
+    _, weights, size = TYPES[name]
+    blocks = rng.integers(0, 256, (12, width // weights, size), dtype=np.uint8)
+    blocks[:4] = 0x00
+    blocks[4:8] = 0xFF
+    if name == "Q6_K":  # q of -32 under scales of -128
+        blocks[:4, :, 192:208] = 0x80
+    flat = blocks.reshape(-1, size)
+    set_factors(name, flat, rng)
+    return flat.reshape(12, -1)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", HALVES)
+def test_largest_sums_do_not_overflow(name: str, phase: str) -> None:
+    """Inputs at full amplitude whose signs are those of a row, so that every product adds."""
+    rng = np.random.default_rng(4)
+    width = 1024
+    product = Product(name, phase, extreme_weights(name, width, rng))
+    values = np.where(decode(name, product.weight, width) < 0, -1, 1).astype(np.float32)
+    w, x = product.operands(values)
+    product.check(values)
+    np.testing.assert_allclose(np.diag(product(values)), np.abs(w).sum(axis=1), rtol=1e-5)
+    assert np.all(np.abs(x) > 0.9999)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q6_K", "Q8_0", "Q4_1", "NVFP4", "F16"])
+def test_unusual_inputs(name: str, phase: str) -> None:
+    rng = np.random.default_rng(5)
+    width = 1024
+    product = Product(name, phase, random_weight(name, 20, width, rng))
+    values = rng.standard_normal((6, width)).astype(np.float32)
+    values[0] = 0
+    values[1, 300] = 1e30  # one outlier leaves its own block of 256 only
+    values[2] *= np.float32(1e-38)  # subnormal
+    values[3] *= np.float32(1e-33)
+    values[4, :512] = 0
+    product.check(values, tolerance=1e-5)
+    assert not np.any(product(values)[0])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q8_0", "NVFP4", "BF16"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_stays_none(name: str, phase: str, bad: float) -> None:
+    """A NaN or an infinity spoils its own column, all of it, and no other."""
+    rng = np.random.default_rng(6)
+    product = Product(name, phase, random_weight(name, 9, 768, rng))
+    values = rng.standard_normal((3, 768)).astype(np.float32)
+    good = product(values)
+    values[1, 400] = bad
+    out = product(values)
+    assert not np.isfinite(out[1]).any()
+    np.testing.assert_array_equal(out[[0, 2]], good[[0, 2]])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q5_K", "Q8_0", "IQ3_S"])
+def test_zero_weights(name: str, phase: str) -> None:
+    _, weights, size = TYPES[name]
+    product = Product(name, phase, np.zeros((6, 512 // weights * size), np.uint8))
+    assert not np.any(product(np.random.default_rng(7).standard_normal((3, 512), np.float32)))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("width", [1, 31, 256, 700])
+def test_quantized_inputs(phase: str, width: int) -> None:
+    """Each value is off by at most half a step, and the sums are those of the values."""
+    values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
+    quantized = quantize(phase, values)
+    assert quantized.shape[1] % 64 == 0
+    seen = quantized_values(quantized, quantized.shape[1] // INPUT_BLOCK * 256)
+    padded = np.pad(values, [(0, 0), (0, seen.shape[1] - width)]).astype(np.float64)
+    steps = np.abs(padded.reshape(4, -1, 256)).max(axis=2) / AMPLITUDE[phase]
+    error = np.abs(seen - padded).reshape(4, -1, 256).max(axis=2)
+    assert np.all(error <= 0.502 * steps)
+    assert np.all(seen[:, width:] == 0)
+    blocks = quantized.reshape(4, -1, INPUT_BLOCK)
+    for group, offset in [(16, VALUES), (32, VALUES + 64)]:
+        sums = blocks[..., offset : offset + 1024 // group].copy().view(np.float32)
+        expected = seen.reshape(4, -1, group).sum(axis=2)
+        np.testing.assert_allclose(sums.reshape(4, -1), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_near_the_exact_product(name: str, phase: str) -> None:
+    """Against inputs as they were: the error that rounding them can make, and no more."""
+    rng = np.random.default_rng(9)
+    width = 1024
+    product = Product(name, phase, random_weight(name, 24, width, rng))
+    values = rng.standard_normal((5, width)).astype(np.float32)
+    w = decode(name, product.weight, width)
+    exact = values.astype(np.float64) @ w.T
+    step = np.abs(values).max() / AMPLITUDE[phase]
+    # Rounding errors are uniform in half a step either way; six sigma of their sum.
+    bound = 6 * step / np.sqrt(12) * np.linalg.norm(w, axis=1) + 1e-6 * (
+        np.abs(values) @ np.abs(w).T
+    )
+    assert np.all(np.abs(product(values) - exact) <= bound)
+
+
+def test_unaligned_weights() -> None:
+    """A file aligns a tensor, but a row starts where the one before it ends."""
+    rng = np.random.default_rng(10)
+    for name in ["Q4_K", "Q6_K", "Q8_0", "F16", "F32"]:
+        width = 512
+        weight = random_weight(name, 9, width, rng)
+        shifted = np.zeros(weight.size + 2, np.uint8)[2:].reshape(weight.shape)
+        shifted[:] = weight
+        values = rng.standard_normal((2, width)).astype(np.float32)
+        for phase in PHASES:
+            whole = Product(name, phase, weight)(values)
+            np.testing.assert_array_equal(Product(name, phase, shifted)(values), whole)
+
+
+def test_shapes_are_checked() -> None:
+    weight = np.zeros((4, 144), np.uint8)
+    values = np.zeros((2, 256), np.float32)
+    quantized = quantize("prompt", values)
+    out = np.zeros((2, 4), np.float32)
+    q4_k = TYPES["Q4_K"][0]
+    good = (q4_k, "prompt", weight, values, quantized, 0, 4, out)
+    _native.linear(*good)
+    for position, wrong in [
+        (0, 99),
+        (0, TYPES["I8"][0]),
+        (1, "decode"),
+        (2, weight[:, :100].copy()),
+        (3, np.zeros((2, 512), np.float32)),
+        (3, np.zeros((2, 100), np.float32)),
+        (4, quantized[:1].copy()),
+        (5, -1),
+        (6, 5),
+        (7, np.zeros((2, 5), np.float32)),
+    ]:
+        arguments = list(good)
+        arguments[position] = wrong
+        with pytest.raises((ValueError, TypeError)):
+            _native.linear(*arguments)
