@@ -42,6 +42,7 @@ $(VENV)/.oracle: $(VENV)/.built
 	@echo "installing the oracles; llama.cpp is compiled (about six minutes the first time)"
 	@$(PIP) install --no-build-isolation --editable '.[oracle]'
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
+	@$(BIN)/ingot pull default >/dev/null
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.oracle

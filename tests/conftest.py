@@ -4,6 +4,7 @@ A fixture that cannot find its file skips the test and says what would bring the
 """
 
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,12 @@ def shared_folder() -> Path | None:
         git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         folder = Path(git.stdout.strip()).parent.parent / "shared"
     return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Let Ctrl-C through to the processes that tests start, also from a shell's background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

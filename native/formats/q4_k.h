@@ -1,8 +1,6 @@
 // Q4_K: 256 weights in 144 bytes, 4.5 bits each; 8 groups of 32.
 //
-//   0..1     d     f16, multiplies the scales
-//   2..3     dmin  f16, multiplies the minimums
-//   4..15    scales and minimums (six_bit_pairs.h)
+//   0..15    d, dmin, scales and minimums (six_bit_pairs.h)
 //   16..143  qs    nibbles: 32 bytes hold groups 2j (low) and 2j+1 (high)
 //
 //   w = (d * scale) * nibble - (dmin * min)
@@ -13,13 +11,7 @@
 namespace ingot::INGOT_ISA {
 
 struct Q4_K : BlockFormat<TensorType::Q4_K, 32, true> {
-  static Scales<8> scales(const uint8_t* block) {
-    Scales<8> s;
-    s.d = load_f16(block);
-    s.m = -load_f16(block + 2);
-    unpack_six_bit_pairs(block + 4, s);
-    return s;
-  }
+  static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {

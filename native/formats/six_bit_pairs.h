@@ -1,20 +1,29 @@
-// The 12 bytes in which Q4_K and Q5_K pack 8 scales and 8 minimums of 6 bits: bytes
-// 0..3 and 4..7 hold scale and min of groups 0..3 in their low 6 bits; bytes 8..11
-// hold the low nibbles of groups 4..7 (scale low, min high), whose top two bits sit
-// in the top of bytes 0..3 and 4..7.
+// The first 16 bytes of a Q4_K or Q5_K block: two floats, 8 scales and 8 minimums.
+//
+//   0..1    d     f16, multiplies the scales
+//   2..3    dmin  f16, multiplies the minimums
+//   4..15   the scales and minimums, 6 bits each: bytes 0..3 and 4..7 of these hold scale
+//           and min of groups 0..3 in their low 6 bits; bytes 8..11 hold the low nibbles of
+//           groups 4..7 (scale low, min high), whose top two bits sit in the top of bytes
+//           0..3 and 4..7
 #pragma once
 
 #include "formats/block.h"
 
 namespace ingot::INGOT_ISA {
 
-inline void unpack_six_bit_pairs(const uint8_t* packed, Scales<8>& out) {
+inline Scales<8> load_six_bit_pairs(const uint8_t* block) {
+  Scales<8> s;
+  s.d = load_f16(block);
+  s.m = -load_f16(block + 2);
+  const uint8_t* packed = block + 4;
   for (int g = 0; g < 4; ++g) {
-    out.scale[g] = packed[g] & 63;
-    out.min[g] = packed[g + 4] & 63;
-    out.scale[g + 4] = static_cast<int16_t>((packed[g + 8] & 15) | (packed[g] >> 6 << 4));
-    out.min[g + 4] = static_cast<int16_t>((packed[g + 8] >> 4) | (packed[g + 4] >> 6 << 4));
+    s.scale[g] = packed[g] & 63;
+    s.min[g] = packed[g + 4] & 63;
+    s.scale[g + 4] = static_cast<int16_t>((packed[g + 8] & 15) | (packed[g] >> 6 << 4));
+    s.min[g + 4] = static_cast<int16_t>((packed[g + 8] >> 4) | (packed[g + 4] >> 6 << 4));
   }
+  return s;
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -18,7 +18,7 @@ inline void encode_q2_k(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-// The inverse of unpack_six_bit_pairs in formats/six_bit_pairs.h.
+// The inverse of load_six_bit_pairs in formats/six_bit_pairs.h.
 inline void pack_six_bit_pairs(const uint8_t* scale, const uint8_t* min, uint8_t* out) {
   for (int g = 0; g < 4; ++g) {
     out[g] = static_cast<uint8_t>(scale[g] | scale[g + 4] >> 4 << 6);

@@ -3,7 +3,7 @@
 //
 // Merges are found by the texts they join, not by ids: indexing them is then one pass over
 // their bytes (15 ms for Llama 3's 280,000), while resolving each into three ids took ten times
-// as long. A word that is met again does not look at them.
+// as long. A word or a pair that is met again does not look at them.
 #include <array>
 
 #include "tokenizer/hash_index.h"
@@ -57,8 +57,12 @@ class Merges {
              same_bytes(merge.data(), left.data(), left.size()) &&
              same_bytes(merge.data() + left.size() + 1, right.data(), right.size());
     });
-    return {rank == HashIndex::kAbsent ? Joint::kNever : rank, kNone};
+    if (rank == HashIndex::kAbsent) return {};
+    return {rank, static_cast<Id>(kFirstMerge + rank)};
   }
+
+  // How many different symbols there can be.
+  std::size_t symbols() const { return kFirstMerge + merges_.size(); }
 
  private:
   static std::uint64_t hash_pair(std::string_view left, std::string_view right) {
@@ -124,7 +128,8 @@ class ByteBpe final : public Model {
     for (const char byte : word) {
       const auto start = static_cast<std::uint32_t>(spelled.size());
       append_utf8(alphabet().code_of[static_cast<Byte>(byte)], spelled);
-      symbols.push_back({start, static_cast<std::uint32_t>(spelled.size()) - start, kNone});
+      symbols.push_back({start, static_cast<std::uint32_t>(spelled.size()) - start,
+                         static_cast<Id>(static_cast<Byte>(byte))});
     }
     if (whole_words_) {
       const Id id = vocabulary_.find_plain(spelled);
@@ -134,20 +139,22 @@ class ByteBpe final : public Model {
       }
     }
     const std::string_view text = spelled;
+    const auto text_of = [&](const Symbol& symbol) {
+      return text.substr(symbol.start, symbol.bytes);
+    };
     scratch.merger.merge([&](const Symbol& left, const Symbol& right) {
-      return merges_.find(text.substr(left.start, left.bytes),
-                          text.substr(right.start, right.bytes));
+      return scratch.merges.joint(left.id, right.id,
+                                  [&] { return merges_.find(text_of(left), text_of(right)); });
     });
-    for (const Symbol& symbol : symbols) emit(text.substr(symbol.start, symbol.bytes), out);
+    for (const Symbol& symbol : symbols) {
+      const Id id = scratch.merges.token(symbol.id, merges_.symbols(),
+                                         [&] { return vocabulary_.find_plain(text_of(symbol)); });
+      id != kNone ? out.push_back(id) : append_parts(text_of(symbol), out);
+    }
   }
 
-  void emit(std::string_view symbol, std::vector<Id>& out) const {
-    const Id id = vocabulary_.find_plain(symbol);
-    if (id != kNone) {
-      out.push_back(id);
-      return;
-    }
-    // Merged to what is no token: the tokens of its single bytes, as far as there are any.
+  // Of a symbol that is no token: the tokens of its single bytes, as far as there are any.
+  void append_parts(std::string_view symbol, std::vector<Id>& out) const {
     for (std::size_t i = 0; i < symbol.size(); ++i) {
       const Id part = vocabulary_.find_plain(symbol.substr(i, 1));
       if (part != kNone) out.push_back(part);

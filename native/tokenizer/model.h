@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tokenizer/merge.h"
+#include "tokenizer/merge_cache.h"
 #include "tokenizer/vocabulary.h"
 #include "tokenizer/word_cache.h"
 
@@ -18,6 +19,7 @@ namespace ingot::tokenizer {
 struct Scratch {
   WordCache words;
   Merger merger;
+  MergeCache merges;      // of byte-level BPE
   std::string canonical;  // text brought to canonical UTF-8
   std::string word;       // one word in the vocabulary's own spelling
 };

@@ -4,6 +4,13 @@
 
 namespace ingot::tokenizer {
 
+namespace {
+
+// Working memory that a giant word has blown up is not kept.
+constexpr std::size_t kMostKept = 1 << 20;
+
+}  // namespace
+
 // Working memory for as long as one call takes.
 class Tokenizer::Lease {
  public:
@@ -15,7 +22,7 @@ class Tokenizer::Lease {
     }
   }
   ~Lease() {
-    if (!scratch_) return;
+    if (!scratch_ || scratch_->merger.symbols.capacity() > kMostKept) return;
     const std::lock_guard lock(owner_.mutex_);
     owner_.idle_.push_back(std::move(scratch_));
   }

@@ -2,24 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <string_view>
 #include <vector>
 
 #include "tokenizer/vocabulary.h"
+#include "tokenizer/zeroed.h"
 
 namespace ingot::tokenizer {
 
 class WordCache {
  public:
-  // calloc: the pages of words that never come are never touched.
-  WordCache() : entries_(static_cast<Entry*>(std::calloc(kEntries, sizeof(Entry)))) {
-    if (!entries_) throw std::bad_alloc();
-  }
-
   // Appends the ids of a word: those kept, or those that make() appends.
   template <class Make>
   void encode(std::string_view word, std::vector<Id>& out, const Make& make) {
@@ -44,7 +37,6 @@ class WordCache {
   static constexpr std::size_t kBytes = 30, kIds = 8;
   // 65536 words, 4 MiB when all are in use: two megabytes of source code hold 15,000 words.
   static constexpr int kBits = 16;
-  static constexpr std::size_t kEntries = std::size_t{1} << kBits;
 
   struct Entry {
     std::uint8_t bytes;  // 0: free
@@ -52,11 +44,8 @@ class WordCache {
     char word[kBytes];
     Id id[kIds];
   };
-  struct Free {
-    void operator()(Entry* entries) const { std::free(entries); }
-  };
 
-  std::unique_ptr<Entry[], Free> entries_;
+  Zeroed<Entry> entries_ = make_zeroed<Entry>(std::size_t{1} << kBits);
 };
 
 }  // namespace ingot::tokenizer

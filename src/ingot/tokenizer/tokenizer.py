@@ -97,10 +97,13 @@ class Tokenizer:
         `parse_special` takes the texts of control tokens for these tokens, except where they
         touch one of `plain_spans`: (begin, end) in characters of a str, in bytes of bytes.
         """
+        core = self._core.tokenizer
         try:
-            return self._core.tokenizer.encode(text, add_special, parse_special, list(plain_spans))
-        except (ValueError, TypeError) as error:
-            raise _refused(error) from None
+            return core.encode(text, add_special, parse_special, list(plain_spans))
+        except ValueError as error:
+            raise TokenizerError(str(error)) from None
+        except TypeError:
+            raise TokenizerError("plain_spans takes pairs (begin, end) of whole numbers") from None
 
     def encode_batch(
         self,
@@ -113,8 +116,8 @@ class Tokenizer:
         count = config().threads if threads is None else threads
         try:
             return self._core.tokenizer.encode_batch(list(texts), add_special, parse_special, count)
-        except (ValueError, TypeError) as error:
-            raise _refused(error) from None
+        except ValueError as error:
+            raise TokenizerError(str(error)) from None
 
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
         """The text of ids. Bytes that are no UTF-8 become U+FFFD."""
@@ -124,8 +127,8 @@ class Tokenizer:
         """The bytes of ids, one after the other; without control tokens if asked."""
         try:
             return self._core.tokenizer.decode(list(ids), skip_special)
-        except (ValueError, TypeError) as error:
-            raise _refused(error) from None
+        except ValueError as error:
+            raise TokenizerError(str(error)) from None
 
     def token_bytes(self, id: int) -> bytes:
         """What one token stands for: nothing, if it is of an unused type."""
@@ -133,10 +136,8 @@ class Tokenizer:
 
     def token_type(self, id: int) -> TokenType:
         """What kind of token an id is."""
-        try:
-            return TokenType(self._core.vocabulary.type(id))
-        except (ValueError, TypeError) as error:
-            raise _refused(error) from None
+        self.token_bytes(id)  # refuses what is no id
+        return TokenType(self._core.vocabulary.type(id))
 
     def is_control(self, id: int) -> bool:
         """Whether a token is no text: it is found only when asked and skipped on demand."""
@@ -150,7 +151,3 @@ class Tokenizer:
     def _controls(self) -> Mapping[str, int]:
         ids = self._core.vocabulary.ids_of_type(TokenType.CONTROL)
         return MappingProxyType({self._vocabulary.tokens[id]: id for id in ids})
-
-
-def _refused(error: Exception) -> TokenizerError:
-    return TokenizerError(str(error))

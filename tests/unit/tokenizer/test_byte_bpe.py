@@ -1,8 +1,10 @@
 """Byte-level BPE beside a few lines that do it slowly."""
 
 from itertools import pairwise
+from random import Random
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_vocabularies import MakeTokenizer, byte_letters
@@ -126,6 +128,22 @@ def test_long_words_take_the_same_way(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("a" * 400_000) == [eight] * 50_000
     four = TOKENS.index("ĠĠĠĠ")
     assert tokenizer.encode(" " * 400_000) == [four] * 100_000
+
+
+def test_what_is_remembered_is_right(make_tokenizer: MakeTokenizer) -> None:
+    """More different words and pairs than the caches hold."""
+    rng = Random(0)
+    characters = [chr(code) for code in range(0xC0, 0x800)]
+    spelled = ["".join(LETTERS[byte] for byte in character.encode()) for character in characters]
+    merges = [" ".join(both) for both in spelled]
+    merges += [" ".join(rng.choices(spelled, k=2)) for _ in range(3000)]
+    tokens = [*LETTERS, *dict.fromkeys(merge.replace(" ", "") for merge in merges)]
+    made = make_tokenizer("gpt2", tokens, merges=merges, pre="bloom")
+    words = ["".join(rng.choices(characters, k=rng.choice((3, 4, 5, 20)))) for _ in range(60_000)]
+    made.encode_batch(words, threads=1)
+    for word in words[::200]:
+        plain = regex.sub(r"[।۔،]", "", word)  # the pattern cuts at these
+        assert made.encode(plain) == slow_bpe(plain, merges, tokens)
 
 
 def test_merges_are_needed(make_tokenizer: MakeTokenizer) -> None:
