@@ -35,7 +35,7 @@ struct Stretch {
                                      : kMins<F> < simd::kLanes ? 1
                                                                : kMins<F> / simd::kLanes;
   alignas(64) float factor[16];
-  alignas(64) int16_t scale[16][2];  // of 256-weight blocks: multiplied into the words
+  simd::GroupScales scales;  // of 256-weight blocks: multiplied into the words
   simd::Floats min[kMinVectors == 0 ? 1 : kMinVectors];
 };
 
@@ -48,7 +48,10 @@ inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& s
     const auto s = F::scales(blocks + b * F::kBytes);
     if constexpr (kScaledWords<F>) {
       stretch.factor[b] = s.d;
-      for (int g = 0; g < F::kGroups; ++g) stretch.scale[g][0] = stretch.scale[g][1] = s.scale[g];
+      uint64_t scales[2] = {};
+      for (int g = 0; g < F::kGroups; ++g)
+        scales[g / 8] |= static_cast<uint64_t>(static_cast<uint8_t>(s.scale[g])) << (g % 8 * 8);
+      stretch.scales = simd::group_scales(scales[0], scales[1]);
     } else {
       for (int g = 0; g < F::kGroups; ++g)
         stretch.factor[b * F::kGroups + g] = s.d * static_cast<float>(s.scale[g]);
@@ -68,9 +71,9 @@ inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) 
   if constexpr (requires { scale_bytes(F{}, blocks); }) {
     const ScaleBytes s = scale_bytes(F{}, blocks);
     stretch.factor[0] = s.d;
-    simd::store_repeated(stretch.scale, s.scale);
+    stretch.scales = simd::group_scales(s.scale[0], s.scale[1]);
     if constexpr (F::kHasMin) {
-      const simd::ByteFloats min = simd::signed_floats(s.min);
+      const simd::ByteFloats min = simd::signed_floats(bytes_of(s.min[0], s.min[1]));
       repeat<Stretch<F>::kMinVectors>(
           [&](auto v) { stretch.min[v] = simd::multiply(min.v[v], simd::splat_float(s.m)); });
     }
@@ -97,9 +100,9 @@ inline simd::Words read_words(const uint8_t* block, const Stretch<F>& stretch) {
   if constexpr (!kScaledWords<F> || F::kGroups == 1) {
     return q;
   } else if constexpr (F::kGroup >= 32) {
-    return simd::scale(q, simd::splat_words(stretch.scale[slice * 32 / F::kGroup]));
+    return simd::scale(q, simd::splat_group<slice * 32 / F::kGroup>(stretch.scales));
   } else {
-    return simd::scale(q, simd::splat_two_words(stretch.scale[slice * 2]));
+    return simd::scale(q, simd::splat_two_groups<slice * 2>(stretch.scales));
   }
 }
 

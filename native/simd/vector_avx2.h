@@ -45,6 +45,20 @@ inline float sum(Floats v) {
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
 }
 
+// Halves as sum() does, but of two vectors at once.
+inline Floats sums(const Floats (&v)[8]) {
+  __m256 four[4], two[2];
+  for (int i = 0; i < 4; ++i)  // v[i] in the lower half, v[i + 4] in the upper
+    four[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
+                            _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+  for (int i = 0; i < 2; ++i)
+    two[i] = _mm256_add_ps(_mm256_shuffle_ps(four[i], four[i + 2], 0x44),
+                           _mm256_shuffle_ps(four[i], four[i + 2], 0xee));
+  const __m256 one = _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88),
+                                   _mm256_shuffle_ps(two[0], two[1], 0xdd));
+  return _mm256_permute_ps(one, 0xd8);
+}
+
 inline Ints zero_ints() { return Ints{}; }
 inline Ints round_to_ints(Floats v) { return ints(_mm256_cvtps_epi32(v)); }
 inline Floats to_floats(Ints v) { return _mm256_cvtepi32_ps(bits(v)); }
@@ -94,8 +108,31 @@ inline void store_words(int16_t* p, Words w) {
   store_pairs(p, w.v[0]);
   store_pairs(p + 16, w.v[1]);
 }
-inline Words splat_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p)}}; }
-inline Words splat_two_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p + 2)}}; }
+
+// Every scale twice, to be broadcast from memory, which is free.
+struct GroupScales {
+  alignas(64) int16_t pair[16][2];
+};
+inline GroupScales group_scales(uint64_t first, uint64_t last) {
+  GroupScales scales;
+  const auto repeat_eight = [&](uint64_t bytes, int at) {
+    const __m256i words = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
+    const __m256i repeated = _mm256_blend_epi16(_mm256_slli_epi32(words, 16), words, 0x55);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(scales.pair[at]), repeated);
+  };
+  repeat_eight(first, 0);
+  repeat_eight(last, 8);
+  keep_in_memory(scales.pair);
+  return scales;
+}
+template <int g>
+inline Words splat_group(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g])}};
+}
+template <int g>
+inline Words splat_two_groups(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g + 1])}};
+}
 inline Words scale(Words w, Words v) {
   return each_half([&](int i) { return w.v[i] * v.v[i]; });
 }
@@ -134,17 +171,6 @@ inline HalfFactors load_half_factors(const float* p) {
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums.hi), factors.hi,
                       multiply_add(to_floats(sums.lo), factors.lo, total));
-}
-
-inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
-  const auto store_eight = [&](__m128i eight, int at) {
-    const __m256i words = _mm256_cvtepi8_epi32(eight);
-    const __m256i repeated = _mm256_blend_epi16(_mm256_slli_epi32(words, 16), words, 0x55);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at), repeated);
-  };
-  store_eight(bytes.v, 0);
-  store_eight(_mm_srli_si128(bytes.v, 8), 8);
-  keep_in_memory(p);
 }
 
 inline void transpose(Pairs (&row)[8]) {
