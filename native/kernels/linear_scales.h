@@ -122,4 +122,18 @@ inline BlockFactors block_factors(Q5_1, const uint8_t* p) { return halves_of_blo
 inline BlockFactors block_factors(Q8_0, const uint8_t* p) { return halves_of_blocks<Q8_0>(p); }
 inline BlockFactors block_factors(IQ4_NL, const uint8_t* p) { return halves_of_blocks<IQ4_NL>(p); }
 
+// NVFP4's scale for each byte that may encode it (formats/nvfp4.h), halved like there.
+struct Nvfp4Scales {
+  float value[256];
+  constexpr Nvfp4Scales() : value() {
+    for (int byte = 0; byte < 256; ++byte) {
+      const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+      const int whole = exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
+      value[byte] = byte == 0x7f ? 0 : static_cast<float>(whole) * 0x1p-10f;
+    }
+  }
+  constexpr float operator[](uint8_t byte) const { return value[byte]; }
+};
+inline constexpr Nvfp4Scales kNvfp4Scales;
+
 }  // namespace ingot::INGOT_ISA

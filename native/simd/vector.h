@@ -28,7 +28,7 @@
 //     widen(v) widen_unsigned(v)     a slice of bytes
 //     load_words(p) store_words(p, w)   32 in a row
 //     load_two_words(p, q)           16 from each
-//     GroupScales group_scales(a, b)   16 signed bytes, the first in the low byte of a
+//     set_group_scales(scales, a, b)   16 signed bytes, the first in the low byte of a
 //     splat_group<g>(scales)         scale g everywhere
 //     splat_two_groups<g>(scales)    scale g in words 0..15, the next one in 16..31
 //     scale(w, v)                    low 16 bits of the products

@@ -26,9 +26,7 @@ inline Floats load_bfloat16s(const uint8_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p).v), 16));
 }
 inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
-  const auto half = [&](int i) { return static_cast<int16_t>(load_bits(p + i * stride)); };
-  return _mm256_cvtph_ps(
-      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)));
+  return _mm256_cvtph_ps(load_words_at(p, stride));
 }
 struct ByteFloats {
   Floats v[2];
@@ -113,8 +111,7 @@ inline void store_words(int16_t* p, Words w) {
 struct GroupScales {
   alignas(64) int16_t pair[16][2];
 };
-inline GroupScales group_scales(uint64_t first, uint64_t last) {
-  GroupScales scales;
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
   const auto repeat_eight = [&](uint64_t bytes, int at) {
     const __m256i words = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
     const __m256i repeated = _mm256_blend_epi16(_mm256_slli_epi32(words, 16), words, 0x55);
@@ -123,7 +120,6 @@ inline GroupScales group_scales(uint64_t first, uint64_t last) {
   repeat_eight(first, 0);
   repeat_eight(last, 8);
   keep_in_memory(scales.pair);
-  return scales;
 }
 template <int g>
 inline Words splat_group(const GroupScales& scales) {

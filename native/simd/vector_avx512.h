@@ -29,10 +29,7 @@ inline Floats load_bfloat16s(const uint8_t* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
-  const auto half = [&](int i) { return static_cast<int16_t>(load_bits(p + i * stride)); };
-  const __m128i halves =
-      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
-  return _mm512_zextps256_ps512(_mm256_cvtph_ps(halves));
+  return _mm512_zextps256_ps512(_mm256_cvtph_ps(load_words_at(p, stride)));
 }
 struct ByteFloats {
   Floats v[1];
@@ -100,9 +97,9 @@ struct GroupScales {
   uint64_t first;
   __m512i words;
 };
-inline GroupScales group_scales(uint64_t first, uint64_t last) {
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
   const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(last), static_cast<int64_t>(first));
-  return {first, _mm512_castsi256_si512(_mm256_cvtepi8_epi16(bytes))};
+  scales = {first, _mm512_castsi256_si512(_mm256_cvtepi8_epi16(bytes))};
 }
 template <int g>
 inline Words splat_group(const GroupScales& scales) {

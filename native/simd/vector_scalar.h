@@ -135,12 +135,10 @@ inline void store_words(int16_t* p, Words w) {
 struct GroupScales {
   int16_t pair[16][2];
 };
-inline GroupScales group_scales(uint64_t first, uint64_t last) {
-  GroupScales scales;
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
   for (int g = 0; g < 16; ++g)
     scales.pair[g][0] = scales.pair[g][1] =
         static_cast<int8_t>((g < 8 ? first : last) >> (g % 8 * 8));
-  return scales;
 }
 template <int g>
 inline Words splat_group(const GroupScales& scales) {
