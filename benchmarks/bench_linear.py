@@ -44,15 +44,27 @@ class Bench:
     """One type of weight, and the time its kernels take."""
 
     def __init__(self, name: str, seconds: float) -> None:
-        self.number, weights, size = TYPES[name]
-        self.row_bytes = WIDTH // weights * size
+        self.name = name
+        self.number, self.block_weights, self.block_bytes = TYPES[name]
+        self.row_bytes = WIDTH // self.block_weights * self.block_bytes
         self.seconds = seconds
         self.rng = np.random.default_rng(0)
 
     def weight(self, rows: int) -> NDArray[np.uint8]:
-        # Any bytes do: bits below 0x40 keep every half-precision factor a small number.
-        pattern = self.rng.integers(0, 0x3C, (min(rows, 4096), self.row_bytes), dtype=np.uint8)
-        return np.tile(pattern, (-(-rows // len(pattern)), 1))[:rows]
+        """Random bytes that decode to no subnormal number: those take a hundred times longer."""
+        some = min(rows, 4096)
+        floats = self.rng.standard_normal((some, WIDTH)).astype(np.float32)
+        if self.name == "F32":
+            pattern = floats.view(np.uint8)
+        elif self.name == "F16":
+            pattern = floats.astype(np.float16).view(np.uint8)
+        elif self.name == "BF16":
+            pattern = (floats.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+        else:  # below 0x3c every half-precision factor is a small number
+            pattern = self.rng.integers(1, 0x3C, (some, self.row_bytes), dtype=np.uint8)
+        if self.name == "MXFP4":  # a block's first byte is the exponent of its scale
+            pattern.reshape(some, -1, self.block_bytes)[:, :, 0] = 120
+        return np.tile(pattern, (-(-rows // some), 1))[:rows]
 
     def time(self, phase: str, weight: NDArray[np.uint8], columns: int) -> float:
         values = self.rng.standard_normal((columns, WIDTH)).astype(np.float32)

@@ -30,25 +30,27 @@ inline const float* sums_for_mins(const InputBlock& input) {
 // The scales of one row's stretch. Arrays are filled up with zeros to whole vectors.
 template <class F>
 struct Stretch {
-  static_assert(kExact<F>);
+  static_assert(is_exact<F>());
   static constexpr int kMinVectors = !F::kHasMin               ? 0
                                      : kMins<F> < simd::kLanes ? 1
                                                                : kMins<F> / simd::kLanes;
   alignas(64) float factor[16];
-  alignas(64) int16_t scale[16][2];  // of 256-weight blocks: multiplied into the words
+  simd::GroupScales scales;  // of 256-weight blocks: multiplied into the words
   simd::Floats min[kMinVectors == 0 ? 1 : kMinVectors];
 };
 
 // Block by block, through the format's own scales(): any format, any number of blocks.
 template <class F>
 inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& stretch) {
-  for (float& factor : stretch.factor) factor = 0;
-  float min[16] = {};
-  for (int b = 0; b < count; ++b) {
+  alignas(64) float min[16] = {};
+  const auto read_block = [&](auto b) {
     const auto s = F::scales(blocks + b * F::kBytes);
     if constexpr (kScaledWords<F>) {
       stretch.factor[b] = s.d;
-      for (int g = 0; g < F::kGroups; ++g) stretch.scale[g][0] = stretch.scale[g][1] = s.scale[g];
+      uint64_t scales[2] = {};
+      for (int g = 0; g < F::kGroups; ++g)
+        scales[g / 8] |= static_cast<uint64_t>(static_cast<uint8_t>(s.scale[g])) << (g % 8 * 8);
+      if constexpr (F::kGroups > 1) simd::set_group_scales(stretch.scales, scales[0], scales[1]);
     } else {
       for (int g = 0; g < F::kGroups; ++g)
         stretch.factor[b * F::kGroups + g] = s.d * static_cast<float>(s.scale[g]);
@@ -56,6 +58,12 @@ inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& s
     if constexpr (F::kHasMin)
       for (int g = 0; g < F::kGroups; ++g)
         min[b * F::kGroups + g] = s.m * static_cast<float>(s.min[g]);
+  };
+  if (count == kBlocksPerStretch<F>) {
+    repeat<kBlocksPerStretch<F>>(read_block);
+  } else {
+    for (float& factor : stretch.factor) factor = 0;
+    for (int b = 0; b < count; ++b) read_block(b);
   }
   for (int v = 0; v < Stretch<F>::kMinVectors; ++v)
     stretch.min[v] = simd::load_floats(min + v * simd::kLanes);
@@ -68,9 +76,9 @@ inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) 
   if constexpr (requires { scale_bytes(F{}, blocks); }) {
     const ScaleBytes s = scale_bytes(F{}, blocks);
     stretch.factor[0] = s.d;
-    simd::store_repeated(stretch.scale, s.scale);
+    simd::set_group_scales(stretch.scales, s.scale[0], s.scale[1]);
     if constexpr (F::kHasMin) {
-      const simd::ByteFloats min = simd::signed_floats(s.min);
+      const simd::ByteFloats min = simd::signed_floats(bytes_of(s.min[0], s.min[1]));
       repeat<Stretch<F>::kMinVectors>(
           [&](auto v) { stretch.min[v] = simd::multiply(min.v[v], simd::splat_float(s.m)); });
     }
@@ -79,6 +87,11 @@ inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) 
     const BlockFactors s = block_factors(F{}, blocks);
     simd::store(stretch.factor, s.d);
     if constexpr (F::kHasMin) stretch.min[0] = s.m;
+  } else if constexpr (std::is_same_v<F, NVFP4>) {
+    for (float& factor : stretch.factor) factor = 0;
+    for (int b = 0; b < count; ++b)
+      for (int g = 0; g < F::kGroups; ++g)
+        stretch.factor[b * F::kGroups + g] = kNvfp4Scales[blocks[b * F::kBytes + g]];
   } else {
     read_stretch_plainly<F>(blocks, count, stretch);
   }
@@ -97,9 +110,9 @@ inline simd::Words read_words(const uint8_t* block, const Stretch<F>& stretch) {
   if constexpr (!kScaledWords<F> || F::kGroups == 1) {
     return q;
   } else if constexpr (F::kGroup >= 32) {
-    return simd::scale(q, simd::splat_words(stretch.scale[slice * 32 / F::kGroup]));
+    return simd::scale(q, simd::splat_group<slice * 32 / F::kGroup>(stretch.scales));
   } else {
-    return simd::scale(q, simd::splat_two_words(stretch.scale[slice * 2]));
+    return simd::scale(q, simd::splat_two_groups<slice * 2>(stretch.scales));
   }
 }
 

@@ -9,9 +9,13 @@
 
 namespace ingot::INGOT_ISA {
 
-inline constexpr int kGroupRows = 8;      // unpacked together: 5 kB
-inline constexpr int kGroupColumns = 16;  // their inputs are 10 kB, the totals 8 kB: all in L1
-inline constexpr int kTileRows = simd::kLanes == 16 ? 4 : 2;
+inline constexpr int kGroupRows = 12;     // unpacked together: 8 kB
+inline constexpr int kGroupColumns = 16;  // their inputs are 10 kB, the totals 12 kB: all in L1
+// Rows of a tile with four columns: as many as leave their sums in registers. Where runs are
+// short there are float sums beside the integer ones.
+template <int run>
+inline constexpr int kTileRows =
+    run == kInputBlock ? (simd::kLanes == 16 ? 6 : 2) : (simd::kLanes == 16 ? 3 : 1);
 
 struct alignas(64) UnpackedStretch {
   int16_t words[kInputBlock];   // in the order of two_runs_of_input() where runs are short
@@ -84,13 +88,19 @@ inline void unpack_row(const uint8_t* blocks, int count, const float (&scales)[k
       [&](auto v) { simd::store(out.min + v * simd::kLanes, stretch.min[v]); });
 }
 
-// kTileRows rows times kColumns columns, `first` the first, over `twos` pairs of runs
-// (ignored where the stretch is one run).
+// Calls body(true or false as a compile-time constant).
+template <class Body>
+inline void if_constant(bool condition, Body body) {
+  condition ? body(std::true_type{}) : body(std::false_type{});
+}
+
+// Some rows times columns `first` and up, over `twos` pairs of runs (ignored where the stretch
+// is one run). `fresh`: there is nothing in the totals yet.
 template <int run, int kMinGroupOfTile, int kColumns>
 void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int first, int twos,
-              simd::Floats (*total)[kGroupColumns]) {
+              bool fresh, simd::Floats (*total)[kGroupColumns]) {
+  constexpr int kRows = kTileRows<run>;
   inputs += first;
-  constexpr int kRows = kTileRows;
   simd::Floats sum[kRows][kColumns];
   if constexpr (run == kInputBlock) {
     simd::Ints sums[kRows][kColumns];
@@ -104,11 +114,13 @@ void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int 
         repeat<kColumns>([&](auto c) { sums[r][c] = dot_words(sums[r][c], words, values[c]); });
       });
     }
-    repeat<kRows>([&](auto r) {
-      repeat<kColumns>([&](auto c) {
-        sum[r][c] =
-            simd::multiply_add(simd::to_floats(sums[r][c]),
-                               simd::splat_float(rows[r].factor[first + c]), total[r][first + c]);
+    if_constant(fresh, [&](auto is_fresh) {
+      repeat<kRows>([&](auto r) {
+        repeat<kColumns>([&](auto c) {
+          sum[r][c] = simd::multiply_add(simd::to_floats(sums[r][c]),
+                                         simd::splat_float(rows[r].factor[first + c]),
+                                         is_fresh ? simd::zero_floats() : total[r][first + c]);
+        });
       });
     });
   } else {
@@ -134,23 +146,25 @@ void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int 
             [&](auto c) { part[r][c] = simd::add_scaled(part[r][c], sums[r][c], factors); });
       });
     }
-    repeat<kRows>([&](auto r) {
-      repeat<kColumns>([&](auto c) {
-        sum[r][c] = simd::multiply_add(part[r][c], simd::splat_float(inputs[c]->scale),
-                                       total[r][first + c]);
+    if_constant(fresh, [&](auto is_fresh) {
+      repeat<kRows>([&](auto r) {
+        repeat<kColumns>([&](auto c) {
+          sum[r][c] = simd::multiply_add(part[r][c], simd::splat_float(inputs[c]->scale),
+                                         is_fresh ? simd::zero_floats() : total[r][first + c]);
+        });
       });
     });
   }
   if constexpr (kMinGroupOfTile > 0) {
-    constexpr int kMinLanes = kInputBlock / kMinGroupOfTile;
-    repeat<kColumns>([&](auto c) {
-      const float* sums = kMinGroupOfTile == 32 ? inputs[c]->sum32 : inputs[c]->sum16;
-      repeat<kRows>([&](auto r) {
-        for (int i = 0; i < kMinLanes; i += simd::kLanes)
-          sum[r][c] = simd::multiply_add(simd::load_floats(rows[r].min + i),
-                                         simd::load_floats(sums + i), sum[r][c]);
+    for (int i = 0; i < kInputBlock / kMinGroupOfTile; i += simd::kLanes) {
+      simd::Floats min[kRows];
+      repeat<kRows>([&](auto r) { min[r] = simd::load_floats(rows[r].min + i); });
+      repeat<kColumns>([&](auto c) {
+        const float* sums = kMinGroupOfTile == 32 ? inputs[c]->sum32 : inputs[c]->sum16;
+        const simd::Floats x = simd::load_floats(sums + i);
+        repeat<kRows>([&](auto r) { sum[r][c] = simd::multiply_add(min[r], x, sum[r][c]); });
       });
-    });
+    }
   }
   repeat<kRows>(
       [&](auto r) { repeat<kColumns>([&](auto c) { total[r][first + c] = sum[r][c]; }); });
@@ -158,13 +172,27 @@ void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int 
 
 // All columns of a group from `first` on, in tiles of 4, 2 and 1.
 template <int run, int kMinGroupOfTile, int kColumns>
-void few_columns(const UnpackedStretch* rows, const InputBlock* const* inputs, int first,
-                 int columns, int twos, simd::Floats (*total)[kGroupColumns]) {
+void few_columns(const UnpackedStretch* unpacked, int rows, const InputBlock* const* inputs,
+                 int first, int columns, int twos, bool fresh,
+                 simd::Floats (*total)[kGroupColumns]) {
   for (; first + kColumns <= columns; first += kColumns)
-    for (int r = 0; r < kGroupRows; r += kTileRows)
-      few_tile<run, kMinGroupOfTile, kColumns>(rows + r, inputs, first, twos, total + r);
+    for (int r = 0; r < rows; r += kTileRows<run>)
+      few_tile<run, kMinGroupOfTile, kColumns>(unpacked + r, inputs, first, twos, fresh, total + r);
   if constexpr (kColumns > 1)
-    few_columns<run, kMinGroupOfTile, kColumns / 2>(rows, inputs, first, columns, twos, total);
+    few_columns<run, kMinGroupOfTile, kColumns / 2>(unpacked, rows, inputs, first, columns, twos,
+                                                    fresh, total);
+}
+
+// Column c of the totals summed over the lanes: the results of up to kGroupRows rows.
+inline void sum_totals(const simd::Floats (*total)[kGroupColumns], int c, int rows, float* out) {
+  for (int begin = 0; begin < rows; begin += simd::kLanes) {
+    simd::Floats vectors[simd::kLanes];
+    for (int i = 0; i < simd::kLanes; ++i)
+      vectors[i] = total[begin + i < rows ? begin + i : rows - 1][c];
+    float sums[simd::kLanes];
+    simd::store(sums, simd::sums(vectors));
+    for (int i = 0; i < simd::kLanes && begin + i < rows; ++i) out[begin + i] = sums[i];
+  }
 }
 
 // Up to kGroupRows rows and kGroupColumns columns.
@@ -175,28 +203,29 @@ void few_group(const uint8_t* weight, int64_t row_bytes, const LinearInput& inpu
   UnpackedStretch unpacked[kGroupRows];
   simd::Floats total[kGroupRows][kGroupColumns];
   const InputBlock* inputs[kGroupColumns];
-  for (int c = 0; c < columns; ++c) {
+  for (int c = 0; c < columns; ++c)
     inputs[c] = reinterpret_cast<const InputBlock*>(input.quantized +
                                                     (column + c) * input.quantized_stride);
-    for (int r = 0; r < kGroupRows; ++r) total[r][c] = simd::zero_floats();
-  }
+  constexpr int kTall = kTileRows<kRun<F>>;
+  const int tiled = (rows + kTall - 1) / kTall * kTall;
+  bool fresh = true;
   for (int64_t left = input.width / F::kWeights; left > 0; left -= kBlocksPerStretch<F>) {
     const int count = left < kBlocksPerStretch<F> ? static_cast<int>(left) : kBlocksPerStretch<F>;
     float scales[kGroupColumns] = {};
     for (int c = 0; c < columns; ++c) scales[c] = inputs[c]->scale;
-    for (int r = 0; r < kGroupRows; ++r) {
+    for (int r = 0; r < tiled; ++r) {
       // Where rows run out, the last one is repeated and its result dropped.
       const uint8_t* blocks = weight + (r < rows ? r : rows - 1) * row_bytes;
       prefetch_stretch<F>(blocks + kGroupRows * row_bytes);
       unpack_row<F>(blocks, count, scales, unpacked[r]);
     }
-    few_columns<kRun<F>, F::kHasMin ? kMinGroup<F> : 0, 4>(unpacked, inputs, 0, columns,
-                                                           runs_in<F>(count), total);
+    few_columns<kRun<F>, F::kHasMin ? kMinGroup<F> : 0, 4>(unpacked, tiled, inputs, 0, columns,
+                                                           runs_in<F>(count), fresh, total);
+    fresh = false;
     weight += kStretchBytes;
     for (int c = 0; c < columns; ++c) ++inputs[c];
   }
-  for (int c = 0; c < columns; ++c)
-    for (int r = 0; r < rows; ++r) out[c * out_stride + r] = simd::sum(total[r][c]);
+  for (int c = 0; c < columns; ++c) sum_totals(total, c, rows, out + c * out_stride);
 }
 
 template <class F>

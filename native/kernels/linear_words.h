@@ -86,7 +86,13 @@ inline simd::Words plain_words(const uint8_t* block) {
 
 // Two blocks of 32 weights, half by half: out[i] holds half i of `a`, then half i of `b`.
 template <class F>
-struct PairedLanes;
+struct PairedLanes {
+  static void read(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+    const simd::U8x32 first = F::template lanes<0>(a), second = F::template lanes<0>(b);
+    out[0] = simd::join(simd::low_half(first), simd::low_half(second));
+    out[1] = simd::join(simd::high_half(first), simd::high_half(second));
+  }
+};
 
 // Where nibbles lie in a block as they do in all formats of 32: low ones first.
 template <int offset>

@@ -28,9 +28,9 @@
 //     widen(v) widen_unsigned(v)     a slice of bytes
 //     load_words(p) store_words(p, w)   32 in a row
 //     load_two_words(p, q)           16 from each
-//     splat_words(p)                 the pair at p everywhere
-//     splat_two_words(p)             the pair at p in words 0..15, the next pair in 16..31
-//     store_repeated(p, h)           16 signed bytes as 16 pairs of twice the same word
+//     set_group_scales(scales, a, b)   16 signed bytes, the first in the low byte of a
+//     splat_group<g>(scales)         scale g everywhere
+//     splat_two_groups<g>(scales)    scale g in words 0..15, the next one in 16..31
 //     scale(w, v)                    low 16 bits of the products
 //     keep(w, m)                     w & m
 //     merge(w, v, m)                 w | (v & m)

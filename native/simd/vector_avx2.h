@@ -26,9 +26,7 @@ inline Floats load_bfloat16s(const uint8_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p).v), 16));
 }
 inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
-  const auto half = [&](int i) { return static_cast<int16_t>(load_bits(p + i * stride)); };
-  return _mm256_cvtph_ps(
-      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)));
+  return _mm256_cvtph_ps(load_words_at(p, stride));
 }
 struct ByteFloats {
   Floats v[2];
@@ -43,6 +41,20 @@ inline float sum(Floats v) {
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+
+// Halves as sum() does, but of two vectors at once.
+inline Floats sums(const Floats (&v)[8]) {
+  __m256 four[4], two[2];
+  for (int i = 0; i < 4; ++i)  // v[i] in the lower half, v[i + 4] in the upper
+    four[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
+                            _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+  for (int i = 0; i < 2; ++i)
+    two[i] = _mm256_add_ps(_mm256_shuffle_ps(four[i], four[i + 2], 0x44),
+                           _mm256_shuffle_ps(four[i], four[i + 2], 0xee));
+  const __m256 one = _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88),
+                                   _mm256_shuffle_ps(two[0], two[1], 0xdd));
+  return _mm256_permute_ps(one, 0xd8);
 }
 
 inline Ints zero_ints() { return Ints{}; }
@@ -94,8 +106,29 @@ inline void store_words(int16_t* p, Words w) {
   store_pairs(p, w.v[0]);
   store_pairs(p + 16, w.v[1]);
 }
-inline Words splat_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p)}}; }
-inline Words splat_two_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p + 2)}}; }
+
+// Every scale twice, to be broadcast from memory, which is free.
+struct GroupScales {
+  alignas(64) int16_t pair[16][2];
+};
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
+  const auto repeat_eight = [&](uint64_t bytes, int at) {
+    const __m256i words = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
+    const __m256i repeated = _mm256_blend_epi16(_mm256_slli_epi32(words, 16), words, 0x55);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(scales.pair[at]), repeated);
+  };
+  repeat_eight(first, 0);
+  repeat_eight(last, 8);
+  keep_in_memory(scales.pair);
+}
+template <int g>
+inline Words splat_group(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g])}};
+}
+template <int g>
+inline Words splat_two_groups(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g + 1])}};
+}
 inline Words scale(Words w, Words v) {
   return each_half([&](int i) { return w.v[i] * v.v[i]; });
 }
@@ -134,17 +167,6 @@ inline HalfFactors load_half_factors(const float* p) {
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums.hi), factors.hi,
                       multiply_add(to_floats(sums.lo), factors.lo, total));
-}
-
-inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
-  const auto store_eight = [&](__m128i eight, int at) {
-    const __m256i words = _mm256_cvtepi8_epi32(eight);
-    const __m256i repeated = _mm256_blend_epi16(_mm256_slli_epi32(words, 16), words, 0x55);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at), repeated);
-  };
-  store_eight(bytes.v, 0);
-  store_eight(_mm_srli_si128(bytes.v, 8), 8);
-  keep_in_memory(p);
 }
 
 inline void transpose(Pairs (&row)[8]) {

@@ -29,10 +29,7 @@ inline Floats load_bfloat16s(const uint8_t* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
-  const auto half = [&](int i) { return static_cast<int16_t>(load_bits(p + i * stride)); };
-  const __m128i halves =
-      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
-  return _mm512_zextps256_ps512(_mm256_cvtph_ps(halves));
+  return _mm512_zextps256_ps512(_mm256_cvtph_ps(load_words_at(p, stride)));
 }
 struct ByteFloats {
   Floats v[1];
@@ -47,6 +44,24 @@ inline float sum(Floats v) {
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
   const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+
+// Halves as sum() does, but of two vectors at once: 3 instructions instead of 8 for each sum.
+inline Floats sums(const Floats (&v)[16]) {
+  __m512 eight[8], four[4], two[2];
+  for (int i = 0; i < 8; ++i)  // v[i] in the lower half, v[i + 8] in the upper
+    eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                             _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));
+  for (int i = 0; i < 4; ++i)  // quarters of v[i], v[i + 8], v[i + 4], v[i + 12]
+    four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
+                            _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xdd));
+  for (int i = 0; i < 2; ++i)  // in each quarter two lanes of one, two of the next but one
+    two[i] = _mm512_add_ps(_mm512_shuffle_ps(four[i], four[i + 2], 0x44),
+                           _mm512_shuffle_ps(four[i], four[i + 2], 0xee));
+  const __m512 one = _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88),
+                                   _mm512_shuffle_ps(two[0], two[1], 0xdd));
+  const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+  return _mm512_permutexvar_ps(order, one);
 }
 
 inline Ints zero_ints() { return Ints{}; }
@@ -75,9 +90,26 @@ inline Words load_two_words(const int16_t* p, const int16_t* q) {
   return {{pairs(_mm512_inserti64x4(_mm512_castsi256_si512(load32(p).v), load32(q).v, 1))}};
 }
 inline void store_words(int16_t* p, Words w) { store_pairs(p, w.v[0]); }
-inline Words splat_words(const int16_t* p) { return {{splat_pair(p)}}; }
-inline Words splat_two_words(const int16_t* p) {
-  return {{pairs(_mm512_mask_mov_epi32(bits(splat_pair(p)), 0xff00, bits(splat_pair(p + 2))))}};
+
+// Groups of 32 weights broadcast their scale from a general register, groups of 16 look two
+// scales up; a broadcast from memory would wait for the store before it.
+struct GroupScales {
+  uint64_t first;
+  __m512i words;
+};
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
+  const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(last), static_cast<int64_t>(first));
+  scales = {first, _mm512_castsi256_si512(_mm256_cvtepi8_epi16(bytes))};
+}
+template <int g>
+inline Words splat_group(const GroupScales& scales) {
+  return {{pairs(_mm512_set1_epi16(static_cast<int8_t>(scales.first >> (g * 8))))}};
+}
+template <int g>
+inline Words splat_two_groups(const GroupScales& scales) {
+  const __m512i index =
+      _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set1_epi16(g)), _mm256_set1_epi16(g + 1), 1);
+  return {{pairs(_mm512_permutexvar_epi16(index, scales.words))}};
 }
 inline Words scale(Words w, Words v) {
   return {{pairs(_mm512_mullo_epi16(bits(w.v[0]), bits(v.v[0])))}};
@@ -110,12 +142,6 @@ inline HalfFactors load_half_factors(const float* p) {
 }
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums), factors, total);
-}
-
-inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
-  const __m512i words = _mm512_cvtepi8_epi32(bytes.v);
-  _mm512_storeu_si512(p, _mm512_mask_mov_epi16(_mm512_slli_epi32(words, 16), 0x55555555, words));
-  keep_in_memory(p);
 }
 
 inline void transpose(Pairs (&row)[16]) {

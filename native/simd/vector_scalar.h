@@ -71,6 +71,9 @@ inline Lane sum_lanes(const Lane (&v)[kLanes]) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 inline float sum(Floats v) { return sum_lanes(v.lane); }
+inline Floats sums(const Floats (&v)[kLanes]) {
+  return each_lane<Floats>([&](int i) { return sum(v[i]); });
+}
 
 inline Ints zero_ints() {
   return each_lane<Ints>([](int) { return 0; });
@@ -128,8 +131,23 @@ inline void store_words(int16_t* p, Words w) {
   store_pairs(p, w.v[0]);
   store_pairs(p + 16, w.v[1]);
 }
-inline Words splat_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p)}}; }
-inline Words splat_two_words(const int16_t* p) { return {{splat_pair(p), splat_pair(p + 2)}}; }
+
+struct GroupScales {
+  int16_t pair[16][2];
+};
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
+  for (int g = 0; g < 16; ++g)
+    scales.pair[g][0] = scales.pair[g][1] =
+        static_cast<int8_t>((g < 8 ? first : last) >> (g % 8 * 8));
+}
+template <int g>
+inline Words splat_group(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g])}};
+}
+template <int g>
+inline Words splat_two_groups(const GroupScales& scales) {
+  return {{splat_pair(scales.pair[g]), splat_pair(scales.pair[g + 1])}};
+}
 inline Words scale(Words w, Words v) {
   return each_word([&](int i) { return word_at(w, i) * word_at(v, i); });
 }
@@ -165,10 +183,6 @@ inline HalfFactors load_half_factors(const float* p) { return {p[0], p[1]}; }
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums.hi), splat_float(factors.hi),
                       multiply_add(to_floats(sums.lo), splat_float(factors.lo), total));
-}
-
-inline void store_repeated(int16_t (*p)[2], U8x16 bytes) {
-  for (int i = 0; i < 16; ++i) p[i][0] = p[i][1] = static_cast<int8_t>(bytes.lane[i]);
 }
 
 inline void transpose(Pairs (&row)[kLanes]) {

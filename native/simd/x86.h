@@ -136,6 +136,16 @@ inline void store_scaled(float* out, U8x32 v, float lo, float hi, float min_lo, 
 
 inline float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
 
+// Eight words, stride bytes apart. In general registers, because vectors have better to do.
+inline __m128i load_words_at(const uint8_t* p, int64_t stride) {
+  const auto four = [&](const uint8_t* q) {
+    return static_cast<int64_t>(load_bits(q) | static_cast<uint64_t>(load_bits(q + stride)) << 16 |
+                                static_cast<uint64_t>(load_bits(q + 2 * stride)) << 32 |
+                                static_cast<uint64_t>(load_bits(q + 3 * stride)) << 48);
+  };
+  return _mm_set_epi64x(four(p + 4 * stride), four(p));
+}
+
 // In assembly, because gcc takes a function that only prefetches for one that does nothing.
 inline void prefetch(const void* p) {
   __asm__ volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
