@@ -10,6 +10,7 @@ text such a model writes is noise; its tokens are made up.
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -153,9 +154,7 @@ def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
             fill = 1.0 if tensor.endswith("norm.weight") else 0.0
             writer.add_tensor(tensor, np.full(size, fill, np.float32))
         else:
-            writer.add_lazy_tensor(
-                tensor, kind, size, lambda kind=kind, size=size: weights.blocks(kind, size)
-            )
+            writer.add_lazy_tensor(tensor, kind, size, partial(weights.blocks, kind, size))
     writer.write()
 
 

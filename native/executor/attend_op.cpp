@@ -17,8 +17,8 @@ void AttendOp::Buffers::make_room(int64_t heads, int64_t head_size) {
   const auto grow = [](auto& buffer, int64_t size) {
     if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
   };
-  scratch_floats = std::max(scratch_floats, attend_scratch_floats(kTileRows, head_size) +
-                                                kTileRows * head_size);
+  scratch_floats =
+      std::max(scratch_floats, attend_scratch_floats(kTileRows, head_size) + kTileRows * head_size);
   grow(scratch, scratch_floats * members);
   grow(part_rows, max_tokens * heads * max_parts);
   grow(part_mixes, max_tokens * heads * max_parts * head_size);
@@ -94,7 +94,8 @@ void AttendOp::run_tiles(const Step& step, int member) {
     const SequenceRun* run = step.batch.run;
     for (int64_t in_run; index >= (in_run = (run->count + tile_tokens - 1) / tile_tokens); ++run)
       index -= in_run;
-    const Tile tile{run, index * tile_tokens, std::min(tile_tokens, run->count - index * tile_tokens)};
+    const Tile tile{run, index * tile_tokens,
+                    std::min(tile_tokens, run->count - index * tile_tokens)};
     const int32_t* position = step.batch.positions + run->first + tile.first;
     attend_part(step, tile, head, first_seen(position[0], spec_.window),
                 position[tile.tokens - 1] + 1, rows, mix, scratch);
@@ -103,6 +104,7 @@ void AttendOp::run_tiles(const Step& step, int member) {
         const int64_t i = t * repeat + r;
         step.kernels.join_parts(
             rows + i, mix + i * size, 1, 0, 0, size,
+            spec_.sinks ? spec_.sinks + head * repeat + r : nullptr,
             step.row(spec_.out, run->first + tile.first + t) + (head * repeat + r) * size);
       }
   }
@@ -115,7 +117,8 @@ void AttendOp::run_parts(const Step& step, int member) {
   AttendRow rows[kTileRows];
   const int64_t tokens = step.batch.tokens;
   int64_t deepest = 0;
-  for (int64_t t = 0; t < tokens; ++t) deepest = std::max<int64_t>(deepest, step.batch.positions[t] + 1);
+  for (int64_t t = 0; t < tokens; ++t)
+    deepest = std::max<int64_t>(deepest, step.batch.positions[t] + 1);
   const int64_t parts = (deepest + kPartPositions - 1) / kPartPositions;
   for (int64_t piece; (piece = walk_.claim(tokens * spec_.kv_heads * parts)) >= 0;) {
     const int64_t part = piece % parts, head = piece / parts % spec_.kv_heads;
@@ -137,8 +140,10 @@ void AttendOp::run_parts(const Step& step, int member) {
   for (int64_t piece; (piece = join_.claim(tokens * spec_.heads)) >= 0;) {
     const int64_t token = piece / spec_.heads, head = piece % spec_.heads;
     const int64_t parts_of_token = step.batch.positions[token] / kPartPositions + 1;
-    step.kernels.join_parts(buffers_.part_rows.data() + piece * buffers_.max_parts, buffers_.part_mixes.data() + piece * buffers_.max_parts * size,
-                            parts_of_token, 1, size, size, step.row(spec_.out, token) + head * size);
+    step.kernels.join_parts(
+        buffers_.part_rows.data() + piece * buffers_.max_parts,
+        buffers_.part_mixes.data() + piece * buffers_.max_parts * size, parts_of_token, 1, size,
+        size, spec_.sinks ? spec_.sinks + head : nullptr, step.row(spec_.out, token) + head * size);
   }
 }
 

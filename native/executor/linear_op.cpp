@@ -30,8 +30,8 @@ LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t 
       kernel_scratch(kernels.scratch_bytes(width)) {
   quantized = AlignedBytes((members + max_tokens) * quantized_stride);
   const int64_t gated_rows = std::max(kernels.prompt_rows, int64_t{kPieceBytes / 64});
-  member_scratch = AlignedBytes::round_up(
-      kernel_scratch + 2 * gated_rows * max_tokens * static_cast<int64_t>(sizeof(float)));
+  member_scratch = AlignedBytes::round_up(kernel_scratch + 2 * gated_rows * max_tokens *
+                                                               static_cast<int64_t>(sizeof(float)));
   scratch = AlignedBytes(members * member_scratch);
 }
 
@@ -88,7 +88,8 @@ void LinearOp::run(const Step& step, int member) {
       ++part;
       each = piece_rows(step, part->weight);
     }
-    run_rows(step, *part, input, index * each, std::min(part->weight.rows, (index + 1) * each), scratch);
+    run_rows(step, *part, input, index * each, std::min(part->weight.rows, (index + 1) * each),
+             scratch);
   }
 }
 

@@ -29,7 +29,8 @@ class LinearOp : public Op {
     ValueRef source;
     std::optional<NormRef> norm;
     std::vector<LinearPart> parts;
-    std::optional<ActivationKind> gate;  // parts are gate and perhaps up; parts[0].out is the result's
+    std::optional<ActivationKind>
+        gate;  // parts are gate and perhaps up; parts[0].out is the result's
   };
   // Buffers of the largest input any linear of the model has, shared by all of them.
   struct Buffers {

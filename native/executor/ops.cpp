@@ -8,7 +8,8 @@ namespace ingot {
 
 void EmbedOp::run(const Step& step, int) {
   const int64_t row_bytes = weight_.row_bytes();
-  const int64_t blocks = weight_.columns / find_type(static_cast<uint32_t>(weight_.type))->block_weights;
+  const int64_t blocks =
+      weight_.columns / find_type(static_cast<uint32_t>(weight_.type))->block_weights;
   const auto decode = step.kernels.decode[static_cast<uint32_t>(weight_.type)];
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
     float* out = step.row(out_, t);
@@ -53,8 +54,8 @@ void StoreKvOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
     const SequenceRun* run = step.batch.run;
     while (t >= run->first + run->count) ++run;
-    for (const auto& [value, norm] : {std::pair{&spec_.query, &spec_.query_norm},
-                                      std::pair{&spec_.key, &spec_.key_norm}}) {
+    for (const auto& [value, norm] :
+         {std::pair{&spec_.query, &spec_.query_norm}, std::pair{&spec_.key, &spec_.key_norm}}) {
       float* row = step.row(*value, t);
       if (*norm) (*norm)->apply(step.kernels, row, value->width, row);
       if (!spec_.rotary) continue;
@@ -75,7 +76,8 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
   const int64_t slot = position % kKvBlockTokens;
   const int64_t blocks = cache.head_size / traits.block_weights;
   const int64_t row_bytes = blocks * traits.block_bytes;
-  uint8_t* block = cache.pool + run.tables[cache.group][position / kKvBlockTokens] * cache.block_bytes;
+  uint8_t* block =
+      cache.pool + run.tables[cache.group][position / kKvBlockTokens] * cache.block_bytes;
   const float* key = step.row(spec_.key, token);
   const float* value = step.row(spec_.value, token);
   for (int64_t head = 0; head * cache.head_size < spec_.key.width; ++head) {
@@ -89,7 +91,8 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
     } else {
       encode(key + head * cache.head_size, keys + slot * row_bytes, blocks);
     }
-    encode(value + head * cache.head_size, block + cache.value_offset(head) + slot * row_bytes, blocks);
+    encode(value + head * cache.head_size, block + cache.value_offset(head) + slot * row_bytes,
+           blocks);
   }
 }
 

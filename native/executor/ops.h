@@ -32,14 +32,16 @@ struct NormRef {
   // In place or not; the row is cut into runs of `length`.
   void apply(const KernelTable& kernels, const float* x, int64_t width, float* out) const {
     for (int64_t i = 0; i < width; i += length)
-      (layer ? kernels.layer_norm : kernels.rms_norm)(x + i, weight, bias, length, epsilon, out + i);
+      (layer ? kernels.layer_norm : kernels.rms_norm)(x + i, weight, bias, length, epsilon,
+                                                      out + i);
   }
 };
 
 // out = scale * weight[token]
 class EmbedOp : public Op {
  public:
-  EmbedOp(WeightRef weight, float scale, ValueRef out) : weight_(weight), scale_(scale), out_(out) {}
+  EmbedOp(WeightRef weight, float scale, ValueRef out)
+      : weight_(weight), scale_(scale), out_(out) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
@@ -146,6 +148,7 @@ class AttendOp : public Op {
     int64_t heads, kv_heads;
     float scale, softcap;
     int64_t window;
+    const float* sinks;  // one per head; may be null
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.

@@ -63,8 +63,8 @@ struct Step {
     return value.selected || value.logits ? batch.outputs : batch.tokens;
   }
   float* row(const ValueRef& value, int64_t index) const {
-    float* first = value.logits ? batch.logits
-                                : reinterpret_cast<float*>(arena + value.offset * batch.tokens);
+    float* first =
+        value.logits ? batch.logits : reinterpret_cast<float*>(arena + value.offset * batch.tokens);
     return first + index * value.width;
   }
 };

@@ -44,8 +44,8 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   Task task_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint32_t> round_{0};   // one more for every run
-  alignas(64) std::atomic<int> unfinished_{0};   // workers still in the current run
+  alignas(64) std::atomic<uint32_t> round_{0};  // one more for every run
+  alignas(64) std::atomic<int> unfinished_{0};  // workers still in the current run
   std::atomic<bool> stopping_{false};
 };
 

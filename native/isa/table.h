@@ -48,7 +48,7 @@ struct KernelTable {
   // Attention over the paged cache (kernels/attention.h).
   void (*attend)(const AttendTask& task);
   void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
-                     int64_t mix_stride, int64_t size, float* out);
+                     int64_t mix_stride, int64_t size, const float* sink, float* out);
 
   // Linear maps (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights

@@ -59,7 +59,8 @@ inline void score_rows(const float* const* query, const float* keys, int64_t siz
   F32x16 lo[kRows], hi[kRows];
   for (int i = 0; i < kRows; ++i) lo[i] = hi[i] = F32x16::splat(0);
   for (int64_t d = 0; d < size; ++d) {
-    const F32x16 key_lo = F32x16::load(keys + d * kBlock), key_hi = F32x16::load(keys + d * kBlock + 16);
+    const F32x16 key_lo = F32x16::load(keys + d * kBlock),
+                 key_hi = F32x16::load(keys + d * kBlock + 16);
     for (int i = 0; i < kRows; ++i) {
       const F32x16 q = F32x16::splat(query[i][d]);
       lo[i] = simd::fma(q, key_lo, lo[i]);
@@ -83,7 +84,8 @@ inline void mix_values(float* mix, float shrink, const float* weight, const floa
     for (int position = first; position < last; ++position) {
       const F32x16 w = F32x16::splat(weight[position]);
       for (int part = 0; part < 4; ++part)
-        total[part] = simd::fma(w, F32x16::load(values + position * size + d + part * 16), total[part]);
+        total[part] =
+            simd::fma(w, F32x16::load(values + position * size + d + part * 16), total[part]);
     }
     for (int part = 0; part < 4; ++part) total[part].store(mix + d + part * 16);
   }
@@ -122,10 +124,10 @@ inline void fold_block(const AttendTask& task, AttendRow& row, float* mix, float
 inline void attend(const AttendTask& task) {
   const int rows = task.tokens * task.repeat;
   const int64_t size = task.head_size;
-  float* keys = task.scratch;                 // [size][kBlock]
-  float* values = keys + size * kBlock;       // [kBlock][size]
-  float* spare = values + size * kBlock;      // [kBlock][size], for keys that need turning
-  float* scores = spare + size * kBlock;      // [rows][kBlock]
+  float* keys = task.scratch;             // [size][kBlock]
+  float* values = keys + size * kBlock;   // [kBlock][size]
+  float* spare = values + size * kBlock;  // [kBlock][size], for keys that need turning
+  float* scores = spare + size * kBlock;  // [rows][kBlock]
   for (int i = 0; i < rows; ++i) {
     task.row[i] = {-INFINITY, 0.0f};
     std::fill_n(task.mix + i * size, size, 0.0f);
@@ -148,19 +150,23 @@ inline void attend(const AttendTask& task) {
       const int64_t position = task.positions[i / task.repeat];
       const int64_t oldest = task.window > 0 ? std::max<int64_t>(0, position - task.window + 1) : 0;
       const int first = static_cast<int>(std::max<int64_t>(oldest - start, 0));
-      const int last = static_cast<int>(std::min<int64_t>({kBlock, position + 1 - start, task.end - start}));
+      const int last =
+          static_cast<int>(std::min<int64_t>({kBlock, position + 1 - start, task.end - start}));
       if (first < last)
-        fold_block(task, task.row[i], task.mix + i * size, scores + i * kBlock, values, first, last);
+        fold_block(task, task.row[i], task.mix + i * size, scores + i * kBlock, values, first,
+                   last);
     }
   }
 }
 
-// Joins the parts of one row, in order, and divides by the sum of all weights.
-inline void join_parts(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
-                       int64_t mix_stride, int64_t size, float* out) {
-  float best = -INFINITY;
+// Joins the parts of one row, in order, and divides by the sum of all weights. `sink`, if
+// there is one, is a score more that has no value.
+inline void join_parts(const AttendRow* parts, const float* mixes, int64_t count,
+                       int64_t part_stride, int64_t mix_stride, int64_t size, const float* sink,
+                       float* out) {
+  float best = sink ? *sink : -INFINITY;
   for (int64_t p = 0; p < count; ++p) best = std::max(best, parts[p * part_stride].maximum);
-  float total = 0;
+  float total = sink ? std::exp(*sink - best) : 0;
   std::fill_n(out, size, 0.0f);
   for (int64_t p = 0; p < count; ++p) {
     const AttendRow& part = parts[p * part_stride];

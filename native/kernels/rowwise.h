@@ -53,7 +53,8 @@ inline void rms_norm(const float* x, const float* weight, const float*, int64_t 
   const float squares = sum_row(n, x, [](F32x16 v) { return v * v; });
   const F32x16 scale = F32x16::splat(1.0f / std::sqrt(squares / static_cast<float>(n) + epsilon));
   map_row(n, x, out, [&](int64_t i, F32x16 v) {
-    return v * scale * (n - i >= 16 ? F32x16::load(weight + i) : simd::load_part(weight + i, n - i));
+    return v * scale *
+           (n - i >= 16 ? F32x16::load(weight + i) : simd::load_part(weight + i, n - i));
   });
 }
 
@@ -73,7 +74,8 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
 }
 
 // Turns the first 2 * pairs elements of a head: by (cos, sin) of its position.
-inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin) {
+inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* cos,
+                      const float* sin) {
   const int64_t step = adjacent ? 2 : 1, other = adjacent ? 1 : pairs;
   for (int64_t i = 0; i < pairs; ++i) {
     const float a = head[i * step], b = head[i * step + other];
@@ -108,7 +110,8 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
 }
 
 // out = activation(gate) * up, or activation(gate) where up is null.
-inline void activate(ActivationKind kind, const float* gate, const float* up, int64_t n, float* out) {
+inline void activate(ActivationKind kind, const float* gate, const float* up, int64_t n,
+                     float* out) {
   map_row(n, gate, out, [&](int64_t i, F32x16 x) {
     const F32x16 y = activation(kind, x);
     if (!up) return y;

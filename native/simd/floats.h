@@ -140,7 +140,8 @@ inline float maximum(F32x16 v) {
   float lanes[16];
   v.store(lanes);
   for (int width = 8; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
+    for (int i = 0; i < width; ++i)
+      lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
   return lanes[0];
 }
 

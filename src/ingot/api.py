@@ -1,10 +1,10 @@
 """LLM: a model file, ready to use from Python.
 
-    from ingot import LLM
-    llm = LLM("model.gguf")
-    print(llm.generate("The capital of France is", max_tokens=16).text)
-    for piece in llm.stream("Once upon a time"):
-        print(piece, end="")
+from ingot import LLM
+llm = LLM("model.gguf")
+print(llm.generate("The capital of France is", max_tokens=16).text)
+for piece in llm.stream("Once upon a time"):
+    print(piece, end="")
 """
 
 import os

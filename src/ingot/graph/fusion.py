@@ -10,7 +10,7 @@ A ComputationGraph comes in, a FusedGraph goes out; the values between fused ope
 disappear. What a fused operation computes is what its parts did, in the same order.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingot.errors import GraphError
 from ingot.graph import ops as o
@@ -146,7 +146,9 @@ class _Fuser:
         self.taken.update(id(op) for op in group)
         activate = self.only_reader(group[0].out)
         activation = None
-        outs = [(op.out, None) for op in group] if len(group) > 1 else [self.take_residual(first.out)]
+        outs: list[tuple[o.Value, o.Value | None]] = [(op.out, None) for op in group]
+        if len(group) == 1:
+            outs = [self.take_residual(first.out)]
         if isinstance(activate, o.Activate):
             self.taken.add(id(activate))
             activation = activate.kind
@@ -210,18 +212,7 @@ class _Fuser:
                 case o.WriteKv():
                     self.fused.append(heads[op.layer])
                 case o.Attend():
-                    self.fused.append(
-                        o.Attend(
-                            query=queries[op.layer],
-                            out=op.out,
-                            layer=op.layer,
-                            heads=op.heads,
-                            kv_heads=op.kv_heads,
-                            scale=op.scale,
-                            window=op.window,
-                            softcap=op.softcap,
-                        )
-                    )
+                    self.fused.append(replace(op, query=queries[op.layer]))
                 case _:
                     raise GraphError(f"{type(op).__name__} cannot stand alone in a fused graph")
         return FusedGraph(tuple(self.fused), self.graph.logits, self.graph.kv_layers)

@@ -8,11 +8,12 @@ head after head, the head's keys and then its values.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ingot._native import KV_BLOCK_TOKENS as BLOCK_TOKENS
+from ingot import _native
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType
 from ingot.graph.graph import KvLayer
 
+BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
 KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
 
 

@@ -28,16 +28,9 @@ class Weight:
     shape: tuple[int, ...]
 
 
-def _reads(**options: Any) -> Any:
-    return field(metadata={"role": "input"}, **options)
-
-
-def _writes() -> Any:
-    return field(metadata={"role": "output"})
-
-
-def _tensor(**options: Any) -> Any:
-    return field(metadata={"role": "weight"}, **options)
+_READ = {"role": "input"}
+_WRITTEN = {"role": "output"}
+_TENSOR = {"role": "weight"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +84,8 @@ class RopeLayout(StrEnum):
 class Embed(Op):
     """out[t] = scale * weight[token[t]]."""
 
-    weight: Weight = _tensor()
-    out: Value = _writes()
+    weight: Weight = field(metadata=_TENSOR)
+    out: Value = field(metadata=_WRITTEN)
     scale: float = 1.0
 
 
@@ -103,22 +96,22 @@ class Norm(Op):
     The run is the whole row, or one head where the weight is as long as a head.
     """
 
-    source: Value = _reads()
-    out: Value = _writes()
-    weight: Weight = _tensor()
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
     kind: NormKind
     epsilon: float
-    bias: Weight | None = _tensor(default=None)
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Op):
     """out = source @ weight.T + bias."""
 
-    source: Value = _reads()
-    out: Value = _writes()
-    weight: Weight = _tensor()
-    bias: Weight | None = _tensor(default=None)
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +121,8 @@ class Rope(Op):
     Cosine and sine are multiplied by `magnitude`.
     """
 
-    source: Value = _reads()
-    out: Value = _writes()
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
     head_size: int
     frequencies: tuple[float, ...]
     layout: RopeLayout
@@ -140,8 +133,8 @@ class Rope(Op):
 class WriteKv(Op):
     """Store each token's key and value at its position in the layer's cache."""
 
-    key: Value = _reads()
-    value: Value = _reads()
+    key: Value = field(metadata=_READ)
+    value: Value = field(metadata=_READ)
     layer: int
 
 
@@ -151,50 +144,52 @@ class Attend(Op):
 
     score = scale * q.k, then cap * tanh(score / cap) if there is a cap; a token sees
     positions p with position - window < p <= position (window 0: all of them). Query
-    head h reads key head h // (heads / kv_heads).
+    head h reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts
+    one more score, sinks[h], that has no value.
     """
 
-    query: Value = _reads()
-    out: Value = _writes()
+    query: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
     layer: int
     heads: int
     kv_heads: int
     scale: float
     window: int = 0
     softcap: float = 0.0
+    sinks: Weight | None = field(default=None, metadata=_TENSOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activate(Op):
     """out = activation(gate) * up, or activation(gate) alone."""
 
-    gate: Value = _reads()
-    out: Value = _writes()
+    gate: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
     kind: Activation
-    up: Value | None = _reads(default=None)
+    up: Value | None = field(default=None, metadata=_READ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Op):
     """out = left + right."""
 
-    left: Value = _reads()
-    right: Value = _reads()
-    out: Value = _writes()
+    left: Value = field(metadata=_READ)
+    right: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Op):
     """out = the rows of source whose logits are wanted; what follows works on those alone."""
 
-    source: Value = _reads()
-    out: Value = _writes()
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftCap(Op):
     """out = cap * tanh(source / cap)."""
 
-    source: Value = _reads()
-    out: Value = _writes()
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
     cap: float

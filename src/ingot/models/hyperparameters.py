@@ -27,12 +27,16 @@ class Hyperparameters:
     def integer(self, key: str, default: int | None = None) -> int:
         """A whole number; it must be there if it has no default."""
         full = f"{self.architecture}.{key}"
-        return self.metadata.integer(full) if default is None else self.metadata.integer(full, default)
+        if default is None:
+            return self.metadata.integer(full)
+        return self.metadata.integer(full, default)
 
     def number(self, key: str, default: float | None = None) -> float:
         """A number; it must be there if it has no default."""
         full = f"{self.architecture}.{key}"
-        return self.metadata.number(full) if default is None else self.metadata.number(full, default)
+        if default is None:
+            return self.metadata.number(full)
+        return self.metadata.number(full, default)
 
     def per_layer(self, key: str, default: int | None = None) -> tuple[int, ...]:
         """A whole number for every layer: a list in the file, or one for all of them."""

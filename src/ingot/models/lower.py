@@ -101,6 +101,7 @@ class _Builder:
                 scale=spec.head_size**-0.5 if spec.scale is None else spec.scale,
                 window=spec.window,
                 softcap=spec.softcap,
+                sinks=self.weight("attn_sinks.weight", spec.heads) if spec.sinks else None,
             )
         )
         return mixed
@@ -166,9 +167,7 @@ def lower(network: Network, has_tensor: Callable[[str], bool]) -> ComputationGra
         ops=tuple(build.ops),
         logits=logits,
         kv_layers=tuple(
-            KvLayer(
-                layer.attention.kv_heads, layer.attention.head_size, layer.attention.window
-            )
+            KvLayer(layer.attention.kv_heads, layer.attention.head_size, layer.attention.window)
             for layer in network.layers
         ),
         context_length=network.context_length,

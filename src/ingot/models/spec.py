@@ -46,6 +46,7 @@ class AttentionSpec:
     key_norm: NormSpec | None = None
     window: int = 0
     softcap: float = 0.0
+    sinks: bool = False  # attn_sinks: one more score in each head's softmax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

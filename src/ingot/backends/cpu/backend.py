@@ -174,6 +174,7 @@ class CpuBackend:
                     scale=op.scale,
                     softcap=op.softcap,
                     window=op.window,
+                    sinks=self._vector(op.sinks),
                 )
             case o.Select():
                 source = value(op.source)

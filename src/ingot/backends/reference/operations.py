@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from ingot.graph.ops import Activation, Attend, NormKind, Rope, RopeLayout
 
-Matrix = NDArray[Any]
+Matrix = NDArray[np.floating[Any]]
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def norm(
     x: Matrix, kind: NormKind, epsilon: float, weight: Matrix, bias: Matrix | None = None
 ) -> Matrix:
     """Normalize runs of the weight's length."""
-    runs = x.reshape(len(x), -1, len(weight))
+    runs: Matrix = x.reshape(len(x), -1, len(weight))
     if kind is NormKind.LAYER:
         runs = runs - runs.mean(axis=-1, keepdims=True)
     runs = runs / np.sqrt((runs * runs).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon))
@@ -32,7 +32,7 @@ def norm(
 
 def linear(x: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
     """x @ weight.T + bias."""
-    out = x @ weight.T
+    out: Matrix = x @ weight.T
     return out if bias is None else out + bias
 
 
@@ -56,17 +56,26 @@ def rope(x: Matrix, positions: Matrix, op: Rope) -> Matrix:
 def softmax(scores: Matrix) -> Matrix:
     """Along the last axis."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    shares: Matrix = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
 
 
-def attend(query: Matrix, keys: Matrix, values: Matrix, positions: Matrix, op: Attend) -> Matrix:
+def attend(
+    query: Matrix,
+    keys: Matrix,
+    values: Matrix,
+    positions: Matrix,
+    op: Attend,
+    sinks: Matrix | None = None,
+) -> Matrix:
     """Causal attention over the cache [positions, kv width]."""
     tokens, size = len(query), query.shape[1] // op.heads
     repeat = op.heads // op.kv_heads
     q = query.reshape(tokens, op.heads, size).transpose(1, 0, 2)
     k = keys.reshape(len(keys), op.kv_heads, -1).transpose(1, 0, 2).repeat(repeat, axis=0)
     v = values.reshape(len(values), op.kv_heads, -1).transpose(1, 0, 2).repeat(repeat, axis=0)
-    scores = q @ k.transpose(0, 2, 1) * query.dtype.type(op.scale)  # [heads, tokens, positions]
+    scores: Matrix = q @ k.transpose(0, 2, 1)  # [heads, tokens, positions]
+    scores = scores * query.dtype.type(op.scale)
     if op.softcap:
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
@@ -74,13 +83,19 @@ def attend(query: Matrix, keys: Matrix, values: Matrix, positions: Matrix, op: A
     if op.window:
         hidden |= distance >= op.window
     scores[:, hidden] = -np.inf
-    mixed = softmax(scores) @ v
+    if sinks is not None:
+        extra = np.broadcast_to(sinks[:, None, None], (op.heads, tokens, 1))
+        weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
+    else:
+        weights = softmax(scores)
+    mixed: Matrix = weights @ v
     return mixed.transpose(1, 0, 2).reshape(tokens, -1)
 
 
 def activate(kind: Activation, gate: Matrix, up: Matrix | None = None) -> Matrix:
     """activation(gate), times up if there is one."""
     one = gate.dtype.type(1)
+    out: Matrix
     match kind:
         case Activation.SILU:
             with np.errstate(over="ignore"):

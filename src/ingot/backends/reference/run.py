@@ -75,7 +75,8 @@ class Reference:
         weights = [self._weights[weight.name] for weight in op.weights]
         match op:
             case o.Embed(scale=scale):
-                return weights[0][ids] * self._dtype(scale)
+                rows: Matrix = weights[0][ids] * self._dtype(scale)
+                return rows
             case o.Norm():
                 return do.norm(inputs[0], op.kind, op.epsilon, *weights)
             case o.Linear():
@@ -87,7 +88,9 @@ class Reference:
                     store[layer] = np.concatenate([store[layer], new]) if layer in store else new
                 return None
             case o.Attend(layer=layer):
-                return do.attend(inputs[0], cache.keys[layer], cache.values[layer], positions, op)
+                return do.attend(
+                    inputs[0], cache.keys[layer], cache.values[layer], positions, op, *weights
+                )
             case o.Activate(kind=kind):
                 return do.activate(kind, *inputs)
             case o.Add():

@@ -1,0 +1,28 @@
+// The matrix products of one instruction set (see isa/kernels.cpp), in a file of their own
+// because they take the longest to compile.
+#include "isa/families.h"
+#include "kernels/linear_float.h"
+#include "kernels/linear_generate.h"
+#include "kernels/linear_prompt.h"
+
+namespace ingot::INGOT_ISA {
+
+void add_linear(KernelTable& table) noexcept {
+#define INGOT_ENTRY(Format)                                                            \
+  table.generate[static_cast<uint32_t>(TensorType::Format)] = generate_linear<Format>; \
+  table.prompt[static_cast<uint32_t>(TensorType::Format)] = prompt_linear<Format>;
+  INGOT_BLOCK_FORMATS(INGOT_ENTRY)
+#undef INGOT_ENTRY
+#define INGOT_ENTRY(Name, Value)                                                   \
+  table.generate[static_cast<uint32_t>(TensorType::Name)] = float_generate<Value>; \
+  table.prompt[static_cast<uint32_t>(TensorType::Name)] = float_prompt<Value>;
+  INGOT_FLOAT_TYPES(INGOT_ENTRY)
+#undef INGOT_ENTRY
+  table.quantize_generate = quantize_column<kGenerateAmplitude>;
+  table.quantize_prompt = quantize_column<kPromptAmplitude>;
+  table.quantized_bytes = quantized_bytes;
+  table.scratch_bytes = prompt_scratch_bytes;
+  table.prompt_rows = kPanelRows;
+}
+
+}  // namespace ingot::INGOT_ISA
