@@ -18,8 +18,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import models
@@ -133,6 +134,14 @@ def run(path: Path, peer: Peer, threads: int, rounds: int, bandwidth: float) -> 
     return rows
 
 
+def candidates(folder: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
+    """Names of the models, and how to get each."""
+    yield "smollm2", models.smollm2
+    yield "gemma", models.gemma
+    for shape, mix in SYNTHETIC:
+        yield f"{shape}-{mix}", partial(models.synthetic, shape, mix, folder)
+
+
 def print_row(row: Row) -> None:
     share = "" if row.bandwidth_share is None else f"{row.bandwidth_share:10.0%}"
     print(
@@ -165,17 +174,9 @@ def main() -> None:
     )
     rows = []
     with Peer(options.peer) as peer:
-        for make in (
-            models.smollm2,
-            models.gemma,
-            *(
-                lambda shape=shape, mix=mix: models.synthetic(shape, mix, options.models)
-                for shape, mix in SYNTHETIC
-            ),
-        ):
-            path = make()
-            if options.only in path.stem:
-                rows += run(path, peer, options.threads, options.rounds, bandwidth)
+        for name, path in candidates(options.models):
+            if options.only in name:
+                rows += run(path(), peer, options.threads, options.rounds, bandwidth)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 
