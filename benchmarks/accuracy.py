@@ -20,14 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import models
 import numpy as np
 from numpy.typing import NDArray
-from peer import Peer
-from stepper import Stepper
 
+import models
 from ingot.api import LLM
 from ingot.backends.reference import Reference
+from peer import Peer
+from stepper import Stepper
 
 CHUNK = 512
 ROWS = 64  # positions whose logits are compared at once

@@ -20,11 +20,6 @@ import llama_cpp as lc
 import numpy as np
 
 
-@lc.llama_log_callback
-def _quiet(_level: int, _text: bytes, _data: object) -> None:
-    pass
-
-
 class Worker:
     def __init__(self, command: dict[str, Any]) -> None:
         self.model = lc.llama_model_load_from_file(
@@ -108,12 +103,13 @@ class Worker:
                 pointer = lc.llama_get_logits(self.context)
                 rows = np.ctypeslib.as_array(pointer, (len(part), self.vocabulary))
                 file.write(rows.astype(np.float32).tobytes())
-        return self.vocabulary
+        return int(self.vocabulary)
 
 
 def main() -> None:
     """Answer commands until the pipe closes."""
-    lc.llama_log_set(_quiet, ctypes.c_void_p(0))
+    quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
     lc.llama_backend_init()
     worker: Worker | None = None
     for line in sys.stdin:

