@@ -9,11 +9,12 @@ namespace {
 // members finish together.
 constexpr int64_t kPieceBytes = 48 << 10;
 constexpr int64_t kRowMultiple = 16;
+constexpr int64_t kMaxPieceRows = kPieceBytes / 64;  // the scratch of gated results holds these
 
 int64_t piece_rows(const Step& step, const WeightRef& weight) {
   if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
   const int64_t rows = kPieceBytes / weight.row_bytes() / kRowMultiple * kRowMultiple;
-  return std::max(kRowMultiple, rows);
+  return std::clamp(rows, kRowMultiple, kMaxPieceRows);
 }
 
 int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / each; }
@@ -29,7 +30,7 @@ LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t 
       quantized_stride(kernels.quantized_bytes(width)),
       kernel_scratch(kernels.scratch_bytes(width)) {
   quantized = AlignedBytes((members + max_tokens) * quantized_stride);
-  const int64_t gated_rows = std::max(kernels.prompt_rows, int64_t{kPieceBytes / 64});
+  const int64_t gated_rows = std::max(kernels.prompt_rows, kMaxPieceRows);
   member_scratch = AlignedBytes::round_up(kernel_scratch + 2 * gated_rows * max_tokens *
                                                                static_cast<int64_t>(sizeof(float)));
   scratch = AlignedBytes(members * member_scratch);
