@@ -9,11 +9,12 @@ namespace {
 // members finish together.
 constexpr int64_t kPieceBytes = 48 << 10;
 constexpr int64_t kRowMultiple = 16;
+constexpr int64_t kMaxPieceRows = kPieceBytes / 64;  // the scratch of gated results holds these
 
 int64_t piece_rows(const Step& step, const WeightRef& weight) {
   if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
   const int64_t rows = kPieceBytes / weight.row_bytes() / kRowMultiple * kRowMultiple;
-  return std::max(kRowMultiple, rows);
+  return std::clamp(rows, kRowMultiple, kMaxPieceRows);
 }
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -31,9 +32,10 @@ LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t 
       quantized_stride(kernels.quantized_bytes(width)),
       kernel_scratch(kernels.scratch_bytes(width)) {
   quantized = AlignedBytes((members + this->max_tokens) * quantized_stride);
-  const int64_t gated_rows = std::max(kernels.prompt_rows, int64_t{kPieceBytes / 64});
-  member_scratch = AlignedBytes::round_up(kernel_scratch + 2 * gated_rows * max_tokens *
-                                                               static_cast<int64_t>(sizeof(float)));
+  const int64_t results =
+      std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
+  member_scratch =
+      AlignedBytes::round_up(kernel_scratch + 2 * results * static_cast<int64_t>(sizeof(float)));
   scratch = AlignedBytes(members * member_scratch);
 }
 

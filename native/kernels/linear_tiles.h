@@ -67,11 +67,12 @@ inline void configure_tiles() {
   _tile_loadconfig(&config);
 }
 
-// Two tiles of rows times kWide tiles of columns; `fresh`: there are no results yet.
+// Two tiles of rows times kWide tiles of columns; `fresh`: there are no results yet. `next`, if
+// there is one, are the columns that come after these: asked for on the way.
 template <int kWide>
 inline void multiply_tiles(const uint8_t* rows, int64_t row_stride, const uint8_t* columns,
                            int64_t column_stride, int64_t steps, bool fresh, float* results,
-                           int64_t result_stride) {
+                           int64_t result_stride, const uint8_t* next) {
   if (fresh) {
     _tile_zero(0);
     _tile_zero(2);
@@ -98,6 +99,13 @@ inline void multiply_tiles(const uint8_t* rows, int64_t row_stride, const uint8_
     _tile_loadd(5, rows + row_stride, 64);
     _tile_dpbf16ps(2, 5, 6);
     if constexpr (kWide == 2) _tile_dpbf16ps(3, 5, 7);
+    if (next) {
+      for (int line = 0; line < kTileBytes; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(next + line), _MM_HINT_T1);
+        _mm_prefetch(reinterpret_cast<const char*>(next + column_stride + line), _MM_HINT_T1);
+      }
+      next += kTileBytes;
+    }
   }
   _tile_stored(0, results, 64);
   _tile_stored(2, results + kTileSide * kTileSide, 64);
@@ -148,7 +156,7 @@ void tile_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const ui
       for (int64_t r = 0; r < row_tiles; r += 2)
         multiply(reinterpret_cast<const uint8_t*>(scratch.weights[r]), kRowStride, inputs,
                  kTileSide * stride, depth / kTileStep, k == 0, scratch.results[c][r][0],
-                 kResultStride);
+                 kResultStride, r == 0 ? inputs + 2 * kTileSide * stride : nullptr);
     }
   }
   for (int64_t c = 0; c < column_tiles; ++c)
