@@ -219,6 +219,7 @@ class Program {
 
 void bind_executor(nb::module_& module) {
   module.attr("KV_BLOCK_TOKENS") = kKvBlockTokens;
+  module.attr("MAX_GENERATION_TOKENS") = kMaxGenerationTokens;
   nb::class_<Program>(module, "Program")
       .def(nb::init<int, int64_t, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
            nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"), nb::arg("max_positions"),

@@ -107,6 +107,7 @@ def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
 
 # executor: operations are added in the order they run; values are the numbers value() gave
 KV_BLOCK_TOKENS: int
+MAX_GENERATION_TOKENS: int  # sequences that one generation step takes
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]

@@ -51,6 +51,10 @@ class ModelError(IngotError, ValueError):
     """A model file is sound, but cannot be run: its architecture, a tensor, a number."""
 
 
+class MemoryShortageError(ModelError, MemoryError):
+    """A model needs more memory than there is, or than this process may lock."""
+
+
 class GraphError(IngotError, ValueError):
     """A computation graph is not well formed."""
 
