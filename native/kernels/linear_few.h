@@ -204,8 +204,7 @@ void few_group(const uint8_t* weight, int64_t row_bytes, const LinearInput& inpu
   simd::Floats total[kGroupRows][kGroupColumns];
   const InputBlock* inputs[kGroupColumns];
   for (int c = 0; c < columns; ++c)
-    inputs[c] = reinterpret_cast<const InputBlock*>(input.quantized +
-                                                    (column + c) * input.quantized_stride);
+    inputs[c] = reinterpret_cast<const InputBlock*>(input.quantized) + column + c;
   constexpr int kTall = kTileRows<kRun<F>>;
   const int tiled = (rows + kTall - 1) / kTall * kTall;
   bool fresh = true;
@@ -223,7 +222,7 @@ void few_group(const uint8_t* weight, int64_t row_bytes, const LinearInput& inpu
                                                            runs_in<F>(count), fresh, total);
     fresh = false;
     weight += kStretchBytes;
-    for (int c = 0; c < columns; ++c) ++inputs[c];
+    for (int c = 0; c < columns; ++c) inputs[c] = next_stretch(inputs[c], input);
   }
   for (int c = 0; c < columns; ++c) sum_totals(total, c, rows, out + c * out_stride);
 }
