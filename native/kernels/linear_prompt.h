@@ -79,33 +79,40 @@ void prompt_tile(const Strip* strips, PanelShape shape, const InputBlock* const 
       [&](auto s) { repeat<kWide>([&](auto c) { simd::store(result(s, c), total[s][c]); }); });
 }
 
-// kTall strips times all columns, in tiles of kWide and less.
+// kTall strips times all columns, in tiles of kWide and less. `first`: these are the first
+// strips that meet the columns, which may still lie in the third-level cache.
 template <int kTall, int kWide>
 void prompt_columns(const Strip* strips, PanelShape shape, const InputBlock* column,
-                    int64_t columns, int depth, float* results) {
+                    int64_t columns, int depth, bool first, float* results) {
   for (; columns >= kWide; columns -= kWide) {
     const InputBlock* inputs[kWide];
     repeat<kWide>([&](auto c) { inputs[c] = column + c; });
+    if (first)
+      for (size_t i = 0; i < kWide * sizeof(InputBlock); i += 64)
+        simd::prefetch(reinterpret_cast<const uint8_t*>(column + kWide) + i);
     prompt_tile<kTall, kWide>(strips, shape, inputs, depth, results);
     column += kWide;
     results += kWide * kPanelRows;
   }
   if constexpr (kWide > 1)
-    prompt_columns<kTall, kWide / 2>(strips, shape, column, columns, depth, results);
+    prompt_columns<kTall, kWide / 2>(strips, shape, column, columns, depth, first, results);
 }
 
 // All strips, kTileStrips at a time.
 inline void prompt_strips(const Strip* strips, int64_t count, PanelShape shape,
                           const InputBlock* inputs, int64_t columns, int depth, float* results) {
+  bool first = true;
   for (; count >= kTileStrips; count -= kTileStrips) {
-    prompt_columns<kTileStrips, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<kTileStrips, kTileColumns>(strips, shape, inputs, columns, depth, first,
+                                              results);
+    first = false;
     strips += kTileStrips;
     results += kTileStrips * simd::kLanes;
   }
   if (count == 2) {
-    prompt_columns<2, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<2, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   } else if (count == 1) {
-    prompt_columns<1, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<1, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   }
 }
 
