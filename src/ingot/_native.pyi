@@ -1,7 +1,5 @@
 """Types of the compiled module (see native/bindings/)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,9 +101,27 @@ def linear(
     end: int,
     out: NDArray[np.float32],
 ) -> None: ...
+def exponentials(x: NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
+def softcap(x: NDArray[np.float32], cap: float, out: NDArray[np.float32]) -> None: ...
+def activate(
+    kind: int,
+    gate: NDArray[np.float32],
+    up: NDArray[np.float32] | None,
+    out: NDArray[np.float32],
+) -> None: ...
+def norm(
+    layer: bool,
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    epsilon: float,
+    out: NDArray[np.float32],
+) -> None: ...
 
 # executor: operations are added in the order they run; values are the numbers value() gave
 KV_BLOCK_TOKENS: int
+
+def has_linear(type: int) -> bool: ...
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
@@ -163,8 +179,9 @@ class Program:
         *,
         ids: _Ints,
         positions: _Ints,
-        run_counts: _Ints,
-        tables: Sequence[Sequence[_Ints]],
+        counts: _Ints,
+        tables: _Ints,
+        table_ends: _Ints,
         outputs: _Ints,
         prompt: bool,
         logits: _Floats,
