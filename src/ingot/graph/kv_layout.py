@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ingot import _native
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType
-from ingot.graph.graph import KvLayer
+from ingot.graph.check import KvLayer
 
 BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
 KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
