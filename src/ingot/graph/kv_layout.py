@@ -44,6 +44,9 @@ class KvLayout:
     @classmethod
     def of(cls, layers: Sequence[KvLayer], type: GgmlType) -> "KvLayout":
         """Lay out the layers of a graph."""
+        if type not in KV_TYPES:
+            known = ", ".join(kind.name for kind in KV_TYPES)
+            raise ModelError(f"the cache cannot be {type.name}; it can be {known}")
         windows: list[int] = []
         sizes: list[int] = []
         places: list[KvPlace] = []
