@@ -48,6 +48,7 @@ struct KernelTable {
   void (*turn_head)(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin);
   void (*activate)(ActivationKind kind, const float* gate, const float* up, int64_t n, float* out);
   void (*softcap)(const float* x, int64_t n, float cap, float* out);
+  void (*exponentials)(const float* x, int64_t n, float* out);
 
   // Attention over the paged cache (kernels/attention.h).
   void (*attend)(const AttendTask& task);
