@@ -86,7 +86,7 @@ class Generation(Iterator[str]):
         self._prompt = model.check_ids(ids)
         self._max_tokens = max_tokens
         self._temperature = temperature
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(seed) if temperature else None
         self._progress = progress
         self._token_ids: list[int] = []
         self._finish_reason: FinishReason | None = None
