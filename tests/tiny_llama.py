@@ -12,7 +12,7 @@ from ingot.gguf import GgmlType, GgufWriter, ValueType
 from ingot.quant import encode
 from ingot.tokenizer import TokenType
 
-WIDTH, LAYERS, HEADS, KV_HEADS, FEED_FORWARD, CONTEXT = 64, 2, 4, 2, 96, 256
+WIDTH, LAYERS, HEADS, KV_HEADS, FEED_FORWARD, CONTEXT = 64, 2, 2, 1, 96, 256
 CONTROLS = ("<|start|>", "<|end|>")
 CHAT = (
     "{% for message in messages %}<|start|>{{ message.content }}<|end|>{% endfor %}"
