@@ -27,11 +27,11 @@ def vocabulary() -> list[str]:
     return [chr(b) if b in plain else chr(next(others)) for b in range(256)] + list(CONTROLS)
 
 
-def shapes() -> dict[str, tuple[int, ...]]:
+def shapes(layers: int = LAYERS) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model."""
     head = WIDTH // HEADS
     found: dict[str, tuple[int, ...]] = {"token_embd.weight": (len(vocabulary()), WIDTH)}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         found |= {
             f"blk.{layer}.{name}.weight": shape
             for name, shape in {
@@ -52,6 +52,7 @@ def shapes() -> dict[str, tuple[int, ...]]:
 def write_tiny_llama(
     path: Path,
     *,
+    layers: int = LAYERS,
     template: str | None = CHAT,
     keys: Mapping[str, object] | None = None,
     without: Collection[str] = (),
@@ -61,7 +62,7 @@ def write_tiny_llama(
     writer = GgufWriter(path)
     metadata: dict[str, object] = {
         "general.architecture": "llama",
-        "llama.block_count": LAYERS,
+        "llama.block_count": layers,
         "llama.context_length": CONTEXT,
         "llama.embedding_length": WIDTH,
         "llama.feed_forward_length": FEED_FORWARD,
@@ -84,7 +85,7 @@ def write_tiny_llama(
     writer.add("tokenizer.ggml.token_type", types, ValueType.INT32)
     writer.add("tokenizer.ggml.merges", ["a b"], ValueType.STRING)
     random = np.random.default_rng(7)
-    for name, shape in shapes().items():
+    for name, shape in shapes(layers).items():
         values = random.normal(0, 0.2, shape).astype(np.float32)
         if len(shape) == 1:
             values = np.abs(values) + 0.5
