@@ -68,7 +68,7 @@ class Bench:
 
     def time(self, phase: str, weight: NDArray[np.uint8], columns: int) -> float:
         values = self.rng.standard_normal((columns, WIDTH)).astype(np.float32)
-        quantized = aligned((columns, _native.quantized_bytes(WIDTH)))
+        quantized = aligned((-(-columns // 16) * 16, _native.quantized_bytes(WIDTH)))
         _native.quantize_inputs(phase, values, quantized)
         out = np.empty((columns, len(weight)), np.float32)
         return best_seconds(

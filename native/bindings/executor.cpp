@@ -39,9 +39,6 @@ using Part =
 // group, pool, block bytes, offset in block, type, head size
 using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
 
-// Sequences that generate in one step; more of them take several steps.
-constexpr int64_t kMaxGenerationTokens = 64;
-
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
 
 WeightRef as_weight(const Weight& w) {

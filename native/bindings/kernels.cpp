@@ -1,15 +1,14 @@
-// The matrix kernels one at a time, for tests and benchmarks; the executor calls them
-// directly.
+// Kernels one at a time, for tests and benchmarks; the executor calls them directly.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
 
+#include "executor/aligned.h"
+#include "executor/read_probe.h"
 #include "formats/types.h"
 #include "isa/dispatch.h"
 
@@ -19,15 +18,6 @@ namespace {
 
 template <class T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-struct FreeAligned {
-  void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
-};
-using AlignedBytes = std::unique_ptr<uint8_t[], FreeAligned>;
-
-AlignedBytes allocate(int64_t bytes) {
-  return AlignedBytes(new (std::align_val_t(64)) uint8_t[static_cast<size_t>(bytes)]);
-}
 
 bool is_prompt(const std::string& phase) {
   if (phase == "prompt") return true;
@@ -41,17 +31,22 @@ void require(bool condition, const char* message) {
 
 int64_t quantized_bytes(int64_t width) { return ingot::active_kernels().quantized_bytes(width); }
 
+bool holds_columns(size_t held, int64_t columns) {
+  constexpr int64_t kGroup = ingot::KernelTable::kColumnGroup;
+  return static_cast<int64_t>(held) == (columns + kGroup - 1) / kGroup * kGroup;
+}
+
 void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8_t> out) {
   const ingot::KernelTable& kernels = ingot::active_kernels();
   const auto kernel = is_prompt(phase) ? kernels.quantize_prompt : kernels.quantize_generate;
   const int64_t columns = values.shape(0), width = values.shape(1);
-  require(static_cast<int64_t>(out.shape(0)) == columns &&
+  require(holds_columns(out.shape(0), columns) &&
               static_cast<int64_t>(out.shape(1)) == kernels.quantized_bytes(width),
-          "out must have a row of quantized_bytes(width) for every column");
+          "out must have quantized_bytes(width) for every column, 16 columns at a time");
   require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
   nb::gil_scoped_release unlocked;
   for (int64_t c = 0; c < columns; ++c)
-    kernel(values.data() + c * width, width, out.data() + c * out.shape(1));
+    kernel(values.data() + c * width, width, out.data(), static_cast<int64_t>(out.shape(1)), c);
 }
 
 // Rows [begin, end) of `weight` times every column, into out[column][row].
@@ -68,9 +63,9 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
   require(
       static_cast<int64_t>(weight.shape(1)) == width / traits->block_weights * traits->block_bytes,
       "a row of weight must hold width weights");
-  require(columns > 0 && static_cast<int64_t>(quantized.shape(0)) == columns &&
+  require(columns > 0 && holds_columns(quantized.shape(0), columns) &&
               static_cast<int64_t>(quantized.shape(1)) == kernels.quantized_bytes(width),
-          "quantized must hold every column of values");
+          "quantized must hold every column of values, 16 columns at a time");
   require(reinterpret_cast<uintptr_t>(quantized.data()) % 64 == 0,
           "quantized must be aligned to 64 bytes");
   require(0 <= begin && begin <= end && end <= rows, "the rows must lie in weight");
@@ -80,10 +75,16 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
   const ingot::LinearInput input{values.data(),    width,
                                  quantized.data(), static_cast<int64_t>(quantized.shape(1)),
                                  columns,          width};
-  const AlignedBytes scratch = allocate(kernels.scratch_bytes(width));
+  const ingot::AlignedBytes scratch(kernels.scratch_bytes(width));
   nb::gil_scoped_release unlocked;
   kernel(weight.data(), static_cast<int64_t>(weight.shape(1)), input, begin, end, out.data(), rows,
-         scratch.get());
+         scratch.data());
+}
+
+uint64_t read_through(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> data,
+                      int threads) {
+  nb::gil_scoped_release unlocked;
+  return ingot::read_through(data.data(), static_cast<int64_t>(data.size()), threads);
 }
 
 }  // namespace
@@ -95,4 +96,5 @@ void bind_kernels(nb::module_& module) {
   module.def("linear", &linear, nb::arg("type"), nb::arg("phase"), nb::arg("weight"),
              nb::arg("values"), nb::arg("quantized"), nb::arg("begin"), nb::arg("end"),
              nb::arg("out"));
+  module.def("read_through", read_through, nb::arg("data"), nb::arg("threads"));
 }

@@ -9,12 +9,15 @@ namespace {
 // members finish together.
 constexpr int64_t kPieceBytes = 48 << 10;
 constexpr int64_t kRowMultiple = 16;
+constexpr int64_t kMaxPieceRows = kPieceBytes / 64;  // the scratch of gated results holds these
 
 int64_t piece_rows(const Step& step, const WeightRef& weight) {
   if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
   const int64_t rows = kPieceBytes / weight.row_bytes() / kRowMultiple * kRowMultiple;
-  return std::max(kRowMultiple, rows);
+  return std::clamp(rows, kRowMultiple, kMaxPieceRows);
 }
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / each; }
 
@@ -23,27 +26,33 @@ int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / ea
 LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens,
                            int64_t width)
     : members(members),
-      max_tokens(max_tokens),
+      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)),
       width(width),
-      normed(members * width + max_tokens * width),
+      normed((members + this->max_tokens) * width),
       quantized_stride(kernels.quantized_bytes(width)),
       kernel_scratch(kernels.scratch_bytes(width)) {
-  quantized = AlignedBytes((members + max_tokens) * quantized_stride);
-  const int64_t gated_rows = std::max(kernels.prompt_rows, int64_t{kPieceBytes / 64});
-  member_scratch = AlignedBytes::round_up(kernel_scratch + 2 * gated_rows * max_tokens *
-                                                               static_cast<int64_t>(sizeof(float)));
+  quantized = AlignedBytes((members + this->max_tokens) * quantized_stride);
+  const int64_t results =
+      std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
+  member_scratch =
+      AlignedBytes::round_up(kernel_scratch + 2 * results * static_cast<int64_t>(sizeof(float)));
   scratch = AlignedBytes(members * member_scratch);
 }
 
-void LinearOp::prepare(const Step& step, int64_t column, float* normed, uint8_t* quantized) const {
-  const float* x = step.row(spec_.source, column);
-  if (spec_.norm) {
-    spec_.norm->apply(step.kernels, x, spec_.source.width, normed);
-    x = normed;
-  }
+// Normalizes and quantizes columns [begin, end).
+void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* normed,
+                       uint8_t* quantized, int64_t stride) const {
   const bool prompt = step.batch.phase == Phase::kPrompt;
-  (prompt ? step.kernels.quantize_prompt : step.kernels.quantize_generate)(x, spec_.source.width,
-                                                                           quantized);
+  const auto quantize = prompt ? step.kernels.quantize_prompt : step.kernels.quantize_generate;
+  const int64_t width = spec_.source.width;
+  for (int64_t c = begin; c < end; ++c) {
+    const float* x = step.row(spec_.source, c);
+    if (spec_.norm) {
+      spec_.norm->apply(step.kernels, x, width, normed + c * width);
+      x = normed + c * width;
+    }
+    quantize(x, width, quantized, stride, c);
+  }
 }
 
 void LinearOp::run(const Step& step, int member) {
@@ -51,14 +60,16 @@ void LinearOp::run(const Step& step, int member) {
   const int64_t stride = step.kernels.quantized_bytes(width);
   float* normed = buffers_.normed.data();
   uint8_t* quantized = buffers_.quantized.data();
-  if (columns == 1) {
+  if (step.batch.phase == Phase::kGeneration && columns == 1) {
     // Everyone prepares the one column for itself: cheaper than meeting for it.
-    normed += buffers_.max_tokens * buffers_.width + member * buffers_.width;
+    normed += (buffers_.max_tokens + member) * buffers_.width;
     quantized += (buffers_.max_tokens + member) * buffers_.quantized_stride;
-    prepare(step, 0, normed, quantized);
+    prepare(step, 0, 1, normed, quantized, stride);
   } else {
-    for (int64_t c; (c = columns_.claim(columns)) >= 0;)
-      prepare(step, c, normed + c * width, quantized + c * stride);
+    // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
+    const int64_t group = step.batch.phase == Phase::kPrompt ? KernelTable::kColumnGroup : 1;
+    for (int64_t g; (g = columns_.claim(count_pieces(columns, group))) >= 0;)
+      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, stride);
     step.barrier.wait();
   }
   const LinearInput input{

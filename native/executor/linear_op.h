@@ -50,7 +50,8 @@ class LinearOp : public Op {
   void run(const Step& step, int member) override;
 
  private:
-  void prepare(const Step& step, int64_t column, float* normed, uint8_t* quantized) const;
+  void prepare(const Step& step, int64_t begin, int64_t end, float* normed, uint8_t* quantized,
+               int64_t stride) const;
   void run_rows(const Step& step, const LinearPart& part, const LinearInput& input, int64_t begin,
                 int64_t end, uint8_t* scratch) const;
   void run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,

@@ -11,6 +11,9 @@ namespace ingot {
 
 enum class Phase { kPrompt, kGeneration };
 
+// Tokens of one generation step; more sequences take several steps.
+inline constexpr int64_t kMaxGenerationTokens = 64;
+
 // Tokens of one sequence that stand next to each other in a batch.
 struct SequenceRun {
   int32_t first;  // token of the batch

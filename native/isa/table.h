@@ -13,8 +13,8 @@ namespace ingot {
 struct LinearInput {
   const float* values;  // [columns][value_stride]; read by weights that are floats
   int64_t value_stride;
-  const uint8_t* quantized;  // [columns][quantized_stride], 64-byte aligned, from the phase's
-  int64_t quantized_stride;  // quantize_*; read by all other weights
+  const uint8_t* quantized;  // quantized_stride bytes a column, 64-byte aligned, written by the
+  int64_t quantized_stride;  // phase's quantize_*; read by all other weights
   int64_t columns;
   int64_t width;  // a multiple of the weight's block
 };
@@ -30,7 +30,10 @@ struct KernelTable {
   using Linear = void (*)(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
                           int64_t begin, int64_t end, float* out, int64_t out_stride,
                           uint8_t* scratch);
-  using Quantize = void (*)(const float* column, int64_t width, uint8_t* out);
+  // Puts column `index` among the quantized ones, whose number is rounded up to kColumnGroup.
+  using Quantize = void (*)(const float* column, int64_t width, uint8_t* quantized, int64_t stride,
+                            int64_t index);
+  static constexpr int64_t kColumnGroup = 16;
 
   const char* name;
   Decode decode[kTypes];

@@ -74,8 +74,9 @@ inline void quantize_block(const float* x, InputBlock& block) {
 }
 
 template <int kAmplitude>
-void quantize_column(const float* x, int64_t width, uint8_t* out) {
-  InputBlock* block = reinterpret_cast<InputBlock*>(out);
+void quantize_column(const float* x, int64_t width, uint8_t* quantized, int64_t stride,
+                     int64_t index) {
+  InputBlock* block = reinterpret_cast<InputBlock*>(quantized + index * stride);
   for (; width >= kInputBlock; width -= kInputBlock, x += kInputBlock)
     quantize_block<kAmplitude>(x, *block++);
   if (width > 0) {

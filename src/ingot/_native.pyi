@@ -103,6 +103,7 @@ def linear(
     end: int,
     out: NDArray[np.float32],
 ) -> None: ...
+def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
 
 # executor: operations are added in the order they run; values are the numbers value() gave
 KV_BLOCK_TOKENS: int
