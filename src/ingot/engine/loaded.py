@@ -18,7 +18,13 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
-from ingot.errors import ConfigError, ContextLengthError, ModelError
+from ingot.errors import (
+    ConfigError,
+    ContextLengthError,
+    IngotError,
+    MemoryShortageError,
+    ModelError,
+)
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import BLOCK_TOKENS, KV_TYPES, KvLayout
 from ingot.kvcache import BlockPool
@@ -67,14 +73,7 @@ class LoadedModel:
                 "choose a smaller context or a smaller kv_type",
             )
             self._place_weights(place)
-            self._backend: CpuBackend | None = CpuBackend(
-                self.graph,
-                self.file,
-                self.layout,
-                blocks=blocks,
-                context=self.context,
-                threads=self.threads,
-            )
+            self._backend: CpuBackend | None = self._make_backend(blocks)
         except BaseException:
             self.file.close()
             raise
@@ -161,6 +160,26 @@ class LoadedModel:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _make_backend(self, blocks: int) -> CpuBackend:
+        try:
+            return CpuBackend(
+                self.graph,
+                self.file,
+                self.layout,
+                blocks=blocks,
+                context=self.context,
+                threads=self.threads,
+            )
+        except IngotError:
+            raise
+        except MemoryError as error:  # a limit of the process, which the system does not know
+            raise MemoryShortageError(
+                f"{self.file.path}: there is no memory for a context of {self.context} tokens; "
+                "choose a smaller context"
+            ) from error
+        except ValueError as error:  # what the native program refuses
+            raise ModelError(f"{self.file.path} cannot be run on the CPU: {error}") from error
 
     def _place_weights(self, place: Weights) -> None:
         size = sum(tensor.nbytes for tensor in self.file.tensors.values())

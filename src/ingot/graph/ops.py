@@ -9,6 +9,7 @@ architecture or a tensor's bytes.
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 
@@ -33,12 +34,19 @@ _WRITTEN = {"role": "output"}
 _TENSOR = {"role": "weight"}
 
 
+@cache
+def _names(kind: Any, role: str) -> tuple[str, ...]:
+    """The fields of a kind of operation that have a role."""
+    return tuple(f.name for f in fields(kind) if f.metadata.get("role") == role)
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """What every operation can tell: its inputs, outputs and weights, in field order."""
 
     def _with_role(self, role: str) -> tuple[Any, ...]:
-        named = (getattr(self, f.name) for f in fields(self) if f.metadata.get("role") == role)
+        kind: Any = type(self)
+        named = (getattr(self, name) for name in _names(kind, role))
         return tuple(item for item in named if item is not None)
 
     @property
