@@ -85,14 +85,14 @@ void LinearOp::run(const Step& step, int member) {
 
   if (spec_.gate) {
     const int64_t rows = spec_.parts[0].weight.rows, each = piece_rows(step, spec_.parts[0].weight);
-    for (int64_t piece; (piece = rows_.claim(count_pieces(rows, each))) >= 0;)
+    for (int64_t piece; (piece = rows_.claim(count_pieces(rows, each), member)) >= 0;)
       run_gated(step, input, piece * each, std::min(rows, (piece + 1) * each), scratch);
     return;
   }
   int64_t pieces = 0;
   for (const LinearPart& part : spec_.parts)
     pieces += count_pieces(part.weight.rows, piece_rows(step, part.weight));
-  for (int64_t piece; (piece = rows_.claim(pieces)) >= 0;) {
+  for (int64_t piece; (piece = rows_.claim(pieces, member)) >= 0;) {
     const LinearPart* part = spec_.parts.data();
     int64_t index = piece, each = piece_rows(step, part->weight);
     for (int64_t n; index >= (n = count_pieces(part->weight.rows, each));) {

@@ -42,7 +42,8 @@ class LinearOp : public Op {
     Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens, int64_t width);
   };
 
-  LinearOp(Spec spec, Buffers& buffers) : spec_(std::move(spec)), buffers_(buffers) {}
+  LinearOp(Spec spec, Buffers& buffers)
+      : spec_(std::move(spec)), buffers_(buffers), rows_(buffers.members) {}
   void reset() override {
     columns_.reset();
     rows_.reset();
@@ -59,7 +60,8 @@ class LinearOp : public Op {
 
   const Spec spec_;
   Buffers& buffers_;
-  Queue columns_, rows_;
+  Queue columns_;
+  Shares rows_;
 };
 
 }  // namespace ingot

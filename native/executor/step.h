@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "executor/thread_pool.h"
 #include "isa/table.h"
@@ -53,6 +54,33 @@ class Queue {
 
  private:
   alignas(64) std::atomic<int64_t> next_{0};
+};
+
+// The same, but every member first takes the pieces of its own share, in order, and helps the
+// others only then: what it reads next in memory follows what it read last.
+class Shares {
+ public:
+  explicit Shares(int64_t members)
+      : members_(members), next_(std::make_unique<Cursor[]>(static_cast<size_t>(members))) {}
+  void reset() {
+    for (int64_t m = 0; m < members_; ++m) next_[m].piece.store(0, std::memory_order_relaxed);
+  }
+  int64_t claim(int64_t count, int member) {
+    for (int64_t i = 0; i < members_; ++i) {
+      const int64_t owner = (member + i) % members_;
+      const int64_t begin = count * owner / members_, end = count * (owner + 1) / members_;
+      const int64_t piece = begin + next_[owner].piece.fetch_add(1, std::memory_order_relaxed);
+      if (piece < end) return piece;
+    }
+    return -1;
+  }
+
+ private:
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> piece{0};
+  };
+  const int64_t members_;
+  const std::unique_ptr<Cursor[]> next_;
 };
 
 struct Step {
