@@ -8,7 +8,6 @@ anything runs.
 
 from difflib import get_close_matches
 from importlib import import_module
-from math import isfinite
 from pkgutil import iter_modules
 from typing import cast
 
@@ -22,7 +21,6 @@ from ingot.quant import decode
 
 _SHARED = {"hyperparameters", "lower", "spec"}
 _ROPE_FACTORS = "rope_freqs.weight"
-_MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
 
 
 def architectures() -> list[str]:
@@ -49,32 +47,11 @@ def build_graph(model: GgufLoader) -> ComputationGraph:
         tensor = model.tensors[_ROPE_FACTORS]
         factors = decode(tensor.data, tensor.type).tolist()
     module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    parameters = Hyperparameters(name, model.metadata, factors)
-    _check_numbers(model, parameters)
+    parameters = Hyperparameters(name, model.metadata, len(model.tensors), factors)
     described = cast(Network, module.network(parameters))
     graph = lower(described, model.tensors.__contains__)
     _check_tensors(model, graph)
     return graph
-
-
-def _check_numbers(model: GgufLoader, h: Hyperparameters) -> None:
-    """Refuse numbers that no network has, before a graph of that size is built."""
-
-    def check(key: str, number: float, fits: bool, must: str) -> None:
-        if not fits:
-            raise ModelError(f"{model.path}: {h.architecture}.{key} is {number}; it must be {must}")
-
-    for key, number, most in (
-        ("block_count", h.layers, len(model.tensors)),  # every layer has some
-        ("embedding_length", h.width, _MOST),
-        ("context_length", h.context_length, _MOST),
-        ("attention.head_count", h.heads, h.width),
-    ):
-        check(key, number, 1 <= number <= most, f"1 to {most} in this file")
-    turned, base = h.integer("rope.dimension_count", h.head_size), h.number("rope.freq_base", 1.0)
-    even = f"an even number up to the size of a head, {h.head_size}"
-    check("rope.dimension_count", turned, turned in range(0, h.head_size + 1, 2), even)
-    check("rope.freq_base", base, base > 0 and isfinite(base), "a positive number")
 
 
 def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:

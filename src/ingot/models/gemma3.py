@@ -30,16 +30,14 @@ def network(h: Hyperparameters) -> Network:
             scale=scale,
             query_norm=norm("attn_q_norm"),
             key_norm=norm("attn_k_norm"),
-            window=0 if full else h.integer("attention.sliding_window"),
+            window=0 if full else h.size("attention.sliding_window"),
         )
         layers.append(
             LayerSpec(
                 attention=attention,
                 attention_norm=norm("attn_norm"),
                 attention_post_norm=norm("post_attention_norm"),
-                mlp=MlpSpec(
-                    width=h.integer("feed_forward_length"), activation=Activation.GELU_TANH
-                ),
+                mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.GELU_TANH),
                 mlp_norm=norm("ffn_norm"),
                 mlp_post_norm=norm("post_ffw_norm"),
             )

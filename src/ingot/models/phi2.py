@@ -24,7 +24,7 @@ def network(h: Hyperparameters) -> Network:
             ),
             attention_norm=norm("attn_norm"),
             mlp=MlpSpec(
-                width=h.integer("feed_forward_length"),
+                width=h.size("feed_forward_length"),
                 activation=Activation.GELU_TANH,
                 gated=False,
                 bias=True,

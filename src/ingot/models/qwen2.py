@@ -8,7 +8,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 def network(h: Hyperparameters) -> Network:
     """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
-    mlp = MlpSpec(width=h.integer("feed_forward_length"), activation=Activation.SILU)
+    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [
         LayerSpec(
             attention=AttentionSpec(
