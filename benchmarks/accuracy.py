@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import models
-from ingot.api import LLM
+from ingot import LLM
 from ingot.backends.reference import Reference
 from peer import Peer
 from stepper import Stepper

@@ -8,6 +8,7 @@ void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_rowwise(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 
 NB_MODULE(_native, module) {
@@ -18,4 +19,5 @@ NB_MODULE(_native, module) {
   bind_executor(module);
   bind_tokenizer(module);
   bind_kernels(module);
+  bind_rowwise(module);
 }

@@ -46,7 +46,7 @@ void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8
   require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
   nb::gil_scoped_release unlocked;
   for (int64_t c = 0; c < columns; ++c)
-    kernel(values.data() + c * width, width, out.data(), static_cast<int64_t>(out.shape(1)), c);
+    kernel(values.data() + c * width, width, out.data(), kernels.quantized_stride(out.shape(0)), c);
 }
 
 // Rows [begin, end) of `weight` times every column, into out[column][row].
@@ -73,7 +73,7 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
       static_cast<int64_t>(out.shape(0)) == columns && static_cast<int64_t>(out.shape(1)) == rows,
       "out must be [columns, rows]");
   const ingot::LinearInput input{values.data(),    width,
-                                 quantized.data(), static_cast<int64_t>(quantized.shape(1)),
+                                 quantized.data(), kernels.quantized_stride(quantized.shape(0)),
                                  columns,          width};
   const ingot::AlignedBytes scratch(kernels.scratch_bytes(width));
   nb::gil_scoped_release unlocked;

@@ -57,13 +57,14 @@ void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* norm
 
 void LinearOp::run(const Step& step, int member) {
   const int64_t width = spec_.source.width, columns = step.rows(spec_.source);
-  const int64_t stride = step.kernels.quantized_bytes(width);
   float* normed = buffers_.normed.data();
   uint8_t* quantized = buffers_.quantized.data();
+  int64_t stride = step.kernels.quantized_stride(round_up(columns, KernelTable::kColumnGroup));
   if (step.batch.phase == Phase::kGeneration && columns == 1) {
     // Everyone prepares the one column for itself: cheaper than meeting for it.
     normed += (buffers_.max_tokens + member) * buffers_.width;
     quantized += (buffers_.max_tokens + member) * buffers_.quantized_stride;
+    stride = step.kernels.quantized_stride(1);
     prepare(step, 0, 1, normed, quantized, stride);
   } else {
     // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.

@@ -1,5 +1,7 @@
 #include "executor/thread_pool.h"
 
+#include <chrono>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -7,9 +9,10 @@
 namespace ingot {
 namespace {
 
-// About 50 microseconds of spinning before a worker parks: longer than the pause
-// between two steps of a generation, far too short to be seen on an idle machine.
-constexpr int kSpinsBeforeParking = 2000;
+// How long a worker spins before it parks: longer than the pause between two steps of a
+// generation (to wake a parked thread takes up to a millisecond on a virtual machine), far too
+// short to be seen on an idle one.
+constexpr auto kSpinBeforeParking = std::chrono::milliseconds(2);
 // After this many turns at a barrier another thread may need the core to get there.
 constexpr int kSpinsBeforeYielding = 20000;
 
@@ -70,8 +73,9 @@ void ThreadPool::run(Task task, void* context) {
 void ThreadPool::work(int member) {
   uint32_t seen = 0;
   while (true) {
-    for (int spins = 0; round_.load(std::memory_order_acquire) == seen; ++spins) {
-      if (spins < kSpinsBeforeParking) {
+    const auto idle_since = std::chrono::steady_clock::now();
+    for (int spins = 1; round_.load(std::memory_order_acquire) == seen; ++spins) {
+      if (spins % 64 != 0 || std::chrono::steady_clock::now() - idle_since < kSpinBeforeParking) {
         relax();
       } else {
         round_.wait(seen, std::memory_order_acquire);

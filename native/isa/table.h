@@ -13,8 +13,8 @@ namespace ingot {
 struct LinearInput {
   const float* values;  // [columns][value_stride]; read by weights that are floats
   int64_t value_stride;
-  const uint8_t* quantized;  // quantized_stride bytes a column, 64-byte aligned, written by the
-  int64_t quantized_stride;  // phase's quantize_*; read by all other weights
+  const uint8_t* quantized;  // 64-byte aligned, written by the phase's quantize_*; read by all
+  int64_t quantized_stride;  // other weights
   int64_t columns;
   int64_t width;  // a multiple of the weight's block
 };
@@ -30,7 +30,8 @@ struct KernelTable {
   using Linear = void (*)(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
                           int64_t begin, int64_t end, float* out, int64_t out_stride,
                           uint8_t* scratch);
-  // Puts column `index` among the quantized ones, whose number is rounded up to kColumnGroup.
+  // Puts column `index` among the quantized ones. Room for a number of columns that is rounded
+  // up to kColumnGroup; `stride` is theirs, see quantized_stride().
   using Quantize = void (*)(const float* column, int64_t width, uint8_t* quantized, int64_t stride,
                             int64_t index);
   static constexpr int64_t kColumnGroup = 16;
@@ -47,6 +48,7 @@ struct KernelTable {
   void (*turn_head)(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin);
   void (*activate)(ActivationKind kind, const float* gate, const float* up, int64_t n, float* out);
   void (*softcap)(const float* x, int64_t n, float cap, float* out);
+  void (*exponentials)(const float* x, int64_t n, float* out);
 
   // Attention over the paged cache (kernels/attention.h).
   void (*attend)(const AttendTask& task);
@@ -59,6 +61,8 @@ struct KernelTable {
   Quantize quantize_generate;
   Quantize quantize_prompt;
   int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
+  // Inputs lie stretch by stretch, in each column by column: what a tile reads lies together.
+  int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
   int64_t (*scratch_bytes)(int64_t width);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
 };

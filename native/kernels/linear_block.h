@@ -9,12 +9,19 @@
 // Inside a run the arithmetic is exact (linear_bounds.h).
 #pragma once
 
+#include "isa/table.h"
 #include "kernels/linear_bounds.h"
 #include "kernels/linear_scales.h"
 #include "kernels/linear_words.h"
 #include "simd/vector.h"
 
 namespace ingot::INGOT_ISA {
+
+// The same column's inputs for the stretch that follows.
+inline const InputBlock* next_stretch(const InputBlock* block, const LinearInput& input) {
+  return reinterpret_cast<const InputBlock*>(reinterpret_cast<const uint8_t*>(block) +
+                                             input.quantized_stride);
+}
 
 // Weights that share a minimum, and so which of an input's sums it meets.
 template <class F>

@@ -170,17 +170,30 @@ void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int 
       [&](auto r) { repeat<kColumns>([&](auto c) { total[r][first + c] = sum[r][c]; }); });
 }
 
+// The weights that come next, asked for a few lines at a time between tiles: a core can wait
+// for a dozen lines at once, so to ask for all of them together would hold everything up.
+struct Ahead {
+  const uint8_t* next;
+  int64_t lines;  // of one tile
+  void ask() {
+    for (int64_t i = 0; i < lines; ++i, next += 64) simd::prefetch(next);
+  }
+};
+
 // All columns of a group from `first` on, in tiles of 4, 2 and 1.
 template <int run, int kMinGroupOfTile, int kColumns>
 void few_columns(const UnpackedStretch* unpacked, int rows, const InputBlock* const* inputs,
-                 int first, int columns, int twos, bool fresh,
-                 simd::Floats (*total)[kGroupColumns]) {
-  for (; first + kColumns <= columns; first += kColumns)
-    for (int r = 0; r < rows; r += kTileRows<run>)
+                 int first, int columns, int twos, bool fresh, simd::Floats (*total)[kGroupColumns],
+                 Ahead& ahead) {
+  for (; first + kColumns <= columns; first += kColumns) {
+    for (int r = 0; r < rows; r += kTileRows<run>) {
       few_tile<run, kMinGroupOfTile, kColumns>(unpacked + r, inputs, first, twos, fresh, total + r);
+      ahead.ask();
+    }
+  }
   if constexpr (kColumns > 1)
     few_columns<run, kMinGroupOfTile, kColumns / 2>(unpacked, rows, inputs, first, columns, twos,
-                                                    fresh, total);
+                                                    fresh, total, ahead);
 }
 
 // Column c of the totals summed over the lanes: the results of up to kGroupRows rows.
@@ -204,10 +217,12 @@ void few_group(const uint8_t* weight, int64_t row_bytes, const LinearInput& inpu
   simd::Floats total[kGroupRows][kGroupColumns];
   const InputBlock* inputs[kGroupColumns];
   for (int c = 0; c < columns; ++c)
-    inputs[c] = reinterpret_cast<const InputBlock*>(input.quantized +
-                                                    (column + c) * input.quantized_stride);
+    inputs[c] = reinterpret_cast<const InputBlock*>(input.quantized) + column + c;
   constexpr int kTall = kTileRows<kRun<F>>;
   const int tiled = (rows + kTall - 1) / kTall * kTall;
+  const int64_t stretches = (input.width + kInputBlock - 1) / kInputBlock;
+  const int64_t tiles = stretches * (tiled / kTall) * (columns / 4 + columns / 2 % 2 + columns % 2);
+  Ahead ahead{weight + kGroupRows * row_bytes, (kGroupRows * row_bytes / 64 + tiles - 1) / tiles};
   bool fresh = true;
   for (int64_t left = input.width / F::kWeights; left > 0; left -= kBlocksPerStretch<F>) {
     const int count = left < kBlocksPerStretch<F> ? static_cast<int>(left) : kBlocksPerStretch<F>;
@@ -216,14 +231,13 @@ void few_group(const uint8_t* weight, int64_t row_bytes, const LinearInput& inpu
     for (int r = 0; r < tiled; ++r) {
       // Where rows run out, the last one is repeated and its result dropped.
       const uint8_t* blocks = weight + (r < rows ? r : rows - 1) * row_bytes;
-      prefetch_stretch<F>(blocks + kGroupRows * row_bytes);
       unpack_row<F>(blocks, count, scales, unpacked[r]);
     }
     few_columns<kRun<F>, F::kHasMin ? kMinGroup<F> : 0, 4>(unpacked, tiled, inputs, 0, columns,
-                                                           runs_in<F>(count), fresh, total);
+                                                           runs_in<F>(count), fresh, total, ahead);
     fresh = false;
     weight += kStretchBytes;
-    for (int c = 0; c < columns; ++c) ++inputs[c];
+    for (int c = 0; c < columns; ++c) inputs[c] = next_stretch(inputs[c], input);
   }
   for (int c = 0; c < columns; ++c) sum_totals(total, c, rows, out + c * out_stride);
 }

@@ -72,7 +72,7 @@ void generate_one(const uint8_t* weight, int64_t row_bytes, const LinearInput& i
     blocks[r] = weight + r * row_bytes;
     total[r] = simd::zero_floats();
   });
-  for (int64_t left = input.width / F::kWeights; left > 0; left -= kBlocksPerStretch<F>, ++from) {
+  for (int64_t left = input.width / F::kWeights; left > 0; left -= kBlocksPerStretch<F>) {
     const int count = left < kBlocksPerStretch<F> ? static_cast<int>(left) : kBlocksPerStretch<F>;
     Stretch<F> stretch[kRows];
     repeat<kRows>([&](auto r) {
@@ -94,6 +94,7 @@ void generate_one(const uint8_t* weight, int64_t row_bytes, const LinearInput& i
       });
     }
     repeat<kRows>([&](auto r) { blocks[r] += kStretchBytes; });
+    from = next_stretch(from, input);
   }
   repeat<kRows>([&](auto r) { out[r] = simd::sum(total[r]); });
 }

@@ -79,53 +79,60 @@ void prompt_tile(const Strip* strips, PanelShape shape, const InputBlock* const 
       [&](auto s) { repeat<kWide>([&](auto c) { simd::store(result(s, c), total[s][c]); }); });
 }
 
-// kTall strips times all columns, in tiles of kWide and less. `quantized` is at the stretch.
+// kTall strips times all columns, in tiles of kWide and less. `first`: these are the first
+// strips that meet the columns, which may still lie in the third-level cache.
 template <int kTall, int kWide>
-void prompt_columns(const Strip* strips, PanelShape shape, const uint8_t* quantized, int64_t stride,
-                    int64_t columns, int depth, float* results) {
+void prompt_columns(const Strip* strips, PanelShape shape, const InputBlock* column,
+                    int64_t columns, int depth, bool first, float* results) {
   for (; columns >= kWide; columns -= kWide) {
     const InputBlock* inputs[kWide];
-    repeat<kWide>(
-        [&](auto c) { inputs[c] = reinterpret_cast<const InputBlock*>(quantized + c * stride); });
+    repeat<kWide>([&](auto c) { inputs[c] = column + c; });
+    if (first)
+      for (size_t i = 0; i < kWide * sizeof(InputBlock); i += 64)
+        simd::prefetch(reinterpret_cast<const uint8_t*>(column + kWide) + i);
     prompt_tile<kTall, kWide>(strips, shape, inputs, depth, results);
-    quantized += kWide * stride;
+    column += kWide;
     results += kWide * kPanelRows;
   }
   if constexpr (kWide > 1)
-    prompt_columns<kTall, kWide / 2>(strips, shape, quantized, stride, columns, depth, results);
+    prompt_columns<kTall, kWide / 2>(strips, shape, column, columns, depth, first, results);
 }
 
 // All strips, kTileStrips at a time.
 inline void prompt_strips(const Strip* strips, int64_t count, PanelShape shape,
-                          const uint8_t* quantized, int64_t stride, int64_t columns, int depth,
-                          float* results) {
+                          const InputBlock* inputs, int64_t columns, int depth, float* results) {
+  bool first = true;
   for (; count >= kTileStrips; count -= kTileStrips) {
-    prompt_columns<kTileStrips, kTileColumns>(strips, shape, quantized, stride, columns, depth,
+    prompt_columns<kTileStrips, kTileColumns>(strips, shape, inputs, columns, depth, first,
                                               results);
+    first = false;
     strips += kTileStrips;
     results += kTileStrips * simd::kLanes;
   }
   if (count == 2) {
-    prompt_columns<2, kTileColumns>(strips, shape, quantized, stride, columns, depth, results);
+    prompt_columns<2, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   } else if (count == 1) {
-    prompt_columns<1, kTileColumns>(strips, shape, quantized, stride, columns, depth, results);
+    prompt_columns<1, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   }
 }
 
-// Up to kPanelRows rows times up to kPanelColumns columns.
+// Up to kPanelRows rows times up to kPanelColumns columns from `column` on.
 template <class F>
-void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const uint8_t* quantized,
-                  int64_t stride, int64_t columns, int64_t width, float* out, int64_t out_stride,
+void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const LinearInput& input,
+                  int64_t column, int64_t columns, float* out, int64_t out_stride,
                   PromptScratch& scratch) {
   const int64_t strips = (rows + simd::kLanes - 1) / simd::kLanes;
+  const InputBlock* inputs = reinterpret_cast<const InputBlock*>(input.quantized) + column;
   for (int64_t c = 0; c < columns; ++c)
     std::memset(scratch.results[c], 0, sizeof(scratch.results[c]));
-  for (int64_t k = 0; k < width; k += kInputBlock, quantized += sizeof(InputBlock)) {
-    const int depth = static_cast<int>(width - k < kInputBlock ? width - k : kInputBlock);
+  for (int64_t k = 0; k < input.width; k += kInputBlock) {
+    const int depth =
+        static_cast<int>(input.width - k < kInputBlock ? input.width - k : kInputBlock);
     unpack_panel<F>(weight + k / F::kWeights * F::kBytes, row_bytes, rows, depth / F::kWeights,
                     scratch.strips);
-    prompt_strips(scratch.strips, strips, kPanelShape<F>, quantized, stride, columns, depth,
+    prompt_strips(scratch.strips, strips, kPanelShape<F>, inputs, columns, depth,
                   scratch.results[0]);
+    inputs = next_stretch(inputs, input);
   }
   for (int64_t c = 0; c < columns; ++c)
     std::memcpy(out + c * out_stride, scratch.results[c],
@@ -138,11 +145,10 @@ void prompt_linear(const uint8_t* weight, int64_t row_bytes, const LinearInput& 
   for (int64_t column = 0; column < input.columns; column += kPanelColumns) {
     const int64_t left = input.columns - column;
     for (int64_t row = begin; row < end; row += kPanelRows)
-      prompt_panel<F>(
-          weight + row * row_bytes, row_bytes, end - row < kPanelRows ? end - row : kPanelRows,
-          input.quantized + column * input.quantized_stride, input.quantized_stride,
-          left < kPanelColumns ? left : kPanelColumns, input.width, out + column * out_stride + row,
-          out_stride, *reinterpret_cast<PromptScratch*>(scratch));
+      prompt_panel<F>(weight + row * row_bytes, row_bytes,
+                      end - row < kPanelRows ? end - row : kPanelRows, input, column,
+                      left < kPanelColumns ? left : kPanelColumns, out + column * out_stride + row,
+                      out_stride, *reinterpret_cast<PromptScratch*>(scratch));
   }
 }
 

@@ -42,10 +42,14 @@ inline void store_bfloat16s(const float* x, uint16_t* out) {
   _mm512_storeu_si512(out, reinterpret_cast<__m512i>(packed));
 }
 
-// Sixteen columns share 16 * stride bytes: the first pair of values of each, the second, ...
-inline void arrange_column(const float* column, int64_t width, uint8_t* quantized, int64_t stride,
+// Bytes of the inputs of sixteen columns: the first pair of values of each, the second, ...
+inline int64_t column_tile_bytes(int64_t width) {
+  return (width + kTileStep - 1) / kTileStep * kTileBytes;
+}
+
+inline void arrange_column(const float* column, int64_t width, uint8_t* quantized, int64_t,
                            int64_t index) {
-  uint8_t* to = quantized + index / kTileSide * kTileSide * stride + index % kTileSide * 4;
+  uint8_t* to = quantized + index / kTileSide * column_tile_bytes(width) + index % kTileSide * 4;
   for (int64_t k = 0; k < width; k += kTileStep) {
     float values[kTileStep] = {};
     const int64_t count = width - k < kTileStep ? width - k : kTileStep;
@@ -138,25 +142,26 @@ inline void turn_results(const float (*tile)[kTileSide], int64_t rows, int64_t c
     std::memcpy(out + c * out_stride, &lines[c], static_cast<size_t>(rows) * sizeof(float));
 }
 
-// Up to kTilePanelRows rows times up to kTilePanelColumns columns.
+// Up to kTilePanelRows rows times up to kTilePanelColumns columns, whose inputs are `quantized`.
 template <class F>
 void tile_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const uint8_t* quantized,
-                int64_t stride, int64_t columns, int64_t width, float* out, int64_t out_stride,
+                int64_t columns, int64_t width, float* out, int64_t out_stride,
                 TileScratch& scratch) {
   const int64_t row_tiles = (rows + kTileSide - 1) / kTileSide;
   const int64_t column_tiles = (columns + kTileSide - 1) / kTileSide;
+  const int64_t column_stride = column_tile_bytes(width);
   constexpr int64_t kRowStride = kTilePanelDepth / kTileStep * kTileBytes;
   constexpr int64_t kResultStride = kTilePanelRows * kTileSide;  // of a column tile
   for (int64_t k = 0; k < width; k += kTilePanelDepth) {
     const int64_t depth = width - k < kTilePanelDepth ? width - k : kTilePanelDepth;
     fill_tiles<F>(weight + k / F::kWeights * F::kBytes, row_bytes, rows, depth, scratch);
     for (int64_t c = 0; c < column_tiles; c += 2) {
-      const uint8_t* inputs = quantized + c * kTileSide * stride + k / kTileStep * kTileBytes;
+      const uint8_t* inputs = quantized + c * column_stride + k / kTileStep * kTileBytes;
       const auto multiply = c + 1 < column_tiles ? multiply_tiles<2> : multiply_tiles<1>;
       for (int64_t r = 0; r < row_tiles; r += 2)
         multiply(reinterpret_cast<const uint8_t*>(scratch.weights[r]), kRowStride, inputs,
-                 kTileSide * stride, depth / kTileStep, k == 0, scratch.results[c][r][0],
-                 kResultStride, r == 0 ? inputs + 2 * kTileSide * stride : nullptr);
+                 column_stride, depth / kTileStep, k == 0, scratch.results[c][r][0], kResultStride,
+                 r == 0 ? inputs + 2 * column_stride : nullptr);
     }
   }
   for (int64_t c = 0; c < column_tiles; ++c)
@@ -177,7 +182,7 @@ void tile_linear(const uint8_t* weight, int64_t row_bytes, const LinearInput& in
     for (int64_t row = begin; row < end; row += kTilePanelRows)
       tile_panel<F>(weight + row * row_bytes, row_bytes,
                     end - row < kTilePanelRows ? end - row : kTilePanelRows,
-                    input.quantized + column * input.quantized_stride, input.quantized_stride,
+                    input.quantized + column / kTileSide * column_tile_bytes(input.width),
                     left < kTilePanelColumns ? left : kTilePanelColumns, input.width,
                     out + column * out_stride + row, out_stride,
                     *reinterpret_cast<TileScratch*>(scratch));

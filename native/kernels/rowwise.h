@@ -48,14 +48,24 @@ inline float sum_row(int64_t n, const float* x, Function function) {
   return simd::sum((total[0] + total[1]) + (total[2] + total[3]));
 }
 
-inline void rms_norm(const float* x, const float* weight, const float*, int64_t n, float epsilon,
-                     float* out) {
-  const float squares = sum_row(n, x, [](F32x16 v) { return v * v; });
+// out = (x - center) / sqrt(mean of squares + epsilon) * weight + bias; bias may be null.
+inline void scale_row(const float* x, float center, float squares, const float* weight,
+                      const float* bias, int64_t n, float epsilon, float* out) {
+  const F32x16 middle = F32x16::splat(center);
   const F32x16 scale = F32x16::splat(1.0f / std::sqrt(squares / static_cast<float>(n) + epsilon));
   map_row(n, x, out, [&](int64_t i, F32x16 v) {
-    return v * scale *
-           (n - i >= 16 ? F32x16::load(weight + i) : simd::load_part(weight + i, n - i));
+    const auto at = [&](const float* p) {
+      return n - i >= 16 ? F32x16::load(p + i) : simd::load_part(p + i, n - i);
+    };
+    const F32x16 scaled = (v - middle) * scale * at(weight);
+    return bias ? scaled + at(bias) : scaled;
   });
+}
+
+inline void rms_norm(const float* x, const float* weight, const float* bias, int64_t n,
+                     float epsilon, float* out) {
+  const float squares = sum_row(n, x, [](F32x16 v) { return v * v; });
+  scale_row(x, 0.0f, squares, weight, bias, n, epsilon, out);
 }
 
 inline void layer_norm(const float* x, const float* weight, const float* bias, int64_t n,
@@ -63,14 +73,7 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
   const float mean = sum_row(n, x, [](F32x16 v) { return v; }) / static_cast<float>(n);
   const F32x16 center = F32x16::splat(mean);
   const float squares = sum_row(n, x, [&](F32x16 v) { return (v - center) * (v - center); });
-  const F32x16 scale = F32x16::splat(1.0f / std::sqrt(squares / static_cast<float>(n) + epsilon));
-  map_row(n, x, out, [&](int64_t i, F32x16 v) {
-    const auto at = [&](const float* p) {
-      return n - i >= 16 ? F32x16::load(p + i) : simd::load_part(p + i, n - i);
-    };
-    const F32x16 scaled = (v - center) * scale * at(weight);
-    return bias ? scaled + at(bias) : scaled;
-  });
+  scale_row(x, mean, squares, weight, bias, n, epsilon, out);
 }
 
 // Turns the first 2 * pairs elements of a head: by (cos, sin) of its position.
@@ -88,7 +91,8 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
   const F32x16 one = F32x16::splat(1.0f), half = F32x16::splat(0.5f);
   switch (kind) {
     case ActivationKind::kSilu:
-      return x / (one + simd::exp(F32x16::splat(0.0f) - x));
+      // Below -88.7 the divisor grows no more; nor must what is divided.
+      return simd::max(F32x16::splat(-88.7f), x) / (one + simd::exp(F32x16::splat(0.0f) - x));
     case ActivationKind::kGeluTanh: {
       const F32x16 cube = x * x * x;
       const F32x16 inner =
@@ -102,7 +106,7 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
       return F32x16::load(lanes);
     }
     case ActivationKind::kReluSquared: {
-      const F32x16 positive = simd::max(x, F32x16::splat(0.0f));
+      const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
       return positive * positive;
     }
   }
@@ -122,6 +126,10 @@ inline void activate(ActivationKind kind, const float* gate, const float* up, in
 inline void softcap(const float* x, int64_t n, float cap, float* out) {
   const F32x16 inverse = F32x16::splat(1.0f / cap), factor = F32x16::splat(cap);
   map_row(n, x, out, [&](int64_t, F32x16 v) { return factor * simd::tanh(v * inverse); });
+}
+
+inline void exponentials(const float* x, int64_t n, float* out) {
+  map_row(n, x, out, [](int64_t, F32x16 v) { return simd::exp(v); });
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -1,12 +1,13 @@
 // Sixteen floats at once, for kernels on activations.
 //
 //     F32x16::load(p) splat(x)     v.store(p)
-//     v + w   v - w   v * w   max(v, w)   min(v, w)
+//     v + w   v - w   v * w   max(v, w)   min(v, w)      of a NaN and a number: w
 //     fma(a, b, c)                 a * b + c, in one rounding where the hardware has it
 //     sum(v) maximum(v)            over the lanes, in a fixed order
 //     exp(v)                       within 2 ULP from -87.3 to 88.7, clamped outside
 //     tanh(v)                      within 2e-7
 //
+// What is no number stays none.
 // A width that is no multiple of 16 is handled by load_part and store_part.
 #pragma once
 
@@ -76,7 +77,7 @@ inline Piece round_piece(Piece a) { return __builtin_nearbyintf(a); }
 inline Piece scale_piece(Piece a, Piece n) {
   int32_t bits;
   std::memcpy(&bits, &a, 4);
-  bits += static_cast<int32_t>(n) * (1 << 23);
+  if (n == n) bits += static_cast<int32_t>(n) * (1 << 23);
   std::memcpy(&a, &bits, 4);
   return a;
 }
@@ -148,7 +149,7 @@ inline float maximum(F32x16 v) {
 // 2^(x / ln 2): the whole part goes into the exponent, a polynomial does the rest,
 // which lies within +-ln(2)/2.
 inline F32x16 exp(F32x16 x) {
-  x = min(max(x, F32x16::splat(-87.3f)), F32x16::splat(88.7f));
+  x = min(F32x16::splat(88.7f), max(F32x16::splat(-87.3f), x));
   const F32x16 n = round(x * F32x16::splat(1.44269504f));
   F32x16 r = fma(n, F32x16::splat(-0.693145752f), x);  // ln 2 in two parts, for exactness
   r = fma(n, F32x16::splat(-1.42860677e-6f), r);

@@ -1,7 +1,5 @@
 """Types of the compiled module (see native/bindings/)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,10 +102,28 @@ def linear(
     out: NDArray[np.float32],
 ) -> None: ...
 def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
+def exponentials(x: NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
+def softcap(x: NDArray[np.float32], cap: float, out: NDArray[np.float32]) -> None: ...
+def activate(
+    kind: int,
+    gate: NDArray[np.float32],
+    up: NDArray[np.float32] | None,
+    out: NDArray[np.float32],
+) -> None: ...
+def norm(
+    layer: bool,
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    epsilon: float,
+    out: NDArray[np.float32],
+) -> None: ...
 
 # executor: operations are added in the order they run; values are the numbers value() gave
 KV_BLOCK_TOKENS: int
 MAX_GENERATION_TOKENS: int  # sequences that one generation step takes
+
+def has_linear(type: int) -> bool: ...
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
@@ -165,8 +181,9 @@ class Program:
         *,
         ids: _Ints,
         positions: _Ints,
-        run_counts: _Ints,
-        tables: Sequence[Sequence[_Ints]],
+        counts: _Ints,
+        tables: _Ints,
+        table_ends: _Ints,
         outputs: _Ints,
         prompt: bool,
         logits: _Floats,

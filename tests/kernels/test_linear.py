@@ -121,9 +121,14 @@ def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), rounded, values).astype(np.float64)
 
 
+def input_blocks(quantized: Bytes) -> Bytes:
+    """[column, stretch, bytes]: they lie stretch by stretch."""
+    return quantized.reshape(-1, len(quantized), INPUT_BLOCK).swapaxes(0, 1)
+
+
 def quantized_values(quantized: Bytes, width: int) -> NDArray[np.float64]:
     """The inputs as the kernels see them."""
-    blocks = quantized.reshape(len(quantized), -1, INPUT_BLOCK)
+    blocks = input_blocks(quantized)
     values = blocks[..., :VALUES].copy().view(np.int16).astype(np.float64)
     scales = blocks[..., SCALE : SCALE + 4].copy().view(np.float32).astype(np.float64)
     return (values * scales).reshape(len(quantized), -1)[:, :width]
@@ -287,15 +292,15 @@ def test_quantized_inputs(phase: str, width: int) -> None:
     if in_tiles(phase):
         pytest.skip("tiles hold BF16, which the products check")
     values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
-    quantized = quantize(phase, values)[:4]
+    quantized = quantize(phase, values)
     assert quantized.shape[1] % 64 == 0
-    seen = quantized_values(quantized, quantized.shape[1] // INPUT_BLOCK * 256)
+    seen = quantized_values(quantized, quantized.shape[1] // INPUT_BLOCK * 256)[:4]
     padded = np.pad(values, [(0, 0), (0, seen.shape[1] - width)]).astype(np.float64)
     steps = np.abs(padded.reshape(4, -1, 256)).max(axis=2) / AMPLITUDE[phase]
     error = np.abs(seen - padded).reshape(4, -1, 256).max(axis=2)
     assert np.all(error <= 0.502 * steps)
     assert np.all(seen[:, width:] == 0)
-    blocks = quantized.reshape(4, -1, INPUT_BLOCK)
+    blocks = input_blocks(quantized)[:4]
     for group, offset in [(16, VALUES), (32, VALUES + 64)]:
         sums = blocks[..., offset : offset + 1024 // group].copy().view(np.float32)
         expected = seen.reshape(4, -1, group).sum(axis=2)

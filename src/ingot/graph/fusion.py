@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from ingot.errors import GraphError
 from ingot.graph import ops as o
-from ingot.graph.graph import ComputationGraph, KvLayer
+from ingot.graph.check import KvLayer
+from ingot.graph.graph import ComputationGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,27 +108,34 @@ class FusedGraph:
 class _Fuser:
     graph: ComputationGraph
     writer: dict[str, o.Op] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)  # index of the writer
     readers: dict[str, list[o.Op]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)  # ids of operations that are part of another
     fused: list[FusedOp] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for op in self.graph.ops:
+        for at, op in enumerate(self.graph.ops):
             for value in op.inputs:
                 self.readers.setdefault(value.name, []).append(op)
             for value in op.outputs:
                 self.writer[value.name] = op
+                self.written[value.name] = at
 
     def only_reader(self, value: o.Value) -> o.Op | None:
         readers = self.readers.get(value.name, [])
         return readers[0] if len(readers) == 1 else None
 
     def take_residual(self, value: o.Value) -> tuple[o.Value, o.Value | None]:
-        """The value after an addition that is its only reader, and what is added."""
+        """The value after an addition that is its only reader, and what is added.
+
+        What is added must be there already when the value is written.
+        """
         reader = self.only_reader(value)
-        if isinstance(reader, o.Add) and reader.right == value:
-            self.taken.add(id(reader))
-            return reader.out, reader.left
+        if isinstance(reader, o.Add):
+            other = reader.left if reader.right == value else reader.right
+            if self.written[other.name] < self.written[value.name]:
+                self.taken.add(id(reader))
+                return reader.out, other
         return value, None
 
     def linears_of(self, source: o.Value, at: int) -> list[o.Linear]:
@@ -144,12 +152,12 @@ class _Fuser:
         norm = before if isinstance(before, o.Norm) and self.is_linear_input(before) else None
         group = self.linears_of(first.source, at)
         self.taken.update(id(op) for op in group)
-        activate = self.only_reader(group[0].out)
+        activate = self.activation_of(group)
         activation = None
         outs: list[tuple[o.Value, o.Value | None]] = [(op.out, None) for op in group]
         if len(group) == 1:
             outs = [self.take_residual(first.out)]
-        if isinstance(activate, o.Activate):
+        if activate:
             self.taken.add(id(activate))
             activation = activate.kind
             outs = [(activate.out, None)] * len(group)
@@ -163,39 +171,66 @@ class _Fuser:
             activation=activation,
         )
 
+    def activation_of(self, group: list[o.Linear]) -> o.Activate | None:
+        """The activation of a gate, or of a gate and the linear map that follows it."""
+        reader = self.only_reader(group[0].out)
+        if not isinstance(reader, o.Activate):
+            return None
+        outs = tuple(op.out for op in group)
+        if reader.inputs != outs or any(self.only_reader(out) is not reader for out in outs):
+            raise GraphError(
+                f"the activation {reader.out.name} must be the only reader of its gate and up, "
+                "two linear maps of one value that stand next to each other in this order"
+            )
+        return reader
+
     def is_linear_input(self, norm: o.Norm) -> bool:
-        return all(isinstance(op, o.Linear) for op in self.readers[norm.out.name])
+        readers = self.readers.get(norm.out.name, [])
+        return bool(readers) and all(isinstance(op, o.Linear) for op in readers)
 
     def head_chain(self, turned: o.Value) -> tuple[o.Value, o.Norm | None, o.Rope | None]:
         """Back from an attention input to the linear map: its value, norm and turn."""
         rope = norm = None
+        chain = [turned]
         before = self.writer[turned.name]
         if isinstance(before, o.Rope):
-            rope, turned = before, before.source
-            before = self.writer[turned.name]
+            rope = before
+            chain.append(before.source)
+            before = self.writer[before.source.name]
         if isinstance(before, o.Norm):
-            norm, turned = before, before.source
+            norm = before
+            chain.append(before.source)
+        for value in chain:
+            if self.only_reader(value) is None:
+                raise GraphError(
+                    f"{value.name} is read by others too, but heads are turned in place"
+                )
         self.taken.update(id(op) for op in (rope, norm) if op)
-        return turned, norm, rope
+        return chain[-1], norm, rope
+
+    def heads(self, write: o.WriteKv, attend: o.Attend) -> StoreKv:
+        """What happens to the heads of a layer between its linear maps and its cache."""
+        query, query_norm, rope = self.head_chain(attend.query)
+        key, key_norm, key_rope = self.head_chain(write.key)
+        turns = [replace(turn, source=key, out=key) for turn in (rope, key_rope) if turn]
+        if len(turns) == 1 or len(set(turns)) > 1:
+            raise GraphError(f"query and key of layer {write.layer} are turned differently")
+        return StoreKv(
+            query=query,
+            key=key,
+            value=write.value,
+            query_norm=query_norm,
+            key_norm=key_norm,
+            rope=rope,
+            layer=write.layer,
+        )
 
     def run(self) -> FusedGraph:
         stores = {op.layer: op for op in self.graph.ops if isinstance(op, o.WriteKv)}
         attends = {op.layer: op for op in self.graph.ops if isinstance(op, o.Attend)}
-        queries: dict[int, o.Value] = {}
-        heads: dict[int, StoreKv] = {}
-        for layer, write in stores.items():
-            query, query_norm, rope = self.head_chain(attends[layer].query)
-            key, key_norm, _ = self.head_chain(write.key)
-            queries[layer] = query
-            heads[layer] = StoreKv(
-                query=query,
-                key=key,
-                value=write.value,
-                query_norm=query_norm,
-                key_norm=key_norm,
-                rope=rope,
-                layer=layer,
-            )
+        if stores.keys() != attends.keys():
+            raise GraphError("a layer of the cache is stored or read, but not both")
+        heads = {layer: self.heads(write, attends[layer]) for layer, write in stores.items()}
         for at, op in enumerate(self.graph.ops):
             if id(op) in self.taken:
                 continue
@@ -212,7 +247,7 @@ class _Fuser:
                 case o.WriteKv():
                     self.fused.append(heads[op.layer])
                 case o.Attend():
-                    self.fused.append(replace(op, query=queries[op.layer]))
+                    self.fused.append(replace(op, query=heads[op.layer].query))
                 case _:
                     raise GraphError(f"{type(op).__name__} cannot stand alone in a fused graph")
         return FusedGraph(tuple(self.fused), self.graph.logits, self.graph.kv_layers)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ingot import _native
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType
-from ingot.graph.graph import KvLayer
+from ingot.graph.check import KvLayer
 
 BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
 KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
@@ -44,6 +44,9 @@ class KvLayout:
     @classmethod
     def of(cls, layers: Sequence[KvLayer], type: GgmlType) -> "KvLayout":
         """Lay out the layers of a graph."""
+        if type not in KV_TYPES:
+            known = ", ".join(kind.name for kind in KV_TYPES)
+            raise ModelError(f"the cache cannot be {type.name}; it can be {known}")
         windows: list[int] = []
         sizes: list[int] = []
         places: list[KvPlace] = []

@@ -17,7 +17,7 @@ def network(h: Hyperparameters) -> Network:
         return NormSpec(name, h.rms_epsilon)
 
     full_rope = h.rope(RopeLayout.HALVES)
-    window_rope = h.rope(RopeLayout.HALVES, base=h.number("rope.freq_base_swa", _WINDOW_BASE))
+    window_rope = h.window_rope(RopeLayout.HALVES, _WINDOW_BASE)
     scale = (h.width / h.heads) ** -0.5 if h.layers == _QUERY_SCALED_LAYERS else None
     layers = []
     for index, kv_heads in enumerate(h.kv_heads):

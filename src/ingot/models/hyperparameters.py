@@ -94,9 +94,9 @@ class Hyperparameters:
         """Epsilon of layer norms."""
         return self.number("attention.layer_norm_epsilon")
 
-    def rope(self, layout: RopeLayout, *, base: float | None = None) -> RopeSpec:
-        """Rotary positions as the file asks for; `base` overrides the file's."""
-        size = self.integer("rope.dimension_count", self.head_size)
+    def rope(self, layout: RopeLayout) -> RopeSpec:
+        """Rotary positions as the file asks for."""
+        size, base = self._rope_size, self.number("rope.freq_base", 10000.0)
         scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "none")
         factor = self.number("rope.scaling.factor", 1.0)
         yarn = None
@@ -114,9 +114,18 @@ class Hyperparameters:
             raise ModelError(f"rotary scaling {scaling!r} is not known; none, linear and yarn are")
         speeds, magnitude = rope.frequencies(
             size,
-            self.number("rope.freq_base", 10000.0) if base is None else base,
+            base,
             linear_factor=factor if scaling == "linear" else 1.0,
             yarn=yarn,
             factors=self.rope_factors,
         )
         return RopeSpec(speeds, layout, magnitude)
+
+    def window_rope(self, layout: RopeLayout, base: float) -> RopeSpec:
+        """Rotary positions of layers that see a window: never stretched, `base` if not given."""
+        speeds, _ = rope.frequencies(self._rope_size, self.number("rope.freq_base_swa", base))
+        return RopeSpec(speeds, layout)
+
+    @property
+    def _rope_size(self) -> int:
+        return self.integer("rope.dimension_count", self.head_size)

@@ -25,8 +25,10 @@ def graphs(draw: st.DrawFn) -> ComputationGraph:
             ops.append(o.Linear(source=source, out=out, weight=weight))
         values.append(out)
     logits = o.Value("logits", 7)
-    weight = o.Weight("head", (7, values[-1].width))
-    ops.append(o.Linear(source=values[-1], out=logits, weight=weight))
+    selected = o.Value("selected", values[-1].width)
+    ops.append(o.Select(source=values[-1], out=selected))
+    weight = o.Weight("head", (7, selected.width))
+    ops.append(o.Linear(source=selected, out=logits, weight=weight))
     return ComputationGraph(tuple(ops), logits, (), 8)
 
 

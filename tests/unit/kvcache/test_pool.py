@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ingot.errors import CacheFullError
 from ingot.gguf import GgmlType
-from ingot.graph.graph import KvLayer
+from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.kvcache import BlockPool, Sequence
 

@@ -26,6 +26,7 @@ _ACTIVATIONS = {
     o.Activation.GELU_TANH: 2,
     o.Activation.RELU_SQUARED: 3,
 }
+_NO_TABLES = np.empty(0, np.int32)
 
 
 class CpuBackend:
@@ -50,12 +51,13 @@ class CpuBackend:
         self._floats: dict[str, NDArray[np.float32]] = {}
         self._graph = fuse(graph)
         self.plan = MemoryPlan.of(self._graph)
+        linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
         self._program = _native.Program(
             threads=threads,
             arena_bytes_per_token=self.plan.size,
             max_tokens=max_tokens,
             max_positions=context,
-            max_width=max(op.source.width for op in self._graph.ops if isinstance(op, FusedLinear)),
+            max_width=max((op.source.width for op in linears), default=1),
         )
         self._selected = False
         self._ids: dict[str, int] = {}
@@ -69,11 +71,13 @@ class CpuBackend:
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
         logits = np.empty((len(batch.outputs), self._vocabulary), np.float32)
+        tables = [table for tables in batch.tables for table in tables]
         self._program.run(
             ids=batch.ids,
             positions=batch.positions,
-            run_counts=batch.counts,
-            tables=batch.tables,
+            counts=batch.counts,
+            tables=np.concatenate(tables) if tables else _NO_TABLES,
+            table_ends=np.cumsum([len(table) for table in tables], dtype=np.int32),
             outputs=batch.outputs,
             prompt=batch.phase is ExecutionPhase.PROMPT,
             logits=logits,
@@ -90,6 +94,15 @@ class CpuBackend:
                 logits=logits,
             )
         return self._ids[value.name]
+
+    def _matrix(self, weight: o.Weight) -> Any:
+        tensor = self._model.tensors[weight.name]
+        if not _native.has_linear(tensor.type):
+            raise ModelError(
+                f"{self._model.path}: tensor {weight.name} is {tensor.type.name}, which the CPU "
+                "cannot multiply; convert it to F32 or to a quantized type"
+            )
+        return self._weight(weight)
 
     def _weight(self, weight: o.Weight) -> Any:
         tensor = self._model.tensors[weight.name]
@@ -134,7 +147,7 @@ class CpuBackend:
             case FusedLinear():
                 parts = [
                     (
-                        self._weight(part.weight),
+                        self._matrix(part.weight),
                         self._vector(part.bias),
                         value(part.residual) if part.residual else None,
                         value(part.out),
