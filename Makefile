@@ -32,6 +32,7 @@ $(VENV)/.created:
 $(VENV)/.built: $(VENV)/.created $(NATIVE) pyproject.toml
 	@echo "installing ingot into $(VENV), compiling its native core (about a minute the first time)"
 	@$(PIP) install --no-build-isolation --editable '.[test]'
+	@$(BIN)/python -m compileall -q src/ingot
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.built

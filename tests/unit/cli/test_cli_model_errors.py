@@ -19,6 +19,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"tensors": {"blk.0.attn_k.weight": np.zeros((64, 64), np.float32)}},
         "tensor blk.0.attn_k.weight has shape (64, 64), but the metadata ask for (32, 64)",
     ),
+    "a type without kernel": (
+        {"tensors": {"blk.0.attn_k.weight": np.zeros((32, 64), np.int32)}},
+        "tensor blk.0.attn_k.weight is I32, which the CPU cannot multiply; convert it to F32",
+    ),
     "an architecture that is nearly known": (
         {"keys": {"general.architecture": "lama"}},
         "architecture 'lama' is not supported (near it: llama); supported are gemma3, llama",
