@@ -5,8 +5,8 @@
 Prompts of 512 tokens, generation on an empty context and after 2048 tokens, and eight
 sequences in one step. Both engines hold the model; every round times one and then the other,
 so that a slow moment of the machine meets both. Printed are medians and the median of the
-rounds' ratios. Beside them stands the share of the machine's read bandwidth (measured in
-the same run) that a step's weights take: the ceiling of generation.
+rounds' ratios. Beside them stands the share of the ceiling, measured in the same run: for
+generation the bandwidth of a plain read, for prompts the rate of the multiply instruction.
 
 PYTHON is an interpreter with llama-cpp-python, built for the instruction set that is
 compared (see benchmarks/peer.py). Synthetic models are written into FOLDER once (about
@@ -19,8 +19,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +53,15 @@ class Row:
     ingot: float
     llama_cpp: float
     ratio: float
-    bandwidth_share: float | None
+    of_ceiling: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What the machine can do at most."""
+
+    bytes_per_second: float
+    operations_per_second: float
 
 
 def read_bandwidth(threads: int) -> float:
@@ -63,6 +73,31 @@ def read_bandwidth(threads: int) -> float:
         _native.read_through(data, threads)
         best = max(best, len(data) / (time.perf_counter() - started))
     return best
+
+
+def multiply_peak(threads: int) -> float:
+    """Multiplications and additions per second that the prompt kernels' instruction can do."""
+
+    def run() -> int:
+        return _native.multiply_in_registers(2_000_000)
+
+    best = 0.0
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(5):
+            started = time.perf_counter()
+            done = sum(task.result() for task in [pool.submit(run) for _ in range(threads)])
+            best = max(best, done / (time.perf_counter() - started))
+    return best
+
+
+def prompt_operations(path: Path) -> int:
+    """Multiplications and additions of the matrices for one token of a prompt."""
+    with GgufLoader(path) as model:
+        return sum(
+            2 * prod(tensor.shape)
+            for name, tensor in model.tensors.items()
+            if len(tensor.shape) == 2 and name.startswith("blk.")
+        )
 
 
 def step_bytes(path: Path) -> int:
@@ -87,23 +122,24 @@ def compare(
     )
 
 
-def run(path: Path, peer: Peer, threads: int, rounds: int, bandwidth: float) -> list[Row]:
+def run(path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling) -> list[Row]:
     """All tests on one model."""
     context = DEPTH + 3 * GENERATED * (rounds + 2)
     rows = []
 
-    def add(test: str, numbers: tuple[float, float, float], *, steps: float | None) -> None:
+    def add(test: str, numbers: tuple[float, float, float], most: float) -> None:
         ours, theirs, ratio = numbers
-        share = ours * steps * step_bytes(path) / bandwidth if steps else None
-        rows.append(Row(path.stem, test, ours, theirs, ratio, share))
+        rows.append(Row(path.stem, test, ours, theirs, ratio, ours / most))
         print_row(rows[-1])
+
+    steps = ceiling.bytes_per_second / step_bytes(path)
 
     mine = Stepper(path, threads=threads, context=context)
     peer.open(path, threads=threads, context=context)
     add(
         f"prompt {PROMPT}",
         compare(rounds, PROMPT, lambda: mine.prompt(PROMPT), lambda: peer.prompt(PROMPT)),
-        steps=None,
+        ceiling.operations_per_second / prompt_operations(path),
     )
     for depth in (0, DEPTH):
         add(
@@ -114,7 +150,7 @@ def run(path: Path, peer: Peer, threads: int, rounds: int, bandwidth: float) -> 
                 lambda: mine.generate(GENERATED, depth),  # noqa: B023
                 lambda: peer.generate(GENERATED, depth),  # noqa: B023
             ),
-            steps=1.0,
+            steps,
         )
     mine.close()
     context = 3 * GENERATED * (rounds + 2)
@@ -128,7 +164,7 @@ def run(path: Path, peer: Peer, threads: int, rounds: int, bandwidth: float) -> 
             lambda: mine.generate(GENERATED, 0, SEQUENCES),
             lambda: peer.generate(GENERATED, 0, SEQUENCES),
         ),
-        steps=1 / SEQUENCES,
+        steps * SEQUENCES,
     )
     mine.close()
     return rows
@@ -143,10 +179,9 @@ def candidates(folder: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
 
 
 def print_row(row: Row) -> None:
-    share = "" if row.bandwidth_share is None else f"{row.bandwidth_share:10.0%}"
     print(
         f"{row.model:32} {row.test:22} {row.ingot:9.1f} {row.llama_cpp:9.1f} "
-        f"{row.ratio:6.2f}x{share}",
+        f"{row.ratio:6.2f}x {row.of_ceiling:9.0%}",
         flush=True,
         file=sys.stderr,
     )
@@ -164,19 +199,20 @@ def main() -> None:
     options = parser.parse_args()
     if options.isa:
         _native.set_isa(options.isa)
-    bandwidth = read_bandwidth(options.threads)
+    ceiling = Ceiling(read_bandwidth(options.threads), multiply_peak(options.threads))
     print(
         f"{options.threads} threads, {_native.active_isa()}, a plain read: "
-        f"{bandwidth / 1e9:.1f} GB/s\n"
+        f"{ceiling.bytes_per_second / 1e9:.1f} GB/s, multiplying alone: "
+        f"{ceiling.operations_per_second / 1e12:.2f} TFLOP/s\n"
         f"{'model':32} {'test':22} {'Ingot t/s':>9} {'llama.cpp':>9} {'ratio':>7}"
-        f"{'of reads':>10}",
+        f"{'of ceiling':>11}",
         file=sys.stderr,
     )
     rows = []
     with Peer(options.peer) as peer:
         for name, path in candidates(options.models):
             if options.only in name:
-                rows += run(path(), peer, options.threads, options.rounds, bandwidth)
+                rows += run(path(), peer, options.threads, options.rounds, ceiling)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 

@@ -81,6 +81,13 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
          scratch.data());
 }
 
+int64_t multiply_in_registers(int64_t rounds) {
+  const int16_t words[32] = {1, 2, 3};
+  int32_t sum;
+  nb::gil_scoped_release unlocked;
+  return ingot::active_kernels().multiply_in_registers(words, rounds, &sum);
+}
+
 uint64_t read_through(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> data,
                       int threads) {
   nb::gil_scoped_release unlocked;
@@ -96,5 +103,6 @@ void bind_kernels(nb::module_& module) {
   module.def("linear", &linear, nb::arg("type"), nb::arg("phase"), nb::arg("weight"),
              nb::arg("values"), nb::arg("quantized"), nb::arg("begin"), nb::arg("end"),
              nb::arg("out"));
+  module.def("multiply_in_registers", &multiply_in_registers, nb::arg("rounds"));
   module.def("read_through", read_through, nb::arg("data"), nb::arg("threads"));
 }

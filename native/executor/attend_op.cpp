@@ -18,7 +18,7 @@ void AttendOp::Buffers::make_room(int64_t heads, int64_t head_size) {
     if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
   };
   scratch_floats =
-      std::max(scratch_floats, attend_scratch_floats(kTileRows, head_size) + kTileRows * head_size);
+      std::max(scratch_floats, attend_scratch_floats(head_size) + kTileRows * head_size);
   grow(scratch, scratch_floats * members);
   grow(part_rows, max_tokens * heads * max_parts);
   grow(part_mixes, max_tokens * heads * max_parts * head_size);
@@ -81,7 +81,7 @@ void AttendOp::run_tiles(const Step& step, int member) {
   const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
   const int64_t tile_tokens = std::max<int64_t>(1, kTileRows / repeat);
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
-  float* mix = scratch + attend_scratch_floats(kTileRows, size);
+  float* mix = scratch + attend_scratch_floats(size);
   AttendRow rows[kTileRows];
   int64_t tiles = 0;
   for (int32_t s = 0; s < step.batch.runs; ++s)
@@ -113,7 +113,7 @@ void AttendOp::run_tiles(const Step& step, int member) {
 void AttendOp::run_parts(const Step& step, int member) {
   const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
-  float* mix = scratch + attend_scratch_floats(kTileRows, size);
+  float* mix = scratch + attend_scratch_floats(size);
   AttendRow rows[kTileRows];
   const int64_t tokens = step.batch.tokens;
   int64_t deepest = 0;

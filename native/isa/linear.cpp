@@ -3,6 +3,7 @@
 #include "isa/families.h"
 #include "kernels/linear_float.h"
 #include "kernels/linear_generate.h"
+#include "kernels/linear_peak.h"
 #if defined(__AMX_BF16__)
 #include "kernels/linear_tiles.h"
 #else
@@ -16,6 +17,7 @@ void add_linear(KernelTable& table) noexcept {
   table.generate[static_cast<uint32_t>(TensorType::Format)] = generate_linear<Format>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
+  table.multiply_in_registers = multiply_in_registers;
   table.quantize_generate = quantize_column<kGenerateAmplitude>;
   table.quantized_bytes = quantized_bytes;  // enough for tiles, too
 #if defined(__AMX_BF16__)

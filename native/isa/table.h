@@ -64,6 +64,7 @@ struct KernelTable {
   // Inputs lie stretch by stretch, in each column by column: what a tile reads lies together.
   int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
   int64_t (*scratch_bytes)(int64_t width);
+  int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
 };
 

@@ -40,7 +40,7 @@ inline void decode_kv(TensorType type, const uint8_t* from, int64_t count, float
     case TensorType::Q4_0:
       return decode_blocks<Q4_0>(from, out, count / 32);
     default:
-      return decode_plain<Half>(from, out, count);
+      for (int64_t i = 0; i < count; i += 16) simd::load_halves16(from + 2 * i).store(out + i);
   }
 }
 
@@ -73,52 +73,82 @@ inline void score_rows(const float* const* query, const float* keys, int64_t siz
   }
 }
 
-// mix = mix * shrink + sum over positions [first, last) of weight * value
-inline void mix_values(float* mix, float shrink, const float* weight, const float* values,
-                       int64_t size, int first, int last) {
-  int64_t d = 0;
-  for (; d + 64 <= size; d += 64) {
-    F32x16 total[4];
-    for (int part = 0; part < 4; ++part)
-      total[part] = F32x16::load(mix + d + part * 16) * F32x16::splat(shrink);
-    for (int position = first; position < last; ++position) {
-      const F32x16 w = F32x16::splat(weight[position]);
-      for (int part = 0; part < 4; ++part)
-        total[part] =
-            simd::fma(w, F32x16::load(values + position * size + d + part * 16), total[part]);
-    }
-    for (int part = 0; part < 4; ++part) total[part].store(mix + d + part * 16);
+// One block's share of a row: what the mix so far is multiplied with, and what each value is.
+struct Fold {
+  float shrink;
+  int first, last;  // positions that the row sees
+  alignas(64) float weight[kBlock];
+};
+
+// Folds one block's scores into a row's running softmax.
+inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, Fold& fold) {
+  for (int position = 0; position < fold.first; ++position) scores[position] = -INFINITY;
+  for (int position = fold.last; position < kBlock; ++position) scores[position] = -INFINITY;
+  const F32x16 scale = F32x16::splat(task.scale);
+  F32x16 lo = F32x16::load(scores) * scale, hi = F32x16::load(scores + 16) * scale;
+  if (task.softcap != 0) {
+    const F32x16 cap = F32x16::splat(task.softcap);
+    lo = cap * simd::tanh(lo / cap);
+    hi = cap * simd::tanh(hi / cap);
+    lo.store(scores);
+    hi.store(scores + 16);
+    for (int position = 0; position < fold.first; ++position) scores[position] = -INFINITY;
+    for (int position = fold.last; position < kBlock; ++position) scores[position] = -INFINITY;
+    lo = F32x16::load(scores);
+    hi = F32x16::load(scores + 16);
   }
-  for (; d < size; d += 16) {
-    const int64_t rest = std::min<int64_t>(16, size - d);
-    F32x16 total = simd::load_part(mix + d, rest) * F32x16::splat(shrink);
-    for (int position = first; position < last; ++position)
-      total = simd::fma(F32x16::splat(weight[position]),
-                        simd::load_part(values + position * size + d, rest), total);
-    simd::store_part(mix + d, total, rest);
-  }
+  const float best = std::max(row.maximum, simd::maximum(simd::max(lo, hi)));
+  const F32x16 top = F32x16::splat(best);
+  simd::exp(lo - top).store(fold.weight);
+  simd::exp(hi - top).store(fold.weight + 16);
+  for (int position = 0; position < fold.first; ++position) fold.weight[position] = 0;
+  for (int position = fold.last; position < kBlock; ++position) fold.weight[position] = 0;
+  const float total = simd::sum(F32x16::load(fold.weight) + F32x16::load(fold.weight + 16));
+  fold.shrink = std::exp(row.maximum - best);  // 0 for the first block: maximum is -inf
+  row.maximum = best;
+  row.sum = row.sum * fold.shrink + total;
 }
 
-// Folds one block's scores into row i's running softmax.
-inline void fold_block(const AttendTask& task, AttendRow& row, float* mix, float* scores,
-                       const float* values, int first, int last) {
-  float best = row.maximum;
+// mix = mix * shrink + sum over positions of weight * value, for kRows rows and kParts vectors
+// of elements: eight sums at once, so that none waits for the last.
+template <int kRows, int kParts>
+inline void mix_part(float* mix, int64_t size, const Fold* folds, const float* values, int first,
+                     int last) {
+  F32x16 total[kRows][kParts];
+  for (int r = 0; r < kRows; ++r)
+    for (int p = 0; p < kParts; ++p)
+      total[r][p] = F32x16::load(mix + r * size + p * 16) * F32x16::splat(folds[r].shrink);
   for (int position = first; position < last; ++position) {
-    float score = scores[position] * task.scale;
-    if (task.softcap != 0) score = task.softcap * std::tanh(score / task.softcap);
-    scores[position] = score;
-    best = std::max(best, score);
+    F32x16 value[kParts];
+    for (int p = 0; p < kParts; ++p) value[p] = F32x16::load(values + position * size + p * 16);
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 weight = F32x16::splat(folds[r].weight[position]);
+      for (int p = 0; p < kParts; ++p) total[r][p] = simd::fma(weight, value[p], total[r][p]);
+    }
   }
-  const F32x16 top = F32x16::splat(best);
-  alignas(64) float weight[kBlock];
-  for (int half = 0; half < kBlock; half += 16)
-    simd::exp(F32x16::load(scores + half) - top).store(weight + half);
-  float total = 0;
-  for (int position = first; position < last; ++position) total += weight[position];
-  const float shrink = std::exp(row.maximum - best);  // 0 for the first block: maximum is -inf
-  row.maximum = best;
-  row.sum = row.sum * shrink + total;
-  mix_values(mix, shrink, weight, values, task.head_size, first, last);
+  for (int r = 0; r < kRows; ++r)
+    for (int p = 0; p < kParts; ++p) total[r][p].store(mix + r * size + p * 16);
+}
+
+// A position that one of the rows does not see has weight 0 there.
+template <int kRows>
+inline void mix_values(float* mix, int64_t size, const Fold* folds, const float* values) {
+  int first = folds[0].first, last = folds[0].last;
+  for (int r = 1; r < kRows; ++r) {
+    first = std::min(first, folds[r].first);
+    last = std::max(last, folds[r].last);
+  }
+  int64_t d = 0;
+  for (; d + 128 / kRows <= size; d += 128 / kRows)
+    mix_part<kRows, 8 / kRows>(mix + d, size, folds, values + d, first, last);
+  for (; d + 16 <= size; d += 16) mix_part<kRows, 1>(mix + d, size, folds, values + d, first, last);
+  for (; d < size; ++d)
+    for (int r = 0; r < kRows; ++r) {
+      float total = mix[r * size + d] * folds[r].shrink;
+      for (int position = first; position < last; ++position)
+        total += folds[r].weight[position] * values[position * size + d];
+      mix[r * size + d] = total;
+    }
 }
 
 inline void attend(const AttendTask& task) {
@@ -127,7 +157,7 @@ inline void attend(const AttendTask& task) {
   float* keys = task.scratch;             // [size][kBlock]
   float* values = keys + size * kBlock;   // [kBlock][size]
   float* spare = values + size * kBlock;  // [kBlock][size], for keys that need turning
-  float* scores = spare + size * kBlock;  // [rows][kBlock]
+  float* scores = spare + size * kBlock;  // [4][kBlock]
   for (int i = 0; i < rows; ++i) {
     task.row[i] = {-INFINITY, 0.0f};
     std::fill_n(task.mix + i * size, size, 0.0f);
@@ -136,25 +166,38 @@ inline void attend(const AttendTask& task) {
     const uint8_t* block = task.pool + task.table[start / kBlock] * task.block_bytes;
     decode_keys(task, block + task.key_offset, spare, keys);
     decode_kv(task.type, block + task.value_offset, kBlock * size, values);
-    const float* query[4];
-    for (int i = 0; i < rows; i += 4) {
-      const int group = std::min(4, rows - i);
-      for (int j = 0; j < 4; ++j) query[j] = task.query[std::min(i + j, rows - 1)];
-      if (group == 1) {
-        score_rows<1>(query, keys, size, scores + i * kBlock);
-      } else {
-        score_rows<4>(query, keys, size, scores + i * kBlock);
+    for (int i = 0; i < rows;) {
+      // Up to four rows that see something of the block.
+      const float* query[4];
+      int seeing[4], count = 0;
+      Fold folds[4];
+      for (; i < rows && count < 4; ++i) {
+        const int64_t position = task.positions[i / task.repeat];
+        const int64_t oldest =
+            task.window > 0 ? std::max<int64_t>(0, position - task.window + 1) : 0;
+        const int64_t first = std::max<int64_t>(oldest - start, 0);
+        const int64_t last = std::min<int64_t>({kBlock, position + 1 - start, task.end - start});
+        if (first >= last) continue;
+        folds[count].first = static_cast<int>(first);
+        folds[count].last = static_cast<int>(last);
+        query[count] = task.query[i];
+        seeing[count++] = i;
       }
-    }
-    for (int i = 0; i < rows; ++i) {
-      const int64_t position = task.positions[i / task.repeat];
-      const int64_t oldest = task.window > 0 ? std::max<int64_t>(0, position - task.window + 1) : 0;
-      const int first = static_cast<int>(std::max<int64_t>(oldest - start, 0));
-      const int last =
-          static_cast<int>(std::min<int64_t>({kBlock, position + 1 - start, task.end - start}));
-      if (first < last)
-        fold_block(task, task.row[i], task.mix + i * size, scores + i * kBlock, values, first,
-                   last);
+      if (count == 0) break;
+      for (int j = count; j < 4; ++j) query[j] = query[0];
+      (count == 1 ? score_rows<1> : score_rows<4>)(query, keys, size, scores);
+      for (int j = 0; j < count; ++j)
+        fold_scores(task, task.row[seeing[j]], scores + j * kBlock, folds[j]);
+      for (int j = 0; j < count;) {
+        float* mix = task.mix + seeing[j] * size;
+        if (j + 1 < count && seeing[j + 1] == seeing[j] + 1) {
+          mix_values<2>(mix, size, folds + j, values);
+          j += 2;
+        } else {
+          mix_values<1>(mix, size, folds + j, values);
+          j += 1;
+        }
+      }
     }
   }
 }

@@ -43,11 +43,11 @@ struct AttendTask {
   int64_t end;
   AttendRow* row;  // results: one per row,
   float* mix;      // [rows][head_size], not yet divided by the sum
-  float* scratch;  // attend_scratch_floats(rows, head_size)
+  float* scratch;  // attend_scratch_floats(head_size)
 };
 
-constexpr int64_t attend_scratch_floats(int64_t rows, int64_t head_size) {
-  return kKvBlockTokens * (3 * head_size + (rows + 3) / 4 * 4);
+constexpr int64_t attend_scratch_floats(int64_t head_size) {
+  return kKvBlockTokens * (3 * head_size + 4);
 }
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
 // Sixteen floats at once, for kernels on activations.
 //
-//     F32x16::load(p) splat(x)     v.store(p)
+//     F32x16::load(p) splat(x)     v.store(p)     load_halves16(p)
 //     v + w   v - w   v * w   max(v, w)   min(v, w)      of a NaN and a number: w
 //     fma(a, b, c)                 a * b + c, in one rounding where the hardware has it
 //     sum(v) maximum(v)            over the lanes, in a fixed order
@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <cstring>
+
+#include "simd/half.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -118,6 +120,22 @@ inline F32x16 scale_by_power(F32x16 a, F32x16 n) { return each_piece(scale_piece
 
 #endif
 
+// Sixteen half-precision numbers of the file.
+inline F32x16 load_halves16(const uint8_t* p) {
+#if defined(__AVX512F__)
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+#elif defined(__F16C__)
+  const auto half = [&](int i) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * 16)));
+  };
+  return {{half(0), half(1)}};
+#else
+  float lanes[16];
+  for (int i = 0; i < 16; ++i) lanes[i] = half_bits_to_float(load_bits(p + 2 * i));
+  return F32x16::load(lanes);
+#endif
+}
+
 // The first n lanes, the others `fill`.
 inline F32x16 load_part(const float* p, int64_t n, float fill = 0) {
   float lanes[16];
@@ -130,6 +148,10 @@ inline void store_part(float* p, F32x16 v, int64_t n) {
   std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
 }
 
+#if defined(__AVX512F__)
+inline float sum(F32x16 v) { return _mm512_reduce_add_ps(v.v); }
+inline float maximum(F32x16 v) { return _mm512_reduce_max_ps(v.v); }
+#else
 inline float sum(F32x16 v) {
   float lanes[16];
   v.store(lanes);
@@ -145,6 +167,7 @@ inline float maximum(F32x16 v) {
       lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
   return lanes[0];
 }
+#endif
 
 // 2^(x / ln 2): the whole part goes into the exponent, a polynomial does the rest,
 // which lies within +-ln(2)/2.
