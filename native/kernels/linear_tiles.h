@@ -138,8 +138,13 @@ inline void turn_results(const float (*tile)[kTileSide], int64_t rows, int64_t c
   for (int i = 0; i < kTileSide; ++i)
     lines[i] = simd::load_pairs(reinterpret_cast<const int16_t*>(tile[i]));
   simd::transpose(lines);
-  for (int64_t c = 0; c < columns; ++c)
-    std::memcpy(out + c * out_stride, &lines[c], static_cast<size_t>(rows) * sizeof(float));
+  if (rows == kTileSide) {
+    for (int64_t c = 0; c < columns; ++c)
+      simd::store_pairs(reinterpret_cast<int16_t*>(out + c * out_stride), lines[c]);
+  } else {
+    for (int64_t c = 0; c < columns; ++c)
+      std::memcpy(out + c * out_stride, &lines[c], static_cast<size_t>(rows) * sizeof(float));
+  }
 }
 
 // Up to kTilePanelRows rows times up to kTilePanelColumns columns, whose inputs are `quantized`.

@@ -21,6 +21,7 @@ IDS = [3, 0, 4, 4, 1, 2, 0]
 NORM = 1e-5  # DESIGN allows 1e-4; sums of float32 in sixteen lanes do better
 FLOAT_PRODUCT = 1e-5
 QUANTIZED_PRODUCT = 1e-3  # inputs are rounded to 14 (prompt) or 15 bits
+PRODUCT_IN_TILES = 3e-2  # AMX rounds a prompt's weights and inputs to BF16
 
 
 def check(small: SmallGraph, logits: o.Value, folder: Path, relative: float) -> None:
@@ -31,8 +32,10 @@ def check(small: SmallGraph, logits: o.Value, folder: Path, relative: float) -> 
         for isa in _native.instruction_sets():
             with using_isa(isa):
                 runner = Runner(graph, model, threads=2, max_tokens=len(IDS))
-                assert_near(runner.run(IDS, chunks=[3]), expected, relative)
-                assert_near(runner.run(IDS, generated=3), expected, relative)
+                in_tiles = isa == "amx" and relative == QUANTIZED_PRODUCT
+                bound = PRODUCT_IN_TILES if in_tiles else relative
+                assert_near(runner.run(IDS, chunks=[3]), expected, bound)
+                assert_near(runner.run(IDS, generated=3), expected, bound)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
