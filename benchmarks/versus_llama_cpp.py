@@ -3,10 +3,11 @@
     python benchmarks/versus_llama_cpp.py --peer PYTHON [--isa avx2] [--models FOLDER] [--json]
 
 Prompts of 512 tokens, generation on an empty context and after 2048 tokens, and eight
-sequences in one step. Both engines hold the model; every round times one and then the other,
-so that a slow moment of the machine meets both. Printed are medians and the median of the
-rounds' ratios. Beside them stands the share of the ceiling, measured in the same run: for
-generation the bandwidth of a plain read, for prompts the rate of the multiply instruction.
+sequences in one step (other formats of the same shape: the first two). Both engines hold the
+model; every round times one and then the other, so that a slow moment of the machine meets
+both. Printed are medians and the median of the rounds' ratios. Beside them stands the share
+of the ceiling, measured in the same run: for generation the bandwidth of a plain read, for
+prompts the rate of the multiply instruction.
 
 PYTHON is an interpreter with llama-cpp-python, built for the instruction set that is
 compared (see benchmarks/peer.py). Synthetic models are written into FOLDER once (about
@@ -122,8 +123,10 @@ def compare(
     )
 
 
-def run(path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling) -> list[Row]:
-    """All tests on one model."""
+def run(
+    path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling, *, brief: bool
+) -> list[Row]:
+    """All tests on one model; `brief`: a prompt and a generation only."""
     context = DEPTH + 3 * GENERATED * (rounds + 2)
     rows = []
 
@@ -141,7 +144,7 @@ def run(path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling) -> 
         compare(rounds, PROMPT, lambda: mine.prompt(PROMPT), lambda: peer.prompt(PROMPT)),
         ceiling.operations_per_second / prompt_operations(path),
     )
-    for depth in (0, DEPTH):
+    for depth in (0,) if brief else (0, DEPTH):
         add(
             f"generate, depth {depth}",
             compare(
@@ -153,6 +156,8 @@ def run(path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling) -> 
             steps,
         )
     mine.close()
+    if brief:
+        return rows
     context = 3 * GENERATED * (rounds + 2)
     mine = Stepper(path, threads=threads, context=context, sequences=SEQUENCES)
     peer.open(path, threads=threads, context=context, sequences=SEQUENCES)
@@ -212,7 +217,8 @@ def main() -> None:
     with Peer(options.peer) as peer:
         for name, path in candidates(options.models):
             if options.only in name:
-                rows += run(path(), peer, options.threads, options.rounds, ceiling)
+                brief = name.startswith("qwen2") and "Q4_K_M" not in name
+                rows += run(path(), peer, options.threads, options.rounds, ceiling, brief=brief)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 
