@@ -14,7 +14,7 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle fuzz bench clean
+.PHONY: help build run test lint format test-oracle test-sanitized fuzz bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,7 +70,7 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-test-oracle: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
+test-oracle: $(VENV)/.oracle test-sanitized ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
 	$(BIN)/python -m pytest -m oracle
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.
@@ -79,21 +79,24 @@ test-oracle: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, lla
 FUZZ_COUNT ?= 120000
 SANITIZED := build/sanitized
 SANITIZERS = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
+SANITIZED_PYTHON = LD_PRELOAD="$(SANITIZERS)" PYTHONMALLOC=malloc \
+  PYTHONPATH=$(SANITIZED):tests:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+  ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16:$(1) $(BIN)/python -S
 
 $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
-	@command -v g++ >/dev/null 2>&1 || { echo "make fuzz needs g++ and its sanitizer libraries." >&2; exit 1; }
-	@echo "compiling with sanitizers into $(SANITIZED) (a minute the first time)"
+	@command -v g++ >/dev/null 2>&1 || { echo "The sanitizers need g++ and its libraries." >&2; exit 1; }
+	@echo "compiling with sanitizers into $(SANITIZED) (about five minutes the first time)"
 	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
 	  --config-settings=build-dir=build/sanitized-objects --config-settings=cmake.build-type=Debug \
-	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=cmake.define.INGOT_SCALAR_ONLY=ON \
-	  --config-settings=install.strip=false .
+	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=install.strip=false .
 	@touch $@
 
+test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
+	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/unit/backends \
+	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
+
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
-	LD_PRELOAD="$(SANITIZERS)" PYTHONMALLOC=malloc \
-	  ASAN_OPTIONS=detect_leaks=0:max_allocation_size_mb=64:quarantine_size_mb=16 \
-	  PYTHONPATH=$(SANITIZED):tests:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
-	  $(BIN)/python -S -m fuzz.run --sanitized --count $(FUZZ_COUNT)
+	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)
 
 bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else should run)
 	$(BIN)/python benchmarks/bench_open.py

@@ -107,7 +107,7 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
 def test_llm_opens_it(fixture: Fixture, float_path: Path, kv_type: str) -> None:
     """The front door gives the same, in the precision of its cache."""
     bound = {"f32": FLOAT, "f16": 1e-2, "bf16": 6e-2}[kv_type]
-    with LLM(float_path, threads=2, kv_type=kv_type) as llm:
+    with LLM(float_path, threads=1, kv_type=kv_type) as llm:
         assert_within(llm.logits(fixture.token_ids), fixture.logits, bound)
         if kv_type == "f32":
             prompt = fixture.token_ids[:50]

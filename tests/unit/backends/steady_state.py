@@ -18,6 +18,7 @@ from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import build_graph
 from run_batches import GENERATION, Runner
 
+SEQUENCES = 2
 PROMPT = 40
 WARM_UP, STEPS = 5, 100
 
@@ -53,9 +54,8 @@ class Nothing:
         """Do nothing."""
 
 
-def allocations(path: Path, count: str, *kv_types: str) -> dict[str, Any]:
+def allocations(path: Path, threads: str, *kv_types: str) -> dict[str, Any]:
     """Heap allocations of each native step of a generation, and of a prompt, once warm."""
-    sequences = int(count)
     found: dict[str, Any] = {}
     with GgufLoader(path) as model:
         graph = build_graph(model)
@@ -65,17 +65,17 @@ def allocations(path: Path, count: str, *kv_types: str) -> dict[str, Any]:
                 graph,
                 model,
                 kv_type=GgmlType[kind],
-                threads=2,
-                sequences=sequences,
+                threads=int(threads),
+                sequences=SEQUENCES,
                 positions=2 * PROMPT + WARM_UP + STEPS,
             )
             counted = runner.backend._program = Counted(runner.backend._program)
             for _ in range(2):
-                for name in range(sequences):
+                for name in range(SEQUENCES):
                     runner.step({name: np.arange(PROMPT) % size})
-            prompts = counted.counts[-sequences:]
+            prompts = counted.counts[-SEQUENCES:]
             for step in range(WARM_UP + STEPS):
-                tokens = {name: [(step + name) % size] for name in range(sequences)}
+                tokens = {name: [(step + name) % size] for name in range(SEQUENCES)}
                 runner.step(tokens, GENERATION)
             found[kind] = {"prompts": prompts, "steps": counted.counts[-STEPS:]}
             for control in (Waste(), Nothing()):
@@ -108,7 +108,7 @@ def private_pages(path: Path) -> int:
 def memory(path: Path) -> dict[str, Any]:
     """What opening a model and writing a text adds to this process."""
     before = rollup()
-    with LLM(path, context=512, threads=2) as llm:
+    with LLM(path, context=512, threads=1) as llm:
         llm.generate(np.arange(300) % llm.graph.vocabulary_size, max_tokens=20)
         backend = llm._model._backend
         after = rollup()

@@ -125,7 +125,7 @@ HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
 def test_grouped_heads(heads: int, kv_heads: int, tmp_path: Path) -> None:
-    Case(heads=heads, kv_heads=kv_heads, generated=5, threads=2).check(tmp_path)
+    Case(heads=heads, kv_heads=kv_heads, generated=5).check(tmp_path)
 
 
 @pytest.mark.parametrize("size", [1, 3, 17, 32, 33, 64, 80, 100, 128, 256])

@@ -94,7 +94,7 @@ def test_threads(model: Model) -> None:
 def test_chunks_of_a_prompt(model: Model) -> None:
     ids = text(2, 150)
     expected = alone(model, ids)
-    runner = Runner(*model, threads=2, positions=160)
+    runner = Runner(*model, positions=160)
     for chunks in ([1], [31, 1, 32], [64, 64], [3, 5, 7, 11, 13, 17], [149]):
         np.testing.assert_array_equal(runner.run(ids, chunks), expected)
 
@@ -105,7 +105,7 @@ def test_company_in_a_generation(model: Model) -> None:
     lengths = [1, 2, 5, 31, 32, 33, 34, 47, 63, 64, 65, 70, 80, 96, 100, 7]
     texts = [text(seed, length + 3) for seed, length in enumerate(lengths)]
     expected = [alone(model, ids, generated=3) for ids in texts]
-    runner = Runner(*model, threads=2, positions=128, sequences=16)
+    runner = Runner(*model, positions=128, sequences=16)
     for name, (ids, length) in enumerate(zip(texts, lengths, strict=True)):
         runner.step({name: ids[:length]})
     for step, count in enumerate((16, 9, 3)):
@@ -122,7 +122,7 @@ def test_company_of_a_deep_sequence(model: Model) -> None:
     context = model[0].context_length
     deep = deep[: min(len(deep), context)]
     expected_deep, expected_short = (alone(model, ids, generated=2)[-2:] for ids in (deep, short))
-    runner = Runner(*model, threads=2, positions=640, sequences=2)
+    runner = Runner(*model, positions=640, sequences=2)
     for start in range(0, len(deep) - 2, 400):
         runner.step({"deep": deep[start : min(start + 400, len(deep) - 2)]})
     runner.step({"short": short[:-2]})

@@ -31,7 +31,7 @@ def check(small: SmallGraph, logits: o.Value, folder: Path, relative: float) -> 
         expected = expected_logits(graph, model, IDS)
         for isa in _native.instruction_sets():
             with using_isa(isa):
-                runner = Runner(graph, model, threads=2, max_tokens=len(IDS))
+                runner = Runner(graph, model, max_tokens=len(IDS))
                 in_tiles = isa == "amx" and relative == QUANTIZED_PRODUCT
                 bound = PRODUCT_IN_TILES if in_tiles else relative
                 assert_near(runner.run(IDS, chunks=[3]), expected, bound)

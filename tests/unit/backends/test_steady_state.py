@@ -47,8 +47,8 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def check_allocations(counter: Path, model: Path, sequences: int, *kv_types: str) -> None:
-    found = run_alone("allocations", model, sequences, *kv_types, LD_PRELOAD=str(counter))
+def check_allocations(counter: Path, model: Path, threads: int, *kv_types: str) -> None:
+    found = run_alone("allocations", model, threads, *kv_types, LD_PRELOAD=str(counter))
     assert found.pop("Waste") == [1], "the counter is blind"
     assert found.pop("Nothing") == [0], "the counter counts itself"
     assert set(found) == set(kv_types)
@@ -59,18 +59,18 @@ def check_allocations(counter: Path, model: Path, sequences: int, *kv_types: str
 
 
 @pytest.mark.parametrize(
-    ("name", "type", "kv_types"),
+    ("name", "type", "threads", "kv_types"),
     [
-        ("gemma3", GgmlType.F32, ["F16", "F32"]),
-        ("qwen2", GgmlType.Q8_0, ["F16", "BF16"]),
-        ("phi2", GgmlType.F16, ["F16"]),
+        ("gemma3", GgmlType.F32, 1, ["F16", "F32"]),
+        ("qwen2", GgmlType.Q8_0, 3, ["BF16"]),
+        ("phi2", GgmlType.F16, 1, ["F16"]),
     ],
 )
 def test_a_step_allocates_nothing(
-    name: str, type: GgmlType, kv_types: list[str], counter: Path, tmp_path: Path
+    name: str, type: GgmlType, threads: int, kv_types: list[str], counter: Path, tmp_path: Path
 ) -> None:
     model = Fixture.load(name).write(tmp_path / "model.gguf", type)
-    check_allocations(counter, model, 3, *kv_types)
+    check_allocations(counter, model, threads, *kv_types)
 
 
 def test_a_step_of_a_real_model_allocates_nothing(smollm2_path: Path, counter: Path) -> None:
