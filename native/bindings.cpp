@@ -6,6 +6,7 @@ namespace nb = nanobind;
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_sampling(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 
 NB_MODULE(_native, module) {
@@ -14,4 +15,5 @@ NB_MODULE(_native, module) {
   bind_gguf(module);
   bind_quant(module);
   bind_tokenizer(module);
+  bind_sampling(module);
 }

@@ -4,6 +4,7 @@
 #include "isa/table.h"
 #include "kernels/decode.h"
 #include "kernels/encode.h"
+#include "sampling/row.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
@@ -25,6 +26,7 @@ static constexpr KernelTable make_table() {
   table.encode[static_cast<uint32_t>(TensorType::Name)] = function;
   INGOT_ENCODERS(INGOT_ENTRY)
 #undef INGOT_ENTRY
+  table.row = {row_maxima, row_exponentials, row_moments, exp_values, log_values};
   return table;
 }
 

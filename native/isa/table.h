@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "formats/types.h"
+#include "sampling/row_block.h"
 
 namespace ingot {
 
@@ -17,6 +18,7 @@ struct KernelTable {
   const char* name;
   Decode decode[kTypes];
   Encode encode[kTypes];
+  RowKernels row;  // passes over a row of logits (sampling/row.h)
 };
 
 }  // namespace ingot
