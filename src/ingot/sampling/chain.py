@@ -1,0 +1,110 @@
+"""SamplerChain: the samplers of one request, in order, and the text they have seen.
+
+Comes in: rows of logits and the tokens that were taken. Goes out: the candidates, one of them
+chosen. The order is that of order.py. Draws depend on the seed and on how many tokens were
+written, and on nothing else: not on other requests, nor on how often `apply` was called.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import numpy as np
+
+from ingot.sampling.arithmetic import Ids, Logits
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.sampler import Sampler
+from ingot.sampling.samplers.greedy import Greedy
+from ingot.sampling.samplers.top_k import TopK
+
+_SEED_BITS = 53  # a JSON number holds it exactly
+
+
+class SamplerChain:
+    """Samplers with a seed and a text. Not for several threads at once."""
+
+    def __init__(
+        self,
+        samplers: Sequence[Sampler],
+        *,
+        seed: int | None = None,
+        prompt: Sequence[int] | Ids = (),
+    ) -> None:
+        self.samplers = tuple(samplers)
+        self.seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+        self._tokens = np.empty(max(64, 2 * len(prompt)), np.int32)
+        self._tokens[: len(prompt)] = prompt
+        self._prompt_length = self._length = len(prompt)
+        # The first sampler that takes the likeliest of the vocabulary: a step runs those of
+        # all its requests together (step.py).
+        kinds = (isinstance(sampler, (TopK, Greedy)) for sampler in self.samplers)
+        self._top = next((i for i, found in enumerate(kinds) if found), None)
+
+    @property
+    def token_ids(self) -> Ids:
+        """The text so far: the prompt and the tokens accepted."""
+        return self._tokens[: self._length]
+
+    @property
+    def generated(self) -> int:
+        """How many tokens were accepted."""
+        return self._length - self._prompt_length
+
+    def begin(self, row: Logits) -> Candidates:
+        """All tokens of a row as candidates; the samplers may change the row."""
+        return Candidates(row, self.token_ids, seed=self.seed, generated=self.generated)
+
+    def apply(self, row: Logits) -> Candidates:
+        """Run all samplers over a row, which they may change."""
+        candidates = self.begin(row)
+        for sampler in self.samplers:
+            sampler.apply(candidates)
+        return candidates
+
+    def apply_until_top(self, candidates: Candidates) -> int:
+        """Run the samplers before the first that takes the likeliest tokens.
+
+        Returns how many of the row's likeliest tokens are wanted next; 0 if none are.
+        """
+        if self._top is None:
+            return 0
+        for sampler in self.samplers[: self._top]:
+            sampler.apply(candidates)
+        taker = self.samplers[self._top]
+        count = taker.count if isinstance(taker, TopK) else 1
+        return count if candidates.ids is None else 0
+
+    def apply_from_top(self, candidates: Candidates) -> None:
+        """Run the rest of the samplers, over the likeliest tokens if they were taken."""
+        for sampler in self.samplers[self._top or 0 :]:
+            sampler.apply(candidates)
+
+    def accept(self, token: int) -> None:
+        """Add a token to the text."""
+        if self._length == len(self._tokens):
+            self._tokens = np.concatenate([self._tokens, np.empty_like(self._tokens)])
+        self._tokens[self._length] = token
+        self._length += 1
+        for sampler in self.samplers:
+            sampler.accept(token)
+
+    def accept_all(self, tokens: Iterable[int]) -> None:
+        """Add several tokens, one after the other."""
+        for token in tokens:
+            self.accept(token)
+
+    def reset(self) -> None:
+        """Go back to the prompt."""
+        self._length = self._prompt_length
+        for sampler in self.samplers:
+            sampler.reset()
+
+    def clone(self, seed: int | None = None) -> Self:
+        """Copy the samplers and the text, to go on from here; also under another seed."""
+        copy = type(self)(
+            [sampler.clone() for sampler in self.samplers],
+            seed=self.seed if seed is None else seed,
+            prompt=self.token_ids,
+        )
+        copy._prompt_length = self._prompt_length
+        return copy

@@ -1,0 +1,31 @@
+"""What a step of a chain is.
+
+A sampler changes the candidates in `apply`, hears in `accept` which token was taken, forgets
+in `reset` and copies its state in `clone`. Most keep no state and write only `apply`. The
+randomness they need comes from the candidates, so `apply` twice gives the same twice.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from ingot.sampling.candidates import Candidates
+
+
+class Sampler(ABC):
+    """One step of a chain."""
+
+    @abstractmethod
+    def apply(self, candidates: Candidates) -> None:
+        """Change logits, leave out candidates, or choose one."""
+
+    def accept(self, token: int) -> None:
+        """Hear which token was taken."""
+        del token
+
+    def reset(self) -> None:
+        """Go back to the state at the start of a text."""
+        return
+
+    def clone(self) -> Self:
+        """Copy the state; without any, the sampler itself will do."""
+        return self
