@@ -13,6 +13,9 @@ from types import MappingProxyType
 from ingot.errors import SamplingError
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.chain import SamplerChain
+from ingot.sampling.grammar.compile import GrammarCompiler
+from ingot.sampling.grammar.spec import Grammar
+from ingot.sampling.grammar.state import GrammarState
 from ingot.sampling.params import SamplingParams
 from ingot.sampling.sampler import Sampler
 from ingot.sampling.samplers.adaptive_p import AdaptiveP
@@ -22,6 +25,7 @@ from ingot.sampling.samplers.dry import Dry
 from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
 from ingot.sampling.samplers.epsilon import Epsilon
 from ingot.sampling.samplers.eta import Eta
+from ingot.sampling.samplers.grammar_mask import GrammarMask
 from ingot.sampling.samplers.greedy import Greedy
 from ingot.sampling.samplers.infill import Infill
 from ingot.sampling.samplers.logit_bias import LogitBias
@@ -49,6 +53,7 @@ class ChainBuilder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._compiler = GrammarCompiler(tokenizer)
 
     def build(self, params: SamplingParams, prompt: Sequence[int] | Ids = ()) -> SamplerChain:
         """Make a new chain; `prompt` is the text before the first token it chooses."""
@@ -71,9 +76,9 @@ class ChainBuilder:
             return self._logit_bias(params)
         if name == "dry":
             return self._dry(params)
-        if name == "infill":
-            return self._infill()
-        return None
+        if name == "grammar":
+            return self._grammar(params)
+        return self._infill()
 
     @cached_property
     def _ends(self) -> frozenset[int]:
@@ -97,6 +102,15 @@ class ChainBuilder:
             params.dry_penalty_last_n,
             Breakers(params.dry_sequence_breakers, self._tokenizer.token_bytes),
         )
+
+    def _grammar(self, params: SamplingParams) -> Sampler | None:
+        if params.grammar is None:
+            return None
+        return GrammarMask(self.grammar_state(params.grammar))
+
+    def grammar_state(self, grammar: Grammar) -> GrammarState:
+        """A grammar at the start of a text."""
+        return GrammarState(self._compiler.matcher(grammar), self._tokenizer.vocab_size)
 
     def _infill(self) -> Sampler:
         if not self._ends:

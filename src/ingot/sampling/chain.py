@@ -14,6 +14,7 @@ import numpy as np
 from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
+from ingot.sampling.samplers.grammar_mask import GrammarMask
 from ingot.sampling.samplers.greedy import Greedy
 from ingot.sampling.samplers.top_k import TopK
 
@@ -40,6 +41,9 @@ class SamplerChain:
         kinds = (isinstance(sampler, (TopK, Greedy)) for sampler in self.samplers)
         self._top = next((i for i, found in enumerate(kinds) if found), None)
 
+        masks = (s for s in self.samplers if isinstance(s, GrammarMask))
+        self._grammar = next(masks, None)
+
     @property
     def token_ids(self) -> Ids:
         """The text so far: the prompt and the tokens accepted."""
@@ -49,6 +53,20 @@ class SamplerChain:
     def generated(self) -> int:
         """How many tokens were accepted."""
         return self._length - self._prompt_length
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the grammar, if there is one, allows nothing more."""
+        return self._grammar is not None and self._grammar.is_complete
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that must come next by the grammar: they need no choosing."""
+        return [] if self._grammar is None else self._grammar.forced
+
+    def prepare(self) -> None:
+        """Compute ahead what the next `apply` needs; in any thread, while the model computes."""
+        if self._grammar is not None:
+            self._grammar.prepare()
 
     def begin(self, row: Logits) -> Candidates:
         """All tokens of a row as candidates; the samplers may change the row."""

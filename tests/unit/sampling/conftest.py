@@ -25,6 +25,15 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def single_bytes(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Return a vocabulary of the 256 bytes and an end."""
+    path = tmp_path_factory.mktemp("sampling") / "bytes.gguf"
+    tokens = [*byte_letters(), ("<|end|>", TokenType.CONTROL), ("<call>", TokenType.CONTROL)]
+    settings = {"merges": ["a b"], "pre": "gpt-2", "eos_token_id": 256}
+    return Tokenizer.from_gguf(write_vocabulary(path, "gpt2", tokens, settings))
+
+
+@pytest.fixture(scope="session")
 def builder(letters: Tokenizer) -> ChainBuilder:
     """Return the builder of chains for that vocabulary."""
     return ChainBuilder(letters)

@@ -1,0 +1,109 @@
+"""A tokenizer's vocabulary in the form llguidance reads.
+
+Comes in: any `Tokenizer`. Goes out: an `LLTokenizer` over the bytes of its tokens, and a way
+to write bytes as tokens that stand for exactly these bytes: vocabularies that put a space
+before a text, or that change it, must not do so in the middle of an output. llguidance is
+imported here and nowhere at start. It does not know grammars.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ingot.errors import GrammarError
+from ingot.tokenizer import Tokenizer, TokenType
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+_MARK = b"\x02"  # a byte that joins no token: what follows it is in the middle of a text
+_NOT_TEXT = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+
+class GrammarVocabulary:
+    """The tokens of one model; building it takes some tenths of a second, once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def native(self) -> "LLTokenizer":
+        """The vocabulary as llguidance has it."""
+        from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (0.1 s)
+
+        ends = sorted(self._tokenizer.eog_ids)
+        if not ends:
+            raise GrammarError("grammars need a vocabulary with a token that ends a text")
+        return LLTokenizer(TokenizerWrapper(_Tokens(self._tokenizer, ends[0])), eos_token=ends)
+
+    @cached_property
+    def has_every_byte(self) -> bool:
+        """Whether any bytes can be written: then those that must come next can be, too."""
+        single = {text for text in text_tokens(self._tokenizer) if len(text) == 1}
+        return len(single) == 256
+
+    def control_token(self, text: str) -> int | None:
+        """The control token with a text, if there is one."""
+        return self._tokenizer.control_tokens().get(text)
+
+
+class ExactEncoder:
+    """Writes bytes as tokens that stand for exactly these bytes, as in the middle of a text."""
+
+    def __init__(self, tokenizer: Tokenizer, by_bytes: Mapping[bytes, int]) -> None:
+        self._tokenizer = tokenizer
+        self._by_bytes = by_bytes
+        self._longest = max(map(len, by_bytes), default=0)
+
+    def encode(self, text: bytes) -> list[int]:
+        """The tokens; as many as there are where no token fits."""
+        ids = self._tokenizer.encode(text, add_special=False)
+        if self._tokenizer.decode_bytes(ids) == text:
+            return ids
+        ids = self._tokenizer.encode(_MARK + text, add_special=False)
+        for first in range(1, min(len(ids), 4)):
+            before = self._tokenizer.decode_bytes(ids[:first])
+            if before.endswith(_MARK) and self._tokenizer.decode_bytes(ids[first:]) == text:
+                return ids[first:]
+        return self._encode_greedily(text)
+
+    def _encode_greedily(self, text: bytes) -> list[int]:
+        """The longest token each time, up to where no token fits."""
+        ids: list[int] = []
+        at = 0
+        while at < len(text):
+            sizes = range(min(self._longest, len(text) - at), 0, -1)
+            size = next((n for n in sizes if text[at : at + n] in self._by_bytes), 0)
+            if size == 0:
+                break
+            ids.append(self._by_bytes[text[at : at + size]])
+            at += size
+        return ids
+
+
+class _Tokens:
+    """The attributes by which llguidance reads a vocabulary.
+
+    It must not know what holds it: llguidance's objects are invisible to the garbage collector.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, end: int) -> None:
+        kind, ids = tokenizer.token_type, range(tokenizer.vocab_size)
+        self.tokens = [tokenizer.token_bytes(id) for id in ids]
+        self.special_token_ids = [id for id in ids if kind(id) in _NOT_TEXT]
+        self.eos_token_id = end
+        self.bos_token_id = tokenizer.bos_id
+        self._encoder = ExactEncoder(tokenizer, text_tokens(tokenizer))
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._encoder.encode(text)
+
+
+def text_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:
+    """The tokens that stand for text, by their bytes; of equal ones the first."""
+    found: dict[bytes, int] = {}
+    for id in range(tokenizer.vocab_size):
+        text = tokenizer.token_bytes(id)
+        if text and tokenizer.token_type(id) not in _NOT_TEXT:
+            found.setdefault(text, id)
+    return found
