@@ -96,6 +96,11 @@ def check_language(builder: ChainBuilder, single_bytes: Tokenizer, source: str, 
         'root ::= "b"* (root "c")? "a"+',
         'root ::= "a"? root? "b" # a comment\n\n',
         'root ::= (\n  "a"\n  | "b" root\n)',
+        # Texts of one terminal begin with another's, and what follows does not tell them apart.
+        'root ::= "a" root "b" | "ab" root "c" | "b" | "c"',
+        'root ::= ("a" | "ab" | "bb" | "c" root "c")+',
+        'root ::= x root "b" | x\nx ::= "a" | "ab"',
+        'root ::= root | "a" root | "b"',
     ],
 )
 def test_the_language_stays_the_same(

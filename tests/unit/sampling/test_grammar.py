@@ -13,7 +13,7 @@ from grammar_runs import accepts, write
 from ingot.errors import GrammarError
 from ingot.sampling import ChainBuilder, Grammar, SamplingParams
 from ingot.sampling.grammar.compile import GrammarCompiler
-from ingot.sampling.grammar.vocabulary import ExactEncoder, text_tokens
+from ingot.sampling.grammar.vocabulary import ExactEncoder, TokenTexts
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.tokenizer.small_vocabularies import byte_tokens, write_vocabulary
 
@@ -248,6 +248,10 @@ def test_compiled_grammars_are_kept(letters: Tokenizer, monkeypatch: pytest.Monk
     assert compiled == [first]
     for number in range(70):
         compiler.matcher(Grammar.choices([str(number)]))
+        compiler.matcher(first)
+    assert compiled.count(first) == 1  # the one used last stays
+    for number in range(70):
+        compiler.matcher(Grammar.choices([str(number)]))
     compiler.matcher(first)
     assert compiled.count(first) == 2
 
@@ -294,7 +298,7 @@ def test_grammars_work_with_every_kind_of_vocabulary(
 @pytest.mark.parametrize("kind", ["llama", "t5", "bert", "rwkv"])
 def test_bytes_become_tokens_of_exactly_these_bytes(tmp_path: Path, kind: str) -> None:
     tokenizer = made(tmp_path, kind)
-    encoder = ExactEncoder(tokenizer, text_tokens(tokenizer))
+    encoder = ExactEncoder(tokenizer, TokenTexts(tokenizer))
     for text in (b"a", b'{"name": 1}', b" two blanks", b"x y"):
         ids = encoder.encode(text)
         assert tokenizer.decode_bytes(ids) == text
@@ -304,7 +308,7 @@ def test_bytes_become_tokens_of_exactly_these_bytes(tmp_path: Path, kind: str) -
 @pytest.mark.parametrize("name", ["llama-spm", "gpt-2", "qwen2", "phi-3", "deepseek-coder"])
 def test_real_vocabularies(shared: Path, name: str) -> None:
     tokenizer = Tokenizer.from_gguf(shared / "tokenizers" / f"{name}.gguf")
-    encoder = ExactEncoder(tokenizer, text_tokens(tokenizer))
+    encoder = ExactEncoder(tokenizer, TokenTexts(tokenizer))
     for text in (b'{"name": "J\xc3\xb6rg"}', b" leading", b"in the middle\n\n", "日本".encode()):
         assert tokenizer.decode_bytes(encoder.encode(text)) == text
 

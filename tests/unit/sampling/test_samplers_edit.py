@@ -19,7 +19,7 @@ from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.samplers.processors import Processors
 from ingot.sampling.samplers.temperature import Temperature
 
-sampled = settings(max_examples=150, deadline=None, derandomize=True)
+sampled = settings(max_examples=80, deadline=None, derandomize=True)
 VOCABULARY = 12
 
 
@@ -169,7 +169,7 @@ def dry_definition(
     return {c: multiplier * base ** (length - allowed) for c, length in longest.items()}
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=250, deadline=None, derandomize=True)
 @given(
     text=st.text("aab:", max_size=40),
     breakers=st.sampled_from([[], [":"], ["b", ":"], ["ab"], ["a:b", "ba"]]),

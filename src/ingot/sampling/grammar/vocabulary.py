@@ -20,11 +20,36 @@ _MARK = b"\x02"  # a byte that joins no token: what follows it is in the middle 
 _NOT_TEXT = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
+class TokenTexts:
+    """The bytes of every token, and the tokens that stand for text by their bytes."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.texts = [tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size)]
+        self.no_text = [id for kind in _NOT_TEXT for id in tokenizer.ids_of_type(kind)]
+
+    @cached_property
+    def by_bytes(self) -> Mapping[bytes, int]:
+        """Of several tokens with the same bytes the first."""
+        none = set(self.no_text)
+        ids = range(len(self.texts) - 1, -1, -1)
+        return {self.texts[id]: id for id in ids if self.texts[id] and id not in none}
+
+    @cached_property
+    def every_byte(self) -> bool:
+        """Whether any bytes can be written."""
+        return all(bytes([byte]) in self.by_bytes for byte in range(256))
+
+
 class GrammarVocabulary:
     """The tokens of one model; building it takes some tenths of a second, once."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+
+    @cached_property
+    def tokens(self) -> TokenTexts:
+        """The bytes of the tokens."""
+        return TokenTexts(self._tokenizer)
 
     @cached_property
     def native(self) -> "LLTokenizer":
@@ -34,13 +59,8 @@ class GrammarVocabulary:
         ends = sorted(self._tokenizer.eog_ids)
         if not ends:
             raise GrammarError("grammars need a vocabulary with a token that ends a text")
-        return LLTokenizer(TokenizerWrapper(_Tokens(self._tokenizer, ends[0])), eos_token=ends)
-
-    @cached_property
-    def has_every_byte(self) -> bool:
-        """Whether any bytes can be written: then those that must come next can be, too."""
-        single = {text for text in text_tokens(self._tokenizer) if len(text) == 1}
-        return len(single) == 256
+        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
+        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
 
     def control_token(self, text: str) -> int | None:
         """The control token with a text, if there is one."""
@@ -50,10 +70,10 @@ class GrammarVocabulary:
 class ExactEncoder:
     """Writes bytes as tokens that stand for exactly these bytes, as in the middle of a text."""
 
-    def __init__(self, tokenizer: Tokenizer, by_bytes: Mapping[bytes, int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, tokens: TokenTexts) -> None:
         self._tokenizer = tokenizer
-        self._by_bytes = by_bytes
-        self._longest = max(map(len, by_bytes), default=0)
+        self._by_bytes = tokens.by_bytes
+        self._longest = max(map(len, tokens.by_bytes), default=0)
 
     def encode(self, text: bytes) -> list[int]:
         """The tokens; as many as there are where no token fits."""
@@ -87,23 +107,12 @@ class _Tokens:
     It must not know what holds it: llguidance's objects are invisible to the garbage collector.
     """
 
-    def __init__(self, tokenizer: Tokenizer, end: int) -> None:
-        kind, ids = tokenizer.token_type, range(tokenizer.vocab_size)
-        self.tokens = [tokenizer.token_bytes(id) for id in ids]
-        self.special_token_ids = [id for id in ids if kind(id) in _NOT_TEXT]
+    def __init__(self, tokens: TokenTexts, end: int, encoder: ExactEncoder) -> None:
+        self.tokens = tokens.texts
+        self.special_token_ids = tokens.no_text
         self.eos_token_id = end
-        self.bos_token_id = tokenizer.bos_id
-        self._encoder = ExactEncoder(tokenizer, text_tokens(tokenizer))
+        self.bos_token_id = None  # no text begins in the middle of an output
+        self._encoder = encoder
 
     def __call__(self, text: bytes) -> list[int]:
         return self._encoder.encode(text)
-
-
-def text_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:
-    """The tokens that stand for text, by their bytes; of equal ones the first."""
-    found: dict[bytes, int] = {}
-    for id in range(tokenizer.vocab_size):
-        text = tokenizer.token_bytes(id)
-        if text and tokenizer.token_type(id) not in _NOT_TEXT:
-            found.setdefault(text, id)
-    return found

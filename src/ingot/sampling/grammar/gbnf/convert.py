@@ -44,6 +44,7 @@ class _Converter:
         self._plain = {name for name in rules if self._is_plain(Reference(name), frozenset())}
         self._taken_apart: set[Expression] = set()
         self._positions: dict[Expression, Positions | None] = {}
+        self._answers: dict[tuple[Expression, Expression, int], bool] = {}
 
     def lark(self) -> str:
         root = Reference("root")
@@ -90,19 +91,28 @@ class _Converter:
         if not self._is_plain(expression, frozenset()):
             return False
         positions = self._positions_of(expression)
-        if positions is None or positions.nullable or may_go_on(positions, positions, behind):
+        if positions is None or positions.nullable:
+            self._taken_apart.add(expression)
+            return False
+        if self._may_go_on(expression, expression, behind):
             self._taken_apart.add(expression)
             return False
         return True
+
+    def _may_go_on(self, shorter: Expression, longer: Expression, behind: int) -> bool:
+        key = (shorter, longer, behind)
+        if key not in self._answers:
+            left, right = self._positions_of(shorter), self._positions_of(longer)
+            assert left is not None, "terminals have positions"
+            assert right is not None, "terminals have positions"
+            self._answers[key] = may_go_on(left, right, behind)
+        return self._answers[key]
 
     def _confusable(self, terminals: Mapping[Expression, "_Terminal"]) -> set[Expression]:
         """The terminals that may be taken for the end of another one and its neighbour."""
         found = set()
         for shorter, longer in product(terminals, repeat=2):
-            left, right = self._positions_of(shorter), self._positions_of(longer)
-            assert left is not None, "terminals have positions"
-            assert right is not None, "terminals have positions"
-            if may_go_on(left, right, terminals[shorter].behind):
+            if self._may_go_on(shorter, longer, terminals[shorter].behind):
                 found.add(longer)
         return found - {piece for piece in found if isinstance(piece, Characters)}
 

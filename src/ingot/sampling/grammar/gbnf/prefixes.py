@@ -105,6 +105,8 @@ _Part = tuple[frozenset[int], frozenset[int], bool]  # first, last, nullable
 
 def may_go_on(shorter: Positions, longer: Positions, behind: int) -> bool:
     """Whether a text of `shorter` can become one of `longer` by a byte that is in `behind`."""
+    if not behind:
+        return False
     start = (shorter.first, longer.first)
     waiting, seen = [start], {start}
     while waiting:

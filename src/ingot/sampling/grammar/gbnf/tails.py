@@ -32,12 +32,16 @@ def _unrolled(name: str, expression: Expression) -> Expression:
         *before, last = parts or (_EMPTY,)
         calls = last == Reference(name)
         rest = Sequence(tuple(before)) if calls else Sequence(tuple(parts))
-        if name in references(rest) or (calls and not before):
-            return expression  # it calls itself elsewhere, or without end
-        (loops if calls else ends).append(rest)
+        if name in references(rest):
+            return expression  # it calls itself elsewhere
+        if not calls:
+            ends.append(rest)
+        elif before:  # a call alone says nothing
+            loops.append(rest)
     if not ends:
         return expression
-    return Sequence((Repeat(_one_of(loops), 0, None), _one_of(ends)))
+    repeated = [Repeat(_one_of(loops), 0, None)] if loops else []
+    return Sequence((*repeated, _one_of(ends)))
 
 
 def _ways(expression: Expression) -> list[tuple[Expression, ...]]:
