@@ -5,7 +5,8 @@
 One request at a time, and eight at once. Each figure is the median time for one token, from
 the row of logits to the accepted token; rows look like a model's (a few likely tokens, a long
 tail). llama.cpp's chain is timed from its filled list of candidates on, if llama-cpp-python is
-installed; filling the list, which it does for every token, is left out. Repeats are interleaved.
+installed; filling the list, which it does for every token, is left out. Repeats are interleaved,
+each in another order, so that nobody always comes first into a cold cache.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Protocol
 
 import numpy as np
@@ -161,9 +163,11 @@ def medians(
 ) -> dict[str, float]:
     """Microseconds a token."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    random, order = Random(1), list(runs.items())
     for repeat in range(repeats + 2):
         first = repeat * requests % (ROWS - requests + 1)
-        for name, run in runs.items():
+        random.shuffle(order)
+        for name, run in order:
             run.fill(logits[first : first + requests])
             start = time.perf_counter()
             run.step()

@@ -12,6 +12,7 @@
 #include "isa/dispatch.h"
 #include "sampling/philox.h"
 #include "sampling/select.h"
+#include "sampling/tail.h"
 
 namespace nb = nanobind;
 namespace sp = ingot::sampling;
@@ -75,6 +76,44 @@ void select_top(Table<const float> rows, Flat<const int32_t> counts, Table<int32
       }
     }
   });
+}
+
+// Chooses a token for some rows: `counts` and `least` whole numbers for each, `numbers` its
+// share, distance, temperature and random number. A token is -1 for a row with NaN or +inf,
+// -2 for one in which all is banned.
+void choose_from_rows(Table<const float> rows, Flat<const int32_t> which,
+                      Flat<const int32_t> counts, Flat<const int32_t> least,
+                      Table<const double> numbers, Flat<int32_t> tokens, int threads) {
+  if (counts.size() != which.size() || least.size() != which.size() ||
+      tokens.size() != which.size() || numbers.shape(0) != which.size() || numbers.shape(1) != 4) {
+    throw std::invalid_argument("the arrays do not have an entry each for every row asked for");
+  }
+  for (size_t i = 0; i < which.size(); ++i) {
+    if (which.data()[i] < 0 || static_cast<size_t>(which.data()[i]) >= rows.shape(0) ||
+        counts.data()[i] < 1 || least.data()[i] < 1) {
+      throw std::invalid_argument("a row is not there, or a count is below 1");
+    }
+  }
+  const auto size = static_cast<int64_t>(rows.shape(1));
+  nb::gil_scoped_release unlocked;
+  ingot::parallel_for(static_cast<int64_t>(which.size()), kRowsPerThread, threads,
+                      [&](int64_t begin, int64_t end) {
+                        std::vector<sp::Candidate> scratch;
+                        for (int64_t i = begin; i < end; ++i) {
+                          const double* number = numbers.data() + 4 * i;
+                          const sp::Tail tail{counts.data()[i],
+                                              number[0],
+                                              number[1],
+                                              least.data()[i],
+                                              static_cast<float>(number[2]),
+                                              number[3]};
+                          const sp::RowState state =
+                              sp::choose_from_row(kernels(), rows.data() + which.data()[i] * size,
+                                                  size, tail, scratch, tokens.data()[i]);
+                          if (state == sp::RowState::kNotFinite) tokens.data()[i] = -1;
+                          if (state == sp::RowState::kEmpty) tokens.data()[i] = -2;
+                        }
+                      });
 }
 
 using Ids = nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>;
@@ -201,6 +240,9 @@ Doubles map_values(Flat<const double> x, void (*function)(const double*, int64_t
 void bind_sampling(nb::module_& module) {
   module.def("select_top", &select_top, nb::arg("rows"), nb::arg("counts"), nb::arg("ids"),
              nb::arg("logits"), nb::arg("found"), nb::arg("threads"));
+  module.def("choose_from_rows", &choose_from_rows, nb::arg("rows"), nb::arg("which"),
+             nb::arg("counts"), nb::arg("least"), nb::arg("numbers"), nb::arg("tokens"),
+             nb::arg("threads"));
   module.def("select_near_top", &select_near_top, nb::arg("row"), nb::arg("distance"));
   module.def("sum_row", &sum_row, nb::arg("row"));
   module.def("sum_rows", &sum_rows, nb::arg("rows"), nb::arg("out"), nb::arg("threads"));

@@ -37,6 +37,15 @@ def select_top(
     found: NDArray[np.int32],
     threads: int,
 ) -> None: ...
+def choose_from_rows(
+    rows: NDArray[np.float32],
+    which: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    least: NDArray[np.int32],
+    numbers: NDArray[np.float64],
+    tokens: NDArray[np.int32],
+    threads: int,
+) -> None: ...
 def select_near_top(
     row: NDArray[np.float32], distance: float
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...

@@ -15,14 +15,19 @@ from ingot.errors import LogitsError
 Logits = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
-_REASONS = {
-    "NaN or infinity": "the logits hold NaN or +inf: no token can be chosen from them",
-    "no token is left": "every token is banned: no token can be chosen",
-}
+
+def not_finite() -> LogitsError:
+    """The error of a row that holds NaN or +inf."""
+    return LogitsError("the logits hold NaN or +inf: no token can be chosen from them")
+
+
+def nothing_left() -> LogitsError:
+    """The error of a row in which all is banned."""
+    return LogitsError("every token is banned: no token can be chosen")
 
 
 def _refusal(error: ValueError) -> LogitsError:
-    return LogitsError(_REASONS.get(str(error), str(error)))
+    return nothing_left() if "no token" in str(error) else not_finite()
 
 
 def softmax(logits: Logits) -> NDArray[np.float64]:
@@ -98,8 +103,7 @@ def top_of_rows(
         elif count > 0:
             results.append((ids[row, :count], logits[row, :count]))
         else:
-            reason = "no token is left" if count == 0 else "NaN or infinity"
-            results.append(LogitsError(_REASONS[reason]))
+            results.append(nothing_left() if count == 0 else not_finite())
     return results
 
 

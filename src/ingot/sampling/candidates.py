@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
-from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
 from ingot.sampling.arithmetic import Ids, Logits
 
@@ -69,7 +68,7 @@ class Candidates:
             return
         allowed = np.count_nonzero(self.logits > -np.inf)
         if allowed == 0:
-            raise LogitsError("every token is banned: no token can be chosen")
+            raise arithmetic.nothing_left()
         self.keep(np.lexsort((self.ids, -self.logits))[: min(count, allowed)])
 
     def keep_near_top(self, distance: float, least: int = 1) -> None:

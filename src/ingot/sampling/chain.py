@@ -15,8 +15,7 @@ from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 from ingot.sampling.samplers.grammar_mask import GrammarMask
-from ingot.sampling.samplers.greedy import Greedy
-from ingot.sampling.samplers.top_k import TopK
+from ingot.sampling.tail import Tail
 
 _SEED_BITS = 53  # a JSON number holds it exactly
 
@@ -36,11 +35,12 @@ class SamplerChain:
         self._tokens = np.empty(max(64, 2 * len(prompt)), np.int32)
         self._tokens[: len(prompt)] = prompt
         self._prompt_length = self._length = len(prompt)
-        # The first sampler that takes the likeliest of the vocabulary: a step runs those of
-        # all its requests together (step.py).
-        kinds = (isinstance(sampler, (TopK, Greedy)) for sampler in self.samplers)
-        self._top = next((i for i, found in enumerate(kinds) if found), None)
-
+        # The usual tail, if nothing before it cuts: a step runs the tails of all its requests
+        # together (step.py).
+        cutting = (place for place, sampler in enumerate(self.samplers) if sampler.cuts)
+        first = next(cutting, len(self.samplers))
+        self.tail = Tail.of(self.samplers[first:])
+        self._editors = self.samplers[:first]
         masks = (s for s in self.samplers if isinstance(s, GrammarMask))
         self._grammar = next(masks, None)
 
@@ -79,23 +79,12 @@ class SamplerChain:
             sampler.apply(candidates)
         return candidates
 
-    def apply_until_top(self, candidates: Candidates) -> int:
-        """Run the samplers before the first that takes the likeliest tokens.
-
-        Returns how many of the row's likeliest tokens are wanted next; 0 if none are.
-        """
-        if self._top is None:
-            return 0
-        for sampler in self.samplers[: self._top]:
-            sampler.apply(candidates)
-        taker = self.samplers[self._top]
-        count = taker.count if isinstance(taker, TopK) else 1
-        return count if candidates.ids is None else 0
-
-    def apply_from_top(self, candidates: Candidates) -> None:
-        """Run the rest of the samplers, over the likeliest tokens if they were taken."""
-        for sampler in self.samplers[self._top or 0 :]:
-            sampler.apply(candidates)
+    def edit(self, row: Logits) -> None:
+        """Run only the samplers before the first cut, which change the row."""
+        if self._editors:
+            candidates = self.begin(row)
+            for sampler in self._editors:
+                sampler.apply(candidates)
 
     def accept(self, token: int) -> None:
         """Add a token to the text."""

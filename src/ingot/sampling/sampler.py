@@ -6,13 +6,15 @@ randomness they need comes from the candidates, so `apply` twice gives the same 
 """
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 from ingot.sampling.candidates import Candidates
 
 
 class Sampler(ABC):
     """One step of a chain."""
+
+    cuts: ClassVar[bool] = True  # False: changes logits only, and never chooses
 
     @abstractmethod
     def apply(self, candidates: Candidates) -> None:

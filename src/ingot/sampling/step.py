@@ -1,21 +1,19 @@
 """One step: a row of logits for each request in, a token for each request out.
 
-The part that reads whole vocabularies is one native call for all requests; the rest works on
-the few candidates of each. What goes wrong in one request (NaN, a processor's error, nothing
-left to choose) is that request's result and leaves the others alone.
+Chains that end as most do run their ends in one native call for all requests together. What
+goes wrong in one request (NaN, a processor's error, nothing left to choose) is that request's
+result and leaves the others alone.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ingot.errors import IngotError
-from ingot.sampling import arithmetic
+from ingot.errors import IngotError, LogitsError
 from ingot.sampling.arithmetic import Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.logprobs import TokenLogprobs, candidate_logprobs, row_logprobs
+from ingot.sampling.tail import TailRequest, choose_tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +42,39 @@ def choose(
 
     The rows are changed. The tokens are not accepted yet: that is `chain.accept(token)`.
     """
-    results: list[Choice | IngotError | None] = [None] * len(requests)
-    before = [
-        row.copy() if request.logprobs else row
-        for request, row in zip(requests, logits, strict=True)
-    ]
-    candidates = [request.chain.begin(row) for request, row in zip(requests, logits, strict=True)]
-    wanted = np.zeros(len(requests), np.int32)
-    for i, request in enumerate(requests):
+    if len(requests) != len(logits):
+        raise LogitsError(f"{len(requests)} requests do not go with {len(logits)} rows of logits")
+    before = [row.copy() if r.logprobs else None for r, row in zip(requests, logits, strict=True)]
+    results: dict[int, Choice | IngotError] = {}
+    tails: list[TailRequest] = []
+    for number, (request, row) in enumerate(zip(requests, logits, strict=True)):
+        chain = request.chain
         try:
-            wanted[i] = min(request.chain.apply_until_top(candidates[i]), logits.shape[1])
+            if chain.tail is None or request.chain_logprobs:
+                candidates = chain.apply(row)
+                results[number] = _choice(request, candidates.token, before[number], candidates)
+            else:
+                chain.edit(row)
+                tails.append(TailRequest(number, chain.tail, chain.seed, chain.generated))
         except IngotError as error:
-            results[i] = error
-    tops = (
-        arithmetic.top_of_rows(logits, wanted, threads) if wanted.any() else [None] * len(requests)
-    )
-    for i, (request, top) in enumerate(zip(requests, tops, strict=True)):
-        if results[i] is not None:
-            continue
-        if isinstance(top, IngotError):
-            results[i] = top
-            continue
-        try:
-            if top is not None:
-                candidates[i].take(*top)
-            request.chain.apply_from_top(candidates[i])
-            results[i] = _choice(request, candidates[i], before[i])
-        except IngotError as error:
-            results[i] = error
-    return [result for result in results if result is not None]
+            results[number] = error
+    chosen = choose_tails(tails, logits, threads) if tails else []
+    for tail, token in zip(tails, chosen, strict=True):
+        results[tail.row] = (
+            _choice(requests[tail.row], token, before[tail.row])
+            if isinstance(token, int)
+            else token
+        )
+    return [results[number] for number in range(len(requests))]
 
 
-def _choice(request: Choosing, candidates: Candidates, row: Logits) -> Choice:
-    token = candidates.token
+def _choice(
+    request: Choosing, token: int, row: Logits | None, candidates: Candidates | None = None
+) -> Choice:
+    """The choice with what was asked about it; `row` is that before the chain."""
+    left = candidates if request.chain_logprobs else None
     return Choice(
         token,
-        row_logprobs(row, token, request.count) if request.logprobs else None,
-        candidate_logprobs(candidates, request.count) if request.chain_logprobs else None,
+        None if row is None else row_logprobs(row, token, request.count),
+        None if left is None else candidate_logprobs(left, request.count),
     )

@@ -20,6 +20,8 @@ _LARGEST_LOG = 88.7  # of a float: keeps the penalty finite
 class Dry(Sampler):
     """Lowers the logits of the tokens that would go on repeating the last `window` (-1: all)."""
 
+    cuts = False
+
     def __init__(
         self,
         multiplier: float,

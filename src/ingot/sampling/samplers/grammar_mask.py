@@ -13,6 +13,8 @@ from ingot.sampling.sampler import Sampler
 class GrammarMask(Sampler):
     """Bans tokens, follows the text, and knows when it is complete."""
 
+    cuts = False
+
     def __init__(self, state: GrammarState) -> None:
         self._state = state
 

@@ -38,6 +38,8 @@ class TokenIndex:
 class Healing(Sampler):
     """Bans the tokens that do not go on as the prompt's end began."""
 
+    cuts = False
+
     def __init__(self, begun: bytes, index: TokenIndex) -> None:
         self._begun, self._index = begun, index
         self.reset()

@@ -14,6 +14,8 @@ from ingot.sampling.sampler import Sampler
 class LogitBias(Sampler):
     """Adds to the logits."""
 
+    cuts = False
+
     def __init__(
         self, biases: Mapping[int, float], ends: Iterable[int] = (), min_tokens: int = 0
     ) -> None:

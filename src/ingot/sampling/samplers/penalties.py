@@ -6,6 +6,7 @@ divided by `repeat` (multiplied, if negative), and lowered by `presence` once an
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from ingot.sampling.sampler import Sampler
 @dataclass(frozen=True, slots=True)
 class Penalties(Sampler):
     """Lowers the logits of the tokens among the last `window` (-1: all)."""
+
+    cuts: ClassVar[bool] = False
 
     window: int
     repeat: float

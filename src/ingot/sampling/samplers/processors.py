@@ -15,6 +15,8 @@ from ingot.sampling.sampler import Sampler
 class Processors(Sampler):
     """Runs functions one after the other; what one raises fails this request only."""
 
+    cuts = False
+
     def __init__(self, functions: Sequence[Processor]) -> None:
         self._functions = tuple(functions)
 
