@@ -61,7 +61,7 @@ class GrammarCompiler:
     def _source(self, grammar: Grammar) -> str:
         """The grammar as llguidance reads it: a frame in Lark around the grammar itself."""
         frame = self._lazy(grammar) if grammar.markers else "start: @body"
-        if not self._vocabulary.tokens.every_byte:
+        if not self._vocabulary.tokens.writes_all_text:
             # It takes bytes that must come for written, also where no token can write them.
             frame = f'%llguidance {{"no_forcing": true}}\n{frame}'
         return json.dumps({"grammars": [{"lark_grammar": frame}, _body(grammar)]})

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 _MARK = b"\x02"  # a byte that joins no token: what follows it is in the middle of a text
+# Some vocabularies leave out control characters and the first bytes of the rarest planes.
+_BYTES_OF_TEXT = (*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1))
 _NOT_TEXT = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
@@ -35,9 +37,9 @@ class TokenTexts:
         return {self.texts[id]: id for id in ids if self.texts[id] and id not in none}
 
     @cached_property
-    def every_byte(self) -> bool:
-        """Whether any bytes can be written."""
-        return all(bytes([byte]) in self.by_bytes for byte in range(256))
+    def writes_all_text(self) -> bool:
+        """Whether every byte that texts are made of is a token of its own."""
+        return all(bytes([byte]) in self.by_bytes for byte in _BYTES_OF_TEXT)
 
 
 class GrammarVocabulary:
