@@ -87,7 +87,9 @@ def _body(grammar: Grammar) -> dict[str, object]:
         case GrammarKind.REGEX:
             from llguidance import regex_to_lark  # noqa: PLC0415 (0.1 s)
 
-            return {"name": "body", "lark_grammar": f"start: /{regex_to_lark(source)}/"}
+            # Digits are 0 to 9: which others count as digits differs between languages.
+            pattern = regex_to_lark(source, use_ascii="d")
+            return {"name": "body", "lark_grammar": f"start: /{pattern}/"}
         case GrammarKind.CHOICES:
             options = " | ".join(json.dumps(option) for option in json.loads(source))
             return {"name": "body", "lark_grammar": f"start: CHOICE\nCHOICE: {options}"}

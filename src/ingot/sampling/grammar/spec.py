@@ -44,7 +44,7 @@ class Grammar:
 
     @classmethod
     def regex(cls, pattern: str) -> Self:
-        """Text that a regular expression matches as a whole."""
+        r"""Text that a regular expression matches as a whole; `\d` is 0 to 9."""
         return cls(GrammarKind.REGEX, pattern)
 
     @classmethod
