@@ -2,45 +2,33 @@
 
 Comes in: `SamplingParams` and a tokenizer. Goes out: a `SamplerChain` with the samplers that
 have something to do, in the order the parameters say. What depends on the vocabulary is
-checked here: token ids, and the grammar.
+checked here: token ids, and the grammar. Samplers that most requests do without are imported
+when one asks for them.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ingot.errors import SamplingError
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.chain import SamplerChain
-from ingot.sampling.grammar.compile import GrammarCompiler
 from ingot.sampling.grammar.spec import Grammar
-from ingot.sampling.grammar.state import GrammarState
 from ingot.sampling.params import SamplingParams
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.samplers.adaptive_p import AdaptiveP
-from ingot.sampling.samplers.breakers import Breakers
 from ingot.sampling.samplers.draw import Draw
-from ingot.sampling.samplers.dry import Dry
-from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
-from ingot.sampling.samplers.epsilon import Epsilon
-from ingot.sampling.samplers.eta import Eta
-from ingot.sampling.samplers.grammar_mask import GrammarMask
 from ingot.sampling.samplers.greedy import Greedy
-from ingot.sampling.samplers.infill import Infill
-from ingot.sampling.samplers.logit_bias import LogitBias
 from ingot.sampling.samplers.min_p import MinP
-from ingot.sampling.samplers.mirostat import Mirostat1, Mirostat2
-from ingot.sampling.samplers.penalties import Penalties
-from ingot.sampling.samplers.processors import Processors
-from ingot.sampling.samplers.tail_free import TailFree
 from ingot.sampling.samplers.temperature import Temperature
 from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_n_sigma import TopNSigma
 from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.samplers.typical_p import TypicalP
-from ingot.sampling.samplers.xtc import Xtc
 from ingot.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ingot.sampling.grammar.compile import GrammarCompiler
+    from ingot.sampling.grammar.state import GrammarState
 
 # Samplers that change logits and leave all candidates in.
 _EDITORS = ("logit_bias", "processors", "penalties", "dry", "grammar")
@@ -53,7 +41,6 @@ class ChainBuilder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._compiler = GrammarCompiler(tokenizer)
 
     def build(self, params: SamplingParams, prompt: Sequence[int] | Ids = ()) -> SamplerChain:
         """Make a new chain; `prompt` is the text before the first token it chooses."""
@@ -81,6 +68,12 @@ class ChainBuilder:
         return self._infill()
 
     @cached_property
+    def _compiler(self) -> "GrammarCompiler":
+        from ingot.sampling.grammar.compile import GrammarCompiler
+
+        return GrammarCompiler(self._tokenizer)
+
+    @cached_property
     def _ends(self) -> frozenset[int]:
         return self._tokenizer.eog_ids
 
@@ -90,11 +83,16 @@ class ChainBuilder:
             biases.update(dict.fromkeys(self._ends, -math.inf))
         if not biases and not params.min_tokens:
             return None
+        from ingot.sampling.samplers.logit_bias import LogitBias
+
         return LogitBias(biases, self._ends.union(params.stop_token_ids), params.min_tokens)
 
     def _dry(self, params: SamplingParams) -> Sampler | None:
         if params.dry_multiplier == 0.0 or params.dry_penalty_last_n == 0:
             return None
+        from ingot.sampling.samplers.breakers import Breakers
+        from ingot.sampling.samplers.dry import Dry
+
         return Dry(
             params.dry_multiplier,
             params.dry_base,
@@ -106,15 +104,21 @@ class ChainBuilder:
     def _grammar(self, params: SamplingParams) -> Sampler | None:
         if params.grammar is None:
             return None
+        from ingot.sampling.samplers.grammar_mask import GrammarMask
+
         return GrammarMask(self.grammar_state(params.grammar))
 
-    def grammar_state(self, grammar: Grammar) -> GrammarState:
+    def grammar_state(self, grammar: Grammar) -> "GrammarState":
         """A grammar at the start of a text."""
+        from ingot.sampling.grammar.state import GrammarState
+
         return GrammarState(self._compiler.matcher(grammar), self._tokenizer.vocab_size)
 
     def _infill(self) -> Sampler:
         if not self._ends:
             raise SamplingError("samplers", "infill", "for a vocabulary with an end-of-text token")
+        from ingot.sampling.samplers.infill import Infill
+
         end = self._tokenizer.eos_id
         return Infill(
             self._ends, min(self._ends) if end is None else end, self._tokenizer.token_bytes
@@ -141,15 +145,23 @@ def _last(params: SamplingParams) -> Sampler:
     if _is_greedy(params):
         return Greedy()
     if params.mirostat:
+        from ingot.sampling.samplers.mirostat import Mirostat1, Mirostat2
+
         kind = Mirostat1 if params.mirostat == 1 else Mirostat2
         return kind(params.mirostat_tau, params.mirostat_eta)
     if params.adaptive_target >= 0.0:
+        from ingot.sampling.samplers.adaptive_p import AdaptiveP
+
         return AdaptiveP(params.adaptive_target, params.adaptive_decay)
     return Draw()
 
 
 def _processors(params: SamplingParams) -> Sampler | None:
-    return Processors(params.processors) if params.processors else None
+    if not params.processors:
+        return None
+    from ingot.sampling.samplers.processors import Processors
+
+    return Processors(params.processors)
 
 
 def _penalties(params: SamplingParams) -> Sampler | None:
@@ -157,11 +169,15 @@ def _penalties(params: SamplingParams) -> Sampler | None:
     frequency, window = params.frequency_penalty, params.repeat_last_n
     if window == 0 or (repeat == 1.0 and presence == 0.0 and frequency == 0.0):
         return None
+    from ingot.sampling.samplers.penalties import Penalties
+
     return Penalties(window, repeat, presence, frequency)
 
 
 def _temperature(params: SamplingParams) -> Sampler | None:
     if params.dynatemp_range > 0.0:
+        from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
+
         return DynamicTemperature(
             params.temperature, params.dynatemp_range, params.dynatemp_exponent
         )
@@ -183,29 +199,50 @@ def _min_p(params: SamplingParams) -> Sampler | None:
 
 
 def _typical_p(params: SamplingParams) -> Sampler | None:
-    return TypicalP(params.typical_p, _least(params)) if params.typical_p < 1.0 else None
+    if params.typical_p == 1.0:
+        return None
+    from ingot.sampling.samplers.typical_p import TypicalP
+
+    return TypicalP(params.typical_p, _least(params))
 
 
 def _tail_free(params: SamplingParams) -> Sampler | None:
-    return TailFree(params.tfs_z, _least(params)) if params.tfs_z < 1.0 else None
+    if params.tfs_z == 1.0:
+        return None
+    from ingot.sampling.samplers.tail_free import TailFree
+
+    return TailFree(params.tfs_z, _least(params))
 
 
 def _epsilon(params: SamplingParams) -> Sampler | None:
-    cutoff = params.epsilon_cutoff
-    return Epsilon(cutoff, _least(params)) if cutoff > 0.0 else None
+    if params.epsilon_cutoff == 0.0:
+        return None
+    from ingot.sampling.samplers.epsilon import Epsilon
+
+    return Epsilon(params.epsilon_cutoff, _least(params))
 
 
 def _eta(params: SamplingParams) -> Sampler | None:
-    return Eta(params.eta_cutoff, _least(params)) if params.eta_cutoff > 0.0 else None
+    if params.eta_cutoff == 0.0:
+        return None
+    from ingot.sampling.samplers.eta import Eta
+
+    return Eta(params.eta_cutoff, _least(params))
 
 
 def _top_n_sigma(params: SamplingParams) -> Sampler | None:
-    return TopNSigma(params.top_n_sigma) if params.top_n_sigma > 0.0 else None
+    if params.top_n_sigma <= 0.0:
+        return None
+    from ingot.sampling.samplers.top_n_sigma import TopNSigma
+
+    return TopNSigma(params.top_n_sigma)
 
 
 def _xtc(params: SamplingParams) -> Sampler | None:
     if params.xtc_probability == 0.0 or params.xtc_threshold > 0.5:
         return None
+    from ingot.sampling.samplers.xtc import Xtc
+
     return Xtc(params.xtc_probability, params.xtc_threshold, _least(params))
 
 

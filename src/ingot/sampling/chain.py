@@ -5,7 +5,7 @@ chosen. The order is that of order.py. Draws depend on the seed and on how many 
 written, and on nothing else: not on other requests, nor on how often `apply` was called.
 """
 
-import secrets
+import os
 from collections.abc import Iterable, Sequence
 from typing import Self
 
@@ -14,7 +14,6 @@ import numpy as np
 from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.samplers.grammar_mask import GrammarMask
 from ingot.sampling.tail import Tail
 
 _SEED_BITS = 53  # a JSON number holds it exactly
@@ -31,7 +30,7 @@ class SamplerChain:
         prompt: Sequence[int] | Ids = (),
     ) -> None:
         self.samplers = tuple(samplers)
-        self.seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+        self.seed = _any_seed() if seed is None else seed
         self._tokens = np.empty(max(64, 2 * len(prompt)), np.int32)
         self._tokens[: len(prompt)] = prompt
         self._prompt_length = self._length = len(prompt)
@@ -41,8 +40,6 @@ class SamplerChain:
         first = next(cutting, len(self.samplers))
         self.tail = Tail.of(self.samplers[first:])
         self._editors = self.samplers[:first]
-        masks = (s for s in self.samplers if isinstance(s, GrammarMask))
-        self._grammar = next(masks, None)
 
     @property
     def token_ids(self) -> Ids:
@@ -56,17 +53,18 @@ class SamplerChain:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the grammar, if there is one, allows nothing more."""
-        return self._grammar is not None and self._grammar.is_complete
+        """Whether a grammar allows nothing more."""
+        return any(sampler.is_complete for sampler in self.samplers)
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next by the grammar: they need no choosing."""
-        return [] if self._grammar is None else self._grammar.forced
+        """The tokens that must come next by a grammar: they need no choosing."""
+        found = (sampler.forced_tokens() for sampler in self.samplers)
+        return next((tokens for tokens in found if tokens), [])
 
     def prepare(self) -> None:
         """Compute ahead what the next `apply` needs; in any thread, while the model computes."""
-        if self._grammar is not None:
-            self._grammar.prepare()
+        for sampler in self.samplers:
+            sampler.prepare()
 
     def begin(self, row: Logits) -> Candidates:
         """All tokens of a row as candidates; the samplers may change the row."""
@@ -115,3 +113,7 @@ class SamplerChain:
         )
         copy._prompt_length = self._prompt_length
         return copy
+
+
+def _any_seed() -> int:
+    return int.from_bytes(os.urandom(8)) >> (64 - _SEED_BITS)

@@ -28,6 +28,19 @@ class Sampler(ABC):
         """Go back to the state at the start of a text."""
         return
 
+    def prepare(self) -> None:
+        """Compute ahead what the next `apply` needs; in any thread, while the model computes."""
+        return
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that must come next, if there is no choice."""
+        return []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more may come."""
+        return False
+
     def clone(self) -> Self:
         """Copy the state; without any, the sampler itself will do."""
         return self

@@ -11,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError
-from ingot.sampling.grammar.gbnf import to_lark
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 from ingot.tokenizer import Tokenizer
@@ -96,6 +95,8 @@ def _body(grammar: Grammar) -> dict[str, object]:
         case GrammarKind.LARK:
             return {"name": "body", "lark_grammar": source}
         case GrammarKind.GBNF:
+            from ingot.sampling.grammar.gbnf import to_lark  # noqa: PLC0415 (if needed)
+
             return {"name": "body", "lark_grammar": to_lark(source)}
 
 

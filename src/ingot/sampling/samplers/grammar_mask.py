@@ -22,8 +22,7 @@ class GrammarMask(Sampler):
         """Compute the mask of the next token ahead of `apply`, in any thread."""
         self._state.prepare()
 
-    @property
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """The tokens that must come next."""
         return self._state.forced()
 
