@@ -8,11 +8,14 @@ result and leaves the others alone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling.arithmetic import Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.logprobs import TokenLogprobs, candidate_logprobs, row_logprobs
+from ingot.sampling.params import SamplingParams
 from ingot.sampling.tail import TailRequest, choose_tails
 
 
@@ -24,6 +27,12 @@ class Choosing:
     logprobs: bool = False  # of the model
     chain_logprobs: bool = False  # of what the chain left
     count: int = 0  # alternatives to list
+
+    @classmethod
+    def of(cls, chain: SamplerChain, params: SamplingParams) -> "Choosing":
+        """What the parameters want to know."""
+        wanted = params.logprobs or params.n_probs > 0
+        return cls(chain, wanted, wanted and params.post_sampling_probs, params.n_probs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ def choose(
     """
     if len(requests) != len(logits):
         raise LogitsError(f"{len(requests)} requests do not go with {len(logits)} rows of logits")
+    if logits.dtype != np.float32 or not logits.flags.c_contiguous:
+        raise LogitsError("the rows of logits must be 32-bit floats, one after the other")
     before = [row.copy() if r.logprobs else None for r, row in zip(requests, logits, strict=True)]
     results: dict[int, Choice | IngotError] = {}
     tails: list[TailRequest] = []

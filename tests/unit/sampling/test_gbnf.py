@@ -188,8 +188,29 @@ def test_control_tokens(builder: ChainBuilder, single_bytes: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        # 2**40 texts, all empty; a chain of rules; long alternatives; nested repetitions
+        "\n".join(
+            ["root ::= r0", *(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(40)), 'r40 ::= ""']
+        ),
+        "\n".join(
+            ["root ::= r0", *(f"r{i} ::= r{i + 1}" for i in range(900)), 'r900 ::= "a" | r0 "b"']
+        ),
+        "root ::= " + " | ".join(f'"({i}" root? ")"' for i in range(60)),
+        'root ::= (((("a"{1,9}){1,9}){1,9}){1,9}){1,9} root?',
+    ],
+    ids=["doubling", "chain", "alternatives", "repetitions"],
+)
+def test_grammars_meant_to_blow_up_are_converted_all_the_same(source: str) -> None:
+    assert to_lark(source).startswith("start: ")
+
+
+@pytest.mark.parametrize(
     ("source", "reason"),
     [
+        ("root ::= " + "(" * 200 + '"a"' + ")" * 200, "within each other"),
+        ("\n".join(f'r{i} ::= "a"' for i in range(1001)), "rules are too many"),
         ("", "no rule named 'root'"),
         ('x ::= "a"', "no rule named 'root'"),
         ("root ::= x", "'root' uses 'x', which is not defined"),

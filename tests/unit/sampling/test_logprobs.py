@@ -85,3 +85,16 @@ def test_no_alternatives_are_listed_unless_asked(builder: ChainBuilder) -> None:
     assert choice.logprobs.top == ()
     assert choice.logprobs.logprob == pytest.approx(-np.log(264))
     assert choice.chain_logprobs is None
+
+
+def test_what_the_parameters_want_to_know(builder: ChainBuilder) -> None:
+    for fields, expected in (
+        ({}, (False, False, 0)),
+        ({"logprobs": True}, (True, False, 0)),
+        ({"n_probs": 3}, (True, False, 3)),
+        ({"n_probs": 3, "post_sampling_probs": True}, (True, True, 3)),
+        ({"post_sampling_probs": True}, (False, False, 0)),
+    ):
+        params = SamplingParams(**fields)
+        made = Choosing.of(builder.build(params), params)
+        assert (made.logprobs, made.chain_logprobs, made.count) == expected

@@ -23,7 +23,7 @@ from ingot.sampling.grammar.gbnf.expressions import (
     Sequence,
 )
 from ingot.sampling.grammar.gbnf.follow import Follow
-from ingot.sampling.grammar.gbnf.parse import parse, references
+from ingot.sampling.grammar.gbnf.parse import has_control_token, parse, references
 from ingot.sampling.grammar.gbnf.prefixes import Positions, TooLargeError, may_go_on
 from ingot.sampling.grammar.gbnf.tails import without_tail_recursion
 
@@ -41,7 +41,7 @@ class _Converter:
         self.rules = rules
         self.follow = Follow(rules)
         self.numbers = {name: number for number, name in enumerate(rules)}
-        self._plain = {name for name in rules if self._is_plain(Reference(name), frozenset())}
+        self._plain = self._find_plain()
         self._taken_apart: set[Expression] = set()
         self._positions: dict[Expression, Positions | None] = {}
         self._answers: dict[tuple[Expression, Expression, int], bool] = {}
@@ -62,19 +62,20 @@ class _Converter:
         pieces = [f"{found.name}: {self._term(piece)}" for piece, found in named]
         return "\n".join([*rules.lines, *pieces, *self._terminals(rules.terminals)]) + "\n"
 
-    def _is_plain(self, expression: Expression, inside: frozenset[str]) -> bool:
-        """Whether there is neither recursion nor a control token in an expression."""
-        match expression:
-            case ControlToken():
-                return False
-            case Reference(name):
-                return name not in inside and self._is_plain(self.rules[name], inside | {name})
-            case Sequence(parts) | Choice(parts):
-                return all(self._is_plain(part, inside) for part in parts)
-            case Repeat(part):
-                return self._is_plain(part, inside)
-            case Characters():
-                return True
+    def _find_plain(self) -> set[str]:
+        """The rules that come to an end: without recursion, and without a control token."""
+        plain: set[str] = set()
+        found = True
+        while found:
+            found = False
+            for name, expression in self.rules.items():
+                if name not in plain and self._is_plain(expression, plain):
+                    plain.add(name)
+                    found = True
+        return plain
+
+    def _is_plain(self, expression: Expression, plain: set[str]) -> bool:
+        return references(expression) <= plain and not has_control_token(expression)
 
     def _positions_of(self, expression: Expression) -> Positions | None:
         if expression not in self._positions:
@@ -86,9 +87,7 @@ class _Converter:
 
     def may_be_terminal(self, expression: Expression, behind: int) -> bool:
         """Whether a piece, where these bytes may come behind it, ends in one way only."""
-        if expression in self._taken_apart or not references(expression) <= self._plain:
-            return False
-        if not self._is_plain(expression, frozenset()):
+        if expression in self._taken_apart or not self._is_plain(expression, self._plain):
             return False
         positions = self._positions_of(expression)
         if positions is None or positions.nullable:
@@ -100,6 +99,8 @@ class _Converter:
         return True
 
     def _may_go_on(self, shorter: Expression, longer: Expression, behind: int) -> bool:
+        if not self.follow.first(shorter)[0] & self.follow.first(longer)[0]:
+            return False  # they do not even begin alike
         key = (shorter, longer, behind)
         if key not in self._answers:
             left, right = self._positions_of(shorter), self._positions_of(longer)

@@ -25,7 +25,10 @@ _ESCAPES = {
     "n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-", "^": "^",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+# Far above what people write: a grammar may come from a stranger.
 _MOST_REPEATS = 2000
+_MOST_RULES = 1000
+_DEEPEST = 100  # parentheses within each other
 
 
 def parse(text: str) -> Mapping[str, Expression]:
@@ -53,10 +56,24 @@ def references(expression: Expression) -> set[str]:
             return set()
 
 
+def has_control_token(expression: Expression) -> bool:
+    """Whether a token that stands for no text is in an expression itself."""
+    match expression:
+        case ControlToken():
+            return True
+        case Sequence(parts) | Choice(parts):
+            return any(map(has_control_token, parts))
+        case Repeat(part):
+            return has_control_token(part)
+        case _:
+            return False
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._depth = 0
 
     def rules(self) -> dict[str, Expression]:
         rules: dict[str, Expression] = {}
@@ -68,6 +85,8 @@ class _Parser:
                 raise self._error("'::=' is missing behind a rule's name")
             if name in rules:
                 raise self._error(f"the rule {name!r} is defined twice")
+            if len(rules) == _MOST_RULES:
+                raise self._error(f"more than {_MOST_RULES} rules are too many")
             self._skip(newlines=True)
             rules[name] = self._choice(nested=False)
             if self._at < len(self._text) and self._peek() not in "\r\n":
@@ -104,10 +123,14 @@ class _Parser:
         if self._take("."):
             return Characters(((0, LAST_CHARACTER),))
         if self._take("("):
+            self._depth += 1
+            if self._depth > _DEEPEST:
+                raise self._error(f"more than {_DEEPEST} parentheses within each other")
             self._skip(newlines=True)
             inner = self._choice(nested=True)
             if not self._take(")"):
                 raise self._error("')' is missing")
+            self._depth -= 1
             return inner
         return Reference(self._name())
 

@@ -21,6 +21,8 @@ from ingot.sampling.grammar.gbnf.expressions import (
 )
 from ingot.sampling.grammar.gbnf.follow import first_bytes
 
+_MOST_STEPS = 20000  # parts of an expression, those of the rules it uses counted each time
+_DEEPEST = 200  # rules within each other
 _MOST_POSITIONS = 3000
 _MOST_STATES = 5000
 
@@ -38,30 +40,34 @@ class Positions:
     first: frozenset[int] = frozenset()
     last: frozenset[int] = frozenset()
     nullable: bool = False
+    _steps: int = 0
 
     @classmethod
     def of(cls, expression: Expression, rules: Mapping[str, Expression]) -> "Positions":
         """Number the characters of an expression."""
         positions = cls()
-        part = positions._add(expression, rules)
+        part = positions._add(expression, rules, 0)
         positions.first, positions.last, positions.nullable = part
         return positions
 
-    def _add(self, expression: Expression, rules: Mapping[str, Expression]) -> "_Part":
+    def _add(self, expression: Expression, rules: Mapping[str, Expression], depth: int) -> "_Part":
+        self._steps += 1
+        if self._steps > _MOST_STEPS or depth > _DEEPEST:
+            raise TooLargeError
         match expression:
             case Characters(ranges):
                 return self._character(ranges)
             case Sequence(parts):
-                return self._chain(self._add(part, rules) for part in parts)
+                return self._chain(self._add(part, rules, depth) for part in parts)
             case Choice(options):
-                added = [self._add(option, rules) for option in options]
+                added = [self._add(option, rules, depth) for option in options]
                 first: frozenset[int] = frozenset().union(*(part[0] for part in added))
                 last: frozenset[int] = frozenset().union(*(part[1] for part in added))
                 return first, last, any(part[2] for part in added)
-            case Repeat(part, least, most):
-                return self._repeat(part, least, most, rules)
+            case Repeat():
+                return self._repeat(expression, rules, depth)
             case Reference(name):
-                return self._add(rules[name], rules)
+                return self._add(rules[name], rules, depth + 1)
             case ControlToken():
                 raise TooLargeError
 
@@ -85,10 +91,10 @@ class Positions:
             nullable = nullable and part_nullable
         return first, last, nullable
 
-    def _repeat(
-        self, part: Expression, least: int, most: int | None, rules: Mapping[str, Expression]
-    ) -> "_Part":
-        copies = [self._add(part, rules) for _ in range(max(least, 1) if most is None else most)]
+    def _repeat(self, repeat: Repeat, rules: Mapping[str, Expression], depth: int) -> "_Part":
+        least, most = repeat.least, repeat.most
+        count = max(least, 1) if most is None else most
+        copies = [self._add(repeat.part, rules, depth) for _ in range(count)]
         if most is None:
             first, last, _ = copies[-1]
             for position in last:
