@@ -32,6 +32,7 @@ $(VENV)/.created:
 $(VENV)/.built: $(VENV)/.created $(NATIVE) pyproject.toml
 	@echo "installing ingot into $(VENV), compiling its native core (about a minute the first time)"
 	@$(PIP) install --no-build-isolation --editable '.[test]'
+	@$(BIN)/python -m compileall -q src/ingot
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.built
@@ -51,8 +52,8 @@ $(VENV)/.bench: $(VENV)/.oracle
 
 build: $(VENV)/.built ## create .venv, install, compile
 
-run: build ## show the embedded default model
-	@$(BIN)/ingot inspect
+run: build ## answer an example prompt with the embedded default model
+	@$(BIN)/ingot run
 
 test: build ## run the tests
 	$(BIN)/python -m pytest
@@ -98,6 +99,7 @@ bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else 
 	$(BIN)/python benchmarks/bench_open.py
 	$(BIN)/python benchmarks/bench_encode.py
 	$(BIN)/python benchmarks/bench_tokenizer.py
+	$(BIN)/python benchmarks/bench_first_token.py
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_grammar.py
 

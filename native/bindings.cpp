@@ -3,9 +3,12 @@
 
 namespace nb = nanobind;
 
+void bind_executor(nb::module_& module);
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
+void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_rowwise(nb::module_& module);
 void bind_sampling(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 
@@ -14,6 +17,9 @@ NB_MODULE(_native, module) {
   bind_isa(module);
   bind_gguf(module);
   bind_quant(module);
+  bind_executor(module);
   bind_tokenizer(module);
+  bind_kernels(module);
+  bind_rowwise(module);
   bind_sampling(module);
 }

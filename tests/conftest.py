@@ -1,4 +1,5 @@
-"""What tests share: where the test inputs beside the repository and the real models lie.
+"""What tests share: where the test inputs beside the repository and the real models lie,
+and the instruction set a test runs on.
 
 A fixture that cannot find its file skips the test and says what would bring the file.
 """
@@ -6,11 +7,13 @@ A fixture that cannot find its file skips the test and says what would bring the
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ingot import store
+from ingot import _native, store
+from run_batches import using_isa
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,3 +61,10 @@ def gemma_path() -> Path:
     )
     path: Path = package.assemble()
     return path
+
+
+@pytest.fixture(params=_native.instruction_sets())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run the test on one instruction set, and put back the one that was in use."""
+    with using_isa(request.param):
+        yield request.param

@@ -1,37 +1,34 @@
-// Compiled once per instruction set (CMakeLists.txt sets INGOT_ISA and the
-// compiler's flags): the same headers, each time in a namespace of its own, so
-// that no function built for one instruction set can stand in for another's.
-#include "isa/table.h"
-#include "kernels/decode.h"
-#include "kernels/encode.h"
-#include "sampling/row.h"
+// Compiled once per instruction set, like the other files beside it (CMakeLists.txt
+// sets INGOT_ISA and the compiler's flags): the same headers, each time in a namespace of its
+// own, so that no function built for one instruction set can stand in for another's.
+#include "isa/families.h"
+#include "kernels/attention.h"
+#include "kernels/rowwise.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
 
 namespace ingot::INGOT_ISA {
 
-static constexpr KernelTable make_table() {
+static KernelTable make_table() noexcept {
   KernelTable table{};
   table.name = INGOT_STRING(INGOT_ISA);
-#define INGOT_ENTRY(Format) \
-  table.decode[static_cast<uint32_t>(TensorType::Format)] = decode_blocks<Format>;
-  INGOT_BLOCK_FORMATS(INGOT_ENTRY)
-#undef INGOT_ENTRY
-#define INGOT_ENTRY(Name, Value) \
-  table.decode[static_cast<uint32_t>(TensorType::Name)] = decode_plain<Value>;
-  INGOT_PLAIN_TYPES(INGOT_ENTRY)
-#undef INGOT_ENTRY
-#define INGOT_ENTRY(Name, function) \
-  table.encode[static_cast<uint32_t>(TensorType::Name)] = function;
-  INGOT_ENCODERS(INGOT_ENTRY)
-#undef INGOT_ENTRY
-  table.row = {row_maxima, row_exponentials, row_moments, exp_values, log_values};
+  add_formats(table);
+  add_linear(table);
+  add_rows(table);
+  table.rms_norm = rms_norm;
+  table.layer_norm = layer_norm;
+  table.turn_head = turn_head;
+  table.activate = activate;
+  table.softcap = softcap;
+  table.exponentials = exponentials;
+  table.attend = attend;
+  table.join_parts = join_parts;
   return table;
 }
 
 const KernelTable& kernels() {
-  static constexpr KernelTable table = make_table();
+  static const KernelTable table = make_table();
   return table;
 }
 

@@ -5,20 +5,69 @@
 #include <cstdint>
 
 #include "formats/types.h"
+#include "kernels/tasks.h"
 #include "sampling/row_block.h"
 
 namespace ingot {
+
+// The inputs of one matrix product: `columns` tokens of `width` floats.
+struct LinearInput {
+  const float* values;  // [columns][value_stride]; read by weights that are floats
+  int64_t value_stride;
+  const uint8_t* quantized;  // 64-byte aligned, written by the phase's quantize_*; read by all
+  int64_t quantized_stride;  // other weights
+  int64_t columns;
+  int64_t width;  // a multiple of the weight's block
+};
 
 struct KernelTable {
   // Indexed by type number; nullptr where a type has no such kernel.
   static constexpr uint32_t kTypes = 64;
   using Decode = void (*)(const uint8_t* blocks, float* out, int64_t count);
   using Encode = void (*)(const float* values, uint8_t* blocks, int64_t count);
+  // Rows [begin, end) of a weight matrix times every column:
+  //   out[c * out_stride + r] = sum over k of weight[r][k] * x[c][k]
+  // `scratch` holds scratch_bytes(width), 64-byte aligned, one for each thread.
+  using Linear = void (*)(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
+                          int64_t begin, int64_t end, float* out, int64_t out_stride,
+                          uint8_t* scratch);
+  // Puts column `index` among the quantized ones. Room for a number of columns that is rounded
+  // up to kColumnGroup; `stride` is theirs, see quantized_stride().
+  using Quantize = void (*)(const float* column, int64_t width, uint8_t* quantized, int64_t stride,
+                            int64_t index);
+  static constexpr int64_t kColumnGroup = 16;
 
   const char* name;
   Decode decode[kTypes];
   Encode encode[kTypes];
-  RowKernels row;  // passes over a row of logits (sampling/row.h)
+
+  // One row of activations (kernels/rowwise.h).
+  using Norm = void (*)(const float* x, const float* weight, const float* bias, int64_t n,
+                        float epsilon, float* out);
+  Norm rms_norm;
+  Norm layer_norm;
+  void (*turn_head)(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin);
+  void (*activate)(ActivationKind kind, const float* gate, const float* up, int64_t n, float* out);
+  void (*softcap)(const float* x, int64_t n, float cap, float* out);
+  void (*exponentials)(const float* x, int64_t n, float* out);
+
+  // Attention over the paged cache (kernels/attention.h).
+  void (*attend)(const AttendTask& task);
+  void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
+                     int64_t mix_stride, int64_t size, const float* sink, float* out);
+
+  // Linear maps (kernels/linear_*.h).
+  Linear generate[kTypes];  // a few columns: straight from the packed weights
+  Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
+  Quantize quantize_generate;
+  Quantize quantize_prompt;
+  int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
+  // Inputs lie stretch by stretch, in each column by column: what a tile reads lies together.
+  int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
+  int64_t (*scratch_bytes)(int64_t width);
+  int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
+  int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
+  RowKernels row;       // passes over a row of logits (sampling/row.h)
 };
 
 }  // namespace ingot

@@ -7,6 +7,9 @@
 
 namespace ingot::INGOT_ISA::simd {
 
+// Two bytes of a file, low one first, at any alignment.
+inline uint16_t load_bits(const uint8_t* p) { return static_cast<uint16_t>(p[0] | p[1] << 8); }
+
 inline float half_bits_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7fffu;

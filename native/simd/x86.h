@@ -2,7 +2,16 @@
 // where AVX2 needs a few).
 #pragma once
 
+// gcc 12 takes its own "undefined" operands for mistakes (its bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <cstdint>
 
@@ -126,5 +135,27 @@ inline void store_scaled(float* out, U8x32 v, float lo, float hi, float min_lo, 
 }
 
 inline float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
+
+// Eight words, stride bytes apart. In general registers, because vectors have better to do.
+inline __m128i load_words_at(const uint8_t* p, int64_t stride) {
+  const auto four = [&](const uint8_t* q) {
+    return static_cast<int64_t>(load_bits(q) | static_cast<uint64_t>(load_bits(q + stride)) << 16 |
+                                static_cast<uint64_t>(load_bits(q + 2 * stride)) << 32 |
+                                static_cast<uint64_t>(load_bits(q + 3 * stride)) << 48);
+  };
+  return _mm_set_epi64x(four(p + 4 * stride), four(p));
+}
+
+// In assembly, because gcc takes a function that only prefetches for one that does nothing.
+inline void prefetch(const void* p) {
+  __asm__ volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
+}
+
+// What was stored at p is loaded from there: a broadcast from memory is free, where the
+// compiler would rather shuffle the register that was stored.
+template <class T>
+inline void keep_in_memory(T* p) {
+  __asm__("" : "+m"(*reinterpret_cast<char(*)[64]>(p)));
+}
 
 }  // namespace ingot::INGOT_ISA::simd

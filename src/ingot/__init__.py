@@ -8,9 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ingot.api import LLM as LLM
     from ingot.errors import ChatTemplateError as ChatTemplateError
     from ingot.errors import GgufError as GgufError
     from ingot.errors import IngotError as IngotError
+    from ingot.errors import ModelError as ModelError
     from ingot.gguf import GgufLoader as GgufLoader
     from ingot.gguf import GgufWriter as GgufWriter
     from ingot.tokenizer import StreamDecoder as StreamDecoder
@@ -20,23 +22,27 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "LLM": "ingot.api",
     "ChatTemplate": "ingot.tokenizer.chat_template",
     "ChatTemplateError": "ingot.errors",
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
     "IngotError": "ingot.errors",
+    "ModelError": "ingot.errors",
     "StreamDecoder": "ingot.tokenizer",
     "Tokenizer": "ingot.tokenizer",
 }
 
 __all__ = [
+    "LLM",
     "ChatTemplate",
     "ChatTemplateError",
     "GgufError",
     "GgufLoader",
     "GgufWriter",
     "IngotError",
+    "ModelError",
     "StreamDecoder",
     "Tokenizer",
     "__version__",

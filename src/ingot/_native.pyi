@@ -119,3 +119,105 @@ class Tokenizer:
         self, texts: list[str | bytes], add_special: bool, parse_special: bool, threads: int
     ) -> list[list[int]]: ...
     def decode(self, ids: list[int], skip_special: bool) -> bytes: ...
+
+# kernels: one at a time, for tests and benchmarks; phase is "generation" or "prompt"
+def quantized_bytes(width: int) -> int: ...
+def quantize_inputs(phase: str, values: NDArray[np.float32], out: NDArray[np.uint8]) -> None: ...
+def linear(
+    type: int,
+    phase: str,
+    weight: NDArray[np.uint8],
+    values: NDArray[np.float32],
+    quantized: NDArray[np.uint8],
+    begin: int,
+    end: int,
+    out: NDArray[np.float32],
+) -> None: ...
+def multiply_in_registers(rounds: int) -> int: ...
+def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
+def exponentials(x: NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
+def softcap(x: NDArray[np.float32], cap: float, out: NDArray[np.float32]) -> None: ...
+def activate(
+    kind: int,
+    gate: NDArray[np.float32],
+    up: NDArray[np.float32] | None,
+    out: NDArray[np.float32],
+) -> None: ...
+def norm(
+    layer: bool,
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    epsilon: float,
+    out: NDArray[np.float32],
+) -> None: ...
+
+# executor: operations are added in the order they run; values are the numbers value() gave
+KV_BLOCK_TOKENS: int
+MAX_GENERATION_TOKENS: int  # sequences that one generation step takes
+
+def has_linear(type: int) -> bool: ...
+
+_Floats = NDArray[np.float32]
+_Ints = NDArray[np.int32]
+_Weight = tuple[NDArray[np.uint8], int, int, int]  # bytes, type, rows, columns
+_Norm = tuple[_Floats, _Floats | None, float, bool]  # weight, bias, epsilon, layer norm
+_Part = tuple[_Weight, _Floats | None, int | None, int]  # weight, bias, residual, out
+# group, pool, bytes of a block, offset inside a block, type, head size
+_Cache = tuple[int, NDArray[np.uint8], int, int, int, int]
+
+class Program:
+    def __init__(
+        self,
+        *,
+        threads: int,
+        arena_bytes_per_token: int,
+        max_tokens: int,
+        max_positions: int,
+        max_width: int,
+    ) -> None: ...
+    def value(self, *, offset: int, width: int, selected: bool, logits: bool) -> int: ...
+    def embed(self, *, weight: _Weight, scale: float, out: int) -> None: ...
+    def norm(self, *, norm: _Norm, source: int, residual: int | None, out: int) -> None: ...
+    def select(self, *, source: int, out: int) -> None: ...
+    def softcap(self, *, source: int, cap: float, out: int) -> None: ...
+    def rotary(self, *, speeds: list[float], magnitude: float, adjacent: bool) -> int: ...
+    def linear(
+        self, *, source: int, norm: _Norm | None, parts: list[_Part], activation: int | None
+    ) -> None: ...
+    def store_kv(
+        self,
+        *,
+        query: int,
+        key: int,
+        value: int,
+        query_norm: _Norm | None,
+        key_norm: _Norm | None,
+        rotary: int | None,
+        cache: _Cache,
+    ) -> None: ...
+    def attend(
+        self,
+        *,
+        query: int,
+        out: int,
+        cache: _Cache,
+        heads: int,
+        kv_heads: int,
+        scale: float,
+        softcap: float,
+        window: int,
+        sinks: _Floats | None,
+    ) -> None: ...
+    def run(
+        self,
+        *,
+        ids: _Ints,
+        positions: _Ints,
+        counts: _Ints,
+        tables: _Ints,
+        table_ends: _Ints,
+        outputs: _Ints,
+        prompt: bool,
+        logits: _Floats,
+    ) -> None: ...

@@ -15,6 +15,8 @@ from pathlib import Path
 from ingot import _native
 from ingot.errors import ConfigError
 
+MAX_THREADS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -29,8 +31,8 @@ def _threads() -> int:
     text = os.environ.get("INGOT_THREADS", "")
     if not text:
         return len(os.sched_getaffinity(0))
-    if not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to 1024")
+    if not text.isdigit() or not 1 <= int(text) <= MAX_THREADS:
+        raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to {MAX_THREADS}")
     return int(text)
 
 

@@ -47,8 +47,28 @@ class StoreError(IngotError):
     """A model could not be found, fetched or verified."""
 
 
+class ModelError(IngotError, ValueError):
+    """A model file is sound, but cannot be run: its architecture, a tensor, a number."""
+
+
+class MemoryShortageError(ModelError, MemoryError):
+    """A model needs more memory than there is, or than this process may lock."""
+
+
+class GraphError(IngotError, ValueError):
+    """A computation graph is not well formed."""
+
+
+class CacheFullError(IngotError):
+    """The cache has no block left for a token."""
+
+
 class TokenizerError(IngotError, ValueError):
     """A vocabulary cannot be used, or a text or an id does not fit it."""
+
+
+class ContextLengthError(IngotError, ValueError):
+    """A sequence is longer than the context it has to fit in."""
 
 
 class SamplingError(IngotError, ValueError):

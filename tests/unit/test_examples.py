@@ -49,6 +49,18 @@ def test_requantize(model: Path, tmp_path: Path) -> None:
         )
 
 
+def test_quick_start(model: Path) -> None:
+    text, *_, end, likeliest = run("quick_start.py", model).splitlines()
+    assert text.startswith(" Paris")
+    assert end == "length 16 tokens"
+    assert likeliest.endswith("' Paris'")
+
+
+def test_streaming(model: Path) -> None:
+    assert model.is_file()  # the default model, which the example looks for itself
+    assert "Paris" in run("streaming.py", "What is the capital of France?")
+
+
 def test_every_example_is_tested() -> None:
     here = Path(__file__).read_text()
     assert all(f'"{path.name}"' in here for path in EXAMPLES.glob("*.py"))

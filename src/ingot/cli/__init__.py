@@ -20,9 +20,12 @@ from ingot.cli.text import notice
 from ingot.errors import IngotError
 
 COMMANDS: Final = {
+    "run": "Generate text.",
     "info": "Show the version, the CPU and what Ingot uses of it.",
     "pull": "Bring the default model into the cache and print its path.",
     "list": "List the models in the cache.",
+    "bench": "Time prompts and generation.",
+    "perplexity": "Measure how well a model predicts a text.",
     "inspect": "Show what is inside a GGUF file.",
     "tokenize": "Turn text into tokens.",
     "template": "Render a conversation with a model's chat template.",

@@ -2,6 +2,7 @@
 
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from ingot.cli.summary import ModelSummary
 from ingot.cli.tensor_statistics import statistics
 from ingot.cli.terminal import console
 from ingot.cli.text import write_json
-from ingot.errors import GgufError
+from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgmlType, GgufLoader, LazyTensor
 from ingot.memory_estimate import MemoryEstimate
 
@@ -41,13 +42,33 @@ def command(
         str | None,
         typer.Option(metavar="NAME", help="Show statistics and a histogram of one tensor."),
     ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph", help="Show the operations that run it, and what their values take."
+        ),
+    ] = False,
+    unfused: Annotated[
+        bool, typer.Option("--unfused", help="With --graph: as described, before fusion.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="With --graph: draw it into FILE.svg or FILE.dot."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
     """Show what is inside a GGUF file (any part of a split one): model, memory, tensors.
 
     Only the header is read, except with --tensor.
     """
+    if (unfused or output) and not graph:
+        raise ConfigError("--unfused and --output go with --graph")
     with GgufLoader(locate(file)) as loader:
+        if graph:
+            from ingot.cli.inspect_graph import show_graph  # noqa: PLC0415 (only here)
+
+            show_graph(loader, GgmlType[kv_type.name], fused=not unfused, output=output, json=json)
+            return
         if tensor is not None:
             _show_tensor(_find(loader, tensor), json)
             return

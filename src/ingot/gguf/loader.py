@@ -34,8 +34,9 @@ class CacheCounts:
 class GgufLoader:
     """An open model; safe to use from any thread."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        parts = open_parts(Path(path))
+    def __init__(self, path: str | os.PathLike[str], *, mapped: bool = True) -> None:
+        """Without `mapped`, every tensor that is used is read into memory of its own."""
+        parts = open_parts(Path(path), mapped=mapped)
         self.files = tuple(part.file for part in parts)
         self.path = self.files[0].path
         self.version = parts[0].header.version
@@ -81,6 +82,16 @@ class GgufLoader:
         """What `load_tensor` and `load_all` found so far."""
         with self._counting:
             return CacheCounts(self._hits, self._misses)
+
+    def prefetch(self) -> None:
+        """Ask the system to read the files ahead of their use."""
+        for file in self.files:
+            file.prefetch()
+
+    def lock(self) -> None:
+        """Read the files and keep them in memory as long as a tensor's view lives."""
+        for file in self.files:
+            file.lock()
 
     def close(self) -> None:
         """Close the files. Views that were handed out stay valid."""

@@ -4,8 +4,10 @@ A path comes in, read-only views of any range go out. The map stays alive as lon
 view of it does. It knows nothing of what the bytes mean.
 """
 
+import ctypes
 import mmap
 import os
+import resource
 import stat
 import warnings
 import weakref
@@ -16,7 +18,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import GgufError
+from ingot.errors import GgufError, MemoryShortageError
 
 
 class MmapGguf:
@@ -76,6 +78,33 @@ class MmapGguf:
             rest = rest[count:]
         values.setflags(write=False)
         return values
+
+    def prefetch(self) -> None:
+        """Ask the system to read the file ahead of its use; nothing waits for it."""
+        # One call, 0.1 ms for 241 MiB. The kernel reads as much as the disk's read-ahead at a
+        # call; advising piece by piece was no faster here (241 MiB cold: 0.09 s either way, on
+        # a disk that reads 8 MiB ahead) and costs 10 us per MiB when the file is cached.
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_WILLNEED)
+
+    def lock(self) -> None:
+        """Read the file and keep it in memory as long as a view of it lives."""
+        if self._map is None:
+            raise MemoryShortageError(f"{self.path} is not memory-mapped, so it cannot be locked")
+        view = np.frombuffer(self._map, np.uint8)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mlock(ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(self.size)) == 0:
+            return
+        reason = os.strerror(ctypes.get_errno())
+        soft, hard = (
+            "any amount" if limit == resource.RLIM_INFINITY else f"{limit >> 10} KiB"
+            for limit in resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        )
+        raise MemoryShortageError(
+            f"{self.path} cannot be locked in memory ({reason}): it has {self.size >> 10} KiB, and "
+            f"this process may lock {soft} (RLIMIT_MEMLOCK; its hard limit is {hard}); raise the "
+            "limit (`ulimit -l`, LimitMEMLOCK= of a service) or do without locking"
+        )
 
     def close(self) -> None:
         """Close the file. Views that were handed out stay valid."""

@@ -35,9 +35,9 @@ def part_path(path: Path, number: int, count: int) -> Path:
     return path.with_name(f"{path.stem}-{number + 1:05d}-of-{count:05d}.gguf")
 
 
-def open_parts(path: Path) -> tuple[Part, ...]:
+def open_parts(path: Path, *, mapped: bool = True) -> tuple[Part, ...]:
     """Open all files of the model that `path` belongs to, the first part first."""
-    given = _open_part(path)
+    given = _open_part(path, mapped=mapped)
     count = given.metadata.integer(COUNT_KEY, 1)
     if count <= 1:
         return (given,)
@@ -57,7 +57,7 @@ def open_parts(path: Path) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _open_part(path: Path, *, mapped: bool = True) -> Part:
+def _open_part(path: Path, *, mapped: bool) -> Part:
     file = MmapGguf(path, mapped=mapped)
     try:
         header = read_header(file)

@@ -16,7 +16,6 @@ from ingot.config import config
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
 from ingot.quant.block import Bytes, Floats
-from ingot.quant.registry import format_of
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
@@ -25,7 +24,7 @@ def decode(
     data: Buffer, type: int, shape: tuple[int, ...] | None = None, threads: int | None = None
 ) -> Floats:
     """Decode blocks of a type to float32, in `shape` (default: one row)."""
-    ggml = format_of(type).type
+    ggml = _known(type)
     blocks = _flat_bytes(data)
     count, rest = divmod(blocks.size, ggml.block_bytes)
     if rest:
@@ -48,7 +47,7 @@ def decode(
 
 def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
     """Encode values as blocks of a type: [..., weights] -> uint8 [..., bytes]."""
-    ggml = format_of(type).type
+    ggml = _known(type)
     if not _native.has_encoder(ggml):
         known = ", ".join(t.name for t in GgmlType if _native.has_encoder(t))
         raise QuantError(f"{ggml.name} cannot be encoded; these can: {known}")
@@ -58,6 +57,13 @@ def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
     out = np.empty(array.size // ggml.block_size * ggml.block_bytes, np.uint8)
     _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))
     return out.reshape(*rows, row // ggml.block_size * ggml.block_bytes)
+
+
+def _known(type: int) -> GgmlType:
+    try:
+        return GgmlType(type)
+    except ValueError:
+        raise QuantError(f"unknown tensor type {type}") from None
 
 
 def _flat_bytes(data: Buffer) -> Bytes:

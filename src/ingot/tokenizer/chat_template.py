@@ -100,7 +100,6 @@ class ChatTemplate:
             tokenizer = Tokenizer.from_metadata(metadata)
         tokens = metadata.strings("tokenizer.ggml.tokens")
         bos, eos = tokenizer.bos_id, tokenizer.eos_id
-        frames_with_bos = bos is not None and tokenizer.encode("")[:1] == [bos]
         return cls(
             metadata.string(_KEY, CHATML),
             variants={
@@ -110,7 +109,7 @@ class ChatTemplate:
             },
             bos_token="" if bos is None else tokens[bos],
             eos_token="" if eos is None else tokens[eos],
-            add_bos=metadata.boolean("tokenizer.ggml.add_bos_token", frames_with_bos),
+            add_bos=metadata.boolean("tokenizer.ggml.add_bos_token", tokenizer.adds_bos),
             control_tokens=(*tokenizer.control_tokens(), *_unknown_tokens(metadata)),
         )
 

@@ -75,6 +75,11 @@ class Tokenizer:
         return self._vocabulary.named.bos
 
     @property
+    def adds_bos(self) -> bool:
+        """Whether `encode` puts the token that starts a text in front of it."""
+        return self.bos_id is not None and self.encode("")[:1] == [self.bos_id]
+
+    @property
     def eos_id(self) -> int | None:
         """The token that ends a text."""
         return self._vocabulary.named.eos

@@ -3,6 +3,8 @@
 import errno
 import mmap
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from fuzz.craft import Craft
-from ingot.errors import GgufError
+from ingot.errors import GgufError, MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader, LazyTensor, MmapGguf, TensorState, ValueType
 
 
@@ -194,3 +196,54 @@ def test_pipe_does_not_wait(tmp_path: Path) -> None:
 def test_folder(tmp_path: Path) -> None:
     with pytest.raises(GgufError, match="not a regular file"):
         MmapGguf(tmp_path)
+
+
+def test_what_is_locked_stays_in_memory(file: Path) -> None:
+    def locked() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmLck:")[1].split()[0])
+
+    before = locked()
+    source = MmapGguf(file)
+    source.prefetch()
+    assert locked() == before
+    source.lock()
+    view = source.get_slice(7, 1)
+    source.close()
+    assert locked() == before + 16  # KiB: while a view lives
+    assert view[0] == 7
+    del view
+    assert locked() == before
+
+
+# Root may lock what it wants, so the process becomes somebody else once all is imported.
+LOCKER = """
+import os, resource, sys
+from ingot.errors import MemoryShortageError
+from ingot.gguf import MmapGguf
+file = MmapGguf(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (4096, 8192))
+if os.getuid() == 0:
+    os.setresuid(65534, 65534, 65534)
+try:
+    file.lock()
+except MemoryShortageError as error:
+    print(error)
+"""
+
+
+def test_a_limit_on_locking_is_said_with_its_numbers(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKER, str(file)], capture_output=True, text=True, check=True
+    )
+    assert f"{file} cannot be locked in memory" in done.stdout
+    assert "it has 16 KiB, and this process may lock 4 KiB" in done.stdout
+    assert "hard limit is 8 KiB" in done.stdout
+    assert "ulimit -l" in done.stdout
+
+
+def test_what_is_not_mapped_cannot_be_locked(file: Path) -> None:
+    source = MmapGguf(file, mapped=False)
+    source.prefetch()
+    with pytest.raises(MemoryShortageError, match="not memory-mapped"):
+        source.lock()

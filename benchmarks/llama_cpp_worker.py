@@ -1,0 +1,129 @@
+"""llama.cpp behind a pipe: one JSON command a line in, one JSON answer a line out.
+
+Runs under any interpreter that has llama-cpp-python (`benchmarks/peer.py` starts it), so
+that the peer can be built for an instruction set of its own and stays loaded while two
+engines take turns.
+
+    {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N}
+    {"do": "prompt", "tokens": N}                       -> seconds
+    {"do": "generate", "tokens": N, "depth": D, "sequences": S} -> seconds
+    {"do": "logits", "ids": [...], "one_by_one": false, "to": FILE} -> raw float32 rows
+"""
+
+import ctypes
+import json
+import sys
+import time
+from typing import Any
+
+import llama_cpp as lc
+import numpy as np
+
+
+class Worker:
+    def __init__(self, command: dict[str, Any]) -> None:
+        self.model = lc.llama_model_load_from_file(
+            command["model"].encode(), lc.llama_model_default_params()
+        )
+        if not self.model:
+            sys.exit(f"llama.cpp could not load {command['model']}")
+        params = lc.llama_context_default_params()
+        self.sequences = command["sequences"]
+        params.n_ctx = command["context"] * self.sequences
+        params.n_batch, params.n_ubatch = 2048, 512
+        params.n_seq_max = self.sequences
+        params.n_threads = params.n_threads_batch = command["threads"]
+        self.context = lc.llama_init_from_model(self.model, params)
+        if not self.context:
+            sys.exit("llama.cpp could not make a context")
+        self.memory = lc.llama_get_memory(self.context)
+        self.vocabulary = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
+        self.batch = lc.llama_batch_init(2048, 0, self.sequences)
+        self.lengths = [0] * self.sequences
+
+    def clear(self) -> None:
+        lc.llama_memory_clear(self.memory, True)
+        self.lengths = [0] * self.sequences
+
+    def decode(self, tokens: list[tuple[int, int, bool]]) -> None:
+        """Tokens as (id, sequence, whether logits are wanted)."""
+        for i, (token, sequence, wanted) in enumerate(tokens):
+            self.batch.token[i] = token
+            self.batch.pos[i] = self.lengths[sequence]
+            self.batch.n_seq_id[i] = 1
+            self.batch.seq_id[i][0] = sequence
+            self.batch.logits[i] = wanted
+            self.lengths[sequence] += 1
+        self.batch.n_tokens = len(tokens)
+        if lc.llama_decode(self.context, self.batch) != 0:
+            sys.exit("llama.cpp failed to decode")
+        lc.llama_synchronize(self.context)
+
+    def read(self, ids: list[int], sequence: int) -> None:
+        """Run a prompt; logits of its last token only."""
+        for start in range(0, len(ids), 2048):
+            part = ids[start : start + 2048]
+            last = start + len(part) == len(ids)
+            self.decode(
+                [(token, sequence, last and i == len(part) - 1) for i, token in enumerate(part)]
+            )
+
+    def made_up(self, count: int) -> list[int]:
+        return [(i * 7919 + 13) % self.vocabulary for i in range(count)]
+
+    def prompt(self, tokens: int) -> float:
+        self.clear()
+        started = time.perf_counter()
+        self.read(self.made_up(tokens), 0)
+        return time.perf_counter() - started
+
+    def generate(self, tokens: int, depth: int, sequences: int) -> float:
+        """Single tokens of each sequence, after `depth` tokens (kept for the next call)."""
+        if min(self.lengths[:sequences]) < depth or max(self.lengths) > depth:
+            self.clear()
+            for sequence in range(sequences):
+                self.read(self.made_up(depth), sequence)
+        started = time.perf_counter()
+        for i in range(tokens):
+            token = (i * 31 + 7) % self.vocabulary
+            self.decode([(token, sequence, True) for sequence in range(sequences)])
+        seconds = time.perf_counter() - started
+        for sequence in range(sequences):
+            lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
+            self.lengths[sequence] = depth
+        return seconds
+
+    def logits(self, ids: list[int], one_by_one: bool, to: str) -> int:
+        self.clear()
+        size = 1 if one_by_one else 256
+        with open(to, "wb") as file:  # noqa: PTH123
+            for start in range(0, len(ids), size):
+                part = ids[start : start + size]
+                self.decode([(token, 0, True) for token in part])
+                pointer = lc.llama_get_logits(self.context)
+                rows = np.ctypeslib.as_array(pointer, (len(part), self.vocabulary))
+                file.write(rows.astype(np.float32).tobytes())
+        return int(self.vocabulary)
+
+
+def main() -> None:
+    """Answer commands until the pipe closes."""
+    quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    worker: Worker | None = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        kind = command.pop("do")
+        if kind == "open":
+            worker = None
+            started = time.perf_counter()
+            worker = Worker(command)
+            answer: float = time.perf_counter() - started
+        else:
+            answer = getattr(worker, kind)(**command)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""llama.cpp as a partner in a benchmark: a process of its own that stays loaded.
+
+    with Peer("path/to/python") as peer:
+        peer.open(model, threads=2, context=1024)
+        seconds = peer.prompt(512)
+
+The interpreter is one with llama-cpp-python; which instruction set that was built for is
+up to whoever built it.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+_WORKER = Path(__file__).with_name("llama_cpp_worker.py")
+HOW_TO_BUILD = """\
+  python -m venv peer
+  CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/pip install --no-cache-dir \\
+    --no-binary llama-cpp-python llama-cpp-python==0.3.36 numpy
+(AVX2 only: CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
+-DGGML_BMI2=ON". On a CPU with AMX use clang: gcc 12 miscompiles llama.cpp's AMX set-up.)"""
+
+
+class Peer:
+    """A running llama.cpp."""
+
+    def __init__(self, python: str = sys.executable) -> None:
+        self._process = subprocess.Popen(
+            [python, str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def open(self, model: Path, *, threads: int, context: int, sequences: int = 1) -> float:
+        """Load a model; seconds it took."""
+        return self._ask(
+            do="open", model=str(model), threads=threads, context=context, sequences=sequences
+        )
+
+    def prompt(self, tokens: int) -> float:
+        """Seconds a prompt takes on an empty context."""
+        return self._ask(do="prompt", tokens=tokens)
+
+    def generate(self, tokens: int, depth: int = 0, sequences: int = 1) -> float:
+        """Seconds that so many steps take after `depth` tokens."""
+        return self._ask(do="generate", tokens=tokens, depth=depth, sequences=sequences)
+
+    def logits(self, ids: list[int], to: Path, *, one_by_one: bool = False) -> int:
+        """Write logits of every position as raw float32; the size of a row."""
+        return int(self._ask(do="logits", ids=ids, to=str(to), one_by_one=one_by_one))
+
+    def _ask(self, **command: Any) -> float:
+        assert self._process.stdin
+        assert self._process.stdout
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            sys.exit(f"llama.cpp stopped (is it installed for this interpreter?):\n{HOW_TO_BUILD}")
+        return float(json.loads(answer))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()

@@ -1,0 +1,76 @@
+"""An Ingot model driven step by step, with the calls of `peer.Peer`."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.batch import ExecutionPhase
+from ingot.engine import LoadedModel
+from ingot.kvcache import Sequence
+
+_NONE = np.empty(0, np.int32)
+
+
+class Stepper:
+    """A model whose steps are made and timed one by one."""
+
+    def __init__(self, model: Path, *, threads: int, context: int, sequences: int = 1) -> None:
+        self._model = LoadedModel(model, threads=threads, context=context, sequences=sequences)
+        self._vocabulary = self._model.graph.vocabulary_size
+        self._kept: list[Sequence] = []
+
+    def prompt(self, tokens: int) -> float:
+        """Seconds a prompt takes on an empty context."""
+        self._drop()
+        sequence = self._model.sequence()
+        started = time.perf_counter()
+        self._read(sequence, tokens, wanted=True)
+        seconds = time.perf_counter() - started
+        sequence.close()
+        return seconds
+
+    def generate(self, tokens: int, depth: int = 0, sequences: int = 1) -> float:
+        """Seconds that so many steps take after `depth` tokens and what earlier calls added."""
+        if len(self._kept) != sequences or any(s.length < depth for s in self._kept):
+            self._drop()
+            self._kept = [self._model.sequence() for _ in range(sequences)]
+            for sequence in self._kept:
+                self._read(sequence, depth, wanted=False)
+        outputs = np.arange(sequences, dtype=np.int32)
+        started = time.perf_counter()
+        for step in range(tokens):
+            ids = np.full(1, (step * 31 + 7) % self._vocabulary, np.int32)
+            self._model.step(self._kept, [ids] * sequences, outputs, ExecutionPhase.GENERATION)
+        return time.perf_counter() - started
+
+    def logits(self, ids: list[int]) -> NDArray[np.float32]:
+        """Logits of every position, each token a step of its own."""
+        sequence, first = self._model.sequence(), np.zeros(1, np.int32)
+        rows = [
+            self._model.step(
+                [sequence], [np.array([token], np.int32)], first, ExecutionPhase.GENERATION
+            )
+            for token in ids
+        ]
+        sequence.close()
+        return np.concatenate(rows)
+
+    def close(self) -> None:
+        """Close the model."""
+        self._drop()
+        self._model.close()
+
+    def _read(self, sequence: Sequence, tokens: int, *, wanted: bool) -> None:
+        ids = ((np.arange(tokens) * 7919 + 13) % self._vocabulary).astype(np.int32)
+        for start in range(0, tokens, self._model.step_tokens):
+            part = ids[start : start + self._model.step_tokens]
+            last = wanted and start + len(part) == tokens
+            outputs = np.array([len(part) - 1], np.int32) if last else _NONE
+            self._model.step([sequence], [part], outputs, ExecutionPhase.PROMPT)
+
+    def _drop(self) -> None:
+        for sequence in self._kept:
+            sequence.close()
+        self._kept = []

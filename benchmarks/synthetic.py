@@ -1,0 +1,173 @@
+"""Write a model file of a real shape with random weights, for timing.
+
+    python benchmarks/synthetic.py qwen2-1.5b Q4_K_M /tmp/qwen2.gguf
+
+Speed depends on shapes and formats, not on what the weights say. One random matrix is
+encoded per format and cut up for every tensor, so a file of gigabytes takes seconds. The
+text such a model writes is noise; its tokens are made up.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.gguf import GgmlType, GgufWriter
+from ingot.quant import encode
+
+_SAMPLE_BLOCKS = 16384  # of 256 weights
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The numbers of an architecture."""
+
+    architecture: str
+    layers: int
+    width: int
+    feed_forward: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    context: int
+    tied: bool
+    rotary: int = 0  # elements of a head that turn; 0: all
+
+
+SHAPES = {
+    "qwen2-1.5b": Shape("qwen2", 28, 1536, 8960, 12, 2, 151936, 32768, tied=True),
+    "phi2-2.7b": Shape("phi2", 32, 2560, 10240, 32, 32, 51200, 4096, tied=False, rotary=32),
+    "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128256, 8192, tied=False),
+}
+
+
+def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of a model's tensors."""
+    width, kv = shape.width, shape.width // shape.heads * shape.kv_heads
+    phi = shape.architecture == "phi2"
+    yield "token_embd.weight", (shape.vocabulary, width)
+    for layer in range(shape.layers):
+        names: list[tuple[str, tuple[int, ...]]] = [
+            ("attn_norm.weight", (width,)),
+            ("attn_q.weight", (width, width)),
+            ("attn_k.weight", (kv, width)),
+            ("attn_v.weight", (kv, width)),
+            ("attn_output.weight", (width, width)),
+            ("ffn_up.weight", (shape.feed_forward, width)),
+            ("ffn_down.weight", (width, shape.feed_forward)),
+        ]
+        if shape.architecture in {"phi2", "qwen2"}:
+            names += [("attn_q.bias", (width,)), ("attn_k.bias", (kv,)), ("attn_v.bias", (kv,))]
+        if phi:
+            names += [
+                ("attn_norm.bias", (width,)),
+                ("attn_output.bias", (width,)),
+                ("ffn_up.bias", (shape.feed_forward,)),
+                ("ffn_down.bias", (width,)),
+            ]
+        else:
+            names += [
+                ("ffn_norm.weight", (width,)),
+                ("ffn_gate.weight", (shape.feed_forward, width)),
+            ]
+        for name, size in names:
+            yield f"blk.{layer}.{name}", size
+    yield "output_norm.weight", (width,)
+    if phi:
+        yield "output_norm.bias", (width,)
+        yield "output.bias", (shape.vocabulary,)
+    if not shape.tied:
+        yield "output.weight", (shape.vocabulary, width)
+
+
+def type_of(name: str, size: tuple[int, ...], mix: str, layers: int) -> GgmlType:
+    """The format of a tensor in a mix: one for all matrices, or Q4_K_M's two."""
+    if len(size) == 1:
+        return GgmlType.F32
+    if mix != "Q4_K_M":
+        return GgmlType[mix]
+    if name in {"token_embd.weight", "output.weight"}:
+        return GgmlType.Q6_K
+    if name.endswith(("attn_v.weight", "ffn_down.weight")):
+        layer = int(name.split(".")[1])
+        edge = layer < layers // 8 or layer >= 7 * layers // 8
+        if edge or (layer - layers // 8) % 3 == 2:
+            return GgmlType.Q6_K
+    return GgmlType.Q4_K
+
+
+class Weights:
+    """Encoded random weights, handed out in any amount."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self._samples: dict[GgmlType, NDArray[np.uint8]] = {}
+
+    def blocks(self, kind: GgmlType, size: tuple[int, ...]) -> NDArray[np.uint8]:
+        """A tensor's blocks."""
+        if kind not in self._samples:
+            values = self._random.standard_normal(_SAMPLE_BLOCKS * 256, np.float32) * 0.02
+            self._samples[kind] = encode(values, kind).reshape(-1, kind.block_bytes)
+        sample = self._samples[kind]
+        count = prod(size) // kind.block_size
+        start = int(self._random.integers(len(sample)))
+        picked = sample[(np.arange(count) + start) % len(sample)]
+        return picked.reshape(*size[:-1], -1)
+
+
+def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
+    """Write the file."""
+    shape = SHAPES[name]
+    arch = shape.architecture
+    writer = GgufWriter(path)
+    writer.add("general.architecture", arch)
+    writer.add("general.name", f"synthetic {name} {mix}")
+    for key, value in {
+        "block_count": shape.layers,
+        "context_length": shape.context,
+        "embedding_length": shape.width,
+        "feed_forward_length": shape.feed_forward,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "rope.dimension_count": shape.rotary or shape.width // shape.heads,
+    }.items():
+        writer.add(f"{arch}.{key}", value)
+    epsilon = "layer_norm_epsilon" if arch == "phi2" else "layer_norm_rms_epsilon"
+    writer.add(f"{arch}.attention.{epsilon}", 1e-6)
+    writer.add(f"{arch}.rope.freq_base", 10000.0)
+    writer.add("tokenizer.ggml.model", "gpt2")
+    writer.add("tokenizer.ggml.pre", "gpt-2")
+    writer.add("tokenizer.ggml.tokens", [f"<{index}>" for index in range(shape.vocabulary)])
+    writer.add("tokenizer.ggml.token_type", np.ones(shape.vocabulary, np.int32))
+    writer.add("tokenizer.ggml.merges", ["< 0"])
+    writer.add("tokenizer.ggml.bos_token_id", 0)
+    writer.add("tokenizer.ggml.eos_token_id", 1)
+    weights = Weights(seed)
+    for tensor, size in tensors(shape):
+        kind = type_of(tensor, size, mix, shape.layers)
+        if kind is GgmlType.F32:
+            fill = 1.0 if tensor.endswith("norm.weight") else 0.0
+            writer.add_tensor(tensor, np.full(size, fill, np.float32))
+        else:
+            writer.add_lazy_tensor(tensor, kind, size, partial(weights.blocks, kind, size))
+    writer.write()
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("mix", help="Q4_K_M, or one format for all matrices (Q8_0, IQ4_XS, ...)")
+    parser.add_argument("path", type=Path)
+    options = parser.parse_args()
+    write(options.shape, options.mix, options.path)
+    print(f"{options.path}: {options.path.stat().st_size / 1e9:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+// ingot._native.Program: built operation by operation from Python, then run.
+//
+// Arrays handed in (weights, biases, cache pools) must outlive the program; the Python
+// side keeps them.
+#include "executor/executor.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/array_view.h"
+#include "executor/linear_op.h"
+#include "executor/ops.h"
+#include "isa/dispatch.h"
+
+namespace nb = nanobind;
+using namespace ingot;
+
+namespace {
+
+template <class T>
+using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = Flat<const float>;
+using Weight =
+    std::tuple<Flat<const uint8_t>, uint32_t, int64_t, int64_t>;  // bytes, type, rows, columns
+using Norm =
+    std::tuple<Floats, std::optional<Floats>, float, bool>;  // weight, bias, epsilon, layer
+using Part =
+    std::tuple<Weight, std::optional<Floats>, std::optional<int>, int>;  // bias, residual, out
+// group, pool, block bytes, offset in block, type, head size
+using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
+
+constexpr int kMaxThreads = 1024;
+
+[[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
+
+WeightRef as_weight(const Weight& w) {
+  const auto& [bytes, type, rows, columns] = w;
+  const TypeTraits* traits = find_type(type);
+  if (!traits || rows < 1 || columns < 1 || columns % traits->block_weights)
+    refuse("a weight of type " + std::to_string(type) + " cannot have rows of " +
+           std::to_string(columns));
+  const WeightRef ref{bytes.data(), static_cast<TensorType>(type), rows, columns};
+  if (static_cast<int64_t>(bytes.size()) != rows * ref.row_bytes())
+    refuse(std::string(traits->name) + ": " + std::to_string(bytes.size()) + " bytes are not " +
+           std::to_string(rows) + " rows of " + std::to_string(columns));
+  return ref;
+}
+
+NormRef as_norm(const Norm& n) {
+  const auto& [weight, bias, epsilon, layer] = n;
+  if (bias && bias->size() != weight.size()) refuse("a norm's weight and bias differ in length");
+  return {weight.data(), bias ? bias->data() : nullptr, static_cast<int64_t>(weight.size()),
+          epsilon, layer};
+}
+
+std::optional<NormRef> as_norm(const std::optional<Norm>& n) {
+  return n ? std::optional(as_norm(*n)) : std::nullopt;
+}
+
+bool is_cache_type(uint32_t type) {
+  switch (static_cast<TensorType>(type)) {
+    case TensorType::F32:
+    case TensorType::F16:
+    case TensorType::BF16:
+    case TensorType::Q8_0:
+    case TensorType::Q4_0:
+      return true;
+    default:
+      return false;
+  }
+}
+
+CacheLayer as_cache(const Cache& c, int64_t heads) {
+  const auto& [group, pool, block_bytes, offset, type, head_size] = c;
+  if (!is_cache_type(type) || head_size < 1 || head_size > kMaxHeadSize ||
+      head_size % find_type(type)->block_weights)
+    refuse("heads of " + std::to_string(head_size) + " elements cannot be cached as type " +
+           std::to_string(type));
+  const CacheLayer layer{group,    pool.data(), block_bytes, offset, static_cast<TensorType>(type),
+                         head_size};
+  if (group < 0 || offset < 0 || offset + 2 * heads * layer.head_bytes() > block_bytes ||
+      static_cast<int64_t>(pool.size()) % block_bytes)
+    refuse("a layer of the cache outside its blocks");
+  return layer;
+}
+
+class Program {
+ public:
+  Program(int threads, int64_t arena_bytes_per_token, int64_t max_tokens, int64_t max_positions,
+          int64_t max_width)
+      : kernels_(active_kernels()),
+        executor_(checked(threads), arena_bytes_per_token, max_tokens),
+        max_tokens_(max_tokens),
+        max_positions_(max_positions),
+        buffers_(kernels_, threads, max_tokens, max_width),
+        attend_buffers_(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions) {}
+
+  int value(int64_t offset, int64_t width, bool selected, bool logits) {
+    values_.push_back({offset, width, selected, logits});
+    if (logits) vocabulary_ = width;
+    return static_cast<int>(values_.size()) - 1;
+  }
+
+  void embed(const Weight& weight, float scale, int out) {
+    embedding_rows_ = std::get<2>(weight);
+    const WeightRef ref = as_weight(weight);
+    if (at(out).width != ref.columns) refuse("an embedding of another width than its value");
+    if (!kernels_.decode[static_cast<uint32_t>(ref.type)]) refuse("an embedding of no known type");
+    executor_.add(std::make_unique<EmbedOp>(ref, scale, at(out)));
+  }
+  void norm(const Norm& norm, int source, std::optional<int> residual, int out) {
+    same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
+    check_runs(as_norm(norm), at(source));
+    executor_.add(std::make_unique<NormOp>(as_norm(norm), at(source), at(residual), at(out)));
+  }
+  void select(int source, int out) {
+    if (has_selected(at(source)) || !has_selected(at(out)) || at(source).width != at(out).width)
+      refuse("a selection takes rows of all tokens to rows of the wanted ones");
+    executor_.add(std::make_unique<SelectOp>(at(source), at(out)));
+  }
+  void softcap(int source, float cap, int out) {
+    same_shape({at(source), at(out)});
+    executor_.add(std::make_unique<SoftCapOp>(at(source), cap, at(out)));
+  }
+  int rotary(std::vector<double> speeds, double magnitude, bool adjacent) {
+    auto table =
+        std::make_unique<RotaryTable>(Rotary{std::move(speeds), magnitude, adjacent}, max_tokens_);
+    rotaries_.push_back(table.get());
+    executor_.add(std::move(table));
+    return static_cast<int>(rotaries_.size()) - 1;
+  }
+  void linear(int source, const std::optional<Norm>& norm, const std::vector<Part>& parts,
+              std::optional<int> activation) {
+    LinearOp::Spec spec{at(source), as_norm(norm), {}, std::nullopt};
+    if (spec.source.width > buffers_.width) refuse("a linear map wider than max_width");
+    if (spec.norm) check_runs(*spec.norm, spec.source);
+    if (parts.empty() || (activation && parts.size() > 2)) refuse("a linear map of no use");
+    for (const auto& [weight, bias, residual, out] : parts) {
+      const WeightRef ref = as_weight(weight);
+      if (!has_linear(static_cast<uint32_t>(ref.type))) refuse("a matrix of a type without kernel");
+      if (ref.columns != spec.source.width || ref.rows != at(out).width)
+        refuse("a weight that does not fit between its values");
+      if (has_selected(at(out)) != has_selected(spec.source)) refuse("a linear map that selects");
+      if (residual) same_shape({at(*residual), at(out)});
+      if (bias && static_cast<int64_t>(bias->size()) != ref.rows)
+        refuse("a bias of the wrong length");
+      spec.parts.push_back({ref, bias ? bias->data() : nullptr, at(residual), at(out)});
+    }
+    if (activation) {
+      if (*activation < 0 || *activation > static_cast<int>(ActivationKind::kReluSquared))
+        refuse("there is no such activation");
+      spec.gate = static_cast<ActivationKind>(*activation);
+    }
+    executor_.add(std::make_unique<LinearOp>(std::move(spec), buffers_));
+  }
+  void store_kv(int query, int key, int value, const std::optional<Norm>& query_norm,
+                const std::optional<Norm>& key_norm, std::optional<int> rotary,
+                const Cache& cache) {
+    const int64_t head_size = std::get<5>(cache);
+    StoreKvOp::Spec spec{at(query),
+                         at(key),
+                         at(value),
+                         as_norm(query_norm),
+                         as_norm(key_norm),
+                         rotary ? rotaries_.at(*rotary) : nullptr,
+                         as_cache(cache, at(key).width / std::max<int64_t>(1, head_size))};
+    if (at(key).width != at(value).width || at(key).width % head_size ||
+        at(query).width % head_size || has_selected(at(query)))
+      refuse("query, key and value that are not whole heads");
+    if (spec.query_norm) check_runs(*spec.query_norm, spec.query);
+    if (spec.key_norm) check_runs(*spec.key_norm, spec.key);
+    if (spec.rotary && 2 * spec.rotary->pairs() > head_size) refuse("a turn longer than a head");
+    executor_.add(std::make_unique<StoreKvOp>(std::move(spec)));
+    const int group = std::get<0>(cache);
+    if (group >= static_cast<int>(group_blocks_.size())) group_blocks_.resize(group + 1);
+    group_blocks_[group] = static_cast<int64_t>(std::get<1>(cache).size()) / std::get<2>(cache);
+  }
+  void attend(int query, int out, const Cache& cache, int64_t heads, int64_t kv_heads, float scale,
+              float softcap, int64_t window, const std::optional<Floats>& sinks) {
+    if (sinks && static_cast<int64_t>(sinks->size()) != heads)
+      refuse("attention needs a sink per head");
+    if (kv_heads < 1 || heads % kv_heads || heads / kv_heads > AttendOp::kTileRows)
+      refuse(std::to_string(heads) + " query heads over " + std::to_string(kv_heads) +
+             " key heads");
+    same_shape({at(query), at(out)});
+    const CacheLayer layer = as_cache(cache, kv_heads);
+    if (at(query).width != heads * layer.head_size || has_selected(at(query)))
+      refuse("a query that is not whole heads");
+    executor_.add(
+        std::make_unique<AttendOp>(AttendOp::Spec{at(query), at(out), layer, heads, kv_heads, scale,
+                                                  softcap, window, sinks ? sinks->data() : nullptr},
+                                   attend_buffers_));
+  }
+
+  // A step allocates nothing: arrays are looked at where they are. `tables` holds, for each
+  // sequence and in it each cache group, the block of each run of positions; `table_ends` where
+  // each of them ends.
+  void run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
+           nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
+           bool prompt, nb::handle logits_array) {
+    const ArrayView<const int32_t> ids(ids_array, 1, "ids"),
+        positions(positions_array, 1, "positions"), counts(counts_array, 1, "counts"),
+        tables(tables_array, 1, "tables"), table_ends(table_ends_array, 1, "table_ends"),
+        outputs(outputs_array, 1, "outputs");
+    const ArrayView<float> logits(logits_array, 2, "logits");
+    const int64_t tokens = ids.size();
+    if (tokens < 1 || tokens > max_tokens_) refuse(std::to_string(tokens) + " tokens in one step");
+    if (!prompt && tokens > attend_buffers_.max_tokens)
+      refuse(std::to_string(tokens) + " tokens in one generation step");
+    if (positions.size() != tokens) refuse("ids and positions differ in length");
+    if (outputs.size() > tokens) refuse("more outputs than tokens");
+    if (logits.size(0) != outputs.size() || logits.size(1) != vocabulary_)
+      refuse("logits have the wrong shape");
+    for (int64_t t = 0; t < tokens; ++t)
+      if (ids[t] < 0 || ids[t] >= embedding_rows_)
+        refuse("token id " + std::to_string(ids[t]) + " is not in the vocabulary");
+    for (int64_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i] < 0 || outputs[i] >= tokens) refuse("an output that is no token");
+    place_runs(positions, counts, tables, table_ends);
+    const Batch batch{static_cast<int32_t>(tokens),
+                      ids.data(),
+                      positions.data(),
+                      static_cast<int32_t>(runs_.size()),
+                      runs_.data(),
+                      static_cast<int32_t>(outputs.size()),
+                      outputs.data(),
+                      prompt ? Phase::kPrompt : Phase::kGeneration,
+                      logits.data()};
+    nb::gil_scoped_release unlocked;
+    executor_.run(batch, kernels_);
+  }
+
+ private:
+  using Ints = ArrayView<const int32_t>;
+
+  static int checked(int threads) {
+    if (threads < 1 || threads > kMaxThreads) refuse(std::to_string(threads) + " threads");
+    return threads;
+  }
+  bool has_linear(uint32_t type) const { return kernels_.generate[type] && kernels_.prompt[type]; }
+  static bool has_selected(const ValueRef& value) { return value.selected || value.logits; }
+  static void same_shape(std::initializer_list<ValueRef> values) {
+    for (const ValueRef& value : values)
+      if (value.width != values.begin()->width ||
+          has_selected(value) != has_selected(*values.begin()))
+        refuse("values of different shapes");
+  }
+  static void check_runs(const NormRef& norm, const ValueRef& value) {
+    if (norm.length < 1 || value.width % norm.length) refuse("a norm that does not fit its value");
+  }
+
+  // Fills runs_ with the sequences of a batch, every block they may touch checked.
+  void place_runs(const Ints& positions, const Ints& counts, const Ints& tables,
+                  const Ints& table_ends) {
+    const int64_t groups = static_cast<int64_t>(group_blocks_.size());
+    if (table_ends.size() != counts.size() * groups)
+      refuse("a sequence needs a block table per group");
+    runs_.clear();
+    table_pointers_.resize(table_ends.size());
+    int64_t first = 0, begin = 0;
+    for (int64_t s = 0; s < counts.size(); ++s) {
+      const int64_t count = counts[s];
+      if (count < 1 || count > positions.size() - first)
+        refuse("sequences do not add up to the tokens");
+      int64_t deepest = 0;
+      for (int64_t t = first; t < first + count; ++t) {
+        if (positions[t] < 0 || positions[t] >= max_positions_)
+          refuse("position " + std::to_string(positions[t]) + " is outside the context");
+        if (t > first && positions[t] != positions[t - 1] + 1)
+          refuse("a sequence's positions do not follow each other");
+        deepest = std::max<int64_t>(deepest, positions[t]);
+      }
+      for (int64_t g = 0; g < groups; ++g) {
+        const int64_t end = table_ends[s * groups + g];
+        if (end < begin || end > tables.size() || deepest / kKvBlockTokens >= end - begin)
+          refuse("position " + std::to_string(deepest) + " has no block");
+        for (int64_t i = begin; i < end; ++i)
+          if (tables[i] < 0 || tables[i] >= group_blocks_[g])
+            refuse("block " + std::to_string(tables[i]) + " is not in the cache");
+        table_pointers_[s * groups + g] = tables.data() + begin;
+        begin = end;
+      }
+      runs_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(count),
+                       table_pointers_.data() + s * groups});
+      first += count;
+    }
+    if (first != positions.size()) refuse("sequences do not add up to the tokens");
+  }
+
+  ValueRef at(int id) const { return values_.at(id); }
+  std::optional<ValueRef> at(std::optional<int> id) const {
+    return id ? std::optional(values_.at(*id)) : std::nullopt;
+  }
+
+  const KernelTable& kernels_;  // those in use when the program was made: buffers fit them
+  Executor executor_;
+  const int64_t max_tokens_, max_positions_;
+  LinearOp::Buffers buffers_;
+  AttendOp::Buffers attend_buffers_;
+  int64_t vocabulary_ = 0, embedding_rows_ = 0;
+  std::vector<int64_t> group_blocks_;  // of the cache
+  std::vector<ValueRef> values_;
+  std::vector<const RotaryTable*> rotaries_;
+  std::vector<SequenceRun> runs_;
+  std::vector<const int32_t*> table_pointers_;
+};
+
+}  // namespace
+
+void bind_executor(nb::module_& module) {
+  module.attr("KV_BLOCK_TOKENS") = kKvBlockTokens;
+  module.attr("MAX_GENERATION_TOKENS") = kMaxGenerationTokens;
+  module.def(
+      "has_linear",
+      [](uint32_t type) { return find_type(type) && active_kernels().generate[type] != nullptr; },
+      nb::arg("type"), "Whether matrices of a type can be multiplied.");
+  nb::class_<Program>(module, "Program")
+      .def(nb::init<int, int64_t, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
+           nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"), nb::arg("max_positions"),
+           nb::arg("max_width"))
+      .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
+           nb::arg("selected"), nb::arg("logits"))
+      .def("embed", &Program::embed, nb::kw_only(), nb::arg("weight"), nb::arg("scale"),
+           nb::arg("out"))
+      .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
+           nb::arg("residual").none(), nb::arg("out"))
+      .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
+      .def("softcap", &Program::softcap, nb::kw_only(), nb::arg("source"), nb::arg("cap"),
+           nb::arg("out"))
+      .def("rotary", &Program::rotary, nb::kw_only(), nb::arg("speeds"), nb::arg("magnitude"),
+           nb::arg("adjacent"))
+      .def("linear", &Program::linear, nb::kw_only(), nb::arg("source"), nb::arg("norm").none(),
+           nb::arg("parts"), nb::arg("activation").none())
+      .def("store_kv", &Program::store_kv, nb::kw_only(), nb::arg("query"), nb::arg("key"),
+           nb::arg("value"), nb::arg("query_norm").none(), nb::arg("key_norm").none(),
+           nb::arg("rotary").none(), nb::arg("cache"))
+      .def("attend", &Program::attend, nb::kw_only(), nb::arg("query"), nb::arg("out"),
+           nb::arg("cache"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("scale"),
+           nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none())
+      .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
+           nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
+           nb::arg("prompt"), nb::arg("logits"));
+}

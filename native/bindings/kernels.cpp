@@ -1,0 +1,108 @@
+// Kernels one at a time, for tests and benchmarks; the executor calls them directly.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "executor/aligned.h"
+#include "executor/read_probe.h"
+#include "formats/types.h"
+#include "isa/dispatch.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+bool is_prompt(const std::string& phase) {
+  if (phase == "prompt") return true;
+  if (phase == "generation") return false;
+  throw std::invalid_argument("a phase is 'generation' or 'prompt', not '" + phase + "'");
+}
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+int64_t quantized_bytes(int64_t width) { return ingot::active_kernels().quantized_bytes(width); }
+
+bool holds_columns(size_t held, int64_t columns) {
+  constexpr int64_t kGroup = ingot::KernelTable::kColumnGroup;
+  return static_cast<int64_t>(held) == (columns + kGroup - 1) / kGroup * kGroup;
+}
+
+void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8_t> out) {
+  const ingot::KernelTable& kernels = ingot::active_kernels();
+  const auto kernel = is_prompt(phase) ? kernels.quantize_prompt : kernels.quantize_generate;
+  const int64_t columns = values.shape(0), width = values.shape(1);
+  require(holds_columns(out.shape(0), columns) &&
+              static_cast<int64_t>(out.shape(1)) == kernels.quantized_bytes(width),
+          "out must have quantized_bytes(width) for every column, 16 columns at a time");
+  require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
+  nb::gil_scoped_release unlocked;
+  for (int64_t c = 0; c < columns; ++c)
+    kernel(values.data() + c * width, width, out.data(), kernels.quantized_stride(out.shape(0)), c);
+}
+
+// Rows [begin, end) of `weight` times every column, into out[column][row].
+void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weight,
+            Matrix<const float> values, Matrix<const uint8_t> quantized, int64_t begin, int64_t end,
+            Matrix<float> out) {
+  const ingot::KernelTable& kernels = ingot::active_kernels();
+  const ingot::TypeTraits* traits = ingot::find_type(type);
+  require(traits, "unknown tensor type");
+  const auto kernel = is_prompt(phase) ? kernels.prompt[type] : kernels.generate[type];
+  require(kernel, "there is no matrix kernel for this type");
+  const int64_t rows = weight.shape(0), columns = values.shape(0), width = values.shape(1);
+  require(width > 0 && width % traits->block_weights == 0, "width must be a multiple of the block");
+  require(
+      static_cast<int64_t>(weight.shape(1)) == width / traits->block_weights * traits->block_bytes,
+      "a row of weight must hold width weights");
+  require(columns > 0 && holds_columns(quantized.shape(0), columns) &&
+              static_cast<int64_t>(quantized.shape(1)) == kernels.quantized_bytes(width),
+          "quantized must hold every column of values, 16 columns at a time");
+  require(reinterpret_cast<uintptr_t>(quantized.data()) % 64 == 0,
+          "quantized must be aligned to 64 bytes");
+  require(0 <= begin && begin <= end && end <= rows, "the rows must lie in weight");
+  require(
+      static_cast<int64_t>(out.shape(0)) == columns && static_cast<int64_t>(out.shape(1)) == rows,
+      "out must be [columns, rows]");
+  const ingot::LinearInput input{values.data(),    width,
+                                 quantized.data(), kernels.quantized_stride(quantized.shape(0)),
+                                 columns,          width};
+  const ingot::AlignedBytes scratch(kernels.scratch_bytes(width));
+  nb::gil_scoped_release unlocked;
+  kernel(weight.data(), static_cast<int64_t>(weight.shape(1)), input, begin, end, out.data(), rows,
+         scratch.data());
+}
+
+int64_t multiply_in_registers(int64_t rounds) {
+  const int16_t words[32] = {1, 2, 3};
+  int32_t sum;
+  nb::gil_scoped_release unlocked;
+  return ingot::active_kernels().multiply_in_registers(words, rounds, &sum);
+}
+
+uint64_t read_through(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> data,
+                      int threads) {
+  nb::gil_scoped_release unlocked;
+  return ingot::read_through(data.data(), static_cast<int64_t>(data.size()), threads);
+}
+
+}  // namespace
+
+void bind_kernels(nb::module_& module) {
+  module.def("quantized_bytes", &quantized_bytes, nb::arg("width"),
+             "Bytes of one quantized input column.");
+  module.def("quantize_inputs", &quantize, nb::arg("phase"), nb::arg("values"), nb::arg("out"));
+  module.def("linear", &linear, nb::arg("type"), nb::arg("phase"), nb::arg("weight"),
+             nb::arg("values"), nb::arg("quantized"), nb::arg("begin"), nb::arg("end"),
+             nb::arg("out"));
+  module.def("multiply_in_registers", &multiply_in_registers, nb::arg("rounds"));
+  module.def("read_through", read_through, nb::arg("data"), nb::arg("threads"));
+}

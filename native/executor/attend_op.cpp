@@ -1,0 +1,150 @@
+// Attention in two ways of sharing the work: a prompt's tokens go by tiles (each tile and
+// key head is one piece), a generation's single tokens by parts of their past, which are
+// joined afterwards.
+#include <algorithm>
+#include <cmath>
+
+#include "executor/ops.h"
+
+namespace ingot {
+
+AttendOp::Buffers::Buffers(int64_t members, int64_t max_tokens, int64_t max_positions)
+    : members(members),
+      max_tokens(max_tokens),
+      max_parts((max_positions + kPartPositions - 1) / kPartPositions) {}
+
+void AttendOp::Buffers::make_room(int64_t heads, int64_t head_size) {
+  const auto grow = [](auto& buffer, int64_t size) {
+    if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
+  };
+  scratch_floats =
+      std::max(scratch_floats, attend_scratch_floats(head_size) + kTileRows * head_size);
+  grow(scratch, scratch_floats * members);
+  grow(part_rows, max_tokens * heads * max_parts);
+  grow(part_mixes, max_tokens * heads * max_parts * head_size);
+}
+
+AttendOp::AttendOp(Spec spec, Buffers& buffers) : spec_(std::move(spec)), buffers_(buffers) {
+  buffers_.make_room(spec_.heads, spec_.cache.head_size);
+}
+
+void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t head, int64_t begin,
+                           int64_t end, AttendRow* rows, float* mix, float* scratch) {
+  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
+  const float* query[kTileRows];
+  for (int64_t t = 0; t < tile.tokens; ++t)
+    for (int64_t r = 0; r < repeat; ++r)
+      query[t * repeat + r] =
+          step.row(spec_.query, tile.run->first + tile.first + t) + (head * repeat + r) * size;
+  step.kernels.attend({
+      .query = query,
+      .positions = step.batch.positions + tile.run->first + tile.first,
+      .tokens = static_cast<int>(tile.tokens),
+      .repeat = static_cast<int>(repeat),
+      .head_size = size,
+      .pool = spec_.cache.pool,
+      .block_bytes = spec_.cache.block_bytes,
+      .table = tile.run->tables[spec_.cache.group],
+      .key_offset = spec_.cache.key_offset(head),
+      .value_offset = spec_.cache.value_offset(head),
+      .type = spec_.cache.type,
+      .scale = spec_.scale,
+      .softcap = spec_.softcap,
+      .window = spec_.window,
+      .begin = begin,
+      .end = end,
+      .row = rows,
+      .mix = mix,
+      .scratch = scratch,
+  });
+}
+
+namespace {
+
+// The first position, rounded down to a block, that a token at `position` sees.
+int64_t first_seen(int64_t position, int64_t window) {
+  const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+  return oldest / kKvBlockTokens * kKvBlockTokens;
+}
+
+}  // namespace
+
+void AttendOp::run(const Step& step, int member) {
+  if (step.batch.phase == Phase::kPrompt) {
+    run_tiles(step, member);
+  } else {
+    run_parts(step, member);
+  }
+}
+
+void AttendOp::run_tiles(const Step& step, int member) {
+  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
+  const int64_t tile_tokens = std::max<int64_t>(1, kTileRows / repeat);
+  float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
+  float* mix = scratch + attend_scratch_floats(size);
+  AttendRow rows[kTileRows];
+  int64_t tiles = 0;
+  for (int32_t s = 0; s < step.batch.runs; ++s)
+    tiles += (step.batch.run[s].count + tile_tokens - 1) / tile_tokens;
+  for (int64_t piece; (piece = walk_.claim(tiles * spec_.kv_heads)) >= 0;) {
+    // The last tiles look back farthest: they come first, so that no member ends up
+    // alone with one.
+    int64_t index = tiles - 1 - piece / spec_.kv_heads;
+    const int64_t head = piece % spec_.kv_heads;
+    const SequenceRun* run = step.batch.run;
+    for (int64_t in_run; index >= (in_run = (run->count + tile_tokens - 1) / tile_tokens); ++run)
+      index -= in_run;
+    const Tile tile{run, index * tile_tokens,
+                    std::min(tile_tokens, run->count - index * tile_tokens)};
+    const int32_t* position = step.batch.positions + run->first + tile.first;
+    attend_part(step, tile, head, first_seen(position[0], spec_.window),
+                position[tile.tokens - 1] + 1, rows, mix, scratch);
+    for (int64_t t = 0; t < tile.tokens; ++t)
+      for (int64_t r = 0; r < repeat; ++r) {
+        const int64_t i = t * repeat + r;
+        step.kernels.join_parts(
+            rows + i, mix + i * size, 1, 0, 0, size,
+            spec_.sinks ? spec_.sinks + head * repeat + r : nullptr,
+            step.row(spec_.out, run->first + tile.first + t) + (head * repeat + r) * size);
+      }
+  }
+}
+
+void AttendOp::run_parts(const Step& step, int member) {
+  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
+  float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
+  float* mix = scratch + attend_scratch_floats(size);
+  AttendRow rows[kTileRows];
+  const int64_t tokens = step.batch.tokens;
+  int64_t deepest = 0;
+  for (int64_t t = 0; t < tokens; ++t)
+    deepest = std::max<int64_t>(deepest, step.batch.positions[t] + 1);
+  const int64_t parts = (deepest + kPartPositions - 1) / kPartPositions;
+  for (int64_t piece; (piece = walk_.claim(tokens * spec_.kv_heads * parts)) >= 0;) {
+    const int64_t part = piece % parts, head = piece / parts % spec_.kv_heads;
+    const int64_t token = piece / parts / spec_.kv_heads;
+    const int64_t position = step.batch.positions[token];
+    const int64_t begin = std::max(part * kPartPositions, first_seen(position, spec_.window));
+    const int64_t end = std::min((part + 1) * kPartPositions, position + 1);
+    const SequenceRun* run = step.batch.run;
+    while (token >= run->first + run->count) ++run;
+    if (begin < end)
+      attend_part(step, {run, token - run->first, 1}, head, begin, end, rows, mix, scratch);
+    for (int64_t r = 0; r < repeat; ++r) {
+      const int64_t slot = (token * spec_.heads + head * repeat + r) * buffers_.max_parts + part;
+      buffers_.part_rows[slot] = begin < end ? rows[r] : AttendRow{-INFINITY, 0.0f};
+      if (begin < end) std::copy_n(mix + r * size, size, buffers_.part_mixes.data() + slot * size);
+    }
+  }
+  step.barrier.wait();
+  for (int64_t piece; (piece = join_.claim(tokens * spec_.heads)) >= 0;) {
+    const int64_t token = piece / spec_.heads, head = piece % spec_.heads;
+    const int64_t parts_of_token = step.batch.positions[token] / kPartPositions + 1;
+    step.kernels.join_parts(
+        buffers_.part_rows.data() + piece * buffers_.max_parts,
+        buffers_.part_mixes.data() + piece * buffers_.max_parts * size, parts_of_token, 1, size,
+        size, spec_.sinks ? spec_.sinks + head : nullptr, step.row(spec_.out, token) + head * size);
+  }
+}
+
+}  // namespace ingot

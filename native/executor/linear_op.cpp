@@ -1,0 +1,153 @@
+#include "executor/linear_op.h"
+
+#include <algorithm>
+
+namespace ingot {
+namespace {
+
+// Pieces of a generation's work: enough bytes to stream, few enough that the members finish
+// together, in rows that the kernels take at once.
+constexpr int64_t kPieceBytes = 192 << 10;
+constexpr int64_t kRowMultiple = 48;
+constexpr int64_t kMaxPieceRows = 768;  // the scratch of gated results holds these
+constexpr int64_t kPiecesPerMember = 4;
+
+int64_t piece_rows(const Step& step, const WeightRef& weight) {
+  if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
+  const int64_t fair = weight.rows / (step.members * kPiecesPerMember);
+  const int64_t rows = std::min(kPieceBytes / weight.row_bytes(), fair);
+  return std::clamp(rows / kRowMultiple * kRowMultiple, kRowMultiple, kMaxPieceRows);
+}
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / each; }
+
+}  // namespace
+
+LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens,
+                           int64_t width)
+    : members(members),
+      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)),
+      width(width),
+      normed((members + this->max_tokens) * width),
+      quantized_stride(kernels.quantized_bytes(width)),
+      kernel_scratch(kernels.scratch_bytes(width)) {
+  quantized = AlignedBytes((members + this->max_tokens) * quantized_stride);
+  const int64_t results =
+      std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
+  member_scratch =
+      AlignedBytes::round_up(kernel_scratch + 2 * results * static_cast<int64_t>(sizeof(float)));
+  scratch = AlignedBytes(members * member_scratch);
+}
+
+// Normalizes and quantizes columns [begin, end).
+void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* normed,
+                       uint8_t* quantized, int64_t stride) const {
+  const bool prompt = step.batch.phase == Phase::kPrompt;
+  const auto quantize = prompt ? step.kernels.quantize_prompt : step.kernels.quantize_generate;
+  const int64_t width = spec_.source.width;
+  for (int64_t c = begin; c < end; ++c) {
+    const float* x = step.row(spec_.source, c);
+    if (spec_.norm) {
+      spec_.norm->apply(step.kernels, x, width, normed + c * width);
+      x = normed + c * width;
+    }
+    quantize(x, width, quantized, stride, c);
+  }
+}
+
+void LinearOp::run(const Step& step, int member) {
+  const int64_t width = spec_.source.width, columns = step.rows(spec_.source);
+  float* normed = buffers_.normed.data();
+  uint8_t* quantized = buffers_.quantized.data();
+  int64_t stride = step.kernels.quantized_stride(round_up(columns, KernelTable::kColumnGroup));
+  if (step.batch.phase == Phase::kGeneration && columns == 1) {
+    // Everyone prepares the one column for itself: cheaper than meeting for it.
+    normed += (buffers_.max_tokens + member) * buffers_.width;
+    quantized += (buffers_.max_tokens + member) * buffers_.quantized_stride;
+    stride = step.kernels.quantized_stride(1);
+    prepare(step, 0, 1, normed, quantized, stride);
+  } else {
+    // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
+    const int64_t group = step.batch.phase == Phase::kPrompt ? KernelTable::kColumnGroup : 1;
+    for (int64_t g; (g = columns_.claim(count_pieces(columns, group))) >= 0;)
+      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, stride);
+    step.barrier.wait();
+  }
+  const LinearInput input{
+      .values = spec_.norm ? normed : step.row(spec_.source, 0),
+      .value_stride = width,
+      .quantized = quantized,
+      .quantized_stride = stride,
+      .columns = columns,
+      .width = width,
+  };
+  uint8_t* scratch = buffers_.scratch.data() + member * buffers_.member_scratch;
+
+  if (spec_.gate) {
+    const int64_t rows = spec_.parts[0].weight.rows, each = piece_rows(step, spec_.parts[0].weight);
+    for (int64_t piece; (piece = rows_.claim(count_pieces(rows, each), member)) >= 0;)
+      run_gated(step, input, piece * each, std::min(rows, (piece + 1) * each), scratch);
+    return;
+  }
+  int64_t pieces = 0;
+  for (const LinearPart& part : spec_.parts)
+    pieces += count_pieces(part.weight.rows, piece_rows(step, part.weight));
+  for (int64_t piece; (piece = rows_.claim(pieces, member)) >= 0;) {
+    const LinearPart* part = spec_.parts.data();
+    int64_t index = piece, each = piece_rows(step, part->weight);
+    for (int64_t n; index >= (n = count_pieces(part->weight.rows, each));) {
+      index -= n;
+      ++part;
+      each = piece_rows(step, part->weight);
+    }
+    run_rows(step, *part, input, index * each, std::min(part->weight.rows, (index + 1) * each),
+             scratch);
+  }
+}
+
+void LinearOp::run_rows(const Step& step, const LinearPart& part, const LinearInput& input,
+                        int64_t begin, int64_t end, uint8_t* scratch) const {
+  const bool prompt = step.batch.phase == Phase::kPrompt;
+  const uint32_t type = static_cast<uint32_t>(part.weight.type);
+  const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
+  kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, step.row(part.out, 0),
+         part.out.width, scratch);
+  if (!part.bias && !part.residual) return;
+  for (int64_t c = 0; c < input.columns; ++c) {
+    float* out = step.row(part.out, c);
+    if (part.bias)
+      for (int64_t r = begin; r < end; ++r) out[r] += part.bias[r];
+    if (part.residual) {
+      const float* residual = step.row(*part.residual, c);
+      for (int64_t r = begin; r < end; ++r) out[r] += residual[r];
+    }
+  }
+}
+
+void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,
+                         uint8_t* scratch) const {
+  const bool prompt = step.batch.phase == Phase::kPrompt;
+  const int64_t rows = end - begin;
+  float* results[2];
+  results[0] = reinterpret_cast<float*>(scratch + buffers_.kernel_scratch);
+  results[1] = results[0] + rows * input.columns;
+  for (size_t p = 0; p < spec_.parts.size(); ++p) {
+    const LinearPart& part = spec_.parts[p];
+    const uint32_t type = static_cast<uint32_t>(part.weight.type);
+    const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
+    // The kernel writes out[c * stride + r] for r from begin: shift so that it fills results.
+    kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, results[p] - begin, rows,
+           scratch);
+    if (!part.bias) continue;
+    for (int64_t c = 0; c < input.columns; ++c)
+      for (int64_t r = 0; r < rows; ++r) results[p][c * rows + r] += part.bias[begin + r];
+  }
+  for (int64_t c = 0; c < input.columns; ++c)
+    step.kernels.activate(*spec_.gate, results[0] + c * rows,
+                          spec_.parts.size() == 2 ? results[1] + c * rows : nullptr, rows,
+                          step.row(spec_.parts[0].out, c) + begin);
+}
+
+}  // namespace ingot

@@ -1,0 +1,67 @@
+// Linear maps of one input, with what comes before and after them in the same pass.
+//
+//     x = norm(source)                                   if there is a norm
+//     out_p = x @ weight_p + bias_p + residual_p         for each part p, or
+//     out = activation(x @ gate + bias) * (x @ up + bias)    if gated (without up: no product)
+//
+// Rows of all parts form one list of work, so that a small part (keys, values) does not
+// wait for a large one.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "executor/aligned.h"
+#include "executor/ops.h"
+
+namespace ingot {
+
+struct LinearPart {
+  WeightRef weight;
+  const float* bias;  // may be null
+  std::optional<ValueRef> residual;
+  ValueRef out;
+};
+
+class LinearOp : public Op {
+ public:
+  struct Spec {
+    ValueRef source;
+    std::optional<NormRef> norm;
+    std::vector<LinearPart> parts;
+    std::optional<ActivationKind>
+        gate;  // parts are gate and perhaps up; parts[0].out is the result's
+  };
+  // Buffers of the largest input any linear of the model has, shared by all of them.
+  struct Buffers {
+    int64_t members, max_tokens, width;
+    std::vector<float> normed;  // [tokens][width], then one row per member
+    AlignedBytes quantized;     // [tokens][quantized bytes of width], then one per member
+    AlignedBytes scratch;       // per member: the kernels', then gated results
+    int64_t quantized_stride, kernel_scratch, member_scratch;
+    Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens, int64_t width);
+  };
+
+  LinearOp(Spec spec, Buffers& buffers)
+      : spec_(std::move(spec)), buffers_(buffers), rows_(buffers.members) {}
+  void reset() override {
+    columns_.reset();
+    rows_.reset();
+  }
+  void run(const Step& step, int member) override;
+
+ private:
+  void prepare(const Step& step, int64_t begin, int64_t end, float* normed, uint8_t* quantized,
+               int64_t stride) const;
+  void run_rows(const Step& step, const LinearPart& part, const LinearInput& input, int64_t begin,
+                int64_t end, uint8_t* scratch) const;
+  void run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,
+                 uint8_t* scratch) const;
+
+  const Spec spec_;
+  Buffers& buffers_;
+  Queue columns_;
+  Shares rows_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,99 @@
+#include "executor/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace ingot {
+
+void EmbedOp::run(const Step& step, int) {
+  const int64_t row_bytes = weight_.row_bytes();
+  const int64_t blocks =
+      weight_.columns / find_type(static_cast<uint32_t>(weight_.type))->block_weights;
+  const auto decode = step.kernels.decode[static_cast<uint32_t>(weight_.type)];
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
+    float* out = step.row(out_, t);
+    decode(weight_.data + step.batch.ids[t] * row_bytes, out, blocks);
+    if (scale_ != 1.0f)
+      for (int64_t i = 0; i < weight_.columns; ++i) out[i] *= scale_;
+  }
+}
+
+void NormOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
+    float* out = step.row(out_, t);
+    norm_.apply(step.kernels, step.row(source_, t), source_.width, out);
+    if (!residual_) continue;
+    const float* residual = step.row(*residual_, t);
+    for (int64_t i = 0; i < out_.width; ++i) out[i] += residual[i];
+  }
+}
+
+void SelectOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.outputs)) >= 0;)
+    std::copy_n(step.row(source_, step.batch.output[t]), source_.width, step.row(out_, t));
+}
+
+void SoftCapOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;)
+    step.kernels.softcap(step.row(source_, t), source_.width, cap_, step.row(out_, t));
+}
+
+void RotaryTable::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
+    float* out = values_.data() + 2 * t * pairs();
+    for (int64_t i = 0; i < pairs(); ++i) {
+      const double angle = step.batch.positions[t] * rotary_.speeds[i];
+      out[i] = static_cast<float>(std::cos(angle) * rotary_.magnitude);
+      out[pairs() + i] = static_cast<float>(std::sin(angle) * rotary_.magnitude);
+    }
+  }
+}
+
+void StoreKvOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
+    const SequenceRun* run = step.batch.run;
+    while (t >= run->first + run->count) ++run;
+    for (const auto& [value, norm] :
+         {std::pair{&spec_.query, &spec_.query_norm}, std::pair{&spec_.key, &spec_.key_norm}}) {
+      float* row = step.row(*value, t);
+      if (*norm) (*norm)->apply(step.kernels, row, value->width, row);
+      if (!spec_.rotary) continue;
+      for (int64_t i = 0; i < value->width; i += spec_.cache.head_size)
+        step.kernels.turn_head(row + i, spec_.rotary->pairs(), spec_.rotary->adjacent(),
+                               spec_.rotary->cos(t), spec_.rotary->sin(t));
+    }
+    store(step, *run, t);
+  }
+}
+
+// Writes a token's key and value where attention expects them (kernels/attention.h).
+void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
+  const CacheLayer& cache = spec_.cache;
+  const TypeTraits& traits = *find_type(static_cast<uint32_t>(cache.type));
+  const auto encode = step.kernels.encode[traits.id];
+  const int64_t position = step.batch.positions[token];
+  const int64_t slot = position % kKvBlockTokens;
+  const int64_t blocks = cache.head_size / traits.block_weights;
+  const int64_t row_bytes = blocks * traits.block_bytes;
+  uint8_t* block =
+      cache.pool + run.tables[cache.group][position / kKvBlockTokens] * cache.block_bytes;
+  const float* key = step.row(spec_.key, token);
+  const float* value = step.row(spec_.value, token);
+  for (int64_t head = 0; head * cache.head_size < spec_.key.width; ++head) {
+    uint8_t* keys = block + cache.key_offset(head);
+    if (traits.block_weights == 1) {  // transposed: one element to each run of positions
+      alignas(64) uint8_t row[4 * kMaxHeadSize];
+      encode(key + head * cache.head_size, row, blocks);
+      for (int64_t d = 0; d < cache.head_size; ++d)
+        std::memcpy(keys + (d * kKvBlockTokens + slot) * traits.block_bytes,
+                    row + d * traits.block_bytes, traits.block_bytes);
+    } else {
+      encode(key + head * cache.head_size, keys + slot * row_bytes, blocks);
+    }
+    encode(value + head * cache.head_size, block + cache.value_offset(head) + slot * row_bytes,
+           blocks);
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,191 @@
+// The operations a program is made of. Each says what it computes; weights are views
+// into the mapped file, biases and norm weights are float32.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "executor/cache_layout.h"
+#include "executor/step.h"
+
+namespace ingot {
+
+struct WeightRef {
+  const uint8_t* data;
+  TensorType type;
+  int64_t rows;
+  int64_t columns;
+  int64_t row_bytes() const {
+    const TypeTraits& traits = *find_type(static_cast<uint32_t>(type));
+    return columns / traits.block_weights * traits.block_bytes;
+  }
+};
+
+struct NormRef {
+  const float* weight;
+  const float* bias;  // may be null
+  int64_t length;
+  float epsilon;
+  bool layer;  // else RMS
+
+  // In place or not; the row is cut into runs of `length`.
+  void apply(const KernelTable& kernels, const float* x, int64_t width, float* out) const {
+    for (int64_t i = 0; i < width; i += length)
+      (layer ? kernels.layer_norm : kernels.rms_norm)(x + i, weight, bias, length, epsilon,
+                                                      out + i);
+  }
+};
+
+// out = scale * weight[token]
+class EmbedOp : public Op {
+ public:
+  EmbedOp(WeightRef weight, float scale, ValueRef out)
+      : weight_(weight), scale_(scale), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const WeightRef weight_;
+  const float scale_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
+// out = norm(source) + residual
+class NormOp : public Op {
+ public:
+  NormOp(NormRef norm, ValueRef source, std::optional<ValueRef> residual, ValueRef out)
+      : norm_(norm), source_(source), residual_(residual), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const NormRef norm_;
+  const ValueRef source_;
+  const std::optional<ValueRef> residual_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
+// out = the rows of source that logits are wanted for
+class SelectOp : public Op {
+ public:
+  SelectOp(ValueRef source, ValueRef out) : source_(source), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef source_, out_;
+  Queue queue_;
+};
+
+// out = cap * tanh(source / cap)
+class SoftCapOp : public Op {
+ public:
+  SoftCapOp(ValueRef source, float cap, ValueRef out) : source_(source), cap_(cap), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef source_;
+  const float cap_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
+struct Rotary {
+  std::vector<double> speeds;  // radians per position, one per pair
+  double magnitude;
+  bool adjacent;
+};
+
+// The cosines and sines of every token's position, once per step for all layers.
+class RotaryTable : public Op {
+ public:
+  RotaryTable(Rotary rotary, int64_t max_tokens)
+      : rotary_(std::move(rotary)), values_(2 * rotary_.speeds.size() * max_tokens) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+  int64_t pairs() const { return static_cast<int64_t>(rotary_.speeds.size()); }
+  bool adjacent() const { return rotary_.adjacent; }
+  const float* cos(int64_t token) const { return values_.data() + 2 * token * pairs(); }
+  const float* sin(int64_t token) const { return cos(token) + pairs(); }
+
+ private:
+  const Rotary rotary_;
+  std::vector<float> values_;
+  Queue queue_;
+};
+
+// Normalize and turn query and key heads in place; store key and value in the cache.
+class StoreKvOp : public Op {
+ public:
+  struct Spec {
+    ValueRef query, key, value;
+    std::optional<NormRef> query_norm, key_norm;
+    const RotaryTable* rotary;  // null: positions are not turned
+    CacheLayer cache;
+  };
+  explicit StoreKvOp(Spec spec) : spec_(std::move(spec)) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  void store(const Step& step, const SequenceRun& run, int64_t token);
+
+  const Spec spec_;
+  Queue queue_;
+};
+
+// out = attention(query) over the cache
+class AttendOp : public Op {
+ public:
+  struct Spec {
+    ValueRef query, out;
+    CacheLayer cache;
+    int64_t heads, kv_heads;
+    float scale, softcap;
+    int64_t window;
+    const float* sinks;  // one per head; may be null
+  };
+  // Positions per part of a generation's walk: parts run side by side and are joined in
+  // order, however many threads there are.
+  static constexpr int64_t kPartPositions = 512;
+  static constexpr int kTileRows = 32;
+
+  // Working memory for the largest attention of the model, shared by all layers.
+  struct Buffers {
+    int64_t members, max_tokens, max_parts;  // max_tokens of a generation
+    int64_t scratch_floats = 0;              // per member
+    std::vector<float> scratch;
+    std::vector<AttendRow> part_rows;  // [token][head][part]
+    std::vector<float> part_mixes;     // [token][head][part][element]
+    Buffers(int64_t members, int64_t max_tokens, int64_t max_positions);
+    void make_room(int64_t heads, int64_t head_size);
+  };
+
+  AttendOp(Spec spec, Buffers& buffers);
+  void reset() override {
+    walk_.reset();
+    join_.reset();
+  }
+  void run(const Step& step, int member) override;
+
+ private:
+  struct Tile {
+    const SequenceRun* run;
+    int64_t first, tokens;  // within the run
+  };
+  void attend_part(const Step& step, const Tile& tile, int64_t head, int64_t begin, int64_t end,
+                   AttendRow* rows, float* mix, float* scratch);
+  void run_tiles(const Step& step, int member);
+  void run_parts(const Step& step, int member);
+
+  const Spec spec_;
+  Buffers& buffers_;
+  Queue walk_, join_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,112 @@
+// One step: what comes in, where values live, and how members share the work.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "executor/thread_pool.h"
+#include "isa/table.h"
+
+namespace ingot {
+
+enum class Phase { kPrompt, kGeneration };
+
+// Tokens of one generation step; more sequences take several steps.
+inline constexpr int64_t kMaxGenerationTokens = 64;
+
+// Tokens of one sequence that stand next to each other in a batch.
+struct SequenceRun {
+  int32_t first;  // token of the batch
+  int32_t count;
+  const int32_t* const* tables;  // per cache group, the block of each run of positions
+};
+
+struct Batch {
+  int32_t tokens;
+  const int32_t* ids;
+  const int32_t* positions;
+  int32_t runs;
+  const SequenceRun* run;
+  int32_t outputs;  // tokens whose logits are wanted
+  const int32_t* output;
+  Phase phase;
+  float* logits;  // [outputs][vocabulary]
+};
+
+// A value's place: `offset` bytes per token of the batch from the start of the arena.
+struct ValueRef {
+  int64_t offset;
+  int64_t width;
+  bool selected;  // has a row for each output token, not for each token
+  bool logits;    // lives in the caller's buffer
+};
+
+// Hands out pieces of a range to whoever asks next.
+class Queue {
+ public:
+  void reset() { next_.store(0, std::memory_order_relaxed); }
+  // The next piece, or -1.
+  int64_t claim(int64_t count) {
+    const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
+    return piece < count ? piece : -1;
+  }
+
+ private:
+  alignas(64) std::atomic<int64_t> next_{0};
+};
+
+// The same, but every member first takes the pieces of its own share, in order, and helps the
+// others only then: what it reads next in memory follows what it read last.
+class Shares {
+ public:
+  explicit Shares(int64_t members)
+      : members_(members), next_(std::make_unique<Cursor[]>(static_cast<size_t>(members))) {}
+  void reset() {
+    for (int64_t m = 0; m < members_; ++m) next_[m].piece.store(0, std::memory_order_relaxed);
+  }
+  int64_t claim(int64_t count, int member) {
+    for (int64_t i = 0; i < members_; ++i) {
+      const int64_t owner = (member + i) % members_;
+      const int64_t begin = count * owner / members_, end = count * (owner + 1) / members_;
+      const int64_t piece = begin + next_[owner].piece.fetch_add(1, std::memory_order_relaxed);
+      if (piece < end) return piece;
+    }
+    return -1;
+  }
+
+ private:
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> piece{0};
+  };
+  const int64_t members_;
+  const std::unique_ptr<Cursor[]> next_;
+};
+
+struct Step {
+  const Batch& batch;
+  const KernelTable& kernels;
+  uint8_t* arena;
+  Barrier& barrier;
+  int members;
+
+  int64_t rows(const ValueRef& value) const {
+    return value.selected || value.logits ? batch.outputs : batch.tokens;
+  }
+  float* row(const ValueRef& value, int64_t index) const {
+    float* first =
+        value.logits ? batch.logits : reinterpret_cast<float*>(arena + value.offset * batch.tokens);
+    return first + index * value.width;
+  }
+};
+
+// An operation of the program. All members call run() together; a run leaves nothing
+// behind that depends on which member did what. The caller puts a barrier after it.
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual void reset() {}  // before every step, by one member
+  virtual void run(const Step& step, int member) = 0;
+};
+
+}  // namespace ingot

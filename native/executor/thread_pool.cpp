@@ -1,0 +1,91 @@
+#include "executor/thread_pool.h"
+
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ingot {
+namespace {
+
+// How long a worker spins before it parks: longer than the pause between two steps of a
+// generation (to wake a parked thread takes up to a millisecond on a virtual machine), far too
+// short to be seen on an idle one.
+constexpr auto kSpinBeforeParking = std::chrono::milliseconds(2);
+// After this many turns at a barrier another thread may need the core to get there.
+constexpr int kSpinsBeforeYielding = 20000;
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+}  // namespace
+
+void Barrier::wait() {
+  const uint32_t round = round_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.store(round + 1, std::memory_order_release);
+    return;
+  }
+  for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
+    if (spins < kSpinsBeforeYielding) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+ThreadPool::ThreadPool(int threads) {
+  for (int member = 1; member < threads; ++member)
+    workers_.emplace_back([this, member] { work(member); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(Task task, void* context) {
+  task_ = task;
+  context_ = context;
+  unfinished_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  task(context, 0);
+  for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpinsBeforeYielding) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void ThreadPool::work(int member) {
+  uint32_t seen = 0;
+  while (true) {
+    const auto idle_since = std::chrono::steady_clock::now();
+    for (int spins = 1; round_.load(std::memory_order_acquire) == seen; ++spins) {
+      if (spins % 64 != 0 || std::chrono::steady_clock::now() - idle_since < kSpinBeforeParking) {
+        relax();
+      } else {
+        round_.wait(seen, std::memory_order_acquire);
+      }
+    }
+    ++seen;
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    task_(context_, member);
+    unfinished_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace ingot

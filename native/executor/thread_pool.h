@@ -1,0 +1,52 @@
+// A fixed team of threads that runs one function at a time, together.
+//
+// Workers spin for a moment after each run, because the next step usually follows at
+// once, and then park: an idle pool uses no CPU. Inside a run the team meets at
+// barriers, many per step, which only ever spin.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace ingot {
+
+// All members of a team wait until the last has come.
+class Barrier {
+ public:
+  explicit Barrier(int members) : members_(members) {}
+  void wait();
+
+ private:
+  const int members_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> round_{0};
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls task(context, member) once for every member 0 .. size()-1, member 0 on the
+  // calling thread, and returns when all are done. The task must not throw.
+  using Task = void (*)(void* context, int member);
+  void run(Task task, void* context);
+
+ private:
+  void work(int member);
+
+  std::vector<std::thread> workers_;
+  Task task_ = nullptr;
+  void* context_ = nullptr;
+  alignas(64) std::atomic<uint32_t> round_{0};  // one more for every run
+  alignas(64) std::atomic<int> unfinished_{0};  // workers still in the current run
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace ingot

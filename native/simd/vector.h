@@ -1,0 +1,69 @@
+// The vector operations matrix kernels are written in, for the instruction set
+// this translation unit is compiled for. simd.h gives a slice of 32 weights as
+// bytes; from there on vectors are as wide as the registers:
+//
+//     kLanes    32-bit lanes of a register: 16 with AVX-512, else 8
+//     Floats    kLanes floats
+//     Ints      kLanes 32-bit integers
+//     Pairs     kLanes pairs of 16-bit integers
+//     Words     the 32 weights of a slice as 16-bit integers, in order: 32 / (2 * kLanes) Pairs
+//
+// Floats
+//     zero_floats() splat_float(x) load_floats(p) store(p, v)
+//     load_halves(p) load_bfloat16s(p)   16-bit floats, any alignment
+//     load_halves_at(p, stride)      8 halves, stride bytes apart, in the first 8 lanes
+//     signed_floats(h)               16 signed bytes as floats: 16 / kLanes vectors
+//     add(a, b)   multiply(a, b)   multiply_add(a, b, c)  a * b + c, one rounding where there is
+//     FMA sum(v)                         all lanes, in an order that never changes
+// Ints
+//     round_to_ints(v)               nearest, ties to even; |v| < 2^22
+//     to_floats(i)   sum(i)
+//     store_words(p, i)              the low 16 bits of each lane
+// Pairs
+//     load_pairs(p) store_pairs(p, v)
+//     splat_pair(p)                  the two words at p in every lane
+//     dot(sum, a, b)                 sum + a.first * b.first + a.second * b.second, 32 bits
+//     transpose(rows)                kLanes x kLanes pairs, in place
+// Words
+//     widen(v) widen_unsigned(v)     a slice of bytes
+//     load_words(p) store_words(p, w)   32 in a row
+//     load_two_words(p, q)           16 from each
+//     set_group_scales(scales, a, b)   16 signed bytes, the first in the low byte of a
+//     splat_group<g>(scales)         scale g everywhere
+//     splat_two_groups<g>(scales)    scale g in words 0..15, the next one in 16..31
+//     scale(w, v)                    low 16 bits of the products
+//     keep(w, m)                     w & m
+//     merge(w, v, m)                 w | (v & m)
+//     subtract(w, n)   shift_right<n>(w)   shift_left<n>(w)
+// HalfSums: the dot product of words 0..15 in some lanes, that of 16..31 in others
+//     zero_half_sums() dot_halves(sums, w, v)
+//     HalfFactors load_half_factors(p)      p[0] for the former, p[1] for the latter
+//     add_scaled(total, sums, factors)      total + each sum under its factor
+// Memory
+//     prefetch(p)                    ask for the line at p, into the second-level cache
+#pragma once
+
+#include <utility>
+
+#include "simd/simd.h"
+
+#if defined(__AVX512F__)
+#include "simd/vector_avx512.h"
+#elif defined(__AVX2__)
+#include "simd/vector_avx2.h"
+#else
+#include "simd/vector_scalar.h"
+#endif
+
+namespace ingot::INGOT_ISA {
+
+// Calls body(0) .. body(count - 1), each number a compile-time constant: arrays of vectors
+// indexed by it live in registers, which those indexed by a loop's variable do not.
+template <int count, class Body>
+inline void repeat(Body body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (body(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, count>{});
+}
+
+}  // namespace ingot::INGOT_ISA

@@ -1,0 +1,171 @@
+// vector.h's operations for AVX-512 with VNNI.
+#pragma once
+
+#include <cstdint>
+
+#include "simd/simd.h"
+
+namespace ingot::INGOT_ISA::simd {
+
+inline constexpr int kLanes = 16;
+// Typed by their lanes: gcc keeps arrays of __m512i in memory where it meets two types.
+using Ints __attribute__((vector_size(64))) = int32_t;
+using Pairs __attribute__((vector_size(64))) = int16_t;
+inline Ints ints(__m512i v) { return reinterpret_cast<Ints>(v); }
+inline Pairs pairs(__m512i v) { return reinterpret_cast<Pairs>(v); }
+inline __m512i bits(Ints v) { return reinterpret_cast<__m512i>(v); }
+inline __m512i bits(Pairs v) { return reinterpret_cast<__m512i>(v); }
+struct Words {
+  Pairs v[1];
+};
+
+inline Floats zero_floats() { return _mm512_setzero_ps(); }
+inline Floats load_floats(const float* p) { return _mm512_loadu_ps(p); }
+inline Floats load_halves(const uint8_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Floats load_bfloat16s(const uint8_t* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline Floats load_halves_at(const uint8_t* p, int64_t stride) {
+  return _mm512_zextps256_ps512(_mm256_cvtph_ps(load_words_at(p, stride)));
+}
+struct ByteFloats {
+  Floats v[1];
+};
+inline ByteFloats signed_floats(U8x16 bytes) {
+  return {{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes.v))}};
+}
+inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+
+inline float sum(Floats v) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+
+// Halves as sum() does, but of two vectors at once: 3 instructions instead of 8 for each sum.
+inline Floats sums(const Floats (&v)[16]) {
+  __m512 eight[8], four[4], two[2];
+  for (int i = 0; i < 8; ++i)  // v[i] in the lower half, v[i + 8] in the upper
+    eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                             _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));
+  for (int i = 0; i < 4; ++i)  // quarters of v[i], v[i + 8], v[i + 4], v[i + 12]
+    four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
+                            _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xdd));
+  for (int i = 0; i < 2; ++i)  // in each quarter two lanes of one, two of the next but one
+    two[i] = _mm512_add_ps(_mm512_shuffle_ps(four[i], four[i + 2], 0x44),
+                           _mm512_shuffle_ps(four[i], four[i + 2], 0xee));
+  const __m512 one = _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88),
+                                   _mm512_shuffle_ps(two[0], two[1], 0xdd));
+  const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+  return _mm512_permutexvar_ps(order, one);
+}
+
+inline Ints zero_ints() { return Ints{}; }
+inline Ints round_to_ints(Floats v) { return ints(_mm512_cvtps_epi32(v)); }
+inline Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(bits(v)); }
+inline int32_t sum(Ints v) { return _mm512_reduce_add_epi32(bits(v)); }
+inline void store_words(int16_t* p, Ints v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bits(v)));
+}
+
+inline Pairs load_pairs(const int16_t* p) { return pairs(_mm512_loadu_si512(p)); }
+inline void store_pairs(int16_t* p, Pairs v) { _mm512_storeu_si512(p, bits(v)); }
+inline Pairs splat_pair(const int16_t* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return pairs(_mm512_set1_epi32(pair));
+}
+inline Ints dot(Ints sum, Pairs a, Pairs b) {
+  return ints(_mm512_dpwssd_epi32(bits(sum), bits(a), bits(b)));
+}
+
+inline Words widen(U8x32 v) { return {{pairs(_mm512_cvtepi8_epi16(v.v))}}; }
+inline Words widen_unsigned(U8x32 v) { return {{pairs(_mm512_cvtepu8_epi16(v.v))}}; }
+inline Words load_words(const int16_t* p) { return {{load_pairs(p)}}; }
+inline Words load_two_words(const int16_t* p, const int16_t* q) {
+  return {{pairs(_mm512_inserti64x4(_mm512_castsi256_si512(load32(p).v), load32(q).v, 1))}};
+}
+inline void store_words(int16_t* p, Words w) { store_pairs(p, w.v[0]); }
+
+// Groups of 32 weights broadcast their scale from a general register, groups of 16 look two
+// scales up; a broadcast from memory would wait for the store before it.
+struct GroupScales {
+  uint64_t first;
+  __m512i words;
+};
+inline void set_group_scales(GroupScales& scales, uint64_t first, uint64_t last) {
+  const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(last), static_cast<int64_t>(first));
+  scales = {first, _mm512_castsi256_si512(_mm256_cvtepi8_epi16(bytes))};
+}
+template <int g>
+inline Words splat_group(const GroupScales& scales) {
+  return {{pairs(_mm512_set1_epi16(static_cast<int8_t>(scales.first >> (g * 8))))}};
+}
+template <int g>
+inline Words splat_two_groups(const GroupScales& scales) {
+  const __m512i index =
+      _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set1_epi16(g)), _mm256_set1_epi16(g + 1), 1);
+  return {{pairs(_mm512_permutexvar_epi16(index, scales.words))}};
+}
+inline Words scale(Words w, Words v) {
+  return {{pairs(_mm512_mullo_epi16(bits(w.v[0]), bits(v.v[0])))}};
+}
+inline Words keep(Words w, int16_t m) {
+  return {{pairs(_mm512_and_si512(bits(w.v[0]), _mm512_set1_epi16(m)))}};
+}
+inline Words merge(Words w, Words v, int16_t m) {
+  return {{pairs(_mm512_ternarylogic_epi32(bits(w.v[0]), bits(v.v[0]), _mm512_set1_epi16(m),
+                                           0xf8))}};  // a | (b & c)
+}
+inline Words subtract(Words w, int16_t n) {
+  return {{pairs(_mm512_sub_epi16(bits(w.v[0]), _mm512_set1_epi16(n)))}};
+}
+template <int n>
+inline Words shift_right(Words w) {
+  return {{pairs(_mm512_srli_epi16(bits(w.v[0]), n))}};
+}
+template <int n>
+inline Words shift_left(Words w) {
+  return {{pairs(_mm512_slli_epi16(bits(w.v[0]), n))}};
+}
+
+using HalfSums = Ints;
+using HalfFactors = Floats;
+inline HalfSums zero_half_sums() { return Ints{}; }
+inline HalfSums dot_halves(HalfSums sums, Words w, Words v) { return dot(sums, w.v[0], v.v[0]); }
+inline HalfFactors load_half_factors(const float* p) {
+  return _mm512_mask_mov_ps(_mm512_set1_ps(p[0]), 0xff00, _mm512_set1_ps(p[1]));
+}
+inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
+  return multiply_add(to_floats(sums), factors, total);
+}
+
+inline void transpose(Pairs (&row)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 4) {  // 4x4 transposes inside each 128-bit quarter
+    const __m512i a = _mm512_unpacklo_epi32(bits(row[i]), bits(row[i + 1]));
+    const __m512i b = _mm512_unpackhi_epi32(bits(row[i]), bits(row[i + 1]));
+    const __m512i c = _mm512_unpacklo_epi32(bits(row[i + 2]), bits(row[i + 3]));
+    const __m512i d = _mm512_unpackhi_epi32(bits(row[i + 2]), bits(row[i + 3]));
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  for (int i = 0; i < 4; ++i) {  // then the quarters: t[4 * j + i] has column 4 * quarter + i
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x44);
+    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x44);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xee);
+    row[i] = pairs(_mm512_shuffle_i32x4(a, c, 0x88));
+    row[i + 4] = pairs(_mm512_shuffle_i32x4(a, c, 0xdd));
+    row[i + 8] = pairs(_mm512_shuffle_i32x4(b, d, 0x88));
+    row[i + 12] = pairs(_mm512_shuffle_i32x4(b, d, 0xdd));
+  }
+}
+
+}  // namespace ingot::INGOT_ISA::simd

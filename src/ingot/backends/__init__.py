@@ -1,0 +1,1 @@
+"""Backends run a computation graph: reference (NumPy), cpu (native)."""

@@ -1,0 +1,29 @@
+"""What a backend runs in one step: tokens of one or several sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+
+
+class ExecutionPhase(Enum):
+    """Which family of kernels runs: many tokens of a prompt, or one new token each."""
+
+    PROMPT = "prompt"
+    GENERATION = "generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tokens, sequence after sequence."""
+
+    ids: Ints  # [tokens]
+    positions: Ints  # [tokens]
+    counts: Ints  # [sequences]: how many of the tokens belong to each
+    tables: Sequence[Sequence[Ints]]  # [sequences][cache groups][blocks]
+    outputs: Ints  # the tokens whose logits are wanted
+    phase: ExecutionPhase

@@ -1,0 +1,199 @@
+"""Build the native program of a model once, then run it for every batch.
+
+A graph, its open file and the size of the cache come in; `forward` turns a batch into
+logits in one native call. Weights stay in the mapped file. Which block belongs to which
+sequence is the caller's business (`ingot.kvcache`).
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.errors import ModelError
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph, MemoryPlan
+from ingot.graph import ops as o
+from ingot.graph.fusion import FusedLinear, FusedNorm, FusedOp, StoreKv, fuse
+from ingot.graph.kv_layout import KvLayout
+from ingot.quant import decode
+
+_ACTIVATIONS = {
+    o.Activation.SILU: 0,
+    o.Activation.GELU: 1,
+    o.Activation.GELU_TANH: 2,
+    o.Activation.RELU_SQUARED: 3,
+}
+_NO_TABLES = np.empty(0, np.int32)
+
+
+class CpuBackend:
+    """A model ready to run on the CPU."""
+
+    def __init__(
+        self,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        layout: KvLayout,
+        *,
+        blocks: int,
+        context: int,
+        threads: int,
+        max_tokens: int = 512,
+    ) -> None:
+        self.layout = layout
+        self.max_tokens = max_tokens
+        self.pools = [np.empty(blocks * group.block_bytes, np.uint8) for group in layout.groups]
+        self._model = model
+        self._vocabulary = graph.logits.width
+        self._floats: dict[str, NDArray[np.float32]] = {}
+        self._graph = fuse(graph)
+        self.plan = MemoryPlan.of(self._graph)
+        linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
+        self._program = _native.Program(
+            threads=threads,
+            arena_bytes_per_token=self.plan.size,
+            max_tokens=max_tokens,
+            max_positions=context,
+            max_width=max((op.source.width for op in linears), default=1),
+        )
+        self._selected = False
+        self._ids: dict[str, int] = {}
+        self._rotaries: dict[tuple[tuple[float, ...], float, o.RopeLayout], int] = {}
+        for op in self._graph.ops:
+            if isinstance(op, StoreKv) and op.rope:
+                self._rotary(op.rope)
+        for op in self._graph.ops:
+            self._add(op)
+
+    def forward(self, batch: Batch) -> NDArray[np.float32]:
+        """Logits [outputs, vocabulary]."""
+        logits = np.empty((len(batch.outputs), self._vocabulary), np.float32)
+        tables = [table for tables in batch.tables for table in tables]
+        self._program.run(
+            ids=batch.ids,
+            positions=batch.positions,
+            counts=batch.counts,
+            tables=np.concatenate(tables) if tables else _NO_TABLES,
+            table_ends=np.cumsum([len(table) for table in tables], dtype=np.int32),
+            outputs=batch.outputs,
+            prompt=batch.phase is ExecutionPhase.PROMPT,
+            logits=logits,
+        )
+        return logits
+
+    def _value(self, value: o.Value) -> int:
+        if value.name not in self._ids:
+            logits = value == self._graph.logits
+            self._ids[value.name] = self._program.value(
+                offset=0 if logits else self.plan.slots[value.name].offset,
+                width=value.width,
+                selected=self._selected,
+                logits=logits,
+            )
+        return self._ids[value.name]
+
+    def _matrix(self, weight: o.Weight) -> Any:
+        tensor = self._model.tensors[weight.name]
+        if not _native.has_linear(tensor.type):
+            raise ModelError(
+                f"{self._model.path}: tensor {weight.name} is {tensor.type.name}, which the CPU "
+                "cannot multiply; convert it to F32 or to a quantized type"
+            )
+        return self._weight(weight)
+
+    def _weight(self, weight: o.Weight) -> Any:
+        tensor = self._model.tensors[weight.name]
+        return tensor.data, int(tensor.type), weight.shape[0], weight.shape[1]
+
+    def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
+        if weight is None:
+            return None
+        if weight.name not in self._floats:
+            tensor = self._model.tensors[weight.name]
+            self._floats[weight.name] = decode(tensor.data, tensor.type)
+        return self._floats[weight.name]
+
+    def _norm(self, norm: o.Norm | None) -> Any:
+        if norm is None:
+            return None
+        layer = norm.kind is o.NormKind.LAYER
+        return self._vector(norm.weight), self._vector(norm.bias), norm.epsilon, layer
+
+    def _rotary(self, rope: o.Rope) -> int:
+        key = rope.frequencies, rope.magnitude, rope.layout
+        if key not in self._rotaries:
+            self._rotaries[key] = self._program.rotary(
+                speeds=list(rope.frequencies),
+                magnitude=rope.magnitude,
+                adjacent=rope.layout is o.RopeLayout.ADJACENT,
+            )
+        return self._rotaries[key]
+
+    def _cache(self, layer: int) -> Any:
+        place = self.layout.places[layer]
+        group = self.layout.groups[place.group]
+        size = self._graph.kv_layers[layer].head_size
+        pool = self.pools[place.group]
+        return place.group, pool, group.block_bytes, place.offset, int(self.layout.type), size
+
+    def _add(self, op: FusedOp) -> None:
+        program, value = self._program, self._value
+        match op:
+            case o.Embed():
+                program.embed(weight=self._weight(op.weight), scale=op.scale, out=value(op.out))
+            case FusedLinear():
+                parts = [
+                    (
+                        self._matrix(part.weight),
+                        self._vector(part.bias),
+                        value(part.residual) if part.residual else None,
+                        value(part.out),
+                    )
+                    for part in op.parts
+                ]
+                program.linear(
+                    source=value(op.source),
+                    norm=self._norm(op.norm),
+                    parts=parts,
+                    activation=None if op.activation is None else _ACTIVATIONS[op.activation],
+                )
+            case FusedNorm():
+                program.norm(
+                    norm=self._norm(op.norm),
+                    source=value(op.norm.source),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case StoreKv():
+                program.store_kv(
+                    query=value(op.query),
+                    key=value(op.key),
+                    value=value(op.value),
+                    query_norm=self._norm(op.query_norm),
+                    key_norm=self._norm(op.key_norm),
+                    rotary=self._rotary(op.rope) if op.rope else None,
+                    cache=self._cache(op.layer),
+                )
+            case o.Attend():
+                program.attend(
+                    query=value(op.query),
+                    out=value(op.out),
+                    cache=self._cache(op.layer),
+                    heads=op.heads,
+                    kv_heads=op.kv_heads,
+                    scale=op.scale,
+                    softcap=op.softcap,
+                    window=op.window,
+                    sinks=self._vector(op.sinks),
+                )
+            case o.Select():
+                source = value(op.source)
+                self._selected = True  # so is every value from here on
+                program.select(source=source, out=value(op.out))
+            case o.SoftCap():
+                program.softcap(source=value(op.source), cap=op.cap, out=value(op.out))
+            case _:
+                raise ModelError(f"the CPU backend has no {type(op).__name__}")

@@ -1,0 +1,101 @@
+"""Interpret a graph for the tokens of one sequence.
+
+Token ids and a `Cache` (what the sequence has said so far) come in, logits of every token
+go out. Knows nothing of batches, blocks of cache or threads.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.reference import operations as do
+from ingot.errors import ModelError
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph import ops as o
+from ingot.quant import decode
+
+Matrix = NDArray[Any]
+
+
+@dataclass(slots=True)
+class Cache:
+    """Keys and values of one sequence: per layer two matrices [positions, width]."""
+
+    keys: dict[int, Matrix] = field(default_factory=dict)
+    values: dict[int, Matrix] = field(default_factory=dict)
+    length: int = 0
+
+
+class Reference:
+    """A model run in NumPy, in float32 or float64."""
+
+    def __init__(
+        self, graph: ComputationGraph, model: GgufLoader, dtype: type[np.floating[Any]] = np.float32
+    ) -> None:
+        self.graph = graph
+        self._dtype = dtype
+        self._weights = {
+            weight.name: decode(
+                model.tensors[weight.name].data, model.tensors[weight.name].type, weight.shape
+            ).astype(dtype)
+            for weight in graph.weights()
+        }
+
+    def forward(
+        self, token_ids: list[int], cache: Cache | None = None, outputs: list[int] | None = None
+    ) -> NDArray[np.float32]:
+        """Logits [outputs, vocabulary] of the tokens that follow what the cache holds.
+
+        `outputs` are the tokens whose logits are wanted, by their place; None means all.
+        """
+        cache = Cache() if cache is None else cache
+        ids = np.asarray(token_ids, dtype=np.int64)
+        size = self.graph.vocabulary_size
+        if ids.ndim != 1 or ids.size == 0 or ids.min() < 0 or ids.max() >= size:
+            raise ModelError(f"token ids must be a non-empty list of numbers from 0 to {size - 1}")
+        positions = np.arange(cache.length, cache.length + len(ids))
+        values: dict[str, Matrix] = {}
+        for op in self.graph.ops:
+            inputs = [values[value.name] for value in op.inputs]
+            if isinstance(op, o.Select):
+                result: Matrix | None = inputs[0] if outputs is None else inputs[0][outputs]
+            else:
+                result = self._run(op, inputs, ids, positions, cache)
+            if result is not None:
+                values[op.outputs[0].name] = result
+        cache.length += len(ids)
+        return values[self.graph.logits.name].astype(np.float32)
+
+    def _run(
+        self, op: o.Op, inputs: list[Matrix], ids: Matrix, positions: Matrix, cache: Cache
+    ) -> Matrix | None:
+        weights = [self._weights[weight.name] for weight in op.weights]
+        match op:
+            case o.Embed(scale=scale):
+                rows: Matrix = weights[0][ids] * self._dtype(scale)
+                return rows
+            case o.Norm():
+                return do.norm(inputs[0], op.kind, op.epsilon, *weights)
+            case o.Linear():
+                return do.linear(inputs[0], *weights)
+            case o.Rope():
+                return do.rope(inputs[0], positions, op)
+            case o.WriteKv(layer=layer):
+                for store, new in ((cache.keys, inputs[0]), (cache.values, inputs[1])):
+                    store[layer] = np.concatenate([store[layer], new]) if layer in store else new
+                return None
+            case o.Attend(layer=layer):
+                return do.attend(
+                    inputs[0], cache.keys[layer], cache.values[layer], positions, op, *weights
+                )
+            case o.Activate(kind=kind):
+                return do.activate(kind, *inputs)
+            case o.Add():
+                return inputs[0] + inputs[1]
+            case o.SoftCap(cap=cap):
+                return do.softcap(inputs[0], cap)
+            case _:
+                raise ModelError(f"the reference backend has no {type(op).__name__}")

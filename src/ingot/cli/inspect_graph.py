@@ -1,0 +1,152 @@
+"""`ingot inspect --graph`: the operations that run a model, as text, JSON, SVG or for Graphviz.
+
+JSON (`--json`):
+
+    fused                   whether it is the graph that runs, or the one that is described
+    operations              in order: operation, remarks, layer (integer or null), reads, writes
+                            (names of values), weights: name and shape (rows first)
+    values                  name, width, bytes_per_token; and offset, first, last: its place in
+                            the arena in bytes per token and the operations between which it
+                            lives, null for the logits, which lie elsewhere
+    arena_bytes_per_token   what the values take, those sharing bytes that never meet
+    unshared_bytes_per_token
+                            what they would take side by side
+    logits_bytes_per_token  of each token whose logits are wanted
+    kv_cache                type, and per group of layers: window (0: none), bytes_per_token
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ingot.cli.text import notice, printable, size, write_columns, write_json
+from ingot.errors import ConfigError
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.dot import to_dot
+from ingot.graph.drawing import Drawing
+from ingot.graph.fusion import fuse
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.listing import GraphListing, ListedOp, ListedValue
+from ingot.graph.svg import to_svg
+from ingot.memory_estimate import BATCH_TOKENS
+from ingot.models import build_graph
+
+_WRITERS = {".svg": to_svg, ".dot": to_dot, ".gv": to_dot}
+
+
+def show_graph(
+    loader: GgufLoader, kv_type: GgmlType, *, fused: bool, output: Path | None, json: bool
+) -> None:
+    """Write a model's graph to stdout, or draw it into a file."""
+    if output and output.suffix.lower() not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise ConfigError(f"--output is {str(output)!r}; its name must end in one of {known}")
+    graph = build_graph(loader)
+    listing = GraphListing.of(fuse(graph) if fused else graph)
+    layout = KvLayout.of(graph.kv_layers, kv_type)
+    if output:
+        title = f"{loader.path.name}{'' if fused else ', before fusion'}"
+        text = _WRITERS[output.suffix.lower()](Drawing.of(listing), printable(title))
+        output.write_text(text, encoding="utf-8")
+        notice(f"wrote {output}")
+    elif json:
+        write_json(_json(listing, layout, fused=fused))
+    else:
+        _write_text(listing, layout, loader.path.name, fused=fused)
+
+
+def _values(listing: GraphListing) -> list[ListedValue]:
+    return [value for op in listing.ops for value in op.writes]
+
+
+def _logits_bytes(listing: GraphListing) -> int:
+    return sum(value.bytes for value in _values(listing) if value.slot is None)
+
+
+def _cache_bytes(layout: KvLayout) -> list[tuple[int, int]]:
+    """Window and bytes per token of each group."""
+    return [(group.window, group.block_bytes // BLOCK_TOKENS) for group in layout.groups]
+
+
+def _json(listing: GraphListing, layout: KvLayout, *, fused: bool) -> dict[str, Any]:
+    return {
+        "fused": fused,
+        "operations": [
+            {
+                "operation": op.kind,
+                "remarks": op.remarks,
+                "layer": op.layer,
+                "reads": op.reads,
+                "weights": [{"name": w.name, "shape": w.shape} for w in op.weights],
+                "writes": [value.name for value in op.writes],
+            }
+            for op in listing.ops
+        ],
+        "values": [
+            {
+                "name": value.name,
+                "width": value.width,
+                "bytes_per_token": value.bytes,
+                "offset": value.slot and value.slot.offset,
+                "first": value.slot and value.slot.first,
+                "last": value.slot and value.slot.last,
+            }
+            for value in _values(listing)
+        ],
+        "arena_bytes_per_token": listing.arena,
+        "unshared_bytes_per_token": listing.unshared,
+        "logits_bytes_per_token": _logits_bytes(listing),
+        "kv_cache": {
+            "type": layout.type.name,
+            "groups": [
+                {"window": window, "bytes_per_token": count}
+                for window, count in _cache_bytes(layout)
+            ],
+        },
+    }
+
+
+def _write_text(listing: GraphListing, layout: KvLayout, name: str, *, fused: bool) -> None:
+    values = _values(listing)
+    how = "as it runs, fused" if fused else "as it is described, before fusion"
+    print(f"graph of {printable(name)}, {how}")
+    print(f"{len(listing.ops)} operations, {len(values)} values; bytes are per token\n")
+    heading = ("#", "operation", "reads", "weights", "writes", "bytes", "offset", "life")
+    rows: list[tuple[str, ...]] = [heading]
+    for number, op in enumerate(listing.ops):
+        rows += _rows(number, op)
+    write_columns(rows, right=(0, 5, 6, 7))
+    print()
+    step = size(listing.arena * BATCH_TOKENS)
+    shared = f"{listing.unshared / listing.arena:.0f} times as much without sharing"
+    totals = [
+        ("arena", f"{listing.arena} bytes per token, {step} for {BATCH_TOKENS} tokens; {shared}"),
+        ("logits", f"{_logits_bytes(listing)} bytes per wanted token, outside the arena"),
+    ]
+    for window, count in _cache_bytes(layout):
+        seen = f"layers that see {window} tokens" if window else "layers that see all tokens"
+        totals.append(("KV cache", f"{count} bytes per token as {layout.type.name}, {seen}"))
+    write_columns(totals)
+
+
+def _rows(number: int, op: ListedOp) -> list[tuple[str, ...]]:
+    """The lines of one operation: as many as it has weights, reads or writes."""
+    lines: list[tuple[str, ...]] = []
+    for line in range(max(1, len(op.weights), len(op.reads), len(op.writes))):
+        first = (str(number), ", ".join((op.kind, *op.remarks))) if line == 0 else ("", "")
+        read = op.reads[line] if line < len(op.reads) else ""
+        weight = ""
+        if line < len(op.weights):
+            shape = " x ".join(map(str, op.weights[line].shape))
+            weight = f"{op.weights[line].name} {shape}"
+        lines.append((*first, read, weight, *_value_cells(op.writes[line : line + 1])))
+    return lines
+
+
+def _value_cells(value: tuple[ListedValue, ...]) -> tuple[str, str, str, str]:
+    if not value:
+        return "", "", "", ""
+    (found,) = value
+    if found.slot is None:
+        return found.name, str(found.bytes), "-", "-"
+    life = f"{found.slot.first} to {found.slot.last}"
+    return found.name, str(found.bytes), str(found.slot.offset), life

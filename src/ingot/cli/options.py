@@ -1,0 +1,21 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("-t", "--threads", help="CPU threads; default: the cores this process may use."),
+]
+KvTypeOption = Annotated[
+    str, typer.Option("--kv-type", help="Storage of keys and values: f32, f16, bf16, q8_0, q4_0.")
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        help="map: use them where they are in the file; lock: keep them in memory, too; "
+        "read: copy them into memory.",
+    ),
+]

@@ -1,0 +1,43 @@
+"""ComputationGraph: a network as an ordered list of operations.
+
+Built once per model by `ingot.models`, run by a backend for every batch. It is checked
+when it is made (see `ingot.graph.check`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ingot.graph.check import KvLayer, check
+from ingot.graph.ops import Embed, Op, Value, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationGraph:
+    """Operations in the order they run, from token ids to logits."""
+
+    ops: tuple[Op, ...]
+    logits: Value
+    kv_layers: tuple[KvLayer, ...]
+    context_length: int
+
+    def __post_init__(self) -> None:
+        check(self.ops, self.logits, self.kv_layers)
+
+    def values(self) -> Iterator[Value]:
+        """Every value, in the order they are written."""
+        for op in self.ops:
+            yield from op.outputs
+
+    def weights(self) -> Iterator[Weight]:
+        """Every tensor that is read, once each, in order of first use."""
+        seen: set[str] = set()
+        for op in self.ops:
+            for weight in op.weights:
+                if weight.name not in seen:
+                    seen.add(weight.name)
+                    yield weight
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Rows of the embedding."""
+        return next(op.weight.shape[0] for op in self.ops if isinstance(op, Embed))

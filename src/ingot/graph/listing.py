@@ -1,0 +1,158 @@
+"""A graph as a list to read: every operation, what it reads and writes, and what that takes.
+
+A graph (as described, or fused as it runs) comes in; frozen rows of names and numbers go out,
+for whoever shows them (`ingot inspect --graph`, `ingot.graph.drawing`). Says nothing about how.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ingot.graph import ops as o
+from ingot.graph.fusion import FusedGraph, FusedLinear, FusedNorm, FusedOp, StoreKv
+from ingot.graph.graph import ComputationGraph
+from ingot.graph.memory_plan import MemoryPlan, Slot
+
+_FLOAT = 4
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedValue:
+    """A value, its bytes for each token, and its place and life in the arena."""
+
+    name: str
+    width: int
+    slot: Slot | None  # None: the logits, which go where the caller wants them
+
+    @property
+    def bytes(self) -> int:
+        """Bytes per token."""
+        return self.width * _FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOp:
+    """An operation in words."""
+
+    kind: str
+    remarks: tuple[str, ...]
+    reads: tuple[str, ...]
+    weights: tuple[o.Weight, ...]
+    writes: tuple[ListedValue, ...]
+    cache: str | None  # "written" or "read", where it uses the layer's cache
+
+    @property
+    def layer(self) -> int | None:
+        """The layer it belongs to, by the names of its values."""
+        names = [value.name for value in self.writes] or list(self.reads)
+        found = _LAYER.match(names[0]) if names else None
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphListing:
+    """Operations in the order they run."""
+
+    ops: tuple[ListedOp, ...]
+    arena: int  # bytes per token, shared by values that are not alive together
+    unshared: int  # bytes per token that the same values would take side by side
+
+    @classmethod
+    def of(cls, graph: ComputationGraph | FusedGraph) -> "GraphListing":
+        """List a graph."""
+        plan = MemoryPlan.of(graph)
+        return cls(
+            ops=tuple(_listed(op, plan) for op in graph.ops),
+            arena=plan.size,
+            unshared=sum(slot.size for slot in plan.slots.values()),
+        )
+
+
+def _listed(op: o.Op | FusedOp, plan: MemoryPlan) -> ListedOp:
+    kind, remarks, cache = _words(op)
+    return ListedOp(
+        kind=kind,
+        remarks=tuple(remark for remark in remarks if remark),
+        reads=tuple(value.name for value in op.inputs),
+        weights=_weights(op),
+        writes=tuple(
+            ListedValue(value.name, value.width, plan.slots.get(value.name)) for value in op.outputs
+        ),
+        cache=cache,
+    )
+
+
+def _weights(op: o.Op | FusedOp) -> tuple[o.Weight, ...]:
+    match op:
+        case FusedLinear():
+            own = [weight for part in op.parts for weight in (part.weight, part.bias) if weight]
+            return (*_norm_weights(op.norm), *own)
+        case FusedNorm():
+            return _norm_weights(op.norm)
+        case StoreKv():
+            return (*_norm_weights(op.query_norm), *_norm_weights(op.key_norm))
+        case _:
+            return op.weights
+
+
+def _norm_weights(norm: o.Norm | None) -> tuple[o.Weight, ...]:
+    return norm.weights if norm else ()
+
+
+def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
+    """What an operation is called, what is special about it, what it does to the cache."""
+    match op:
+        case o.Embed():
+            return "embed", (f"times {op.scale:g}" if op.scale != 1 else "",), None
+        case o.Norm():
+            return "norm", (_norm(op),), None
+        case FusedNorm():
+            return "norm", (_norm(op.norm), "+ residual" if op.residual else ""), None
+        case o.Linear():
+            return "linear", (), None
+        case FusedLinear():
+            gate = f"{op.activation}(gate)" if op.activation else ""
+            residual = any(part.residual for part in op.parts)
+            return (
+                "linear",
+                (
+                    f"after {op.norm.kind} norm" if op.norm else "",
+                    f"{gate} * up" if gate and len(op.parts) > 1 else gate,
+                    "+ residual" if residual else "",
+                ),
+                None,
+            )
+        case o.Rope():
+            return "rope", (_rope(op),), None
+        case o.WriteKv():
+            return "write kv", (), "written"
+        case StoreKv():
+            heads = "head norms" if op.query_norm or op.key_norm else ""
+            return "store kv", (heads, _rope(op.rope) if op.rope else ""), "written"
+        case o.Attend():
+            return (
+                "attend",
+                (
+                    f"{op.heads} heads over {op.kv_heads}",
+                    f"window {op.window}" if op.window else "",
+                    f"soft cap {op.softcap:g}" if op.softcap else "",
+                    "sinks" if op.sinks else "",
+                ),
+                "read",
+            )
+        case o.Activate():
+            return "activate", (f"{op.kind}(gate)" + (" * up" if op.up else ""),), None
+        case o.SoftCap():
+            return "soft cap", (f"{op.cap:g}",), None
+        case _:
+            return type(op).__name__.lower(), (), None
+
+
+def _norm(norm: o.Norm) -> str:
+    per_head = " of each head" if norm.weight.shape[0] != norm.source.width else ""
+    return f"{norm.kind}{per_head}"
+
+
+def _rope(rope: o.Rope) -> str:
+    scaled = f" times {rope.magnitude:g}" if rope.magnitude != 1 else ""
+    return f"turn {len(rope.frequencies)} pairs ({rope.layout}){scaled}"

@@ -1,0 +1,203 @@
+"""The vocabulary of a network: values, weights and the operations between them.
+
+A value is a float32 matrix [tokens, width]; the number of tokens is its only free
+dimension. A weight is a tensor of the file, by the file's own name. An operation
+is a frozen dataclass that names what it reads, what it writes and its constants; what it
+computes is said in its docstring and done by a backend. Nothing here knows a backend, an
+architecture or a tensor's bytes.
+"""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A float32 matrix [tokens, width] that one operation writes."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor of the file and the shape it must have (rows first)."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+_READ = {"role": "input"}
+_WRITTEN = {"role": "output"}
+_TENSOR = {"role": "weight"}
+
+
+@cache
+def _names(kind: Any, role: str) -> tuple[str, ...]:
+    """The fields of a kind of operation that have a role."""
+    return tuple(f.name for f in fields(kind) if f.metadata.get("role") == role)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What every operation can tell: its inputs, outputs and weights, in field order."""
+
+    def _with_role(self, role: str) -> tuple[Any, ...]:
+        kind: Any = type(self)
+        named = (getattr(self, name) for name in _names(kind, role))
+        return tuple(item for item in named if item is not None)
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Values read."""
+        return self._with_role("input")
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Values written."""
+        return self._with_role("output")
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """Tensors of the file that are read."""
+        return self._with_role("weight")
+
+
+class NormKind(StrEnum):
+    """How a row is normalized."""
+
+    RMS = "rms"  # x / sqrt(mean(x^2) + eps)
+    LAYER = "layer"  # (x - mean(x)) / sqrt(variance(x) + eps)
+
+
+class Activation(StrEnum):
+    """Functions of one number between two linear maps."""
+
+    SILU = "silu"  # x / (1 + exp(-x))
+    GELU = "gelu"  # x * Phi(x), exact
+    GELU_TANH = "gelu_tanh"  # the tanh approximation of it
+    RELU_SQUARED = "relu_squared"  # max(x, 0)^2
+
+
+class RopeLayout(StrEnum):
+    """Which elements of a head turn together."""
+
+    ADJACENT = "adjacent"  # 2i with 2i+1
+    HALVES = "halves"  # i with i + rotary/2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embed(Op):
+    """out[t] = scale * weight[token[t]]."""
+
+    weight: Weight = field(metadata=_TENSOR)
+    out: Value = field(metadata=_WRITTEN)
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm(Op):
+    """out = normalize(source) * weight + bias, over runs of weight's length.
+
+    The run is the whole row, or one head where the weight is as long as a head.
+    """
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
+    kind: NormKind
+    epsilon: float
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Op):
+    """out = source @ weight.T + bias."""
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope(Op):
+    """Turn the first 2*len(frequencies) elements of every head by position * frequency.
+
+    Cosine and sine are multiplied by `magnitude`.
+    """
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    head_size: int
+    frequencies: tuple[float, ...]
+    layout: RopeLayout
+    magnitude: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteKv(Op):
+    """Store each token's key and value at its position in the layer's cache."""
+
+    key: Value = field(metadata=_READ)
+    value: Value = field(metadata=_READ)
+    layer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attend(Op):
+    """Causal attention of every query head over the layer's cache.
+
+    score = scale * q.k, then cap * tanh(score / cap) if there is a cap; a token sees
+    positions p with position - window < p <= position (window 0: all of them). Query
+    head h reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts
+    one more score, sinks[h], that has no value.
+    """
+
+    query: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    layer: int
+    heads: int
+    kv_heads: int
+    scale: float
+    window: int = 0
+    softcap: float = 0.0
+    sinks: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activate(Op):
+    """out = activation(gate) * up, or activation(gate) alone."""
+
+    gate: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    kind: Activation
+    up: Value | None = field(default=None, metadata=_READ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(Op):
+    """out = left + right."""
+
+    left: Value = field(metadata=_READ)
+    right: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Op):
+    """out = the rows of source whose logits are wanted; what follows works on those alone."""
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftCap(Op):
+    """out = cap * tanh(source / cap)."""
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    cap: float

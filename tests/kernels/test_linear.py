@@ -1,0 +1,366 @@
+"""Matrix kernels: every format x instruction set x phase against float64 products."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingot import _native
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+
+TYPES = {name: (number, weights, size) for name, number, weights, size in _native.tensor_types()}
+# Where a block holds its f16 factors; the other bytes may be anything.
+HALVES = {
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q8_0": [0],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+    "Q6_K": [208],
+    "Q8_K": [],
+    "IQ1_S": [0],
+    "IQ1_M": [],
+    "IQ2_XXS": [0],
+    "IQ2_XS": [0],
+    "IQ2_S": [0],
+    "IQ3_XXS": [0],
+    "IQ3_S": [0],
+    "IQ4_NL": [0],
+    "IQ4_XS": [0],
+    "TQ1_0": [52],
+    "TQ2_0": [64],
+    "MXFP4": [],
+    "NVFP4": [],
+}
+FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": None}
+FORMATS = [*HALVES, *FLOATS]
+PHASES = ["generation", "prompt"]
+AMPLITUDE = {"generation": 16383, "prompt": 8191}
+# The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale.
+VALUES, SCALE, INPUT_BLOCK = 512, 512 + 64 + 32, 640
+
+
+@pytest.fixture(autouse=True, params=_native.instruction_sets())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _native.active_isa()
+    _native.set_isa(request.param)
+    yield request.param
+    _native.set_isa(before)
+
+
+def aligned(shape: tuple[int, int]) -> Bytes:
+    room = np.zeros(shape[0] * shape[1] + 63, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + shape[0] * shape[1]].reshape(shape)
+
+
+def set_factors(name: str, blocks: Bytes, rng: np.random.Generator) -> None:
+    """Give random blocks factors of sensible size, of either sign."""
+    count = len(blocks)
+    factors = rng.uniform(0.5, 2, (count, 2)) * rng.choice([-1, 1], (count, 2))
+    halves = factors.astype(np.float16).view(np.uint8).reshape(count, 2, 2)
+    for i, offset in enumerate(HALVES[name]):
+        blocks[:, offset : offset + 2] = halves[:, i]
+    if name == "Q8_K":
+        blocks[:, :4] = factors[:, :1].astype(np.float32).view(np.uint8)
+    elif name == "IQ1_M":  # a nibble of d on top of each of four words
+        bits = halves[:, 0].copy().view(np.uint16)[:, 0]
+        words = blocks[:, 48:56].copy().view(np.uint16) & 0x0FFF
+        for i in range(4):
+            words[:, i] |= (bits >> (4 * i) & 15) << 12
+        blocks[:, 48:56] = words.view(np.uint8)
+    elif name == "MXFP4":
+        blocks[:, 0] = rng.integers(122, 130, count)
+
+
+def random_weight(name: str, rows: int, width: int, rng: np.random.Generator) -> Bytes:
+    _, weights, size = TYPES[name]
+    if name in FLOATS:
+        values = rng.standard_normal((rows, width)).astype(np.float32)
+        if name == "BF16":
+            return np.ascontiguousarray((values.view(np.uint32) >> 16).astype(np.uint16)).view(
+                np.uint8
+            )
+        return values.astype(FLOATS[name]).view(np.uint8)
+    blocks = rng.integers(0, 256, (rows * width // weights, size), dtype=np.uint8)
+    set_factors(name, blocks, rng)
+    return blocks.reshape(rows, -1)
+
+
+def decode(name: str, weight: Bytes, width: int) -> NDArray[np.float64]:
+    out = np.empty(len(weight) * width, np.float32)
+    _native.decode(TYPES[name][0], weight.reshape(-1), out, 1)
+    return out.reshape(len(weight), width).astype(np.float64)
+
+
+def quantize(phase: str, values: Floats) -> Bytes:
+    groups = -(-len(values) // 16)
+    out = aligned((groups * 16, _native.quantized_bytes(values.shape[1])))
+    _native.quantize_inputs(phase, values, out)
+    return out
+
+
+def in_tiles(phase: str) -> bool:
+    """Prompts on AMX: weights and inputs are rounded to BF16."""
+    return phase == "prompt" and _native.active_isa() == "amx"
+
+
+def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rounded to the nearest, to even; what is subnormal becomes zero."""
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+    rounded = np.where(np.abs(values) < np.finfo(np.float32).tiny, 0, rounded)
+    return np.where(np.isfinite(values), rounded, values).astype(np.float64)
+
+
+def input_blocks(quantized: Bytes) -> Bytes:
+    """[column, stretch, bytes]: they lie stretch by stretch."""
+    return quantized.reshape(-1, len(quantized), INPUT_BLOCK).swapaxes(0, 1)
+
+
+def quantized_values(quantized: Bytes, width: int) -> NDArray[np.float64]:
+    """The inputs as the kernels see them."""
+    blocks = input_blocks(quantized)
+    values = blocks[..., :VALUES].copy().view(np.int16).astype(np.float64)
+    scales = blocks[..., SCALE : SCALE + 4].copy().view(np.float32).astype(np.float64)
+    return (values * scales).reshape(len(quantized), -1)[:, :width]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One weight, and what it gives for inputs."""
+
+    name: str
+    phase: str
+    weight: Bytes
+
+    def __call__(self, values: Floats, begin: int = 0, end: int | None = None) -> Floats:
+        rows = len(self.weight)
+        out = np.full((len(values), rows), np.nan, np.float32)
+        _native.linear(
+            TYPES[self.name][0],
+            self.phase,
+            self.weight,
+            values,
+            quantize(self.phase, values),
+            begin,
+            rows if end is None else end,
+            out,
+        )
+        return out
+
+    def operands(self, values: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        w = decode(self.name, self.weight, values.shape[1])
+        if self.name in FLOATS:
+            return w, values.astype(np.float64)
+        if in_tiles(self.phase):
+            return to_bf16(w), to_bf16(values.astype(np.float64))
+        return w, quantized_values(quantize(self.phase, values), values.shape[1])[: len(values)]
+
+    def check(self, values: Floats, tolerance: float = 2e-6) -> None:
+        w, x = self.operands(values)
+        error = np.abs(self(values) - x @ w.T)
+        assert np.all(error <= tolerance * (np.abs(x) @ np.abs(w).T) + 1e-30), (
+            f"{self.name} {self.phase}: {np.max(error / (np.abs(x) @ np.abs(w).T + 1e-30)):.3g}"
+        )
+
+
+def widths(name: str) -> list[int]:
+    block = TYPES[name][1]
+    return [1, 23, 1100] if block == 1 else [block, 5 * 256 + block % 256]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_same_operands(name: str, phase: str) -> None:
+    rng = np.random.default_rng(1)
+    for width in widths(name):
+        for rows, columns in [(1, 1), (7, 3), (101, 1), (50, 13)]:
+            product = Product(name, phase, random_weight(name, rows, width, rng))
+            product.check(rng.standard_normal((columns, width)).astype(np.float32))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_neighbours_change_no_bit(name: str, phase: str) -> None:
+    """Not the number of columns, not their order, not the range of rows."""
+    rng = np.random.default_rng(2)
+    width, rows, columns = widths(name)[-1], 43, 21
+    product = Product(name, phase, random_weight(name, rows, width, rng))
+    values = rng.standard_normal((columns, width)).astype(np.float32)
+    whole = product(values)
+    for count in [1, 2, 3, 5, 8, 11, 16]:
+        np.testing.assert_array_equal(product(values[:count]), whole[:count])
+    order = rng.permutation(columns)
+    np.testing.assert_array_equal(product(np.ascontiguousarray(values[order])), whole[order])
+    for begin, end in [(0, 1), (1, 18), (7, 43), (42, 43), (5, 5)]:
+        part = product(values[:3], begin, end)
+        np.testing.assert_array_equal(part[:, begin:end], whole[:3, begin:end])
+        assert np.isnan(part[:, :begin]).all()
+        assert np.isnan(part[:, end:]).all()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_many_columns_change_no_bit(phase: str) -> None:
+    """More columns than share one unpacking of a panel."""
+    rng = np.random.default_rng(3)
+    product = Product("Q4_K", phase, random_weight("Q4_K", 5, 256, rng))
+    values = rng.standard_normal((1100, 256)).astype(np.float32)
+    whole = product(values)
+    product.check(values)
+    np.testing.assert_array_equal(product(values[1050:1053]), whole[1050:1053])
+
+
+def extreme_weights(name: str, width: int, rng: np.random.Generator) -> Bytes:
+    """Rows with every bit of q and scale clear, set, or at the most negative product."""
+    _, weights, size = TYPES[name]
+    blocks = rng.integers(0, 256, (12, width // weights, size), dtype=np.uint8)
+    blocks[:4] = 0x00
+    blocks[4:8] = 0xFF
+    if name == "Q6_K":  # q of -32 under scales of -128
+        blocks[:4, :, 192:208] = 0x80
+    flat = blocks.reshape(-1, size)
+    set_factors(name, flat, rng)
+    return flat.reshape(12, -1)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", HALVES)
+def test_largest_sums_do_not_overflow(name: str, phase: str) -> None:
+    """Inputs at full amplitude whose signs are those of a row, so that every product adds."""
+    rng = np.random.default_rng(4)
+    width = 1024
+    product = Product(name, phase, extreme_weights(name, width, rng))
+    values = np.where(decode(name, product.weight, width) < 0, -1, 1).astype(np.float32)
+    w, x = product.operands(values)
+    product.check(values)
+    np.testing.assert_allclose(np.diag(product(values)), np.abs(w).sum(axis=1), rtol=1e-5)
+    assert np.all(np.abs(x) > 0.9999)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q6_K", "Q8_0", "Q4_1", "NVFP4", "F16"])
+def test_unusual_inputs(name: str, phase: str) -> None:
+    rng = np.random.default_rng(5)
+    width = 1024
+    product = Product(name, phase, random_weight(name, 20, width, rng))
+    values = rng.standard_normal((6, width)).astype(np.float32)
+    values[0] = 0
+    values[1, 300] = 1e30  # one outlier leaves its own block of 256 only
+    values[2] *= np.float32(1e-38)  # subnormal
+    values[3] *= np.float32(1e-33)
+    values[4, :512] = 0
+    product.check(values, tolerance=1e-5)
+    assert not np.any(product(values)[0])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q8_0", "NVFP4", "BF16"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_stays_none(name: str, phase: str, bad: float) -> None:
+    """A NaN or an infinity spoils its own column, all of it, and no other."""
+    rng = np.random.default_rng(6)
+    product = Product(name, phase, random_weight(name, 9, 768, rng))
+    values = rng.standard_normal((3, 768)).astype(np.float32)
+    good = product(values)
+    values[1, 400] = bad
+    out = product(values)
+    assert not np.isfinite(out[1]).any()
+    np.testing.assert_array_equal(out[[0, 2]], good[[0, 2]])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["Q4_K", "Q5_K", "Q8_0", "IQ3_S"])
+def test_zero_weights(name: str, phase: str) -> None:
+    _, weights, size = TYPES[name]
+    product = Product(name, phase, np.zeros((6, 512 // weights * size), np.uint8))
+    assert not np.any(product(np.random.default_rng(7).standard_normal((3, 512), np.float32)))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("width", [1, 31, 256, 700])
+def test_quantized_inputs(phase: str, width: int) -> None:
+    """Each value is off by at most half a step, and the sums are those of the values."""
+    if in_tiles(phase):
+        pytest.skip("tiles hold BF16, which the products check")
+    values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
+    quantized = quantize(phase, values)
+    assert quantized.shape[1] % 64 == 0
+    seen = quantized_values(quantized, quantized.shape[1] // INPUT_BLOCK * 256)[:4]
+    padded = np.pad(values, [(0, 0), (0, seen.shape[1] - width)]).astype(np.float64)
+    steps = np.abs(padded.reshape(4, -1, 256)).max(axis=2) / AMPLITUDE[phase]
+    error = np.abs(seen - padded).reshape(4, -1, 256).max(axis=2)
+    assert np.all(error <= 0.502 * steps)
+    assert np.all(seen[:, width:] == 0)
+    blocks = input_blocks(quantized)[:4]
+    for group, offset in [(16, VALUES), (32, VALUES + 64)]:
+        sums = blocks[..., offset : offset + 1024 // group].copy().view(np.float32)
+        expected = seen.reshape(4, -1, group).sum(axis=2)
+        np.testing.assert_allclose(sums.reshape(4, -1), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_near_the_exact_product(name: str, phase: str) -> None:
+    """Against inputs as they were: the error that rounding them can make, and no more."""
+    rng = np.random.default_rng(9)
+    width = 1024
+    product = Product(name, phase, random_weight(name, 24, width, rng))
+    values = rng.standard_normal((5, width)).astype(np.float32)
+    w = decode(name, product.weight, width)
+    exact = values.astype(np.float64) @ w.T
+    step = np.abs(values).max() / AMPLITUDE[phase]
+    # Rounding errors are uniform in half a step either way; six sigma of their sum.
+    sigma = step / np.sqrt(12) * np.linalg.norm(w, axis=1)
+    if in_tiles(phase) and name not in FLOATS:  # 2^-9 of each factor at most
+        sigma = 2**-9 * np.sqrt((values.astype(np.float64) ** 2) @ (w**2).T)
+    bound = 6 * sigma + 1e-6 * (np.abs(values) @ np.abs(w).T)
+    assert np.all(np.abs(product(values) - exact) <= bound)
+
+
+def test_unaligned_weights() -> None:
+    """A file aligns a tensor, but a row starts where the one before it ends."""
+    rng = np.random.default_rng(10)
+    for name in ["Q4_K", "Q6_K", "Q8_0", "F16", "F32"]:
+        width = 512
+        weight = random_weight(name, 9, width, rng)
+        shifted = np.zeros(weight.size + 2, np.uint8)[2:].reshape(weight.shape)
+        shifted[:] = weight
+        values = rng.standard_normal((2, width)).astype(np.float32)
+        for phase in PHASES:
+            whole = Product(name, phase, weight)(values)
+            np.testing.assert_array_equal(Product(name, phase, shifted)(values), whole)
+
+
+def test_shapes_are_checked() -> None:
+    weight = np.zeros((4, 144), np.uint8)
+    values = np.zeros((2, 256), np.float32)
+    quantized = quantize("prompt", values)
+    out = np.zeros((2, 4), np.float32)
+    q4_k = TYPES["Q4_K"][0]
+    good = (q4_k, "prompt", weight, values, quantized, 0, 4, out)
+    _native.linear(*good)
+    for position, wrong in [
+        (0, 99),
+        (0, TYPES["I8"][0]),
+        (1, "decode"),
+        (2, weight[:, :100].copy()),
+        (3, np.zeros((2, 512), np.float32)),
+        (3, np.zeros((2, 100), np.float32)),
+        (4, quantized[:1].copy()),
+        (5, -1),
+        (6, 5),
+        (7, np.zeros((2, 5), np.float32)),
+    ]:
+        arguments = list(good)
+        arguments[position] = wrong
+        with pytest.raises((ValueError, TypeError)):
+            _native.linear(*arguments)

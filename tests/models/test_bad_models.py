@@ -1,0 +1,147 @@
+"""Models that cannot be run, of every architecture: a typed error that names what is wrong."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingot.api import LLM
+from ingot.errors import IngotError, ModelError
+from ingot.gguf import GgufLoader, GgufWriter
+from ingot.models import architectures, build_graph
+from models.tiny_models import Fixture, Floats
+
+
+@pytest.fixture(params=architectures())
+def fixture(request: pytest.FixtureRequest) -> Fixture:
+    return Fixture.load(request.param)
+
+
+def rewrite(source: Path, path: Path, change: Callable[[str, Any], tuple[str, Any]]) -> Path:
+    """Copy a file, its tensors as `change` wants them: name, values."""
+    writer = GgufWriter(path)
+    with GgufLoader(source) as model:
+        for key, value in model.metadata.items():
+            strings = not isinstance(value, str | int | float | np.ndarray)
+            writer.add(key, list(value) if strings else value)
+        for tensor in model.tensors.values():
+            values = tensor.data.view(np.float32).reshape(tensor.shape)
+            name, changed = change(tensor.name, values)
+            writer.add_tensor(name, changed)
+    writer.write()
+    return path
+
+
+def test_each_tensor_is_needed(fixture: Fixture, tmp_path: Path) -> None:
+    for name in fixture.shapes:
+        if name.startswith(("blk.1.", "blk.2.")) or name == "output.weight":
+            continue  # as in layer 0; without an output, the embedding serves
+        rest = {other: shape for other, shape in fixture.shapes.items() if other != name}
+        path = replace(fixture, shapes=rest).write(tmp_path / "model.gguf")
+        with GgufLoader(path) as model, pytest.raises(ModelError) as caught:
+            build_graph(model)
+        assert f"tensor {name} (shape {fixture.shapes[name]}) is missing" in str(caught.value)
+        assert "model.gguf" in str(caught.value)
+
+
+def test_each_shape_is_checked(fixture: Fixture, tmp_path: Path) -> None:
+    for name, shape in fixture.shapes.items():
+        if name.startswith(("blk.1.", "blk.2.")):
+            continue
+        wrong = (*shape[:-1], shape[-1] + 1)
+        path = replace(fixture, shapes={**fixture.shapes, name: wrong}).write(tmp_path / "m.gguf")
+        with GgufLoader(path) as model, pytest.raises(ModelError) as caught:
+            build_graph(model)
+        assert f"tensor {name} has shape {wrong}" in str(caught.value)
+        assert f"ask for {shape}" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.int16, np.int32, np.int64])
+def test_matrices_of_types_without_a_kernel(dtype: type, tmp_path: Path) -> None:
+    source = Fixture.load("llama").write(tmp_path / "model.gguf")
+
+    def change(name: str, values: Floats) -> tuple[str, Any]:
+        return name, values.astype(dtype) if name == "blk.1.ffn_up.weight" else values
+
+    path = rewrite(source, tmp_path / "typed.gguf", change)
+    kind = np.dtype(dtype)
+    message = f"blk.1.ffn_up.weight is {kind.kind.upper()}{kind.itemsize * 8}, which the CPU cannot"
+    with pytest.raises(ModelError, match=message):
+        LLM(path, threads=1)
+
+
+def test_embeddings_and_norms_may_be_of_any_type(tmp_path: Path) -> None:
+    fixture = Fixture.load("qwen2")
+    source = Fixture.load("llama").write(tmp_path / "model.gguf")
+
+    def change(name: str, values: Floats) -> tuple[str, Any]:
+        wide = name == "token_embd.weight" or values.ndim == 1
+        return name, values.astype(np.float64) if wide else values
+
+    path = rewrite(source, tmp_path / "wide.gguf", change)
+    with LLM(source, threads=1) as one, LLM(path, threads=1) as two:
+        np.testing.assert_array_equal(one.logits(fixture.token_ids), two.logits(fixture.token_ids))
+
+
+@pytest.mark.parametrize("factors", [[1.0] * 7, [1.0] * 9, [1.0] * 7 + [0.0], [1.0] * 7 + [np.nan]])
+def test_rotary_factors(factors: list[float], tmp_path: Path) -> None:
+    fixture = Fixture.load("llama-factors")
+    spoiled = replace(fixture, constants={"rope_freqs.weight": np.array(factors, np.float32)})
+    path = spoiled.write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"rope_freqs.weight must hold 8 positive numbers"):
+        LLM(path, threads=1)
+
+
+def test_heads_that_do_not_share_evenly(tmp_path: Path) -> None:
+    fixture = Fixture.load("llama")
+    metadata = {**fixture.metadata, "attention.head_count_kv": 4}
+    path = replace(fixture, metadata=metadata).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match="6 query heads cannot share 4 key heads evenly"):
+        LLM(path, threads=1)
+
+
+def test_heads_too_many_for_one_key(tmp_path: Path) -> None:
+    """A tile of attention holds 32 rows."""
+    fixture = Fixture.load("llama")
+    sizes = {"attention.head_count": 48, "attention.head_count_kv": 1, "attention.key_length": 2}
+    shapes = dict(fixture.shapes)
+    for index in range(3):
+        shapes[f"blk.{index}.attn_k.weight"] = shapes[f"blk.{index}.attn_v.weight"] = (2, 96)
+    metadata = {**fixture.metadata, **sizes, "rope.dimension_count": 2}
+    path = replace(fixture, metadata=metadata, shapes=shapes).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match="48 query heads over 1 key heads"):
+        LLM(path, threads=1)
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
+def test_heads_that_are_no_whole_blocks_of_the_cache(kv_type: str, tmp_path: Path) -> None:
+    path = Fixture.load("gemma3").write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=f"20 elements cannot be stored as {kv_type.upper()}"):
+        LLM(path, threads=1, kv_type=kv_type)
+
+
+KEYS = sorted({key for name in architectures() for key in Fixture.load(name).metadata})
+SPOILED = (
+    st.sampled_from([0, -1, 1, 2, 3, 5, 2**31, 2**32, 2**40, 0.0, -1.0, 1e-30, 1e30])
+    | st.sampled_from([float("nan"), float("inf"), "", "linear", "yarn"])
+    | st.integers(-(2**63), 2**63 - 1)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(name=st.sampled_from(architectures()), key=st.sampled_from(KEYS), value=SPOILED)
+def test_any_number_is_understood_or_refused(
+    name: str, key: str, value: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Never a crash, a hang, or an error of another kind; what opens also runs."""
+    fixture = Fixture.load(name)
+    spoiled = replace(fixture, metadata={**fixture.metadata, key: value})
+    path = spoiled.write(tmp_path_factory.mktemp("spoiled") / "model.gguf")
+    with suppress(IngotError), LLM(path, threads=1, context=8) as llm:
+        assert llm.logits([1, 2, 3]).shape == (3, 61)

@@ -1,0 +1,115 @@
+"""Whole models of every architecture, tiny ones, against what `transformers` computed.
+
+Logits at every position; as a float32 file to 1e-4, as a Q8_0 file against the reference
+on the same bytes. A prompt whole, in pieces, token by token, and beside another sequence.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.api import LLM
+from ingot.backends.reference import Cache, Reference
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.models import architectures, build_graph
+from models.recipes import RECIPES
+from models.tiny_models import Fixture
+from run_batches import GENERATION, Runner, using_isa
+
+FLOAT = 1e-4
+# Q8_0 weights are the same bytes on both sides; inputs are rounded to 14 or 15 bits.
+QUANTIZED = 3e-3
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def fixture(request: pytest.FixtureRequest) -> Fixture:
+    return Fixture.load(request.param)
+
+
+@pytest.fixture(scope="module")
+def float_path(fixture: Fixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fixture.write(tmp_path_factory.mktemp("models") / "float.gguf")
+
+
+@pytest.fixture(scope="module")
+def model(float_path: Path) -> Iterator[GgufLoader]:
+    with GgufLoader(float_path) as opened:
+        yield opened
+
+
+def assert_within(found: NDArray[np.float32], expected: NDArray[np.float32], bound: float) -> None:
+    """Each logit is near; they are about 1 in size."""
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= bound * max(1.0, float(np.abs(expected).max()))
+
+
+def test_every_architecture_has_a_recipe() -> None:
+    assert {recipe.architecture for recipe in RECIPES.values()} == set(architectures())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reference(fixture: Fixture, model: GgufLoader, dtype: type) -> None:
+    reference = Reference(build_graph(model), model, dtype)
+    assert_within(reference.forward(fixture.token_ids), fixture.logits, FLOAT)
+    cache = Cache()
+    pieces = [fixture.token_ids[:1], fixture.token_ids[1:40], fixture.token_ids[40:]]
+    logits = np.concatenate([reference.forward(piece, cache) for piece in pieces])
+    assert_within(logits, fixture.logits, FLOAT)
+
+
+@pytest.mark.parametrize("isa", _native.instruction_sets())
+def test_float_file(fixture: Fixture, model: GgufLoader, isa: str) -> None:
+    ids, expected = fixture.token_ids, fixture.logits
+    with using_isa(isa):
+        runner = Runner(build_graph(model), model, positions=96, sequences=3)
+        assert_within(runner.run(ids), expected, FLOAT)
+        assert_within(runner.run(ids, chunks=[1, 2, 30, 31]), expected, FLOAT)
+        assert_within(runner.run(ids, generated=len(ids)), expected, FLOAT)
+        assert_within(runner.run(ids, chunks=[20], generated=25), expected, FLOAT)
+        # Two sequences in one batch, at different depths: one is ahead and waits for nobody.
+        ahead = [runner.step({"a": ids[:13]})["a"]]
+        both = [
+            runner.step({"a": ids[13:50], "b": ids[:9]}),
+            runner.step({"b": ids[9:12], "a": ids[50:]}),
+        ]
+        assert_within(np.concatenate(ahead + [step["a"] for step in both]), expected, FLOAT)
+        assert_within(np.concatenate([step["b"] for step in both]), expected[:12], FLOAT)
+        runner.end("a")
+        first = runner.step({"a": ids[:40], "b": ids[12:20]})
+        assert_within(first["b"], expected[12:20], FLOAT)
+        for at in range(40, 60):
+            step = runner.step({"a": [ids[at]], "b": [ids[at - 20]]}, GENERATION)
+            assert_within(step["a"], expected[at : at + 1], FLOAT)
+            assert_within(step["b"], expected[at - 20 : at - 19], FLOAT)
+
+
+@pytest.mark.parametrize("type", [GgmlType.Q8_0, GgmlType.Q4_0])
+def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> None:
+    ids = fixture.token_ids
+    with GgufLoader(fixture.write(tmp_path / "quantized.gguf", type)) as model:
+        graph = build_graph(model)
+        expected = Reference(graph, model, np.float64).forward(ids)
+        if type is GgmlType.Q8_0:  # near the float model too: the right bytes were read
+            assert np.abs(expected - fixture.logits).max() <= 0.1
+        for isa in _native.instruction_sets():
+            with using_isa(isa):
+                runner = Runner(graph, model, positions=96)
+                assert_within(runner.run(ids, chunks=[33], generated=10), expected, QUANTIZED)
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16"])
+def test_llm_opens_it(fixture: Fixture, float_path: Path, kv_type: str) -> None:
+    """The front door gives the same, in the precision of its cache."""
+    bound = {"f32": FLOAT, "f16": 1e-2, "bf16": 6e-2}[kv_type]
+    with LLM(float_path, threads=2, kv_type=kv_type) as llm:
+        assert_within(llm.logits(fixture.token_ids), fixture.logits, bound)
+        if kv_type == "f32":
+            prompt = fixture.token_ids[:50]
+            written = llm.generate(prompt, max_tokens=8)
+            text = [*prompt, *written.token_ids]
+            best = llm.logits(text)[len(prompt) - 1 : -1].argmax(axis=1)
+            assert list(written.token_ids) == best.tolist()

@@ -1,0 +1,108 @@
+"""Tiny models: what a fixture holds, and the GGUF file made from it.
+
+A fixture (fixtures/<name>.npz) says what `transformers` computed for a model of random
+weights: metadata and shapes as a real file of the architecture has them, token ids, the
+logits after each of them. The weights themselves are not stored: `stable_values` makes them
+from a tensor's name, the same on every machine.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.gguf import GgmlType, GgufWriter, ValueType
+from ingot.quant import encode
+
+Floats = NDArray[np.float32]
+Metadata = Mapping[str, int | float | str]
+FOLDER = Path(__file__).parent / "fixtures"
+
+
+def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
+    """The weights of a tensor: even numbers around 0, or around 1 for a norm's weight.
+
+    Matrices keep the size of what they multiply. PCG64's raw output is the same in every
+    version of NumPy, which is not promised of its distributions.
+    """
+    raw = np.random.PCG64(crc32(name.encode())).random_raw(int(np.prod(shape)))
+    even = ((raw >> np.uint64(40)).astype(np.float32) / np.float32(2**23) - 1).reshape(shape)
+    if name.endswith("norm.weight"):
+        return 1 + np.float32(0.3) * even
+    if len(shape) == 1:
+        return np.float32(0.3) * even
+    return np.float32((3 / shape[1]) ** 0.5) * even
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """A tiny model and what it should compute."""
+
+    architecture: str
+    metadata: Metadata  # keys without the architecture's name in front
+    shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
+    constants: Mapping[str, Floats]  # tensors that are not random
+    token_ids: list[int]
+    logits: Floats  # [tokens, vocabulary]
+
+    def save(self, name: str) -> None:
+        """Write fixtures/<name>.npz."""
+        described = {
+            "architecture": self.architecture,
+            "metadata": dict(self.metadata),
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "token_ids": self.token_ids,
+        }
+        constants = {f"constant:{name}": values for name, values in self.constants.items()}
+        np.savez_compressed(
+            FOLDER / f"{name}.npz",
+            allow_pickle=False,
+            described=np.array(json.dumps(described)),
+            logits=self.logits,
+            **constants,
+        )
+
+    @classmethod
+    def load(cls, name: str) -> "Fixture":
+        """Read fixtures/<name>.npz."""
+        with np.load(FOLDER / f"{name}.npz") as stored:
+            described = json.loads(str(stored["described"]))
+            return cls(
+                architecture=described["architecture"],
+                metadata=described["metadata"],
+                shapes={name: tuple(shape) for name, shape in described["shapes"].items()},
+                constants={
+                    key.removeprefix("constant:"): stored[key]
+                    for key in stored
+                    if key.startswith("constant:")
+                },
+                token_ids=described["token_ids"],
+                logits=stored["logits"],
+            )
+
+    def tensors(self) -> dict[str, Floats]:
+        """Every tensor of the file."""
+        random = {name: stable_values(name, shape) for name, shape in self.shapes.items()}
+        return random | dict(self.constants)
+
+    def write(self, path: Path, type: GgmlType = GgmlType.F32) -> Path:
+        """Write the model; matrices whose rows are whole blocks get the type."""
+        writer = GgufWriter(path)
+        writer.add("general.architecture", self.architecture)
+        for key, value in self.metadata.items():
+            writer.add(f"{self.architecture}.{key}", value)
+        vocabulary = len(self.logits[0])
+        writer.add("tokenizer.ggml.model", "llama")
+        writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(vocabulary)], ValueType.STRING)
+        writer.add("tokenizer.ggml.scores", [0.0] * vocabulary, ValueType.FLOAT32)
+        writer.add("tokenizer.ggml.token_type", [1] * vocabulary, ValueType.INT32)
+        for name, values in self.tensors().items():
+            quantized = values.ndim == 2 and values.shape[1] % type.block_size == 0
+            kind = type if quantized else GgmlType.F32
+            writer.add_tensor(name, encode(values, kind), kind, values.shape)
+        writer.write()
+        return path

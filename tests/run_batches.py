@@ -1,0 +1,113 @@
+"""Runs batches of several sequences on the CPU backend, as an engine does.
+
+A graph and its open file come in. `step` takes the next tokens of any of the sequences and
+gives back the logits of every one of them; blocks of the cache come and go as they do in the
+product.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.cpu import CpuBackend
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.kvcache import BlockPool
+from ingot.kvcache import Sequence as KvSequence
+
+PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
+Logits = NDArray[np.float32]
+
+
+class Runner:
+    """A backend, its cache and the sequences in it, by name."""
+
+    def __init__(
+        self,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        *,
+        kv_type: GgmlType = GgmlType.F32,
+        threads: int = 1,
+        max_tokens: int = 512,
+        positions: int = 1024,
+        sequences: int = 1,
+    ) -> None:
+        layout = KvLayout.of(graph.kv_layers, kv_type)
+        blocks = -(-positions // BLOCK_TOKENS) * sequences
+        self.backend = CpuBackend(
+            graph,
+            model,
+            layout,
+            blocks=blocks,
+            context=positions,
+            threads=threads,
+            max_tokens=max_tokens,
+        )
+        self.pool = BlockPool(layout, blocks)
+        for memory in self.backend.pools:  # what a block held before must not matter
+            memory[:] = np.random.default_rng(0).integers(0, 256, memory.size, np.uint8)
+        self.sequences: dict[object, KvSequence] = {}
+
+    def step(
+        self, tokens: Mapping[object, Sequence[int]], phase: ExecutionPhase = PROMPT
+    ) -> dict[object, Logits]:
+        """Run the next tokens of some sequences together; logits of all tokens, by name."""
+        held = [self.sequences.setdefault(name, KvSequence(self.pool)) for name in tokens]
+        counts = [len(ids) for ids in tokens.values()]
+        starts = [sequence.length for sequence in held]
+        batch = Batch(
+            ids=np.concatenate([np.asarray(ids, np.int32) for ids in tokens.values()]),
+            positions=np.concatenate(
+                [np.arange(s, s + c, dtype=np.int32) for s, c in zip(starts, counts, strict=True)]
+            ),
+            counts=np.array(counts, np.int32),
+            tables=[seq.grow(count) for seq, count in zip(held, counts, strict=True)],
+            outputs=np.arange(sum(counts), dtype=np.int32),
+            phase=phase,
+        )
+        logits = self.backend.forward(batch)
+        for sequence in held:
+            sequence.release_passed()
+        return dict(zip(tokens, np.split(logits, np.cumsum(counts)[:-1]), strict=True))
+
+    def run(self, ids: Sequence[int], chunks: Sequence[int] = (), generated: int = 0) -> Logits:
+        """Logits of every token of one sequence, in a fresh place of the cache.
+
+        The last `generated` tokens run one by one as a generation's, those before them as a
+        prompt in pieces of the given lengths (what is left over is one more piece).
+        """
+        prompt = len(ids) - generated
+        ends = [*np.cumsum(chunks).tolist(), prompt]
+        rows, start = [], 0
+        for end in ends:
+            if start < min(end, prompt):
+                rows.append(self.step({"run": ids[start : min(end, prompt)]})["run"])
+                start = end
+        for at in range(prompt, len(ids)):
+            rows.append(self.step({"run": ids[at : at + 1]}, GENERATION)["run"])
+        self.end("run")
+        return np.concatenate(rows)
+
+    def end(self, name: object) -> None:
+        """Give back what a sequence holds."""
+        self.sequences.pop(name).close()
+
+
+@contextmanager
+def using_isa(name: str) -> Iterator[None]:
+    """Run on an instruction set, and put back the one that was in use; a failure names it."""
+    before = _native.active_isa()
+    _native.set_isa(name)
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(f"on {name}")
+        raise
+    finally:
+        _native.set_isa(before)

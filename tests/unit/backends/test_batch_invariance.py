@@ -1,0 +1,156 @@
+"""A token's logits do not change by one bit: not with threads, not with company, not with chunks.
+
+Within its phase: a prompt's tokens run through other kernels than a generation's. Whatever
+else changes the order of a sum shows here.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.models import build_graph
+from models.tiny_models import Fixture
+from run_batches import GENERATION, Runner, using_isa
+
+Model = tuple[ComputationGraph, GgufLoader]
+VOCABULARY = 61
+ISAS = st.sampled_from(_native.instruction_sets())
+
+
+def k_quant_model() -> Fixture:
+    """A model whose rows are whole blocks of 256, which the fixtures' are not."""
+    width, inner, heads, kv_heads, size = 256, 256, 4, 1, 64
+    block = {
+        "attn_norm": (width,),
+        "attn_q": (heads * size, width),
+        "attn_k": (kv_heads * size, width),
+        "attn_v": (kv_heads * size, width),
+        "attn_output": (width, heads * size),
+        "ffn_norm": (width,),
+        "ffn_gate": (inner, width),
+        "ffn_up": (inner, width),
+        "ffn_down": (width, inner),
+    }
+    shapes = {f"blk.{i}.{name}.weight": shape for i in range(2) for name, shape in block.items()}
+    return Fixture(
+        architecture="llama",
+        metadata={
+            "block_count": 2,
+            "context_length": 2048,
+            "embedding_length": width,
+            "feed_forward_length": inner,
+            "attention.head_count": heads,
+            "attention.head_count_kv": kv_heads,
+            "attention.layer_norm_rms_epsilon": 1e-5,
+        },
+        shapes={"token_embd.weight": (VOCABULARY, width), "output_norm.weight": (width,), **shapes},
+        constants={},
+        token_ids=[],
+        logits=np.zeros((1, VOCABULARY), np.float32),
+    )
+
+
+@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k"])
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Model]:
+    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K."""
+    fixture, type = {
+        "float": (Fixture.load("gemma3"), GgmlType.F32),
+        "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
+        "q4_k": (k_quant_model(), GgmlType.Q4_K),
+    }[request.param]
+    path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
+    with GgufLoader(path) as opened:
+        yield build_graph(opened), opened
+
+
+def text(seed: int, length: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
+
+
+def alone(model: Model, ids: list[int], generated: int = 0) -> NDArray[np.float32]:
+    """One sequence on one thread, its prompt in one piece."""
+    return Runner(*model, positions=len(ids), max_tokens=len(ids)).run(ids, generated=generated)
+
+
+@pytest.mark.usefixtures("isa")
+def test_threads(model: Model) -> None:
+    ids = text(1, 90)
+    expected = alone(model, ids, generated=10)
+    for threads in (2, 3):
+        runner = Runner(*model, threads=threads, positions=90)
+        np.testing.assert_array_equal(runner.run(ids, generated=10), expected)
+
+
+@pytest.mark.usefixtures("isa")
+def test_chunks_of_a_prompt(model: Model) -> None:
+    ids = text(2, 150)
+    expected = alone(model, ids)
+    runner = Runner(*model, threads=2, positions=160)
+    for chunks in ([1], [31, 1, 32], [64, 64], [3, 5, 7, 11, 13, 17], [149]):
+        np.testing.assert_array_equal(runner.run(ids, chunks), expected)
+
+
+@pytest.mark.usefixtures("isa")
+def test_company_in_a_generation(model: Model) -> None:
+    """1 to 16 sequences at different depths; each as if it were alone."""
+    lengths = [1, 2, 5, 31, 32, 33, 34, 47, 63, 64, 65, 70, 80, 96, 100, 7]
+    texts = [text(seed, length + 3) for seed, length in enumerate(lengths)]
+    expected = [alone(model, ids, generated=3) for ids in texts]
+    runner = Runner(*model, threads=2, positions=128, sequences=16)
+    for name, (ids, length) in enumerate(zip(texts, lengths, strict=True)):
+        runner.step({name: ids[:length]})
+    for step, count in enumerate((16, 9, 3)):
+        names = list(range(count))[:: -1 if step % 2 else 1]
+        tokens = {name: [texts[name][lengths[name] + step]] for name in names}
+        for name, logits in runner.step(tokens, GENERATION).items():
+            np.testing.assert_array_equal(logits[0], expected[name][lengths[name] + step])
+
+
+@pytest.mark.usefixtures("isa")
+def test_company_of_a_deep_sequence(model: Model) -> None:
+    """One looks back over two parts of 512 positions, the other over part of one."""
+    deep, short = text(20, 620), text(21, 40)
+    context = model[0].context_length
+    deep = deep[: min(len(deep), context)]
+    expected_deep, expected_short = (alone(model, ids, generated=2)[-2:] for ids in (deep, short))
+    runner = Runner(*model, threads=2, positions=640, sequences=2)
+    for start in range(0, len(deep) - 2, 400):
+        runner.step({"deep": deep[start : min(start + 400, len(deep) - 2)]})
+    runner.step({"short": short[:-2]})
+    for at in (-2, -1):
+        found = runner.step({"short": [short[at]], "deep": [deep[at]]}, GENERATION)
+        np.testing.assert_array_equal(found["deep"][0], expected_deep[at])
+        np.testing.assert_array_equal(found["short"][0], expected_short[at])
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_schedule(model: Model, data: st.DataObject) -> None:
+    """Prompts of several sequences cut and mixed at will."""
+    with using_isa(data.draw(ISAS, "isa")):
+        lengths = data.draw(st.lists(st.integers(1, 80), min_size=1, max_size=5), "lengths")
+        texts = {name: text(name, length) for name, length in enumerate(lengths)}
+        found: dict[int, list[NDArray[np.float32]]] = {name: [] for name in texts}
+        done = dict.fromkeys(texts, 0)
+        threads = data.draw(st.integers(1, 3), "threads")
+        runner = Runner(*model, threads=threads, positions=96, sequences=len(texts))
+        while open_names := [name for name in texts if done[name] < len(texts[name])]:
+            names = data.draw(
+                st.lists(st.sampled_from(open_names), min_size=1, unique=True), "names"
+            )
+            sizes = {name: data.draw(st.integers(1, 50), "size") for name in names}
+            step = {name: texts[name][done[name] : done[name] + sizes[name]] for name in names}
+            for name, logits in runner.step(step).items():
+                found[name].append(logits)
+                done[name] += len(logits)
+        for name, ids in texts.items():
+            np.testing.assert_array_equal(np.concatenate(found[name]), alone(model, ids))

@@ -1,0 +1,212 @@
+"""`ingot run`: what goes to stdout and stderr, and how it ends."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_runs import INGOT, Run
+
+from ingot import LLM
+from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
+
+TIMINGS = re.compile(
+    r"load \d+\.\d\d s; (first token \d+\.\d\d s; )?prompt (?P<prompt>\d+) tokens, [\d.]+ t/s; "
+    r"generated (?P<generated>\d+) tokens, [\d.]+ t/s(; ended .*)?\n$"
+)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_tiny_llama(tmp_path / "tiny.gguf")
+
+
+@pytest.fixture
+def talkative(tmp_path: Path) -> Path:
+    """A model that does not stop by itself for a long time."""
+    return write_tiny_llama(tmp_path / "long.gguf", keys={"llama.context_length": 200_000})
+
+
+def timings(err: str) -> tuple[int, int]:
+    """The numbers of prompt tokens and of generated ones in the last line."""
+    found = TIMINGS.search(err)
+    assert found, err
+    return int(found["prompt"]), int(found["generated"])
+
+
+def test_a_message_is_answered(run: Run, model: Path) -> None:
+    ran = run("run", "-m", model, "-n", 12, "hi")
+    assert ran.status == 0
+    with LLM(model) as llm:
+        ids = llm.tokenizer.encode(
+            "<|start|>hi<|end|><|start|>", add_special=False, parse_special=True
+        )
+        done = llm.generate(ids, max_tokens=12)
+    assert ran.out == done.text + "\n"
+    assert timings(ran.err) == (5, 12)
+    assert "ended by --max-tokens" in ran.err
+
+
+def test_a_text_is_continued(run: Run, model: Path) -> None:
+    ran = run("run", "--raw", "-m", model, "-n", 12, "hi")
+    with LLM(model) as llm:
+        assert ran.out == llm.generate("hi", max_tokens=12).text + "\n"
+    assert timings(ran.err) == (3, 12)
+
+
+def test_a_control_token_that_the_user_spells_is_text(run: Run, model: Path) -> None:
+    assert timings(run("run", "-m", model, "-n", 1, "<|end|>").err) == (3 + 7, 1)
+
+
+def test_a_model_without_a_template_continues_the_text(run: Run, tmp_path: Path) -> None:
+    base = write_tiny_llama(tmp_path / "base.gguf", template=None)
+    ran = run("run", "-m", base, "-n", 4, "hi")
+    assert ran.status == 0
+    assert ran.err.startswith("the model has no chat template: it continues the text\n")
+    assert timings(ran.err) == (3, 4)
+    assert run("run", "--raw", "-m", base, "-n", 4, "hi").err.count("\n") == 1
+
+
+def test_the_prompt_from_stdin(run: Run, model: Path) -> None:
+    said = run("run", "-m", model, "-n", 6, "grüße")
+    read = run("run", "-m", model, "-n", 6, "-", stdin="grüße".encode())
+    assert read.out == said.out
+    assert timings(read.err) == (3 + 7, 6)
+    assert run("run", "-m", model, "-n", 6, "-", stdin=b"\xff\xfe").status == 0
+
+
+def test_an_example_where_there_is_no_prompt(run: Run, model: Path) -> None:
+    ran = run("run", "-m", model, "-n", 2)
+    assert ran.status == 0
+    assert ran.err.startswith("no prompt was given: ")
+
+
+def test_a_full_context_is_said(run: Run, model: Path) -> None:
+    ran = run("run", "--raw", "-m", model, "-c", 8, "hi")
+    assert timings(ran.err) == (3, 5)
+    assert "the context is full (--context)" in ran.err
+
+
+def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:
+    def draw(seed: int) -> str:
+        return run("run", "-m", model, "-n", 20, "--temperature", 2, "--seed", seed, "hi").out
+
+    assert draw(3) == draw(3)
+    assert draw(3) != draw(4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--threads", "0"], "threads is 0; it must be a number from 1 to 1024"),
+        (["--kv-type", "q2"], "kv_type is 'q2'; it must be one of f32"),
+        (["--weights", "disk"], "weights is 'disk'; it must be one of map, lock, read"),
+        (["--context", "257"], "context is 257; this model allows 1 to 256"),
+        (["--temperature", "-1"], "temperature is -1.0; it must be 0"),
+        (["--context", "3"], "the prompt has 5 tokens and the context 3"),
+        (["-n", "-1"], "-1"),
+        (["--seed", "x"], "'x'"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_flags(run: Run, model: Path, flags: list[str], message: str) -> None:
+    ran = run("run", "-m", model, *flags, "hi")
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize("prompt", ["", " \n"])
+def test_an_empty_prompt(run: Run, model: Path, prompt: str) -> None:
+    ran = run("run", "-m", model, prompt)
+    assert (ran.status, ran.out, ran.err) == (2, "", "error: the prompt is empty\n")
+
+
+def start(*arguments: object, **streams: int) -> subprocess.Popen[bytes]:
+    command = [str(INGOT), "run", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, **({"stderr": subprocess.PIPE} | streams)
+    )
+
+
+def test_ctrl_c_keeps_the_text_and_shows_the_timings(talkative: Path) -> None:
+    process = start("-m", talkative, "-t", 1, "-n", 100_000, "-c", 150_000, "hi")
+    assert process.stdout is not None
+    first = process.stdout.read(8)
+    process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert (first + rest).endswith(b"\n")
+    prompt, generated = timings(err.decode())
+    assert prompt == 5
+    assert 1 < generated < 100_000
+    assert err.count(b"\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_it(talkative: Path) -> None:
+    with start("-m", talkative, "-t", 1, "-n", 100_000, "-c", 150_000, "hi") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(8)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_a_bar_on_a_terminal_while_a_long_prompt_is_read(talkative: Path) -> None:
+    leader, follower = pty.openpty()
+    shown = b""
+    with start("-m", talkative, "-t", 1, "-n", 1, "word " * 300, stderr=follower) as process:
+        os.close(follower)
+        while True:
+            try:
+                shown += os.read(leader, 4096)
+            except OSError:  # the other end is closed
+                break
+    os.close(leader)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "reading the prompt [          " in text
+    assert "512 of 1503 tokens" in text
+    assert text.rpartition("\r\x1b[K")[2].startswith("load ")  # the bar is gone
+
+
+def test_no_bar_without_a_terminal(run: Run, talkative: Path) -> None:
+    ran = run("run", "-m", talkative, "-n", 1, "word " * 300)
+    assert ran.err.count("\n") == 1
+    assert "\r" not in ran.err
+
+
+def test_control_characters_do_not_steer_a_terminal(tmp_path: Path) -> None:
+    # A model without layers to speak of, whose likeliest token is always ESC.
+    embedding = np.zeros((len(vocabulary()), WIDTH), np.float32)
+    embedding[:, 0] = 1.0
+    embedding[0x1B, 0] = 2.0
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in shapes().items() if "blk" in name}
+    model = write_tiny_llama(
+        tmp_path / "escape.gguf",
+        tensors={
+            **zeros,
+            "token_embd.weight": embedding,
+            "output_norm.weight": np.ones(WIDTH, np.float32),
+        },
+    )
+    piped = start("-m", model, "-n", 3, "hi")
+    assert piped.communicate(timeout=30)[0] == b"\x1b\x1b\x1b\n"
+    leader, follower = pty.openpty()
+    command = [str(INGOT), "run", "-m", str(model), "-n", "3", "hi"]
+    done = subprocess.run(command, stdout=follower, stderr=subprocess.DEVNULL, check=True)
+    os.close(follower)
+    assert done.returncode == 0
+    assert os.read(leader, 100) == b"\\x1b\\x1b\\x1b\r\n"
+    os.close(leader)
+
+
+def test_the_default_model_knows_a_capital(run: Run, smollm2_path: Path) -> None:
+    ran = run("run", "-m", smollm2_path, "-n", 12, "What is the capital of France?")
+    assert ran.status == 0
+    assert "Paris" in ran.out
+    assert timings(ran.err)[1] <= 12

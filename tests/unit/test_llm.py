@@ -1,0 +1,246 @@
+"""LLM: texts, logits, settings, several users at once, and what is said when it cannot."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import LLM
+from ingot.backends.reference import Reference
+from ingot.errors import CacheFullError, ConfigError, ContextLengthError, ModelError
+from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
+
+PROMPT = [256, 104, 105, 32, 116]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("llm") / "tiny.gguf")
+
+
+@pytest.fixture
+def llm(path: Path) -> Iterator[LLM]:
+    with LLM(path, threads=1) as opened:
+        yield opened
+
+
+def test_ingot_offers_it() -> None:
+    assert "LLM" in dir(ingot)
+    assert ingot.LLM is LLM
+
+
+def test_a_text_is_the_likeliest_token_again_and_again(llm: LLM) -> None:
+    done = llm.generate(PROMPT, max_tokens=6)
+    ids = list(PROMPT)
+    reference = Reference(llm.graph, llm.model)
+    for token in done.token_ids:
+        assert token == int(reference.forward(ids)[-1].argmax())
+        ids.append(token)
+    assert done.finish_reason == "length"
+    assert done.text == llm.tokenizer.decode(done.token_ids)
+
+
+def test_pieces_make_the_text(llm: LLM) -> None:
+    whole = llm.generate("hello", max_tokens=30)
+    stream = llm.stream("hello", max_tokens=30)
+    assert "".join(stream) == whole.text
+    assert stream.token_ids == whole.token_ids
+    assert stream.finish_reason == "length"
+
+
+def test_text_and_its_tokens_are_the_same_prompt(llm: LLM) -> None:
+    ids = llm.tokenizer.encode("hi there")
+    assert llm.generate("hi there", max_tokens=5).token_ids == (
+        llm.generate(np.array(ids), max_tokens=5).token_ids
+    )
+
+
+def test_an_end_token_ends_the_text(path: Path, tmp_path: Path) -> None:
+    with LLM(path, threads=1) as llm:
+        ids = llm.generate(PROMPT, max_tokens=20).token_ids
+    end = next(token for token in ids if token != ids[0])
+    other = write_tiny_llama(tmp_path / "ends.gguf", keys={"tokenizer.ggml.eos_token_id": end})
+    with LLM(other, threads=1) as llm:
+        done = llm.generate(PROMPT, max_tokens=20)
+    assert (done.token_ids, done.finish_reason) == (ids[: ids.index(end)], "stop")
+    assert done.timings.steps == len(done.token_ids) > 0
+
+
+def test_a_full_context_ends_the_text(llm: LLM) -> None:
+    done = llm.generate([1] * (CONTEXT - 3), max_tokens=10)
+    assert (len(done.token_ids), done.finish_reason) == (3, "context")
+    assert llm.generate([1] * CONTEXT, max_tokens=10).finish_reason == "context"
+
+
+def test_no_tokens_are_a_text_too(llm: LLM) -> None:
+    done = llm.generate(PROMPT, max_tokens=0)
+    assert (done.text, done.token_ids, done.finish_reason) == ("", (), "length")
+
+
+def test_temperature_draws_and_a_seed_repeats(llm: LLM) -> None:
+    def write(seed: int) -> tuple[int, ...]:
+        return llm.generate(PROMPT, max_tokens=20, temperature=2.0, seed=seed).token_ids
+
+    assert write(1) == write(1)
+    assert write(1) != write(2)
+
+
+def test_timings_count_tokens_and_steps(llm: LLM) -> None:
+    stream = llm.stream(PROMPT, max_tokens=4)
+    assert stream.timings.prompt_rate == stream.timings.generation_rate == 0.0
+    assert stream.finish_reason is None
+    list(stream)
+    timings = stream.timings
+    assert (timings.prompt_tokens, timings.generated_tokens, timings.steps) == (5, 4, 3)
+    assert timings.prompt_rate == 5 / timings.prompt_seconds
+    assert timings.generation_rate == 3 / timings.generation_seconds
+
+
+def test_progress_of_a_prompt(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm._model, "step_tokens", 100)
+    told: list[tuple[int, int]] = []
+    list(llm.stream([5] * 230, max_tokens=1, progress=lambda *step: told.append(step)))
+    assert told == [(0, 230), (100, 230), (200, 230), (230, 230)]
+
+
+def test_logits_of_every_position(llm: LLM) -> None:
+    ids = [256, *range(60)]
+    logits = llm.logits(ids)
+    assert (logits.shape, logits.dtype) == ((61, len(vocabulary())), np.float32)
+    expected = Reference(llm.graph, llm.model).forward(ids)
+    assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
+
+
+def test_logits_in_pieces_are_the_same_logits(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = list(range(100))
+    whole = llm.logits(ids)
+    monkeypatch.setattr("ingot.api._PIECE_BYTES", 4 * 7 * len(vocabulary()))
+    pieces = list(llm.logit_pieces(ids, first=50))
+    assert [(start, len(rows)) for start, rows in pieces][:2] == [(50, 7), (57, 7)]
+    assert pieces[-1][0] + len(pieces[-1][1]) == 100
+    assert np.array_equal(np.concatenate([rows for _, rows in pieces]), whole[50:])
+    assert np.array_equal(llm.logits(ids), whole)
+
+
+@pytest.mark.parametrize("weights", ["map", "lock", "read"])
+@pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
+def test_where_the_weights_are_changes_nothing(path: Path, weights: str, kv_type: str) -> None:
+    with LLM(path, threads=1, kv_type=kv_type) as plain:
+        expected = plain.logits(PROMPT)
+    with LLM(path, threads=1, kv_type=kv_type, weights=weights) as llm:
+        assert np.array_equal(llm.logits(PROMPT), expected)
+        assert all(file.is_mapped == (weights != "read") for file in llm.model.files)
+
+
+def test_a_loop_over_a_stream_may_ask_for_more(llm: LLM) -> None:
+    alone = llm.generate("abc", max_tokens=4)
+    stream = llm.stream(PROMPT, max_tokens=8)
+    for _ in stream:
+        assert llm.generate("abc", max_tokens=4).token_ids == alone.token_ids
+        assert len(llm.logits(PROMPT)) == len(PROMPT)
+    assert stream.token_ids == llm.generate(PROMPT, max_tokens=8).token_ids
+
+
+def test_threads_take_turns(llm: LLM) -> None:
+    prompts = [[1 + number] * 150 for number in range(4)]  # two would not fit at once
+    expected = [llm.generate(prompt, max_tokens=5).token_ids for prompt in prompts]
+    found: dict[int, tuple[int, ...]] = {}
+
+    def work(number: int) -> None:
+        found[number] = llm.generate(prompts[number], max_tokens=5).token_ids
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [found[number] for number in range(4)] == expected
+
+
+def test_what_does_not_fit_beside_a_stream_is_an_error(llm: LLM) -> None:
+    stream = llm.stream([1] * 200, max_tokens=8)
+    next(stream)
+    with pytest.raises(CacheFullError):
+        llm.logits([1] * 100)
+    stream.close()
+    assert len(llm.logits([1] * 100)) == 100
+
+
+def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
+    for _ in range(3):
+        next(llm.stream([1] * 200, max_tokens=8))
+    assert len(llm.logits([1] * CONTEXT)) == CONTEXT
+
+
+def test_closing_in_the_middle_of_a_text(path: Path) -> None:
+    llm = LLM(path, threads=1)
+    stream = llm.stream(PROMPT, max_tokens=50)
+    next(stream)
+    llm.close()
+    with pytest.raises(ModelError, match="is closed"):
+        list(stream)
+    with pytest.raises(ModelError, match="is closed"):
+        llm.generate("x")
+    llm.close()
+    stream.close()
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1025, 1.5, True, "2"])
+def test_threads_are_checked(path: Path, threads: object) -> None:
+    with pytest.raises(ConfigError, match=r"threads is .*; it must be a number from 1 to 1024"):
+        LLM(path, threads=threads)  # type: ignore[arg-type]
+
+
+def test_settings_that_do_not_exist(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"kv_type is 'q2'.*f32, f16, bf16, q8_0, q4_0"):
+        LLM(path, kv_type="q2")
+    with pytest.raises(ConfigError, match=r"weights is 'disk'.*map, lock, read"):
+        LLM(path, weights="disk")
+    with pytest.raises(ContextLengthError, match="context is 257; this model allows 1 to 256"):
+        LLM(path, context=257)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([], "the prompt is empty"),
+        ([0, 258], "token id 258 is not in the vocabulary: ids go from 0 to 257"),
+        ([-1], "token id -1"),
+        ([0.5], "whole numbers"),
+        ([[1], [2]], "one flat list"),
+        ([[1], [2, 3]], "one flat list"),
+    ],
+)
+def test_prompts_that_cannot_be_run(llm: LLM, ids: list[int], message: str) -> None:
+    for use in (llm.logits, llm.generate):
+        with pytest.raises(ModelError, match=message):
+            use(ids)
+
+
+def test_a_prompt_longer_than_the_context(path: Path) -> None:
+    with (
+        LLM(path, threads=1, context=10) as llm,
+        pytest.raises(ContextLengthError, match=r"11 tokens and the context 10; .*at most 256"),
+    ):
+        llm.generate([1] * 11)
+
+
+@pytest.mark.parametrize("wrong", [{"max_tokens": -1}, {"temperature": -0.5}])
+def test_numbers_that_make_no_text(llm: LLM, wrong: dict[str, int]) -> None:
+    with pytest.raises(ModelError, match=f"{next(iter(wrong))} is "):
+        llm.stream("x", **wrong)
+    with pytest.raises(ModelError, match="temperature is nan"):
+        llm.stream("x", temperature=float("nan"))
+
+
+def test_too_little_memory_says_how_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.engine.memory.available", lambda: 10 << 10)
+    with pytest.raises(MemoryError, match=r"cache for 256 tokens as f16 takes .* MiB.*smaller"):
+        LLM(path)
+    monkeypatch.setattr("ingot.engine.memory.available", lambda: 100 << 10)
+    LLM(path, kv_type="q4_0").close()
+    with pytest.raises(ModelError, match="weights='read' takes"):
+        LLM(path, weights="read", kv_type="q4_0")
