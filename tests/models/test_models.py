@@ -23,6 +23,7 @@ from run_batches import GENERATION, Runner, using_isa
 FLOAT = 1e-4
 # Q8_0 weights are the same bytes on both sides; inputs are rounded to 14 or 15 bits.
 QUANTIZED = 3e-3
+IN_TILES = 5e-2  # AMX rounds a prompt's weights and inputs to BF16
 
 
 @pytest.fixture(scope="module", params=RECIPES)
@@ -98,7 +99,8 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
         for isa in _native.instruction_sets():
             with using_isa(isa):
                 runner = Runner(graph, model, positions=96)
-                assert_within(runner.run(ids, chunks=[33], generated=10), expected, QUANTIZED)
+                bound = IN_TILES if isa == "amx" else QUANTIZED
+                assert_within(runner.run(ids, chunks=[33], generated=10), expected, bound)
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16"])
