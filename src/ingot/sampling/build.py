@@ -29,6 +29,7 @@ from ingot.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from ingot.sampling.grammar.compile import GrammarCompiler
     from ingot.sampling.grammar.state import GrammarState
+    from ingot.sampling.samplers.healing import TokenIndex
 
 # Samplers that change logits and leave all candidates in.
 _EDITORS = ("logit_bias", "processors", "penalties", "dry", "grammar")
@@ -42,12 +43,36 @@ class ChainBuilder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
-    def build(self, params: SamplingParams, prompt: Sequence[int] | Ids = ()) -> SamplerChain:
-        """Make a new chain; `prompt` is the text before the first token it chooses."""
+    def build(
+        self, params: SamplingParams, prompt: Sequence[int] | Ids = (), begun: bytes = b""
+    ) -> SamplerChain:
+        """Make a new chain.
+
+        `prompt` is the text before the first token it chooses; `begun` are bytes that the first
+        tokens must begin with (see healing.py).
+        """
         self._check_ids(params)
+        first = [self._healing(begun)] if begun else []
         samplers = [self._make(name, params) for name in self._names(params)]
         active = [sampler for sampler in samplers if sampler is not None]
-        return SamplerChain([*active, _last(params)], seed=params.seed, prompt=prompt)
+        return SamplerChain([*first, *active, _last(params)], seed=params.seed, prompt=prompt)
+
+    def begun_by(self, token: int) -> bytes:
+        """The bytes of a prompt's last token, if other tokens begin with them, too."""
+        text = self._index.text_of.get(token, b"")
+        longer = text and any(self._index.text_of[id] != text for id in self._index.longer(text))
+        return text if longer else b""
+
+    def _healing(self, begun: bytes) -> Sampler:
+        from ingot.sampling.samplers.healing import Healing
+
+        return Healing(begun, self._index)
+
+    @cached_property
+    def _index(self) -> "TokenIndex":
+        from ingot.sampling.samplers.healing import TokenIndex
+
+        return TokenIndex(self._compiler.vocabulary.tokens.by_bytes)
 
     def _names(self, params: SamplingParams) -> list[str]:
         if params.mirostat and params.temperature:

@@ -34,6 +34,13 @@ class Choosing:
         wanted = params.logprobs or params.n_probs > 0
         return cls(chain, wanted, wanted and params.post_sampling_probs, params.n_probs)
 
+    def choose(self, logits: Logits) -> "Choice":
+        """Choose for this request alone, from logits [1, vocabulary], which are changed."""
+        result = choose([self], logits)[0]
+        if isinstance(result, IngotError):
+            raise result
+        return result
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

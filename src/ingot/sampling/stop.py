@@ -74,10 +74,11 @@ class StopChecker:
         tokenizer: Tokenizer,
         *,
         skip_special: bool = True,
+        skip_bytes: int = 0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._params = params
-        self._decoder = StreamDecoder(tokenizer, skip_special)
+        self._decoder = StreamDecoder(tokenizer, skip_special, skip_bytes)
         self._strings = StopStrings(params.stop)
         ends = frozenset() if params.ignore_eos else tokenizer.eog_ids
         self._ends = ends | frozenset(params.stop_token_ids)

@@ -28,7 +28,7 @@ class GrammarCompiler:
     """Compiles grammars for one vocabulary and keeps what it compiled; for any thread."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._vocabulary = GrammarVocabulary(tokenizer)
+        self.vocabulary = GrammarVocabulary(tokenizer)
         self._compiled: OrderedDict[Grammar, LLMatcher] = OrderedDict()
         self._lock = Lock()
 
@@ -46,7 +46,7 @@ class GrammarCompiler:
     def _compile(self, grammar: Grammar) -> "LLMatcher":
         from llguidance import LLMatcher  # noqa: PLC0415 (0.1 s)
 
-        vocabulary = self._vocabulary.native
+        vocabulary = self.vocabulary.native
         text = self._source(grammar)
         failed, messages = LLMatcher.validate_grammar_with_warnings(text, vocabulary)
         if failed:
@@ -60,7 +60,7 @@ class GrammarCompiler:
     def _source(self, grammar: Grammar) -> str:
         """The grammar as llguidance reads it: a frame in Lark around the grammar itself."""
         frame = self._lazy(grammar) if grammar.markers else "start: @body"
-        if not self._vocabulary.tokens.writes_all_text:
+        if not self.vocabulary.tokens.writes_all_text:
             # It takes bytes that must come for written, also where no token can write them.
             frame = f'%llguidance {{"no_forcing": true}}\n{frame}'
         return json.dumps({"grammars": [{"lark_grammar": frame}, _body(grammar)]})
@@ -68,7 +68,7 @@ class GrammarCompiler:
     def _lazy(self, grammar: Grammar) -> str:
         lines = ["TEXT: /(?s:.*)/", "last: TEXT"]
         for number, marker in enumerate(grammar.markers):
-            token = self._vocabulary.control_token(marker)
+            token = self.vocabulary.control_token(marker)
             if token is None:
                 lines.append(f"m{number}[lazy]: TEXT {json.dumps(marker)}")
             else:

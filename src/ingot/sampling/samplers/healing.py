@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -20,19 +21,21 @@ class TokenIndex:
 
     def __init__(self, by_bytes: Mapping[bytes, int]) -> None:
         self._texts = sorted(by_bytes)
-        self._ids = np.array([by_bytes[text] for text in self._texts], np.int32)
         self._by_bytes = by_bytes
         self.text_of = {id: text for text, id in by_bytes.items()}
 
-    def fitting(self, begun: bytes) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """The tokens that begin with some bytes, or that these begin with."""
-        first = bisect_left(self._texts, begun)
-        last = first
+    def longer(self, begun: bytes) -> list[int]:
+        """The tokens that begin with some bytes, or are these."""
+        first = last = bisect_left(self._texts, begun)
         while last < len(self._texts) and self._texts[last].startswith(begun):
             last += 1
+        return [self._by_bytes[text] for text in self._texts[first:last]]
+
+    def fitting(self, begun: bytes) -> Ids:
+        """The tokens that begin with some bytes, or that these begin with."""
         shorter = [self._by_bytes.get(begun[:size]) for size in range(1, len(begun))]
-        parts = np.array([id for id in shorter if id is not None], np.int32)
-        return np.concatenate([self._ids[first:last], parts])
+        parts = [id for id in shorter if id is not None]
+        return np.array(self.longer(begun) + parts, np.int32)
 
 
 class Healing(Sampler):
