@@ -8,9 +8,8 @@ prompt runs beside the first. It does not know parameters beyond those of the te
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,9 @@ from ingot.engine.loaded import LoadedModel
 from ingot.kvcache import Sequence as KvSequence
 from ingot.sampling import Choice, Choosing, StopChecker, guide
 from ingot.sampling import FinishReason as TextEnd
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # The model ended the text, or what was asked for did; max_tokens, the context's end, the time.
 FinishReason = Literal["stop", "length", "context", "time"]
@@ -83,7 +85,7 @@ class Writer:
         """The pieces of the text; closing it frees its part of the cache."""
         prompts = [self.prompt, *([self._guidance.prompt] if self._guidance else [])]
         sequences = [self._model.sequence() for _ in prompts]
-        pool = ThreadPoolExecutor(1) if self._ahead else None
+        pool = _one_thread() if self._ahead else None
         try:
             rows = self._run_prompts(sequences, prompts)
             while self._has_room():
@@ -169,7 +171,7 @@ class Writer:
         self,
         sequences: Sequence[KvSequence],
         tokens: Sequence[int],
-        pool: ThreadPoolExecutor | None,
+        pool: "ThreadPoolExecutor | None",
     ) -> Logits:
         started = time.perf_counter()
         prepared = pool.submit(self._choosing.chain.prepare) if pool else None
@@ -183,3 +185,9 @@ class Writer:
         self.steps += 1
         self.generation_seconds += time.perf_counter() - started
         return rows
+
+
+def _one_thread() -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (imports logging, too)
+
+    return ThreadPoolExecutor(1)
