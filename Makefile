@@ -103,6 +103,8 @@ bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else 
 	$(BIN)/python benchmarks/bench_encode.py
 	$(BIN)/python benchmarks/bench_tokenizer.py
 	$(BIN)/python benchmarks/bench_first_token.py
+	$(BIN)/python benchmarks/bench_sampling.py
+	$(BIN)/python benchmarks/bench_grammar.py
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build

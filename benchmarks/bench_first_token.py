@@ -50,7 +50,7 @@ import ingot.tokenizer.chat_template
 stage("import templates")
 ids = run._prompt_ids(llm, sys.argv[3], raw=False)
 stage("render and tokenize")
-next(llm.stream(ids, max_tokens=1))
+next(llm.stream(ids, max_tokens=1, temperature=0))
 stage("prompt and first token")
 for name, seconds in stamps:
     print(seconds, name)

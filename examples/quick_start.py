@@ -10,7 +10,7 @@ from ingot import LLM, store
 path = store.resolve(sys.argv[1] if len(sys.argv) > 1 else "default")
 
 with LLM(path) as llm:
-    done = llm.generate("The capital of France is", max_tokens=16)
+    done = llm.generate("The capital of France is", max_tokens=16, temperature=0)
     print(done.text)
     print(done.finish_reason, len(done.token_ids), "tokens")
 

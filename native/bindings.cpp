@@ -9,6 +9,7 @@ void bind_isa(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
 void bind_rowwise(nb::module_& module);
+void bind_sampling(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 
 NB_MODULE(_native, module) {
@@ -20,4 +21,5 @@ NB_MODULE(_native, module) {
   bind_tokenizer(module);
   bind_kernels(module);
   bind_rowwise(module);
+  bind_sampling(module);
 }

@@ -1,4 +1,4 @@
-// Compiled once per instruction set, like formats.cpp and linear.cpp beside it (CMakeLists.txt
+// Compiled once per instruction set, like the other files beside it (CMakeLists.txt
 // sets INGOT_ISA and the compiler's flags): the same headers, each time in a namespace of its
 // own, so that no function built for one instruction set can stand in for another's.
 #include "isa/families.h"
@@ -15,6 +15,7 @@ static KernelTable make_table() noexcept {
   table.name = INGOT_STRING(INGOT_ISA);
   add_formats(table);
   add_linear(table);
+  add_rows(table);
   table.rms_norm = rms_norm;
   table.layer_norm = layer_norm;
   table.turn_head = turn_head;

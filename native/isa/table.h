@@ -6,6 +6,7 @@
 
 #include "formats/types.h"
 #include "kernels/tasks.h"
+#include "sampling/row_block.h"
 
 namespace ingot {
 
@@ -66,6 +67,7 @@ struct KernelTable {
   int64_t (*scratch_bytes)(int64_t width);
   int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
+  RowKernels row;       // passes over a row of logits (sampling/row.h)
 };
 
 }  // namespace ingot

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ingot.errors import ModelError as ModelError
     from ingot.gguf import GgufLoader as GgufLoader
     from ingot.gguf import GgufWriter as GgufWriter
+    from ingot.sampling import Grammar as Grammar
+    from ingot.sampling import SamplingParams as SamplingParams
     from ingot.tokenizer import StreamDecoder as StreamDecoder
     from ingot.tokenizer import Tokenizer as Tokenizer
     from ingot.tokenizer.chat_template import ChatTemplate as ChatTemplate
@@ -28,8 +30,10 @@ _HOME = {
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
+    "Grammar": "ingot.sampling",
     "IngotError": "ingot.errors",
     "ModelError": "ingot.errors",
+    "SamplingParams": "ingot.sampling",
     "StreamDecoder": "ingot.tokenizer",
     "Tokenizer": "ingot.tokenizer",
 }
@@ -41,8 +45,10 @@ __all__ = [
     "GgufError",
     "GgufLoader",
     "GgufWriter",
+    "Grammar",
     "IngotError",
     "ModelError",
+    "SamplingParams",
     "StreamDecoder",
     "Tokenizer",
     "__version__",

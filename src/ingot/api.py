@@ -7,20 +7,52 @@ for piece in llm.stream("Once upon a time"):
     print(piece, end="")
 """
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.engine import Completion, Generation, LoadedModel, Progress
+from ingot.engine import Completion, Generation, LoadedModel, Mode, Progress, Prompt
+from ingot.errors import SamplingError
+from ingot.sampling import ChainBuilder, Grammar, SamplingParams, logprobs_of
+from ingot.sampling.params import ALIASES
 from ingot.tokenizer import Tokenizer
 
 _PIECE_BYTES = 128 << 20  # of logits at a time: 127 positions of a vocabulary of 262,144 tokens
+
+
+_DEFAULT_TOKENS = 128  # written at most, where nothing is said about it
+
+Schema = type | Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The tokens of a text and how likely the model finds each; nothing is known of the first."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]  # of all tokens but the first
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean surprise."""
+        return float(np.exp(-np.mean(self.logprobs))) if self.logprobs else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BeamText:
+    """One of the texts that a beam search found."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprob: float  # of the whole text, its end included if it ended
 
 
 class LLM:
@@ -56,45 +88,98 @@ class LLM:
         self.context = self._model.context
         self.threads = self._model.threads
         self.tokenizer = Tokenizer.from_metadata(self.model.metadata)
+        self._chains = ChainBuilder(self.tokenizer)
         self._turn = Lock()
 
     def generate(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
+        params: SamplingParams | None = None,
         *,
-        max_tokens: int = 128,
-        temperature: float = 0.0,
-        seed: int | None = None,
+        schema: Schema | None = None,
+        negative_prompt: Prompt | None = None,
+        cfg_scale: float = 1.0,
+        heal: bool = False,
+        **fields: Any,
     ) -> Completion:
-        """Continue a prompt (text or token ids) until the model ends or max_tokens is reached."""
+        """Continue a prompt (text or token ids) until the model or the parameters end it.
+
+        `params`, or fields of `SamplingParams` by name: `max_tokens` (128 if neither is given),
+        `temperature`, `seed`, `stop`, ... `schema`: a JSON schema, a pydantic model or a
+        dataclass that the text must follow; `parsed` is what it says then. `negative_prompt` and
+        `cfg_scale`: guidance away from a second prompt. `heal`: let the text go on from within
+        the prompt's last token.
+        """
+        made = _params(params, fields, schema)
+        mode = Mode(negative_prompt, cfg_scale, heal)
         with self._turn:
-            written = self.stream(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
-            text = "".join(written)
-        assert written.finish_reason is not None
-        return Completion(text, written.token_ids, written.finish_reason, written.timings)
+            done = self._generation(prompt, made, mode).complete()
+        if schema is None or done.finish_reason != "stop":
+            return done
+        return replace(done, parsed=_parsed(schema, done.text))
 
     def stream(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
+        params: SamplingParams | None = None,
         *,
-        max_tokens: int = 128,
-        temperature: float = 0.0,
-        seed: int | None = None,
+        negative_prompt: Prompt | None = None,
+        cfg_scale: float = 1.0,
+        heal: bool = False,
         progress: Progress | None = None,
+        **fields: Any,
     ) -> Generation:
         """The same, piece by piece as it is written.
 
         `progress` is told how many tokens of the prompt are done, and of how many.
         """
-        return Generation(
-            self._model,
-            self.tokenizer,
-            prompt,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            progress=progress,
+        mode = Mode(negative_prompt, cfg_scale, heal)
+        return self._generation(prompt, _params(params, fields), mode, progress)
+
+    def _generation(
+        self, prompt: Prompt, params: SamplingParams, mode: Mode, progress: Progress | None = None
+    ) -> Generation:
+        return Generation(self._model, self.tokenizer, self._chains, prompt, params, mode, progress)
+
+    def beam_search(
+        self,
+        prompt: Prompt,
+        width: int = 4,
+        *,
+        max_tokens: int = _DEFAULT_TOKENS,
+        length_penalty: float = 1.0,
+    ) -> list[BeamText]:
+        """The likeliest continuations of a prompt that a search in `width` beams finds.
+
+        They are ordered by log-probability / length ** length_penalty, best first.
+        """
+        from ingot.engine.beams import run_beams  # noqa: PLC0415 (few need it)
+        from ingot.sampling import BeamSearch  # noqa: PLC0415
+
+        ids = self._model.check_ids(self._encode(prompt))
+        search = BeamSearch(
+            width, self.tokenizer.eog_ids, max_tokens=max_tokens, length_penalty=length_penalty
         )
+        with self._turn:
+            run_beams(self._model, ids, search)
+        return [
+            BeamText(self.tokenizer.decode(beam.tokens), beam.tokens, beam.logprob)
+            for beam in search.best()
+        ]
+
+    def score(self, prompt: Prompt) -> Score:
+        """The log-probability of every token of a text, in one pass."""
+        ids = self._model.check_ids(self._encode(prompt))
+        found = []
+        with self._turn:
+            for start, rows in self.logit_pieces(ids):
+                known = rows[: len(ids) - 1 - start]  # nothing is known of what follows the last
+                following = ids[start + 1 : start + 1 + len(known)]
+                found.append(logprobs_of(known, following, self.threads))
+        return Score(tuple(ids.tolist()), tuple(np.concatenate(found).tolist()))
+
+    def _encode(self, prompt: Prompt) -> Sequence[int] | NDArray[np.integer]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """Logits [tokens, vocabulary]: what the model expects after each token."""
@@ -149,3 +234,36 @@ class LLM:
 
     def __repr__(self) -> str:
         return f"LLM({str(self.path)!r}, threads={self.threads}, context={self.context})"
+
+
+def _params(
+    params: SamplingParams | None, fields: Mapping[str, Any], schema: Schema | None = None
+) -> SamplingParams:
+    """The parameters of a request: given as such, or by their names."""
+    if params is None:
+        params = SamplingParams.from_names(fields)
+        if not any(ALIASES.get(name, name) == "max_tokens" for name in fields):
+            params = replace(params, max_tokens=max(_DEFAULT_TOKENS, params.min_tokens))
+    elif fields:
+        raise SamplingError("params", params, f"left out where {min(fields)} is given by name")
+    if schema is None:
+        return params
+    if params.grammar is not None:
+        raise SamplingError("schema", schema, "left out where a grammar is given")
+    return replace(params, grammar=_grammar(schema))
+
+
+def _grammar(schema: Schema) -> Grammar:
+    if isinstance(schema, Mapping):
+        return Grammar.json_schema(schema)
+    from ingot.sampling import grammar_of  # noqa: PLC0415 (few need it)
+
+    return grammar_of(schema)
+
+
+def _parsed(schema: Schema, text: str) -> object:
+    if isinstance(schema, Mapping):
+        return json.loads(text)
+    from ingot.sampling import parse_as  # noqa: PLC0415 (few need it)
+
+    return parse_as(schema, text)

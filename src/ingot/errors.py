@@ -71,6 +71,28 @@ class ContextLengthError(IngotError, ValueError):
     """A sequence is longer than the context it has to fit in."""
 
 
+class SamplingError(IngotError, ValueError):
+    """A sampling parameter has a value that cannot be used: `field` names it, `value` is it."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{field} is {value!r}; it must be {expected}")
+
+
+class LogitsError(IngotError, ValueError):
+    """A row of logits leaves no token to choose: it holds NaN, or every token is banned."""
+
+
+class ProcessorError(IngotError):
+    """A logits processor raised an error, which is this one's `__cause__`."""
+
+
+class GrammarError(IngotError, ValueError):
+    """A grammar or schema cannot be used or honoured, or a text does not fit it."""
+
+
 class ChatTemplateError(IngotError, ValueError):
     """A chat template is not usable, went past its limits, or refused the messages.
 

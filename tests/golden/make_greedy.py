@@ -39,7 +39,7 @@ PROMPTS = {
 def greedy(llm: LLM, prompt: str) -> dict[str, object]:
     """The prompt, its ids, and the ids that follow as long as the choice is clear."""
     prompt_ids = llm.tokenizer.encode(prompt)
-    written = list(llm.generate(prompt_ids, max_tokens=LENGTH).token_ids)
+    written = list(llm.generate(prompt_ids, max_tokens=LENGTH, temperature=0).token_ids)
     logits = llm.logits([*prompt_ids, *written])[len(prompt_ids) - 1 : -1]
     second, first = np.partition(logits, -2)[:, -2:].T
     close = np.flatnonzero(first - second < MARGIN)

@@ -56,6 +56,11 @@ def test_quick_start(model: Path) -> None:
     assert likeliest.endswith("' Paris'")
 
 
+def test_structured(model: Path) -> None:
+    (shown,) = run("structured.py", model).splitlines()
+    assert shown.startswith(("Review(mood='", "not finished: {"))
+
+
 def test_streaming(model: Path) -> None:
     assert model.is_file()  # the default model, which the example looks for itself
     assert "Paris" in run("streaming.py", "What is the capital of France?")

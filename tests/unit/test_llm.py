@@ -10,7 +10,7 @@ import pytest
 import ingot
 from ingot import LLM
 from ingot.backends.reference import Reference
-from ingot.errors import CacheFullError, ConfigError, ContextLengthError, ModelError
+from ingot.errors import CacheFullError, ConfigError, ContextLengthError, ModelError, SamplingError
 from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
 
 PROMPT = [256, 104, 105, 32, 116]
@@ -33,7 +33,7 @@ def test_ingot_offers_it() -> None:
 
 
 def test_a_text_is_the_likeliest_token_again_and_again(llm: LLM) -> None:
-    done = llm.generate(PROMPT, max_tokens=6)
+    done = llm.generate(PROMPT, max_tokens=6, temperature=0)
     ids = list(PROMPT)
     reference = Reference(llm.graph, llm.model)
     for token in done.token_ids:
@@ -44,8 +44,8 @@ def test_a_text_is_the_likeliest_token_again_and_again(llm: LLM) -> None:
 
 
 def test_pieces_make_the_text(llm: LLM) -> None:
-    whole = llm.generate("hello", max_tokens=30)
-    stream = llm.stream("hello", max_tokens=30)
+    whole = llm.generate("hello", max_tokens=30, temperature=0)
+    stream = llm.stream("hello", max_tokens=30, temperature=0)
     assert "".join(stream) == whole.text
     assert stream.token_ids == whole.token_ids
     assert stream.finish_reason == "length"
@@ -53,30 +53,30 @@ def test_pieces_make_the_text(llm: LLM) -> None:
 
 def test_text_and_its_tokens_are_the_same_prompt(llm: LLM) -> None:
     ids = llm.tokenizer.encode("hi there")
-    assert llm.generate("hi there", max_tokens=5).token_ids == (
-        llm.generate(np.array(ids), max_tokens=5).token_ids
+    assert llm.generate("hi there", max_tokens=5, temperature=0).token_ids == (
+        llm.generate(np.array(ids), max_tokens=5, temperature=0).token_ids
     )
 
 
 def test_an_end_token_ends_the_text(path: Path, tmp_path: Path) -> None:
     with LLM(path, threads=1) as llm:
-        ids = llm.generate(PROMPT, max_tokens=20).token_ids
+        ids = llm.generate(PROMPT, max_tokens=20, temperature=0).token_ids
     end = next(token for token in ids if token != ids[0])
     other = write_tiny_llama(tmp_path / "ends.gguf", keys={"tokenizer.ggml.eos_token_id": end})
     with LLM(other, threads=1) as llm:
-        done = llm.generate(PROMPT, max_tokens=20)
+        done = llm.generate(PROMPT, max_tokens=20, temperature=0)
     assert (done.token_ids, done.finish_reason) == (ids[: ids.index(end)], "stop")
     assert done.timings.steps == len(done.token_ids) > 0
 
 
 def test_a_full_context_ends_the_text(llm: LLM) -> None:
-    done = llm.generate([1] * (CONTEXT - 3), max_tokens=10)
+    done = llm.generate([1] * (CONTEXT - 3), max_tokens=10, temperature=0)
     assert (len(done.token_ids), done.finish_reason) == (3, "context")
-    assert llm.generate([1] * CONTEXT, max_tokens=10).finish_reason == "context"
+    assert llm.generate([1] * CONTEXT, max_tokens=10, temperature=0).finish_reason == "context"
 
 
 def test_no_tokens_are_a_text_too(llm: LLM) -> None:
-    done = llm.generate(PROMPT, max_tokens=0)
+    done = llm.generate(PROMPT, max_tokens=0, temperature=0)
     assert (done.text, done.token_ids, done.finish_reason) == ("", (), "length")
 
 
@@ -89,7 +89,7 @@ def test_temperature_draws_and_a_seed_repeats(llm: LLM) -> None:
 
 
 def test_timings_count_tokens_and_steps(llm: LLM) -> None:
-    stream = llm.stream(PROMPT, max_tokens=4)
+    stream = llm.stream(PROMPT, max_tokens=4, temperature=0)
     assert stream.timings.prompt_rate == stream.timings.generation_rate == 0.0
     assert stream.finish_reason is None
     list(stream)
@@ -102,7 +102,9 @@ def test_timings_count_tokens_and_steps(llm: LLM) -> None:
 def test_progress_of_a_prompt(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llm._model, "step_tokens", 100)
     told: list[tuple[int, int]] = []
-    list(llm.stream([5] * 230, max_tokens=1, progress=lambda *step: told.append(step)))
+    list(
+        llm.stream([5] * 230, max_tokens=1, progress=lambda *step: told.append(step), temperature=0)
+    )
     assert told == [(0, 230), (100, 230), (200, 230), (230, 230)]
 
 
@@ -136,21 +138,21 @@ def test_where_the_weights_are_changes_nothing(path: Path, weights: str, kv_type
 
 
 def test_a_loop_over_a_stream_may_ask_for_more(llm: LLM) -> None:
-    alone = llm.generate("abc", max_tokens=4)
-    stream = llm.stream(PROMPT, max_tokens=8)
+    alone = llm.generate("abc", max_tokens=4, temperature=0)
+    stream = llm.stream(PROMPT, max_tokens=8, temperature=0)
     for _ in stream:
-        assert llm.generate("abc", max_tokens=4).token_ids == alone.token_ids
+        assert llm.generate("abc", max_tokens=4, temperature=0).token_ids == alone.token_ids
         assert len(llm.logits(PROMPT)) == len(PROMPT)
-    assert stream.token_ids == llm.generate(PROMPT, max_tokens=8).token_ids
+    assert stream.token_ids == llm.generate(PROMPT, max_tokens=8, temperature=0).token_ids
 
 
 def test_threads_take_turns(llm: LLM) -> None:
     prompts = [[1 + number] * 150 for number in range(4)]  # two would not fit at once
-    expected = [llm.generate(prompt, max_tokens=5).token_ids for prompt in prompts]
+    expected = [llm.generate(prompt, max_tokens=5, temperature=0).token_ids for prompt in prompts]
     found: dict[int, tuple[int, ...]] = {}
 
     def work(number: int) -> None:
-        found[number] = llm.generate(prompts[number], max_tokens=5).token_ids
+        found[number] = llm.generate(prompts[number], max_tokens=5, temperature=0).token_ids
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -161,7 +163,7 @@ def test_threads_take_turns(llm: LLM) -> None:
 
 
 def test_what_does_not_fit_beside_a_stream_is_an_error(llm: LLM) -> None:
-    stream = llm.stream([1] * 200, max_tokens=8)
+    stream = llm.stream([1] * 200, max_tokens=8, temperature=0)
     next(stream)
     with pytest.raises(CacheFullError):
         llm.logits([1] * 100)
@@ -171,13 +173,13 @@ def test_what_does_not_fit_beside_a_stream_is_an_error(llm: LLM) -> None:
 
 def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
     for _ in range(3):
-        next(llm.stream([1] * 200, max_tokens=8))
+        next(llm.stream([1] * 200, max_tokens=8, temperature=0))
     assert len(llm.logits([1] * CONTEXT)) == CONTEXT
 
 
 def test_closing_in_the_middle_of_a_text(path: Path) -> None:
     llm = LLM(path, threads=1)
-    stream = llm.stream(PROMPT, max_tokens=50)
+    stream = llm.stream(PROMPT, max_tokens=50, temperature=0)
     next(stream)
     llm.close()
     with pytest.raises(ModelError, match="is closed"):
@@ -230,9 +232,9 @@ def test_a_prompt_longer_than_the_context(path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"max_tokens": -1}, {"temperature": -0.5}])
 def test_numbers_that_make_no_text(llm: LLM, wrong: dict[str, int]) -> None:
-    with pytest.raises(ModelError, match=f"{next(iter(wrong))} is "):
+    with pytest.raises(SamplingError, match=f"{next(iter(wrong))} is "):
         llm.stream("x", **wrong)
-    with pytest.raises(ModelError, match="temperature is nan"):
+    with pytest.raises(SamplingError, match="temperature is nan"):
         llm.stream("x", temperature=float("nan"))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ingot.api import LLM
+from ingot.cli import sampling
 from ingot.cli.bar import Bar
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.options import KvTypeOption, ThreadsOption, WeightsOption
@@ -30,12 +31,25 @@ def command(
     max_tokens: Annotated[
         int, typer.Option("-n", "--max-tokens", min=0, help="Tokens to write at most.")
     ] = 256,
-    temperature: Annotated[
-        float, typer.Option("--temperature", help="0 takes the likeliest token each time.")
-    ] = 0.0,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Makes draws at a temperature repeatable.")
-    ] = None,
+    temperature: sampling.Temperature = None,
+    top_k: sampling.TopK = None,
+    top_p: sampling.TopP = None,
+    min_p: sampling.MinP = None,
+    typical_p: sampling.TypicalP = None,
+    top_n_sigma: sampling.TopNSigma = None,
+    repeat_penalty: sampling.RepeatPenalty = None,
+    repeat_last_n: sampling.RepeatLastN = None,
+    presence_penalty: sampling.PresencePenalty = None,
+    frequency_penalty: sampling.FrequencyPenalty = None,
+    dry_multiplier: sampling.DryMultiplier = None,
+    xtc_probability: sampling.XtcProbability = None,
+    mirostat: sampling.Mirostat = None,
+    samplers: sampling.Samplers = None,
+    seed: sampling.Seed = None,
+    stop: sampling.Stop = None,
+    ignore_eos: sampling.IgnoreEos = False,
+    grammar_file: sampling.GrammarFile = None,
+    json_schema: sampling.JsonSchema = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text; do not ask as a chat message.")
     ] = False,
@@ -52,19 +66,36 @@ def command(
     """
     started = time.perf_counter()
     text = _text(prompt)
+    params = sampling.make_params(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        typical_p=typical_p,
+        top_n_sigma=top_n_sigma,
+        repeat_penalty=repeat_penalty,
+        repeat_last_n=repeat_last_n,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        dry_multiplier=dry_multiplier,
+        xtc_probability=xtc_probability,
+        mirostat=mirostat,
+        samplers=samplers,
+        seed=seed,
+        stop=stop,
+        ignore_eos=ignore_eos,
+        grammar_file=grammar_file,
+        json_schema=json_schema,
+    )
     with LLM(
         locate(model), threads=threads, context=context, kv_type=kv_type, weights=weights
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
         with Bar("reading the prompt", "tokens") as bar:
-            written = llm.stream(
-                ids,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
-                progress=bar if len(ids) >= _LONG_PROMPT else None,
-            )
+            progress = bar if len(ids) >= _LONG_PROMPT else None
+            written = llm.stream(ids, params, progress=progress)
             first, interrupted = _write(written, bar)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:

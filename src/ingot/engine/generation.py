@@ -1,31 +1,28 @@
 """Generation: one text as it is written, token by token.
 
-A loaded model, its tokenizer and a prompt come in, pieces of text go out, with the tokens,
-the reason of the end and the time it took. Other sequences may run between its steps.
+A loaded model, its tokenizer, a prompt and parameters come in, pieces of text go out, with the
+tokens, the reason of the end and the time it took. Other sequences may run between its steps.
 """
 
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.backends.batch import ExecutionPhase
 from ingot.engine.loaded import LoadedModel
-from ingot.errors import ModelError
-from ingot.kvcache import Sequence as KvSequence
-from ingot.sampling import choose
-from ingot.tokenizer import StreamDecoder, Tokenizer
+from ingot.engine.writer import FinishReason, Guidance, Progress, Writer
+from ingot.errors import SamplingError
+from ingot.sampling import (
+    ChainBuilder,
+    Choosing,
+    SamplingParams,
+    StopChecker,
+    TokenLogprobs,
+)
+from ingot.tokenizer import Tokenizer
 
-# The model ended the text; max_tokens did; or the context is full.
-FinishReason = Literal["stop", "length", "context"]
-
-Progress = Callable[[int, int], None]  # prompt tokens done, prompt tokens in all
-
-_FIRST = np.zeros(1, np.int32)
-_NONE = np.empty(0, np.int32)
+Prompt = str | Sequence[int] | NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,94 +54,20 @@ class Completion:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     timings: Timings
+    seed: int  # of its draws: the same seed gives the same text
+    stopped_by: str | int | None = None  # the stop string, or the token that ended the text
+    logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
+    chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and behind the samplers
+    parsed: object = None  # what the text says, if a schema was given and the text is complete
 
 
-class _Writer:
-    """What is known of a text while it is written, and how it is written."""
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Other ways to decode: away from a second prompt; from the middle of the last token."""
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        tokenizer: Tokenizer,
-        prompt: NDArray[np.int32],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self.prompt = prompt
-        self.token_ids: list[int] = []
-        self.finish_reason: FinishReason | None = None
-        self.prompt_seconds = 0.0
-        self.steps = 0
-        self.generation_seconds = 0.0
-        self._model = model
-        self._tokenizer = tokenizer
-        self._max_tokens = max_tokens
-        self._temperature = temperature
-        self._random = np.random.default_rng(seed) if temperature else None
-        self._progress = progress
-
-    def write(self) -> Generator[str]:
-        """The pieces of the text; closing it frees its part of the cache."""
-        decoder = StreamDecoder(self._tokenizer)
-        sequence = self._model.sequence()
-        try:
-            logits = self._run_prompt(sequence)
-            while self._has_room():
-                token = self._choose(logits)
-                if token in self._tokenizer.eog_ids:
-                    self.finish_reason = "stop"
-                    break
-                self.token_ids.append(token)
-                if piece := decoder.push(token):
-                    yield piece
-                if self._has_room():
-                    logits = self._run_token(sequence, token)
-        finally:
-            sequence.close()
-        if rest := decoder.flush():
-            yield rest
-
-    def _has_room(self) -> bool:
-        """Whether one more token may be written; if not, that is why the text ends."""
-        if len(self.token_ids) == self._max_tokens:
-            self.finish_reason = "length"
-        elif len(self.prompt) + len(self.token_ids) == self._model.context:
-            self.finish_reason = "context"
-        return self.finish_reason is None
-
-    def _run_prompt(self, sequence: KvSequence) -> NDArray[np.float32]:
-        started = time.perf_counter()
-        size, total = self._model.step_tokens, len(self.prompt)
-        for start in range(0, total, size):
-            if self._progress:
-                self._progress(start, total)
-            chunk = self.prompt[start : start + size]
-            done = start + len(chunk)
-            wanted = np.array([len(chunk) - 1], np.int32) if done == total else _NONE
-            logits = self._model.step([sequence], [chunk], wanted, ExecutionPhase.PROMPT)
-        if self._progress:
-            self._progress(total, total)
-        self.prompt_seconds = time.perf_counter() - started
-        row: NDArray[np.float32] = logits[0]
-        return row
-
-    def _choose(self, logits: NDArray[np.float32]) -> int:
-        started = time.perf_counter()
-        token = choose(logits, self._temperature, self._random)
-        self.generation_seconds += time.perf_counter() - started
-        return token
-
-    def _run_token(self, sequence: KvSequence, token: int) -> NDArray[np.float32]:
-        started = time.perf_counter()
-        ids = np.array([token], np.int32)
-        logits = self._model.step([sequence], [ids], _FIRST, ExecutionPhase.GENERATION)
-        self.steps += 1
-        self.generation_seconds += time.perf_counter() - started
-        row: NDArray[np.float32] = logits[0]
-        return row
+    negative_prompt: Prompt | None = None
+    cfg_scale: float = 1.0
+    heal: bool = False
 
 
 class Generation(Iterator[str]):
@@ -157,25 +80,27 @@ class Generation(Iterator[str]):
         self,
         model: LoadedModel,
         tokenizer: Tokenizer,
-        prompt: str | Sequence[int],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
+        builder: ChainBuilder,
+        prompt: Prompt,
+        params: SamplingParams,
+        mode: Mode | None = None,
         progress: Progress | None = None,
     ) -> None:
-        if max_tokens < 0:
-            raise ModelError(f"max_tokens is {max_tokens}; it must be 0 or more")
-        if not (temperature >= 0.0 and np.isfinite(temperature)):
-            raise ModelError(f"temperature is {temperature}; it must be 0 or a positive number")
-        ids = tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        self._writer = _Writer(
+        mode = mode or Mode()
+        ids = model.check_ids(_ids(tokenizer, prompt))
+        begun = builder.begun_by(int(ids[-1])) if mode.heal and len(ids) > 1 else b""
+        if begun:
+            ids = ids[:-1]
+        chain = builder.build(params, ids, begun)
+        self._chain = chain
+        self._writer = Writer(
             model,
-            tokenizer,
-            model.check_ids(ids),
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
+            ids,
+            Choosing.of(chain, params),
+            StopChecker(params, tokenizer, skip_special=False, skip_bytes=len(begun)),
+            max_tokens=params.max_tokens,
+            guidance=_guidance(model, tokenizer, mode),
+            ahead=params.grammar is not None,
             progress=progress,
         )
         # Of the writer, not of this object: a generator that held this object would keep it,
@@ -192,12 +117,23 @@ class Generation(Iterator[str]):
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The tokens written so far."""
-        return tuple(self._writer.token_ids)
+        return self._writer.token_ids
 
     @property
     def finish_reason(self) -> FinishReason | None:
         """Why the text ended; None if it has not, or was closed before."""
         return self._writer.finish_reason
+
+    @property
+    def seed(self) -> int:
+        """The seed of the draws, given or taken at random."""
+        return self._chain.seed
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprobs, ...]:
+        """Those of the tokens so far by the model, if they were asked for."""
+        found = (choice.logprobs for choice in self._writer.choices)
+        return tuple(logprobs for logprobs in found if logprobs is not None)
 
     @property
     def timings(self) -> Timings:
@@ -206,7 +142,39 @@ class Generation(Iterator[str]):
         return Timings(
             prompt_tokens=len(writer.prompt),
             prompt_seconds=writer.prompt_seconds,
-            generated_tokens=len(writer.token_ids),
+            generated_tokens=len(writer.choices),
             steps=writer.steps,
             generation_seconds=writer.generation_seconds,
         )
+
+    def complete(self) -> Completion:
+        """Write to the end."""
+        text = "".join(self)
+        writer = self._writer
+        assert writer.finish_reason is not None, "the text has come to its end"
+        behind = (choice.chain_logprobs for choice in writer.choices)
+        return Completion(
+            text,
+            writer.token_ids,
+            writer.finish_reason,
+            self.timings,
+            self.seed,
+            writer.stopped_by,
+            self.logprobs,
+            tuple(logprobs for logprobs in behind if logprobs is not None),
+        )
+
+
+def _ids(tokenizer: Tokenizer, prompt: Prompt) -> Sequence[int] | NDArray[np.integer]:
+    return tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+def _guidance(model: LoadedModel, tokenizer: Tokenizer, mode: Mode) -> Guidance | None:
+    if mode.negative_prompt is None:
+        if mode.cfg_scale != 1.0:
+            raise SamplingError("cfg_scale", mode.cfg_scale, "1 without a negative_prompt")
+        return None
+    if not np.isfinite(mode.cfg_scale):
+        raise SamplingError("cfg_scale", mode.cfg_scale, "a finite number")
+    ids = model.check_ids(_ids(tokenizer, mode.negative_prompt))
+    return Guidance(ids, mode.cfg_scale)

@@ -85,6 +85,16 @@ class LoadedModel:
         """A new, empty sequence; its owner closes it."""
         return KvSequence(self._pool)
 
+    def fork(self, sequence: KvSequence) -> KvSequence:
+        """A sequence that goes on from the same tokens; its owner closes it."""
+        with self._stepping:
+            if self._backend is None:
+                raise ModelError(f"{self.file.path} is closed; open it again to go on")
+            forked, copies = sequence.fork()
+            for copy in copies:
+                self._backend.copy_block(copy.group, copy.source, copy.target)
+            return forked
+
     def step(
         self,
         sequences: Sequence[KvSequence],

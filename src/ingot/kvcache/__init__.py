@@ -1,5 +1,5 @@
 """The bookkeeping of the paged cache: which block belongs to which sequence."""
 
-from ingot.kvcache.pool import BlockPool, Sequence
+from ingot.kvcache.pool import BlockCopy, BlockPool, Sequence
 
-__all__ = ["BlockPool", "Sequence"]
+__all__ = ["BlockCopy", "BlockPool", "Sequence"]

@@ -2,7 +2,8 @@
 
 Every cache group (see `ingot.graph.kv_layout`) has as many blocks as the others. A
 sequence takes a block from each group when it grows past the last one and gives back, in
-groups with a window, those that no later token can see.
+groups with a window, those that no later token can see. A fork shares the blocks that are
+full: nobody writes to these any more.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class BlockPool:
         self.layout = layout
         self.blocks = blocks
         self._free = [list(range(blocks - 1, -1, -1)) for _ in layout.groups]
+        self._holders = [[0] * blocks for _ in layout.groups]
 
     def take(self, group: int) -> int:
         """A free block of a group."""
@@ -29,15 +31,32 @@ class BlockPool:
                 f"all {self.blocks} blocks of the cache ({self.blocks * BLOCK_TOKENS} tokens) "
                 "are in use; give it more memory or wait for a sequence to end"
             )
-        return self._free[group].pop()
+        block = self._free[group].pop()
+        self._holders[group][block] = 1
+        return block
+
+    def share(self, group: int, block: int) -> None:
+        """Hold a block once more."""
+        self._holders[group][block] += 1
 
     def give_back(self, group: int, block: int) -> None:
-        """Return a block."""
-        self._free[group].append(block)
+        """Let go of a block; it is free when nobody holds it."""
+        self._holders[group][block] -= 1
+        if self._holders[group][block] == 0:
+            self._free[group].append(block)
 
     def free(self, group: int) -> int:
         """How many blocks a group has left."""
         return len(self._free[group])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """A block whose content another one is to have."""
+
+    group: int
+    source: int
+    target: int
 
 
 @dataclass(slots=True)
@@ -84,6 +103,34 @@ class Sequence:
             for run in range(self._first[group], oldest):
                 self.pool.give_back(group, int(self._tables[group][run]))
             self._first[group] = max(self._first[group], oldest)
+
+    def fork(self) -> tuple["Sequence", list[BlockCopy]]:
+        """A sequence that goes on from the same tokens, and the blocks to copy for it.
+
+        Only the last block, if tokens still fit into it, becomes two. Nothing changes if there is
+        no room for it.
+        """
+        copy = Sequence(self.pool)
+        copies: list[BlockCopy] = []
+        full = self.length // BLOCK_TOKENS
+        try:
+            for group, table in enumerate(self._tables):
+                for run in range(max(full, self._first[group]), len(table)):
+                    source = int(table[run])
+                    copies.append(BlockCopy(group, source, self.pool.take(group)))
+        except CacheFullError:
+            for made in copies:
+                self.pool.give_back(made.group, made.target)
+            raise
+        targets = {(made.group, made.source): made.target for made in copies}
+        for group, table in enumerate(self._tables):
+            for run in range(self._first[group], min(full, len(table))):
+                self.pool.share(group, int(table[run]))
+            entries = [targets.get((group, block), block) for block in table.tolist()]
+            copy._tables[group] = np.array(entries, np.int32)
+        copy._first = list(self._first)
+        copy.length = self.length
+        return copy, copies
 
     def close(self) -> None:
         """Give everything back."""

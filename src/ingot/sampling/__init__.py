@@ -1,5 +1,60 @@
-"""From logits to a token."""
+"""From logits to a token: parameters, chains of samplers, log-probabilities, ends.
 
-from ingot.sampling.draw import choose
+What only some requests need is imported on first use.
+"""
 
-__all__ = ["choose"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ingot.sampling.build import ChainBuilder
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.chain import SamplerChain
+from ingot.sampling.grammar.spec import Grammar
+from ingot.sampling.logprobs import TokenLogprobs, logprobs_of
+from ingot.sampling.params import SamplingParams
+from ingot.sampling.sampler import Sampler
+from ingot.sampling.step import Choice, Choosing, choose
+from ingot.sampling.stop import FinishReason, Piece, StopChecker
+
+if TYPE_CHECKING:
+    from ingot.sampling.beam import Beam as Beam
+    from ingot.sampling.beam import BeamSearch as BeamSearch
+    from ingot.sampling.grammar.typed import grammar_of as grammar_of
+    from ingot.sampling.grammar.typed import parse_as as parse_as
+    from ingot.sampling.guidance import guide as guide
+
+_HOME = {
+    "Beam": "ingot.sampling.beam",
+    "BeamSearch": "ingot.sampling.beam",
+    "grammar_of": "ingot.sampling.grammar.typed",
+    "guide": "ingot.sampling.guidance",
+    "parse_as": "ingot.sampling.grammar.typed",
+}
+
+__all__ = [
+    "Beam",
+    "BeamSearch",
+    "Candidates",
+    "ChainBuilder",
+    "Choice",
+    "Choosing",
+    "FinishReason",
+    "Grammar",
+    "Piece",
+    "Sampler",
+    "SamplerChain",
+    "SamplingParams",
+    "StopChecker",
+    "TokenLogprobs",
+    "choose",
+    "grammar_of",
+    "guide",
+    "logprobs_of",
+    "parse_as",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ingot.sampling' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -144,6 +144,10 @@ class Tokenizer:
         self.token_bytes(id)  # refuses what is no id
         return TokenType(self._core.vocabulary.type(id))
 
+    def ids_of_type(self, kind: TokenType) -> list[int]:
+        """All tokens of a kind."""
+        return self._core.vocabulary.ids_of_type(kind)
+
     def is_control(self, id: int) -> bool:
         """Whether a token is no text: it is found only when asked and skipped on demand."""
         return self.token_type(id) in (TokenType.CONTROL, TokenType.UNKNOWN)

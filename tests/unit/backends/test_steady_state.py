@@ -94,8 +94,10 @@ def test_private_memory_is_cache_and_arena(model: str, request: pytest.FixtureRe
 def test_an_idle_engine_uses_no_cpu(tmp_path: Path) -> None:
     """Half a second after a text: its threads have parked. A spinning one would use all of it."""
     with LLM(Fixture.load("llama").write(tmp_path / "model.gguf"), threads=3) as llm:
-        llm.generate([1, 2, 3], max_tokens=10)
+        llm.generate([1, 2, 3], max_tokens=10, temperature=0)
         before = time.process_time()
         time.sleep(0.5)
         assert time.process_time() - before < 0.1
-        assert llm.generate([1, 2, 3], max_tokens=3).token_ids  # and it wakes up again
+        assert llm.generate(
+            [1, 2, 3], max_tokens=3, temperature=0
+        ).token_ids  # and it wakes up again

@@ -14,6 +14,7 @@ from command_runs import INGOT, Run
 from ingot import LLM
 from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
 
+GREEDY = ("--temp", 0)  # the same text every time
 TIMINGS = re.compile(
     r"load \d+\.\d\d s; (first token \d+\.\d\d s; )?prompt (?P<prompt>\d+) tokens, [\d.]+ t/s; "
     r"generated (?P<generated>\d+) tokens, [\d.]+ t/s(; ended .*)?\n$"
@@ -39,54 +40,54 @@ def timings(err: str) -> tuple[int, int]:
 
 
 def test_a_message_is_answered(run: Run, model: Path) -> None:
-    ran = run("run", "-m", model, "-n", 12, "hi")
+    ran = run("run", *GREEDY, "-m", model, "-n", 12, "hi")
     assert ran.status == 0
     with LLM(model) as llm:
         ids = llm.tokenizer.encode(
             "<|start|>hi<|end|><|start|>", add_special=False, parse_special=True
         )
-        done = llm.generate(ids, max_tokens=12)
+        done = llm.generate(ids, max_tokens=12, temperature=0)
     assert ran.out == done.text + "\n"
     assert timings(ran.err) == (5, 12)
     assert "ended by --max-tokens" in ran.err
 
 
 def test_a_text_is_continued(run: Run, model: Path) -> None:
-    ran = run("run", "--raw", "-m", model, "-n", 12, "hi")
+    ran = run("run", *GREEDY, "--raw", "-m", model, "-n", 12, "hi")
     with LLM(model) as llm:
-        assert ran.out == llm.generate("hi", max_tokens=12).text + "\n"
+        assert ran.out == llm.generate("hi", max_tokens=12, temperature=0).text + "\n"
     assert timings(ran.err) == (3, 12)
 
 
 def test_a_control_token_that_the_user_spells_is_text(run: Run, model: Path) -> None:
-    assert timings(run("run", "-m", model, "-n", 1, "<|end|>").err) == (3 + 7, 1)
+    assert timings(run("run", *GREEDY, "-m", model, "-n", 1, "<|end|>").err) == (3 + 7, 1)
 
 
 def test_a_model_without_a_template_continues_the_text(run: Run, tmp_path: Path) -> None:
     base = write_tiny_llama(tmp_path / "base.gguf", template=None)
-    ran = run("run", "-m", base, "-n", 4, "hi")
+    ran = run("run", *GREEDY, "-m", base, "-n", 4, "hi")
     assert ran.status == 0
     assert ran.err.startswith("the model has no chat template: it continues the text\n")
     assert timings(ran.err) == (3, 4)
-    assert run("run", "--raw", "-m", base, "-n", 4, "hi").err.count("\n") == 1
+    assert run("run", *GREEDY, "--raw", "-m", base, "-n", 4, "hi").err.count("\n") == 1
 
 
 def test_the_prompt_from_stdin(run: Run, model: Path) -> None:
-    said = run("run", "-m", model, "-n", 6, "grüße")
-    read = run("run", "-m", model, "-n", 6, "-", stdin="grüße".encode())
+    said = run("run", *GREEDY, "-m", model, "-n", 6, "grüße")
+    read = run("run", *GREEDY, "-m", model, "-n", 6, "-", stdin="grüße".encode())
     assert read.out == said.out
     assert timings(read.err) == (3 + 7, 6)
-    assert run("run", "-m", model, "-n", 6, "-", stdin=b"\xff\xfe").status == 0
+    assert run("run", *GREEDY, "-m", model, "-n", 6, "-", stdin=b"\xff\xfe").status == 0
 
 
 def test_an_example_where_there_is_no_prompt(run: Run, model: Path) -> None:
-    ran = run("run", "-m", model, "-n", 2)
+    ran = run("run", *GREEDY, "-m", model, "-n", 2)
     assert ran.status == 0
     assert ran.err.startswith("no prompt was given: ")
 
 
 def test_a_full_context_is_said(run: Run, model: Path) -> None:
-    ran = run("run", "--raw", "-m", model, "-c", 8, "hi")
+    ran = run("run", *GREEDY, "--raw", "-m", model, "-c", 8, "hi")
     assert timings(ran.err) == (3, 5)
     assert "the context is full (--context)" in ran.err
 
@@ -106,7 +107,7 @@ def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:
         (["--kv-type", "q2"], "kv_type is 'q2'; it must be one of f32"),
         (["--weights", "disk"], "weights is 'disk'; it must be one of map, lock, read"),
         (["--context", "257"], "context is 257; this model allows 1 to 256"),
-        (["--temperature", "-1"], "temperature is -1.0; it must be 0"),
+        (["--temperature", "-1"], "temperature is -1.0; it must be a number of at least 0"),
         (["--context", "3"], "the prompt has 5 tokens and the context 3"),
         (["-n", "-1"], "-1"),
         (["--seed", "x"], "'x'"),
@@ -114,19 +115,19 @@ def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:
     ],
 )
 def test_bad_flags(run: Run, model: Path, flags: list[str], message: str) -> None:
-    ran = run("run", "-m", model, *flags, "hi")
+    ran = run("run", *GREEDY, "-m", model, *flags, "hi")
     assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
 
 
 @pytest.mark.parametrize("prompt", ["", " \n"])
 def test_an_empty_prompt(run: Run, model: Path, prompt: str) -> None:
-    ran = run("run", "-m", model, prompt)
+    ran = run("run", *GREEDY, "-m", model, prompt)
     assert (ran.status, ran.out, ran.err) == (2, "", "error: the prompt is empty\n")
 
 
 def start(*arguments: object, **streams: int) -> subprocess.Popen[bytes]:
-    command = [str(INGOT), "run", *map(str, arguments)]
+    command = [str(INGOT), "run", *map(str, (*GREEDY, *arguments))]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, **({"stderr": subprocess.PIPE} | streams)
     )
@@ -175,7 +176,7 @@ def test_a_bar_on_a_terminal_while_a_long_prompt_is_read(talkative: Path) -> Non
 
 
 def test_no_bar_without_a_terminal(run: Run, talkative: Path) -> None:
-    ran = run("run", "-m", talkative, "-n", 1, "word " * 300)
+    ran = run("run", *GREEDY, "-m", talkative, "-n", 1, "word " * 300)
     assert ran.err.count("\n") == 1
     assert "\r" not in ran.err
 
@@ -206,7 +207,64 @@ def test_control_characters_do_not_steer_a_terminal(tmp_path: Path) -> None:
 
 
 def test_the_default_model_knows_a_capital(run: Run, smollm2_path: Path) -> None:
-    ran = run("run", "-m", smollm2_path, "-n", 12, "What is the capital of France?")
+    ran = run("run", *GREEDY, "-m", smollm2_path, "-n", 12, "What is the capital of France?")
     assert ran.status == 0
     assert "Paris" in ran.out
     assert timings(ran.err)[1] <= 12
+
+
+def test_sampling_flags_change_the_text(run: Run, model: Path) -> None:
+    def write(*flags: object) -> str:
+        ran = run("run", "-m", model, "-n", 16, *flags, "hi")
+        assert ran.status == 0, ran.err
+        return ran.out
+
+    greedy = write("--temp", 0)
+    assert write("--top-k", 1) == greedy
+    assert write("--temp", 5, "--samplers", "top_k;temperature", "--top-k", 1) == greedy
+    drawn = write("--temp", 3, "--top-k", 0, "--top-p", 1, "--min-p", 0, "-s", 1)
+    assert drawn != greedy
+    assert write("--temp", 0, "--repeat-penalty", 5) != greedy
+    for flags in (["--mirostat", 2], ["--typical", 0.5], ["--top-nsigma", 1],
+                  ["--dry-multiplier", 1], ["--xtc-probability", 1], ["--presence-penalty", 1],
+                  ["--frequency-penalty", 1], ["--repeat-last-n", -1]):  # fmt: skip
+        assert write("-s", 1, *flags)
+
+
+def test_stop_texts(run: Run, model: Path) -> None:
+    with LLM(model) as llm:
+        ids = llm.tokenizer.encode("hi")
+        whole = llm.generate(ids, max_tokens=12, temperature=0).text
+    stop = next(letter for letter in whole[3:] if letter not in whole[:3])
+    ran = run("run", *GREEDY, "--raw", "-m", model, "-n", 12, "--stop", stop, "--stop", "zz", "hi")
+    assert ran.out == whole.partition(stop)[0] + "\n"
+
+
+def test_grammars(run: Run, model: Path, tmp_path: Path) -> None:
+    gbnf, lark = tmp_path / "yes.gbnf", tmp_path / "yes.lark"
+    gbnf.write_text('root ::= "yes" | "no"')
+    lark.write_text('start: "yes" | "no"')
+    for flags in (
+        ["--grammar-file", gbnf],
+        ["--grammar-file", lark],
+        ["--json-schema", '{"enum": ["yes", "no"]}'],
+    ):
+        ran = run("run", "-m", model, "-n", 12, *flags, "hi")
+        assert ran.out.strip('"\n') in ("yes", "no"), ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--top-p", "2"], "top_p is 2.0; it must be a number from 0 to 1"),
+        (["--samplers", "top_k;best"], "samplers is ['top_k', 'best']"),
+        (["--json-schema", "{"], "the JSON schema is no JSON"),
+        (["--json-schema", '{"type": "strng"}'], "cannot be honoured"),
+        (["--grammar-file", "missing.gbnf"], "missing.gbnf"),
+        (["--grammar-file", "x", "--json-schema", "{}"], "do not go together"),
+    ],
+)
+def test_bad_sampling_flags(run: Run, model: Path, flags: list[str], message: str) -> None:
+    ran = run("run", "-m", model, *flags, "hi")
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err

@@ -1,7 +1,8 @@
 """Sequences that come, grow, slide and go, against a cache that remembers who wrote what.
 
-Whatever happens, a position that a later token can still see holds what its own sequence
-wrote there, no block is lost, and none has two owners.
+Whatever happens, a position that a later token can still see holds what its own sequence, or
+the one it was forked from, wrote there, no block is lost, and none that is still written to has
+two owners.
 """
 
 from hypothesis import settings
@@ -27,6 +28,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.pool = BlockPool(LAYOUT, BLOCKS)
         self.sequences: dict[int, Sequence] = {}
         self.memory: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.wrote: dict[int, list[int]] = {}  # who wrote each position of a sequence
         self.started = 0
 
     def free(self) -> list[int]:
@@ -35,6 +37,27 @@ class CacheMachine(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         self.sequences[self.started] = Sequence(self.pool)
+        self.wrote[self.started] = []
+        self.started += 1
+
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.sequences)))
+        free = self.free()
+        try:
+            forked, copies = self.sequences[name].fork()
+        except CacheFullError:
+            assert self.free() == free
+            return
+        assert forked.length == self.sequences[name].length
+        for copy in copies:
+            for slot in range(BLOCK_TOKENS):
+                if (copy.group, copy.source, slot) in self.memory:
+                    content = self.memory[copy.group, copy.source, slot]
+                    self.memory[copy.group, copy.target, slot] = content
+        self.sequences[self.started] = forked
+        self.wrote[self.started] = list(self.wrote[name])
         self.started += 1
 
     @precondition(lambda self: self.sequences)
@@ -51,6 +74,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert self.free() == free
             return
         assert sequence.length == first + tokens
+        self.wrote[name] += [name] * tokens
         for group, table in enumerate(tables):
             assert table.dtype == "int32"
             for position in range(first, first + tokens):
@@ -76,7 +100,8 @@ class CacheMachine(RuleBasedStateMachine):
             oldest = max(0, position - window + 1) if window else 0
             for seen in range(oldest, min(position, self.sequences[name].length)):
                 block = int(table[seen // BLOCK_TOKENS])
-                assert self.memory[group, block, seen % BLOCK_TOKENS] == (name, seen)
+                writer = self.wrote[name][seen]
+                assert self.memory[group, block, seen % BLOCK_TOKENS] == (writer, seen)
 
     @invariant()
     def next_tokens_see_their_own(self) -> None:
@@ -84,14 +109,18 @@ class CacheMachine(RuleBasedStateMachine):
             self.check_visible(name, sequence.length)
 
     @invariant()
-    def every_block_is_free_or_held_once(self) -> None:
+    def every_block_is_free_or_held(self) -> None:
         for group, window in enumerate(WINDOWS):
             held: list[int] = []
+            growing: list[int] = []
             for sequence in self.sequences.values():
                 oldest = max(0, sequence.length - window + 1) if window else 0
-                held += sequence.grow(0)[group][oldest // BLOCK_TOKENS :].tolist()
-            assert len(set(held)) == len(held)
-            assert len(held) + self.pool.free(group) == BLOCKS
+                table = sequence.grow(0)[group].tolist()
+                held += table[oldest // BLOCK_TOKENS :]
+                growing += table[sequence.length // BLOCK_TOKENS :]
+            assert len(set(growing)) == len(growing)
+            assert all(held.count(block) == 1 for block in growing)
+            assert len(set(held)) + self.pool.free(group) == BLOCKS
 
     def teardown(self) -> None:
         for sequence in self.sequences.values():

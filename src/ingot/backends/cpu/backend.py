@@ -84,6 +84,11 @@ class CpuBackend:
         )
         return logits
 
+    def copy_block(self, group: int, source: int, target: int) -> None:
+        """Give a block of the cache the content of another one."""
+        size, pool = self.layout.groups[group].block_bytes, self.pools[group]
+        pool[target * size : (target + 1) * size] = pool[source * size : (source + 1) * size]
+
     def _value(self, value: o.Value) -> int:
         if value.name not in self._ids:
             logits = value == self._graph.logits

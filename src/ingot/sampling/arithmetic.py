@@ -1,0 +1,132 @@
+"""The arithmetic of sampling: the same bits on every machine.
+
+Comes in: rows of logits; goes out: sums, probabilities, draws and the largest values. NumPy's
+`exp`, `log` and sums differ in the last bit between CPUs, and a token may hang on that bit, so
+they are native (native/sampling/) and made of exactly rounded steps only. A row with NaN or
++inf, or without a token that is not banned, raises `LogitsError`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.errors import LogitsError
+
+Logits = NDArray[np.float32]
+Ids = NDArray[np.int32]
+
+
+def not_finite() -> LogitsError:
+    """The error of a row that holds NaN or +inf."""
+    return LogitsError("the logits hold NaN or +inf: no token can be chosen from them")
+
+
+def nothing_left() -> LogitsError:
+    """The error of a row in which all is banned."""
+    return LogitsError("every token is banned: no token can be chosen")
+
+
+def _refusal(error: ValueError) -> LogitsError:
+    return nothing_left() if "no token" in str(error) else not_finite()
+
+
+def softmax(logits: Logits) -> NDArray[np.float64]:
+    """The probabilities of the logits, in their order."""
+    try:
+        return _native.softmax(logits)
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def log_sum_exp(logits: Logits) -> float:
+    """What to subtract from a logit to get its log-probability."""
+    largest, total, _ = _sums(logits)
+    return largest + log(total)
+
+
+def entropy(logits: Logits) -> float:
+    """The entropy of the logits' distribution, in nats."""
+    _, total, weighted = _sums(logits)
+    return log(total) - weighted / total
+
+
+def largest_and_total(logits: Logits) -> tuple[float, float]:
+    """The largest logit, and the sum of exp(logit - largest)."""
+    largest, total, _ = _sums(logits)
+    return largest, total
+
+
+def _sums(logits: Logits) -> tuple[float, float, float]:
+    try:
+        return _native.sum_row(logits)
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def deviation(logits: Logits) -> float:
+    """The standard deviation of the logits that are not banned."""
+    try:
+        return _native.spread_of_row(logits)[1]
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def draw(logits: Logits, uniform: float) -> int:
+    """The index at which the running sum of the probabilities passes `uniform` (0 to 1)."""
+    try:
+        return _native.draw(logits, uniform)
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def near_top(row: Logits, distance: float) -> tuple[Ids, Logits]:
+    """The tokens whose logit is at most `distance` below the largest, by id."""
+    try:
+        return _native.select_near_top(row, distance)
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def top_of_rows(
+    rows: Logits, counts: Ids, threads: int
+) -> list[tuple[Ids, Logits] | LogitsError | None]:
+    """The likeliest tokens of each row, largest first, equal ones by id; 0 skips a row."""
+    width = int(counts.max(initial=0))
+    ids = np.empty((len(rows), width), np.int32)
+    logits = np.empty((len(rows), width), np.float32)
+    found = np.empty(len(rows), np.int32)
+    _native.select_top(rows, counts, ids, logits, found, threads)
+    results: list[tuple[Ids, Logits] | LogitsError | None] = []
+    for row, (wanted, count) in enumerate(zip(counts.tolist(), found.tolist(), strict=True)):
+        if wanted == 0:
+            results.append(None)
+        elif count > 0:
+            results.append((ids[row, :count], logits[row, :count]))
+        else:
+            results.append(nothing_left() if count == 0 else not_finite())
+    return results
+
+
+def top(row: Logits, count: int) -> tuple[Ids, Logits]:
+    """The same of one row."""
+    wanted = np.array([min(count, len(row))], np.int32)
+    result = top_of_rows(row[np.newaxis], wanted, 1)[0]
+    if isinstance(result, LogitsError):
+        raise result
+    assert result is not None, "a count above 0 was asked for"
+    return result
+
+
+def exp(value: float) -> float:
+    """Raise e to a power; 0 below -708."""
+    return float(_native.exp(np.array([value]))[0])
+
+
+def log(value: float) -> float:
+    """The natural logarithm of a positive number; minus infinity for 0."""
+    return float(_native.log(np.array([value]))[0]) if value > 0.0 else -np.inf
+
+
+def logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The natural logarithms of positive numbers."""
+    return _native.log(values)

@@ -1,0 +1,104 @@
+"""The tokens that may come next, on their way through a chain.
+
+Comes in: one row of logits, which samplers may change in place. Until the first cut the
+candidates are the whole vocabulary (`ids` is None and `logits` is the row itself); behind it
+`ids` and `logits` are short arrays of their own. Cuts never go through a softmax or a sort of
+the whole vocabulary. A logit of -inf is a banned token. It does not know who cuts, or why.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import _native
+from ingot.sampling import arithmetic
+from ingot.sampling.arithmetic import Ids, Logits
+
+
+class Candidates:
+    """What is still possible at one place of one text."""
+
+    __slots__ = ("chosen", "generated", "ids", "logits", "row", "seed", "token_ids")
+
+    def __init__(self, row: Logits, token_ids: Ids, *, seed: int = 0, generated: int = 0) -> None:
+        self.row = row  # [vocabulary]
+        self.token_ids = token_ids  # the text so far, prompt included
+        self.generated = generated  # how many of them the model wrote
+        self.seed = seed
+        self.ids: Ids | None = None
+        self.logits = row
+        self.chosen: int | None = None  # an index into `logits`
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def token(self) -> int:
+        """The token that was chosen."""
+        assert self.chosen is not None, "no sampler has chosen a token"
+        return self.chosen if self.ids is None else int(self.ids[self.chosen])
+
+    def candidate_ids(self) -> Ids:
+        """The ids, also of the whole vocabulary."""
+        return np.arange(len(self.row), dtype=np.int32) if self.ids is None else self.ids
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """The softmax of the candidates' logits."""
+        return arithmetic.softmax(self.logits)
+
+    def uniform(self, purpose: int) -> float:
+        """A random number in [0, 1): set by the seed, the place in the text and the purpose."""
+        return _native.uniform_at(self.seed, self.generated, purpose)
+
+    def take(self, ids: Ids, logits: Logits) -> None:
+        """Leave only these."""
+        self.ids, self.logits = ids, logits
+
+    def keep(self, where: NDArray[np.bool_] | NDArray[np.intp]) -> None:
+        """Leave those at some indices (in this order) or under a mask."""
+        chosen: NDArray[Any] = np.flatnonzero(where) if where.dtype == np.bool_ else where
+        ids = chosen.astype(np.int32) if self.ids is None else self.ids[chosen]
+        self.take(ids, self.logits[chosen])
+
+    def keep_top(self, count: int) -> None:
+        """Leave the likeliest, largest first, equal ones by id."""
+        if self.ids is None:
+            self.take(*arithmetic.top(self.row, count))
+            return
+        allowed = np.count_nonzero(self.logits > -np.inf)
+        if allowed == 0:
+            raise arithmetic.nothing_left()
+        self.keep(np.lexsort((self.ids, -self.logits))[: min(count, allowed)])
+
+    def keep_near_top(self, distance: float, least: int = 1) -> None:
+        """Leave those at most `distance` below the largest logit, but not fewer than `least`."""
+        if distance < 0.0:
+            self.keep_top(max(least, 1))
+            return
+        if self.ids is None:
+            ids, logits = arithmetic.near_top(self.row, distance)
+            if len(ids) >= least:
+                self.take(ids, logits)
+                return
+        else:
+            largest = self.logits.max()
+            near = self.logits >= np.float32(float(largest) - distance)
+            if largest > -np.inf and np.count_nonzero(near) >= least:
+                self.keep(near)
+                return
+        self.keep_top(least)
+
+    def find(self, ids: Ids) -> tuple[Ids | NDArray[np.intp], slice | NDArray[np.intp]]:
+        """Where in `logits` some tokens (all different) are, and which of them are there."""
+        if self.ids is None:
+            return ids, slice(None)
+        _, where, which = np.intersect1d(self.ids, ids, assume_unique=True, return_indices=True)
+        return where, which
+
+    def whole_row(self) -> Logits:
+        """The row of the whole vocabulary, in which all that was cut is banned."""
+        if self.ids is not None:
+            self.row.fill(-np.inf)
+            self.row[self.ids] = self.logits
+        return self.row

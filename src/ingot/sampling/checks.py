@@ -1,0 +1,143 @@
+"""What each sampling parameter may be: one line per field, and the check that reads it.
+
+Goes out: the value, or `SamplingError` with the field, the value and what it must be.
+It does not know what a parameter does.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ingot.errors import SamplingError
+
+LARGEST_SEED = 2**64 - 1
+MOST_PROBABILITIES = 1000  # alternatives reported with a token
+_LARGEST_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included unless `low_open`."""
+
+    low: float
+    high: float
+    whole: bool = False
+    low_open: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        kinds = (int,) if self.whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            return False
+        return self.low <= value <= self.high and not (self.low_open and value == self.low)
+
+    def __str__(self) -> str:
+        number = "a whole number" if self.whole else "a number"
+        if self.high in (math.inf, _LARGEST_COUNT, LARGEST_SEED):
+            least = "greater than" if self.low_open else "of at least"
+            return f"{number} {least} {self.low:g}"
+        beyond = f" greater than {self.low:g}" if self.low_open else f" from {self.low:g}"
+        return f"{number}{beyond} {'and at most' if self.low_open else 'to'} {self.high:g}"
+
+
+def _count(low: int) -> Range:
+    return Range(low, _LARGEST_COUNT, whole=True)
+
+
+# A finite number is what every "at least" means: infinities are refused by the check.
+RANGES: Mapping[str, Range] = MappingProxyType(
+    {
+        "temperature": Range(0, math.inf),
+        "dynatemp_range": Range(0, math.inf),
+        "dynatemp_exponent": Range(0, math.inf),
+        "top_k": _count(0),
+        "top_p": Range(0, 1),
+        "min_p": Range(0, 1),
+        "typical_p": Range(0, 1, low_open=True),
+        "tfs_z": Range(0, 1, low_open=True),
+        "xtc_probability": Range(0, 1),
+        "xtc_threshold": Range(0, 1),
+        "top_n_sigma": Range(-1, math.inf),
+        "epsilon_cutoff": Range(0, 1),
+        "eta_cutoff": Range(0, 1),
+        "adaptive_target": Range(-1, 1),
+        "adaptive_decay": Range(0, 0.99),
+        "min_keep": _count(0),
+        "repeat_last_n": _count(-1),
+        "repeat_penalty": Range(0, math.inf, low_open=True),
+        "presence_penalty": Range(-100, 100),
+        "frequency_penalty": Range(-100, 100),
+        "dry_multiplier": Range(0, math.inf),
+        "dry_base": Range(1, math.inf),
+        "dry_allowed_length": _count(1),
+        "dry_penalty_last_n": _count(-1),
+        "mirostat": Range(0, 2, whole=True),
+        "mirostat_tau": Range(0, math.inf),
+        "mirostat_eta": Range(0, math.inf),
+        "min_tokens": _count(0),
+        "n_probs": Range(0, MOST_PROBABILITIES, whole=True),
+    }
+)
+
+# The same for fields that may also be None.
+OPTIONAL_RANGES: Mapping[str, Range] = MappingProxyType(
+    {
+        "seed": Range(0, LARGEST_SEED, whole=True),
+        "max_tokens": _count(0),
+        "time_limit": Range(0, math.inf, low_open=True),
+    }
+)
+
+
+def check_number(field: str, value: object) -> None:
+    """Refuse what is not in the field's range."""
+    optional = field in OPTIONAL_RANGES
+    if optional and value is None:
+        return
+    allowed = OPTIONAL_RANGES[field] if optional else RANGES[field]
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if value not in allowed or not finite:
+        raise SamplingError(field, value, f"{allowed}{' or None' if optional else ''}")
+
+
+def check_flag(field: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise SamplingError(field, value, "True or False")
+
+
+def texts(field: str, value: object) -> tuple[str, ...]:
+    """One text or several, as a tuple; none of them empty."""
+    listed = (value,) if isinstance(value, str) else value
+    if not isinstance(listed, (tuple, list)) or not all(
+        isinstance(text, str) and text for text in listed
+    ):
+        raise SamplingError(field, value, "a text or a list of texts, none of them empty")
+    return tuple(listed)
+
+
+def token_ids(field: str, value: object) -> tuple[int, ...]:
+    """Token ids as a tuple. Whether they are in the vocabulary shows when a chain is built."""
+    listed = tuple(value) if isinstance(value, (tuple, list, set, frozenset)) else None
+    if listed is None or not all(_is_id(id) for id in listed):
+        raise SamplingError(field, value, "a list of token ids")
+    return listed
+
+
+def biases(field: str, value: object) -> Mapping[int, float]:
+    """A bias for each token id; False bans a token, as minus infinity does."""
+    expected = "a mapping of token ids to finite numbers, or to False, which bans the token"
+    if not isinstance(value, Mapping):
+        raise SamplingError(field, value, expected)
+    checked: dict[int, float] = {}
+    for id, bias in value.items():
+        if not _is_id(id) or bias is True or not isinstance(bias, (int, float)):
+            raise SamplingError(field, value, expected)
+        checked[id] = -math.inf if bias is False else float(bias)
+        if math.isnan(checked[id]) or checked[id] == math.inf:
+            raise SamplingError(field, value, expected)
+    return MappingProxyType(checked)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT

@@ -1,0 +1,5 @@
+"""Grammars as llama.cpp writes them, converted to llguidance's Lark."""
+
+from ingot.sampling.grammar.gbnf.convert import to_lark
+
+__all__ = ["to_lark"]

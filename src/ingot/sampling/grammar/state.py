@@ -1,0 +1,77 @@
+"""A grammar along one text: which tokens may come next, which must.
+
+The mask of a place is computed once, when `prepare` or `mask` is called first. `prepare` may
+run in another thread while the model computes: llguidance works without the interpreter lock.
+"""
+
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.errors import GrammarError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+
+class GrammarState:
+    """Where in a grammar a text is."""
+
+    def __init__(self, matcher: "LLMatcher", vocab_size: int) -> None:
+        self._matcher = matcher
+        self._words = np.empty((vocab_size + 31) // 32, np.uint32)
+        self._ready = False
+        self._lock = Lock()
+
+    def prepare(self) -> None:
+        """Compute the mask of this place, unless it is known."""
+        with self._lock:
+            if not self._ready:
+                self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
+                self._check()
+                self._ready = True
+
+    def mask(self) -> NDArray[np.uint32]:
+        """One bit for each token, the first in the lowest: set where it may come next."""
+        self.prepare()
+        return self._words
+
+    def accept(self, token: int) -> None:
+        """Go on behind a token."""
+        with self._lock:
+            self._ready = False
+            self._matcher.consume_token(token)
+            self._check()
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, as far as that is certain."""
+        with self._lock:
+            return self._matcher.compute_ff_tokens()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the grammar is fulfilled and nothing more may come."""
+        return self._matcher.is_stopped()
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the text so far fulfils the grammar."""
+        return self._matcher.is_accepting()
+
+    def reset(self) -> None:
+        """Go back to the start."""
+        with self._lock:
+            self._ready = False
+            self._matcher.reset()
+            self._check()
+
+    def clone(self) -> Self:
+        """Copy the place."""
+        with self._lock:
+            return type(self)(self._matcher.deep_copy(), 32 * len(self._words))
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise GrammarError(f"the grammar failed: {self._matcher.get_error().strip()}")

@@ -1,0 +1,120 @@
+"""A tokenizer's vocabulary in the form llguidance reads.
+
+Comes in: any `Tokenizer`. Goes out: an `LLTokenizer` over the bytes of its tokens, and a way
+to write bytes as tokens that stand for exactly these bytes: vocabularies that put a space
+before a text, or that change it, must not do so in the middle of an output. llguidance is
+imported here and nowhere at start. It does not know grammars.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ingot.errors import GrammarError
+from ingot.tokenizer import Tokenizer, TokenType
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+_MARK = b"\x02"  # a byte that joins no token: what follows it is in the middle of a text
+# Some vocabularies leave out control characters and the first bytes of the rarest planes.
+_BYTES_OF_TEXT = (*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1))
+_NOT_TEXT = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+
+class TokenTexts:
+    """The bytes of every token, and the tokens that stand for text by their bytes."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.texts = [tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size)]
+        self.no_text = [id for kind in _NOT_TEXT for id in tokenizer.ids_of_type(kind)]
+
+    @cached_property
+    def by_bytes(self) -> Mapping[bytes, int]:
+        """Of several tokens with the same bytes the first."""
+        none = set(self.no_text)
+        ids = range(len(self.texts) - 1, -1, -1)
+        return {self.texts[id]: id for id in ids if self.texts[id] and id not in none}
+
+    @cached_property
+    def writes_all_text(self) -> bool:
+        """Whether every byte that texts are made of is a token of its own."""
+        return all(bytes([byte]) in self.by_bytes for byte in _BYTES_OF_TEXT)
+
+
+class GrammarVocabulary:
+    """The tokens of one model; building it takes some tenths of a second, once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def tokens(self) -> TokenTexts:
+        """The bytes of the tokens."""
+        return TokenTexts(self._tokenizer)
+
+    @cached_property
+    def native(self) -> "LLTokenizer":
+        """The vocabulary as llguidance has it."""
+        from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (0.1 s)
+
+        ends = sorted(self._tokenizer.eog_ids)
+        if not ends:
+            raise GrammarError("grammars need a vocabulary with a token that ends a text")
+        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
+        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+
+    def control_token(self, text: str) -> int | None:
+        """The control token with a text, if there is one."""
+        return self._tokenizer.control_tokens().get(text)
+
+
+class ExactEncoder:
+    """Writes bytes as tokens that stand for exactly these bytes, as in the middle of a text."""
+
+    def __init__(self, tokenizer: Tokenizer, tokens: TokenTexts) -> None:
+        self._tokenizer = tokenizer
+        self._by_bytes = tokens.by_bytes
+        self._longest = max(map(len, tokens.by_bytes), default=0)
+
+    def encode(self, text: bytes) -> list[int]:
+        """The tokens; as many as there are where no token fits."""
+        ids = self._tokenizer.encode(text, add_special=False)
+        if self._tokenizer.decode_bytes(ids) == text:
+            return ids
+        ids = self._tokenizer.encode(_MARK + text, add_special=False)
+        for first in range(1, min(len(ids), 4)):
+            before = self._tokenizer.decode_bytes(ids[:first])
+            if before.endswith(_MARK) and self._tokenizer.decode_bytes(ids[first:]) == text:
+                return ids[first:]
+        return self._encode_greedily(text)
+
+    def _encode_greedily(self, text: bytes) -> list[int]:
+        """The longest token each time, up to where no token fits."""
+        ids: list[int] = []
+        at = 0
+        while at < len(text):
+            sizes = range(min(self._longest, len(text) - at), 0, -1)
+            size = next((n for n in sizes if text[at : at + n] in self._by_bytes), 0)
+            if size == 0:
+                break
+            ids.append(self._by_bytes[text[at : at + size]])
+            at += size
+        return ids
+
+
+class _Tokens:
+    """The attributes by which llguidance reads a vocabulary.
+
+    It must not know what holds it: llguidance's objects are invisible to the garbage collector.
+    """
+
+    def __init__(self, tokens: TokenTexts, end: int, encoder: ExactEncoder) -> None:
+        self.tokens = tokens.texts
+        self.special_token_ids = tokens.no_text
+        self.eos_token_id = end
+        self.bos_token_id = None  # no text begins in the middle of an output
+        self._encoder = encoder
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._encoder.encode(text)

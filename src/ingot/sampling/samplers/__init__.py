@@ -1,0 +1,1 @@
+"""The samplers, one idea per file."""

@@ -1,0 +1,76 @@
+"""Token healing: the first tokens must begin as the cut end of the prompt did.
+
+A prompt may end in the middle of what the model knows as one token ("http:" before "//").
+The last token is taken back, and the text goes on with any token that begins with its bytes,
+or with tokens that make them up. Behind these bytes the sampler does nothing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+
+from ingot.sampling.arithmetic import Ids
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.sampler import Sampler
+
+
+class TokenIndex:
+    """The tokens of a vocabulary in the order of their bytes."""
+
+    def __init__(self, by_bytes: Mapping[bytes, int]) -> None:
+        self._texts = sorted(by_bytes)
+        self._by_bytes = by_bytes
+        self.text_of = {id: text for text, id in by_bytes.items()}
+
+    def longer(self, begun: bytes) -> list[int]:
+        """The tokens that begin with some bytes, or are these."""
+        first = last = bisect_left(self._texts, begun)
+        while last < len(self._texts) and self._texts[last].startswith(begun):
+            last += 1
+        return [self._by_bytes[text] for text in self._texts[first:last]]
+
+    def fitting(self, begun: bytes) -> Ids:
+        """The tokens that begin with some bytes, or that these begin with."""
+        shorter = [self._by_bytes.get(begun[:size]) for size in range(1, len(begun))]
+        parts = [id for id in shorter if id is not None]
+        return np.array(self.longer(begun) + parts, np.int32)
+
+
+class Healing(Sampler):
+    """Bans the tokens that do not go on as the prompt's end began."""
+
+    cuts = False
+
+    def __init__(self, begun: bytes, index: TokenIndex) -> None:
+        self._begun, self._index = begun, index
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._left = self._begun
+
+    def clone(self) -> Self:
+        """Copy how far it is."""
+        copy = type(self)(self._begun, self._index)
+        copy._left = self._left
+        return copy
+
+    @property
+    def left(self) -> bytes:
+        """The bytes that are still to come."""
+        return self._left
+
+    def apply(self, candidates: Candidates) -> None:
+        """Ban."""
+        if not self._left:
+            return
+        fitting = self._index.fitting(self._left)
+        stays = np.isin(candidates.candidate_ids(), fitting)
+        candidates.logits[~stays] = -np.inf
+
+    def accept(self, token: int) -> None:
+        """Go on behind the bytes of a token."""
+        written = self._index.text_of.get(token, b"")
+        self._left = self._left[len(written) :]

@@ -1,0 +1,34 @@
+"""Logit bias: a number added to the logits of some tokens; minus infinity bans one.
+
+The tokens that end a text are banned, too, as long as it is shorter than it must be.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.sampler import Sampler
+
+
+class LogitBias(Sampler):
+    """Adds to the logits."""
+
+    cuts = False
+
+    def __init__(
+        self, biases: Mapping[int, float], ends: Iterable[int] = (), min_tokens: int = 0
+    ) -> None:
+        self._ids = np.array(list(biases.keys()), np.int32)
+        self._biases = np.array(list(biases.values()), np.float32)
+        self._ends = np.array(sorted(ends), np.int32)
+        self._min_tokens = min_tokens
+
+    def apply(self, candidates: Candidates) -> None:
+        """Add."""
+        if len(self._ids):
+            where, which = candidates.find(self._ids)
+            candidates.logits[where] += self._biases[which]
+        if candidates.generated < self._min_tokens:
+            where, _ = candidates.find(self._ends)
+            candidates.logits[where] = -np.inf

@@ -1,0 +1,37 @@
+"""Penalties for tokens that came before: repetition (Keskar et al., 2019), presence, frequency.
+
+The window of the newest tokens, prompt included, is counted. A token in it has its logit
+divided by `repeat` (multiplied, if negative), and lowered by `presence` once and by
+`frequency` for each time it came.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Penalties(Sampler):
+    """Lowers the logits of the tokens among the last `window` (-1: all)."""
+
+    cuts: ClassVar[bool] = False
+
+    window: int
+    repeat: float
+    presence: float
+    frequency: float
+
+    def apply(self, candidates: Candidates) -> None:
+        """Lower."""
+        tokens = candidates.token_ids
+        recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
+        ids, counts = np.unique(recent, return_counts=True)
+        where, which = candidates.find(ids)
+        logits, repeat = candidates.logits[where], np.float32(self.repeat)
+        scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
+        lowered = counts[which] * np.float32(self.frequency) + np.float32(self.presence)
+        candidates.logits[where] = scaled - lowered.astype(np.float32)

@@ -1,0 +1,35 @@
+"""Processors: the caller's own functions on the logits of the whole vocabulary.
+
+Each is called with the tokens so far (read-only) and the logits, which it changes in place:
+no copy is made. Behind a cut, everything that was cut is banned in what it sees and stays out.
+"""
+
+from collections.abc import Sequence
+
+from ingot.errors import ProcessorError
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.params import Processor
+from ingot.sampling.sampler import Sampler
+
+
+class Processors(Sampler):
+    """Runs functions one after the other; what one raises fails this request only."""
+
+    cuts = False
+
+    def __init__(self, functions: Sequence[Processor]) -> None:
+        self._functions = tuple(functions)
+
+    def apply(self, candidates: Candidates) -> None:
+        """Call them."""
+        row = candidates.whole_row()
+        tokens = candidates.token_ids.view()
+        tokens.flags.writeable = False
+        for function in self._functions:
+            try:
+                function(tokens, row)
+            except Exception as error:
+                name = getattr(function, "__name__", type(function).__name__)
+                raise ProcessorError(f"the logits processor {name} failed: {error!r}") from error
+        if candidates.ids is not None:
+            candidates.take(candidates.ids, row[candidates.ids])

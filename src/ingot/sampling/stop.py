@@ -1,0 +1,115 @@
+"""When a text ends, and how much of it may be shown before that is known.
+
+Comes in: one token at a time. Goes out: the text that is certain by then, and the reason once
+the text has ended. A stop string is found wherever the borders of tokens lie; nothing of it
+or behind it is ever shown, so text that may still become one is held back. The first stop
+string to be complete counts, as if characters came one by one. It does not know logits: that
+no end comes before `min_tokens` is the chain's work.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from time import monotonic
+
+from ingot.sampling.params import SamplingParams
+from ingot.tokenizer import StreamDecoder, Tokenizer
+
+
+class FinishReason(StrEnum):
+    """Why a text ended."""
+
+    STOP = "stop"  # the model ended it, or a stop string or stop token came
+    LENGTH = "length"  # max_tokens
+    TIME = "time"  # time_limit
+
+
+class StopStrings:
+    """Finds stop strings in text that comes in pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._longest = max((len(stop) for stop in stops), default=1)
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, str | None]:
+        """The text that may be shown now, and the stop string if one is complete."""
+        text = self._held + text
+        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            _, at, stop = min(found)
+            self._held = ""
+            return text[:at], stop
+        keep = next((n for n in range(self._most(text), 0, -1) if self._may_begin(text[-n:])), 0)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep], None
+
+    def flush(self) -> str:
+        """What was held back, when no more text comes."""
+        held, self._held = self._held, ""
+        return held
+
+    def _most(self, text: str) -> int:
+        return min(self._longest - 1, len(text))
+
+    def _may_begin(self, end: str) -> bool:
+        return any(stop.startswith(end) for stop in self._stops)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one token brought: text to show, and whether and by what the text has ended."""
+
+    text: str
+    finished: FinishReason | None = None
+    stopped_by: str | int | None = None  # a stop string, or the token that ended the text
+
+
+class StopChecker:
+    """Follows one text from its first token to its end."""
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        tokenizer: Tokenizer,
+        *,
+        skip_special: bool = True,
+        skip_bytes: int = 0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._params = params
+        self._decoder = StreamDecoder(tokenizer, skip_special, skip_bytes)
+        self._strings = StopStrings(params.stop)
+        ends = frozenset() if params.ignore_eos else tokenizer.eog_ids
+        self._ends = ends | frozenset(params.stop_token_ids)
+        self._clock = clock
+        self._deadline = None if params.time_limit is None else clock() + params.time_limit
+        self.tokens = 0  # taken so far, without the one that ended the text
+
+    def push(self, token: int) -> Piece:
+        """Take a token."""
+        if token in self._ends:
+            return Piece(self._rest(), FinishReason.STOP, token)
+        self.tokens += 1
+        text = self._decoder.push(token)
+        if self.tokens > self._params.min_tokens:
+            text, stop = self._strings.push(text)
+            if stop is not None:
+                return Piece(text, FinishReason.STOP, stop)
+        if self._params.max_tokens is not None and self.tokens >= self._params.max_tokens:
+            return self._end(text, FinishReason.LENGTH)
+        if self._deadline is not None and self._clock() >= self._deadline:
+            return self._end(text, FinishReason.TIME)
+        return Piece(text)
+
+    def finish(self) -> str:
+        """The text held back so far, for an end that others decide (cancelled, no room)."""
+        return self._rest()
+
+    def _end(self, text: str, reason: FinishReason) -> Piece:
+        return Piece(text + self._rest(), reason)
+
+    def _rest(self) -> str:
+        # An unfinished character ends as U+FFFD; even so no stop string may be shown.
+        shown, stop = self._strings.push(self._decoder.flush())
+        return shown if stop is not None else shown + self._strings.flush()
