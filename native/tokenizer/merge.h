@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <queue>
 #include <vector>
 
 #include "tokenizer/vocabulary.h"
@@ -41,8 +43,8 @@ class Merger {
   }
 
  private:
-  // Up to here a scan for the best pair beats the heap.
-  static constexpr std::size_t kShort = 40;
+  // Up to here a scan for the best pair beats the queues.
+  static constexpr std::size_t kShort = 100;
 
   template <class Find>
   void merge_short(const Find& joint) {
@@ -63,46 +65,70 @@ class Merger {
     symbols.resize(count);
   }
 
-  // A heap of (order, place); an entry whose order is no longer that of its place is stale.
+  // Places wait in one queue per order. Those of a queue come mostly from left to right, so that
+  // the time grows with the length of the text and not with its logarithm too.
   template <class Find>
   void merge_long(const Find& joint) {
     const auto count = static_cast<std::uint32_t>(symbols.size());
     links_.resize(count);
-    heap_.clear();
+    queues_.clear();
     for (std::uint32_t i = 0; i < count; ++i) {
       links_[i] = {i - 1, i + 1};
-      if (joints_[i].order != Joint::kNever) heap_.push_back(key(joints_[i].order, i));
+      enqueue(i);
     }
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-    while (!heap_.empty()) {
-      const std::uint64_t top = heap_.front();
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      heap_.pop_back();
-      const auto left = static_cast<std::uint32_t>(top);
-      if (joints_[left].order != top >> 32) continue;
+    while (!queues_.empty()) {
+      const auto lowest = queues_.begin();
+      const std::uint32_t order = lowest->first, left = lowest->second.pop();
+      if (lowest->second.empty()) queues_.erase(lowest);
+      if (joints_[left].order != order) continue;  // joined otherwise since
       const std::uint32_t right = links_[left].next, after = links_[right].next;
       join(symbols[left], symbols[right], joints_[left]);
       symbols[right].bytes = 0;
       joints_[right] = {};
       links_[left].next = after;
       if (after < count) links_[after].previous = left;
-      renew(joint, left, after, count);
-      if (links_[left].previous < count) renew(joint, links_[left].previous, left, count);
+      joints_[left] = after < count ? joint(symbols[left], symbols[after]) : Joint{};
+      enqueue(left);
+      const std::uint32_t before = links_[left].previous;
+      if (before < count) {
+        joints_[before] = joint(symbols[before], symbols[left]);
+        enqueue(before);
+      }
     }
     std::erase_if(symbols, [](const Symbol& symbol) { return symbol.bytes == 0; });
   }
 
-  template <class Find>
-  void renew(const Find& joint, std::uint32_t left, std::uint32_t right, std::uint32_t count) {
-    joints_[left] = right < count ? joint(symbols[left], symbols[right]) : Joint{};
-    if (joints_[left].order == Joint::kNever) return;
-    heap_.push_back(key(joints_[left].order, left));
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  void enqueue(std::uint32_t place) {
+    if (joints_[place].order != Joint::kNever) queues_[joints_[place].order].push(place);
   }
 
-  static std::uint64_t key(std::uint32_t order, std::uint32_t place) {
-    return std::uint64_t{order} << 32 | place;
-  }
+  // Places, lowest first.
+  class Queue {
+   public:
+    bool empty() const { return next_ == ascending_.size() && early_.empty(); }
+
+    void push(std::uint32_t place) {
+      if (ascending_.empty() || place >= ascending_.back()) {
+        ascending_.push_back(place);
+      } else {
+        early_.push(place);
+      }
+    }
+
+    std::uint32_t pop() {
+      if (early_.empty() || (next_ < ascending_.size() && ascending_[next_] <= early_.top())) {
+        return ascending_[next_++];
+      }
+      const std::uint32_t place = early_.top();
+      early_.pop();
+      return place;
+    }
+
+   private:
+    std::vector<std::uint32_t> ascending_;
+    std::size_t next_ = 0;
+    std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> early_;
+  };
 
   static void join(Symbol& left, const Symbol& right, const Joint& joint) {
     left.bytes += right.bytes;
@@ -114,7 +140,7 @@ class Merger {
   };
   std::vector<Joint> joints_;
   std::vector<Link> links_;
-  std::vector<std::uint64_t> heap_;
+  std::map<std::uint32_t, Queue> queues_;  // by order
 };
 
 }  // namespace ingot::tokenizer

@@ -25,14 +25,14 @@ TOKENS: list[Token] = [
 TEXTS = [token if isinstance(token, str) else token[0] for token in TOKENS]
 
 
-def slow_sentencepiece(text: str) -> list[int]:
+def slow_sentencepiece(text: str, scores: dict[str, float] = WORDS) -> list[int]:
     symbols = list(text.replace(" ", "▁"))
     while True:
         pairs = [left + right for left, right in pairwise(symbols)]
         places = [i for i, pair in enumerate(pairs) if pair in WORDS]
         if not places:
             break
-        best = max(places, key=lambda i: (WORDS[pairs[i]], -i))
+        best = max(places, key=lambda i: (scores[pairs[i]], -i))
         symbols[best : best + 2] = [pairs[best]]
     ids = []
     for symbol in symbols:
@@ -49,9 +49,25 @@ def tokenizer(make_tokenizer: MakeTokenizer) -> Tokenizer:
 ALPHABET = "abé 中文\nx▁"
 
 
-@given(st.one_of(st.text(ALPHABET), st.text("ab ", min_size=50, max_size=200)))
+# Long ones take another way through the pairs.
+LONG = st.text("ab", min_size=101, max_size=250)  # no place to cut
+
+
+@given(st.one_of(st.text(ALPHABET), LONG))
 def test_pairs_join_by_score_then_from_the_left(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.encode(text, add_special=False) == slow_sentencepiece(text)
+
+
+@given(st.one_of(st.text("ab ", max_size=30), LONG))
+def test_equal_scores_join_from_the_left(unscored: Tokenizer, text: str) -> None:
+    expected = slow_sentencepiece(text, dict.fromkeys(WORDS, 0.0))
+    assert unscored.encode(text, add_special=False) == expected
+
+
+@pytest.fixture(scope="module")
+def unscored(make_tokenizer: MakeTokenizer) -> Tokenizer:
+    tokens = [token if isinstance(token, str) else token[:2] for token in TOKENS]
+    return make_tokenizer("llama", tokens, add_space_prefix=False)
 
 
 @given(st.text())
