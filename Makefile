@@ -53,7 +53,7 @@ $(VENV)/.bench: $(VENV)/.oracle
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## answer an example prompt with the embedded default model
-	@$(BIN)/ingot run
+	@$(BIN)/ingot run --temperature 0
 
 test: build ## run the tests
 	$(BIN)/python -m pytest

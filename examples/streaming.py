@@ -15,7 +15,7 @@ with LLM(store.resolve("default")) as llm:
     ids = llm.tokenizer.encode(
         prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
     )
-    answer = llm.stream(ids, max_tokens=60)
+    answer = llm.stream(ids, max_tokens=60, temperature=0)
     try:
         for piece in answer:
             print(piece, end="", flush=True)
