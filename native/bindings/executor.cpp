@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -240,6 +241,18 @@ class Program {
     executor_.run(batch, kernels_);
   }
 
+  // Copies rows of a value that a step of so many tokens left in the arena. Only a value that
+  // lives to the end of the program is still there.
+  void read(int value, int64_t tokens, nb::handle out_array) const {
+    const ArrayView<float> out(out_array, 2, "out");
+    const ValueRef& ref = at(value);
+    if (ref.logits) refuse("logits are not in the arena");
+    if (tokens < 1 || tokens > max_tokens_ || out.size(0) > tokens || out.size(1) != ref.width)
+      refuse("the rows of a value have another shape");
+    const uint8_t* first = executor_.arena() + ref.offset * tokens;
+    std::memcpy(out.data(), first, out.size(0) * ref.width * sizeof(float));
+  }
+
  private:
   using Ints = ArrayView<const int32_t>;
 
@@ -349,5 +362,7 @@ void bind_executor(nb::module_& module) {
            nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none())
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
-           nb::arg("prompt"), nb::arg("logits"));
+           nb::arg("prompt"), nb::arg("logits"))
+      .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),
+           nb::arg("out"));
 }

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ingot.api import LLM
+from ingot.bar import Bar
 from ingot.cli import sampling
-from ingot.cli.bar import Bar
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.options import KvTypeOption, ThreadsOption, WeightsOption
 from ingot.cli.text import notice, printable
-from ingot.engine import Generation
+from ingot.engine import Request
 from ingot.errors import ConfigError
 
 _EXAMPLE = "Explain in two sentences why the sky is blue."
@@ -95,7 +95,7 @@ def command(
         ids = _prompt_ids(llm, text, raw=raw)
         with Bar("reading the prompt", "tokens") as bar:
             progress = bar if len(ids) >= _LONG_PROMPT else None
-            written = llm.stream(ids, params, progress=progress)
+            written = llm.stream(ids, params, progress=progress, context_overflow="stop")
             first, interrupted = _write(written, bar)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
@@ -122,16 +122,10 @@ def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
         raw = True
     if raw:
         return llm.tokenizer.encode(text)
-    from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (jinja2, if needed)
-
-    template = ChatTemplate.from_metadata(metadata, llm.tokenizer)
-    prompt = template.render([{"role": "user", "content": text}])
-    return llm.tokenizer.encode(
-        prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
-    )
+    return llm.chat_prompt([{"role": "user", "content": text}])
 
 
-def _write(written: Generation, bar: Bar) -> tuple[float | None, bool]:
+def _write(written: Request, bar: Bar) -> tuple[float | None, bool]:
     """Write the text as it comes: when the first piece came, and whether Ctrl-C ended it."""
     first, interrupted = None, False
     on_terminal = sys.stdout.isatty()
@@ -150,7 +144,7 @@ def _write(written: Generation, bar: Bar) -> tuple[float | None, bool]:
     return first, interrupted
 
 
-def _show_timings(written: Generation, *, load: float, first: float | None) -> None:
+def _show_timings(written: Request, *, load: float, first: float | None) -> None:
     timings = written.timings
     parts = [f"load {load:.2f} s"]
     if first is not None:

@@ -7,9 +7,8 @@ told before the first token. Knows nothing of text, sampling or who asks for a s
 import os
 from collections.abc import Sequence
 from enum import StrEnum
-from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,14 @@ from ingot.errors import (
 )
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import BLOCK_TOKENS, KV_TYPES, KvLayout
-from ingot.kvcache import BlockPool
+from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
 from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
+_CONTEXTS, _MEMORY_SHARE = 4, 4
 
+_E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
 Logits = NDArray[np.float32]
 
@@ -46,7 +47,7 @@ class Weights(StrEnum):
 
 
 class LoadedModel:
-    """A model on the CPU with a cache for its sequences. Steps of several threads take turns."""
+    """A model on the CPU with memory for its sequences. One thread at a time."""
 
     def __init__(
         self,
@@ -56,21 +57,32 @@ class LoadedModel:
         context: int | None = None,
         kv_type: str = "f16",
         weights: str = Weights.MAP,
-        sequences: int = 1,
+        cache_tokens: int | None = None,
+        reuse: str = Reuse.NONE,
     ) -> None:
-        """`context` is the longest sequence; there is cache for `sequences` of that length."""
+        """`context` is the longest sequence; the cache is for `cache_tokens` of all of them.
+
+        By default these are four contexts, if they take no more than a quarter of the memory.
+        """
         self.threads = _checked_threads(threads)
-        kind, place = _kv_type(kv_type), _weights(weights)
+        kind, place = _kv_type(kv_type), _choice(Weights, "weights", weights)
+        found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
             self.graph = build_graph(self.file)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind)
-            blocks = sequences * -(-self.context // BLOCK_TOKENS)
+            block_bytes = sum(group.block_bytes for group in self.layout.groups)
+            one = -(-self.context // BLOCK_TOKENS)
+            if cache_tokens is None:
+                blocks = min(_CONTEXTS * one, memory.available() // (_MEMORY_SHARE * block_bytes))
+            else:
+                blocks = -(-cache_tokens // BLOCK_TOKENS)
+            blocks = max(blocks, one)
             memory.require(
-                blocks * sum(group.block_bytes for group in self.layout.groups),
-                f"a cache for {sequences * self.context} tokens as {kind.name.lower()}",
-                "choose a smaller context or a smaller kv_type",
+                blocks * block_bytes,
+                f"a cache for {blocks * BLOCK_TOKENS} tokens as {kind.name.lower()}",
+                "choose a smaller context or cache, or a smaller kv_type",
             )
             self._place_weights(place)
             self._backend: CpuBackend | None = self._make_backend(blocks)
@@ -78,22 +90,26 @@ class LoadedModel:
             self.file.close()
             raise
         self.step_tokens = self._backend.max_tokens
-        self._pool = BlockPool(self.layout, blocks)
-        self._stepping = Lock()
+        self.cache = KvCache(self.layout, blocks, found)
+
+    @property
+    def pool(self) -> BlockPool:
+        """The blocks of the cache."""
+        return self.cache.pool
 
     def sequence(self) -> KvSequence:
-        """A new, empty sequence; its owner closes it."""
-        return KvSequence(self._pool)
+        """A new, empty sequence that shares nothing; its owner closes it."""
+        return KvSequence(self.pool)
 
-    def fork(self, sequence: KvSequence) -> KvSequence:
-        """A sequence that goes on from the same tokens; its owner closes it."""
-        with self._stepping:
-            if self._backend is None:
-                raise ModelError(f"{self.file.path} is closed; open it again to go on")
-            forked, copies = sequence.fork()
-            for copy in copies:
-                self._backend.copy_block(copy.group, copy.source, copy.target)
-            return forked
+    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        """Do what a fork asks for."""
+        for copy in copies:
+            self._running.copy_block(copy.group, copy.source, copy.target)
+
+    def block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+        size = self.layout.groups[group].block_bytes
+        return self._running.pools[group][index * size : (index + 1) * size]
 
     def step(
         self,
@@ -106,29 +122,35 @@ class LoadedModel:
 
         `outputs` counts through the tokens of all sequences in order.
         """
-        with self._stepping:
-            if self._backend is None:
-                raise ModelError(f"{self.file.path} is closed; open it again to go on")
-            positions = [
-                np.arange(sequence.length, sequence.length + len(new), dtype=np.int32)
-                for sequence, new in zip(sequences, ids, strict=True)
-            ]
-            logits = self._backend.forward(
-                Batch(
-                    ids=np.concatenate(ids),
-                    positions=np.concatenate(positions),
-                    counts=np.array([len(new) for new in ids], np.int32),
-                    tables=[
-                        sequence.grow(len(new))
-                        for sequence, new in zip(sequences, ids, strict=True)
-                    ],
-                    outputs=outputs,
-                    phase=phase,
-                )
+        for sequence, new in zip(sequences, ids, strict=True):
+            sequence.grow(len(new))
+        logits = self.forward(sequences, ids, outputs, phase)
+        for sequence in sequences:
+            sequence.release_passed()
+        return logits
+
+    def forward(
+        self,
+        sequences: Sequence[KvSequence],
+        ids: Sequence[Ints],
+        outputs: Ints,
+        phase: ExecutionPhase,
+    ) -> Logits:
+        """The same for sequences that have grown already: the new tokens are their last."""
+        positions = [
+            np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
+            for sequence, new in zip(sequences, ids, strict=True)
+        ]
+        return self._running.forward(
+            Batch(
+                ids=np.concatenate(ids),
+                positions=np.concatenate(positions),
+                counts=np.array([len(new) for new in ids], np.int32),
+                tables=[sequence.tables for sequence in sequences],
+                outputs=outputs,
+                phase=phase,
             )
-            for sequence in sequences:
-                sequence.release_passed()
-            return logits
+        )
 
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
@@ -155,10 +177,9 @@ class LoadedModel:
         return ids.astype(np.int32)
 
     def close(self) -> None:
-        """Stop its threads and free its memory, after the step that may be running."""
-        with self._stepping:
-            self._backend = None
-            self.file.close()
+        """Stop its threads and free its memory."""
+        self._backend = None
+        self.file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +191,12 @@ class LoadedModel:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def _running(self) -> CpuBackend:
+        if self._backend is None:
+            raise ModelError(f"{self.file.path} is closed; open it again to go on")
+        return self._backend
 
     def _make_backend(self, blocks: int) -> CpuBackend:
         try:
@@ -229,9 +256,8 @@ def _kv_type(name: str) -> GgmlType:
     raise ConfigError(f"kv_type is {name!r}; it must be one of {known}")
 
 
-def _weights(name: str) -> Weights:
+def _choice(kind: type[_E], field: str, name: str) -> _E:
     try:
-        return Weights(name)
+        return kind(name)
     except ValueError:
-        known = ", ".join(Weights)
-        raise ConfigError(f"weights is {name!r}; it must be one of {known}") from None
+        raise ConfigError(f"{field} is {name!r}; it must be one of {', '.join(kind)}") from None

@@ -41,3 +41,8 @@ class ComputationGraph:
     def vocabulary_size(self) -> int:
         """Rows of the embedding."""
         return next(op.weight.shape[0] for op in self.ops if isinstance(op, Embed))
+
+    @property
+    def width(self) -> int:
+        """Elements of a token's state."""
+        return next(op.weight.shape[1] for op in self.ops if isinstance(op, Embed))

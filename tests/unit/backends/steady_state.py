@@ -110,7 +110,7 @@ def memory(path: Path) -> dict[str, Any]:
     before = rollup()
     with LLM(path, context=512, threads=1) as llm:
         llm.generate(np.arange(300) % llm.graph.vocabulary_size, max_tokens=20, temperature=0)
-        backend = llm._model._backend
+        backend = llm.engine.model._running
         after = rollup()
         return {
             "anonymous": after["Anonymous"] - before["Anonymous"],

@@ -5,6 +5,7 @@ logits in one native call. Weights stay in the mapped file. Which block belongs 
 sequence is the caller's business (`ingot.kvcache`).
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,9 @@ class CpuBackend:
         context: int,
         threads: int,
         max_tokens: int = 512,
+        keep: Collection[str] = (),
     ) -> None:
+        """`keep` names values that `kept` can tell after a step."""
         self.layout = layout
         self.max_tokens = max_tokens
         self.pools = [np.empty(blocks * group.block_bytes, np.uint8) for group in layout.groups]
@@ -50,7 +53,7 @@ class CpuBackend:
         self._vocabulary = graph.logits.width
         self._floats: dict[str, NDArray[np.float32]] = {}
         self._graph = fuse(graph)
-        self.plan = MemoryPlan.of(self._graph)
+        self.plan = MemoryPlan.of(self._graph, keep)
         linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
         self._program = _native.Program(
             threads=threads,
@@ -83,6 +86,10 @@ class CpuBackend:
             logits=logits,
         )
         return logits
+
+    def kept(self, name: str, tokens: int, out: NDArray[np.float32]) -> None:
+        """Copy rows of a value that was to be kept, after a step of so many tokens."""
+        self._program.read(value=self._ids[name], tokens=tokens, out=out)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

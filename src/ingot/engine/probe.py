@@ -1,0 +1,122 @@
+"""Probe: the states inside a model, for embeddings and for looking at its layers.
+
+A second program over the same weights that ends before the logits, with a cache of its own. It
+runs beside the engine's, in the caller's thread.
+"""
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.cpu import CpuBackend
+from ingot.engine.loaded import Ints, LoadedModel
+from ingot.graph import ComputationGraph
+from ingot.graph import ops as o
+from ingot.graph.kv_layout import BLOCK_TOKENS
+from ingot.kvcache import BlockPool
+from ingot.kvcache import Sequence as KvSequence
+
+Floats = NDArray[np.float32]
+_EMBEDDING = "token_embd"
+_LAYER = "blk.{}.ffn_residual"
+
+
+class Probe:
+    """Runs texts for their states. Calls of several threads take turns."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        graph = _without_head(model.graph)
+        blocks = -(-model.context // BLOCK_TOKENS)
+        self._streams = [_EMBEDDING, *(_LAYER.format(i) for i in range(len(graph.kv_layers)))]
+        self._width = graph.logits.width
+        self._backend = CpuBackend(
+            graph,
+            model.file,
+            model.layout,
+            blocks=blocks,
+            context=model.context,
+            threads=model.threads,
+            keep=self._streams,
+        )
+        self._pool = BlockPool(model.layout, blocks)
+        self._turn = Lock()
+
+    def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
+        """What each text's tokens are to the model in the end: [tokens, width], text by text."""
+        group: list[Ints] = []
+        for text in texts:
+            if group and not self._fit([*group, text]):
+                yield from self._run_together(group)
+                group = []
+            group.append(text)
+        if group:
+            yield from self._run_together(group)
+
+    def _fit(self, texts: Sequence[Ints]) -> bool:
+        blocks = sum(-(-len(text) // BLOCK_TOKENS) for text in texts)
+        return blocks <= self._pool.blocks and sum(map(len, texts)) <= self._backend.max_tokens
+
+    def layer_states(self, text: Ints) -> Floats:
+        """The embedding and the state behind each layer: [1 + layers, tokens, width]."""
+        states = np.empty((len(self._streams), len(text), self._width), np.float32)
+        with self._turn:
+            sequence = KvSequence(self._pool)
+            try:
+                for start in range(0, len(text), self._backend.max_tokens):
+                    chunk = text[start : start + self._backend.max_tokens]
+                    self._forward([sequence], [chunk])
+                    for states_of, name in zip(states, self._streams, strict=True):
+                        rows = states_of[start : start + len(chunk)]
+                        self._backend.kept(name, len(chunk), rows)
+            finally:
+                sequence.close()
+        return states
+
+    def _run_together(self, texts: Sequence[Ints]) -> list[Floats]:
+        """The states of texts that fit into one step, or of a single one that does not."""
+        most = self._backend.max_tokens
+        with self._turn:
+            sequences = [KvSequence(self._pool) for _ in texts]
+            try:
+                pieces = [
+                    self._forward(sequences, [text[start : start + most] for text in texts])
+                    for start in range(0, max(map(len, texts)), most)
+                ]
+            finally:
+                for sequence in sequences:
+                    sequence.close()
+        states = np.concatenate(pieces)
+        return np.split(states, np.cumsum([len(text) for text in texts])[:-1])
+
+    def _forward(self, sequences: Sequence[KvSequence], texts: Sequence[Ints]) -> Floats:
+        positions = []
+        for sequence, text in zip(sequences, texts, strict=True):
+            positions.append(np.arange(sequence.length, sequence.length + len(text)))
+            sequence.grow(len(text))
+        counts = np.array([len(text) for text in texts], np.int32)
+        states = self._backend.forward(
+            Batch(
+                ids=np.concatenate(texts),
+                positions=np.concatenate(positions).astype(np.int32),
+                counts=counts,
+                tables=[sequence.tables for sequence in sequences],
+                outputs=np.arange(counts.sum(), dtype=np.int32),
+                phase=ExecutionPhase.PROMPT,
+            )
+        )
+        for sequence in sequences:
+            sequence.release_passed()
+        return states
+
+
+def _without_head(graph: ComputationGraph) -> ComputationGraph:
+    """The graph up to the matrix that makes logits."""
+    at, head = next(
+        (index, op)
+        for index, op in reversed(list(enumerate(graph.ops)))
+        if isinstance(op, o.Linear)
+    )
+    return ComputationGraph(graph.ops[:at], head.source, graph.kv_layers, graph.context_length)
