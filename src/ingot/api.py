@@ -20,9 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.bar import Bar
-from ingot.engine import Completion, EngineOptions, EngineStats, InferenceEngine, OnProgress
-from ingot.engine import Prompt as Prompt
-from ingot.engine.request import Request
+from ingot.engine import (
+    Completion,
+    EngineOptions,
+    EngineStats,
+    InferenceEngine,
+    OnProgress,
+    Prompt,
+    Request,
+)
 from ingot.errors import QueueFullError, SamplingError
 from ingot.results import BeamText, Score
 from ingot.sampling import Grammar, SamplingParams, logprobs_of

@@ -97,7 +97,7 @@ def test_a_context_that_memory_does_not_hold(run: Run, tmp_path: Path) -> None:
     ran = run("run", "-m", model, "-c", 2**31, "hi")
     assert (ran.status, ran.out) == (2, "")
     assert "a cache for 2147483648 tokens as f16 takes 524288 MiB of memory, and " in ran.err
-    assert "choose a smaller context or a smaller kv_type" in ran.err
+    assert "choose a smaller context or cache, or a smaller kv_type" in ran.err
 
 
 def test_a_process_that_may_not_have_the_memory(tmp_path: Path) -> None:
