@@ -339,6 +339,14 @@ class LLM:
         """
         return self._probe.layer_states(self.engine.encode(prompt))
 
+    def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
+        """Write the cache of a prompt, or of a request's text so far, to a file."""
+        self.engine.save(text, path)
+
+    def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
+        """Bring it back: prompts that begin with its tokens, which come back, start at once."""
+        return self.engine.restore(path)
+
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The tokens of a text.
 

@@ -22,12 +22,15 @@ from ingot import _native
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.loop import StepLoop
 from ingot.engine.options import EngineOptions
-from ingot.engine.other_tasks import BeamTask, Consume, RowsTask
+from ingot.engine.other_tasks import BeamTask, Consume, KeepTask, RowsTask
 from ingot.engine.request import OnProgress, Request
+from ingot.engine.saving import copy_text, insert_text
 from ingot.engine.scheduler import Limits
 from ingot.engine.speculation import NgramProposer
+from ingot.engine.strand import Strand
 from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
 from ingot.errors import ConfigError, ModelError, SamplingError
+from ingot.kvcache.saved import SavedText, read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
@@ -152,6 +155,34 @@ class InferenceEngine:
         )
         self._loop.submit(task)
         task.channel.result()
+
+    def save(self, text: "Prompt | Request", path: str | os.PathLike[str]) -> None:
+        """Write what the cache has of a prompt or a request's text to a file.
+
+        What it does not have is computed first. The last tokens, up to a block, are left out.
+        """
+        if isinstance(text, Request):
+            tokens = self.encode((*text.prompt_ids, *text.token_ids))
+            prompted = len(text.prompt_ids)
+        else:
+            tokens = self.encode(text)
+            prompted = len(tokens)
+        saved: list[SavedText] = []
+
+        def show(strand: Strand) -> None:
+            strand.settle()
+            saved.append(copy_text(self.model, strand))
+
+        task = KeepTask(tokens, prompted, show)
+        self._loop.submit(task)
+        task.channel.result()
+        saved[0].write(path)
+
+    def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
+        """Bring a saved text back, for all prompts that begin with it; its tokens."""
+        saved = read_saved(path, self.model.layout, self.model.fingerprint)
+        self._loop.call(lambda: insert_text(self.model, saved))
+        return tuple(saved.tokens.tolist())
 
     @property
     def model(self) -> LoadedModel:

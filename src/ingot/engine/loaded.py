@@ -7,6 +7,8 @@ told before the first token. Knows nothing of text, sampling or who asks for a s
 import os
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
+from hashlib import blake2b
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -32,6 +34,7 @@ from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
 _CONTEXTS, _MEMORY_SHARE = 4, 4
+_SAMPLE = 256  # bytes
 
 _E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
@@ -151,6 +154,15 @@ class LoadedModel:
                 phase=phase,
             )
         )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells this model from others: its tensors, and some bytes of each."""
+        digest = blake2b(digest_size=16)
+        for name, tensor in self.file.tensors.items():
+            digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
+            digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())
+        return digest.hexdigest()
 
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""

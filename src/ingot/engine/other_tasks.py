@@ -1,4 +1,4 @@
-"""Tasks that write no text: rows of logits for every token, and beam search.
+"""Tasks that write no text: rows of logits, a text to be saved, and beam search.
 
 Each has a channel for its result, strands that the scheduler runs, and a way to go on with the
 logits of a step.
@@ -33,6 +33,27 @@ class RowsTask:
 
     def advance(self) -> None:
         """All tokens have run."""
+        self.channel.finish(True)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error."""
+        self.channel.fail(error)
+
+
+class KeepTask:
+    """Runs a text and shows its place in the cache to a function."""
+
+    def __init__(self, tokens: Ints, prompted: int, show: Callable[[Strand], None]) -> None:
+        self.channel: Channel[bool] = Channel()
+        self.strands = [Strand(tokens, prompted)]
+        self._show = show
+
+    def receive(self, strand: Strand, start: int, rows: Logits) -> None:
+        """The logits are of no use."""
+
+    def advance(self) -> None:
+        """All tokens have run."""
+        self._show(self.strands[0])
         self.channel.finish(True)
 
     def fail(self, error: BaseException) -> None:

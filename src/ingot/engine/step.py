@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine.loaded import LoadedModel
-from ingot.engine.other_tasks import BeamTask, RowsTask
+from ingot.engine.other_tasks import BeamTask, KeepTask, RowsTask
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.text_task import TextTask
 from ingot.errors import IngotError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Logits = NDArray[np.float32]
-Task: TypeAlias = TextTask | RowsTask | BeamTask
+Task: TypeAlias = TextTask | RowsTask | KeepTask | BeamTask
 
 
 class Stepper:

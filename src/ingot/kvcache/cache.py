@@ -104,6 +104,16 @@ class KvCache:
         sequence.blocks.close()
         self._tree.leave(sequence.node)
 
+    def insert(self, runs: int, first: list[int]) -> CachedSequence:
+        """A sequence for so many runs that were computed before, to be filled by the caller.
+
+        `first` is the first run of each group that is there.
+        """
+        blocks = Sequence(self.pool)
+        blocks.begin_at(runs * BLOCK_TOKENS, first)
+        self._tree.enter(self._tree.root)
+        return CachedSequence(blocks, self._tree.root, 0)
+
     def clear(self) -> None:
         """Forget everything that no sequence holds."""
         self.pool.drop_idle()

@@ -53,6 +53,21 @@ class Sequence:
             self.tables[group] = np.array([0] * first + blocks, np.int32)
             self._first[group] = first
 
+    def begin_at(self, length: int, first: Items[int]) -> None:
+        """Begin an empty sequence with room for tokens, in each group from a run on."""
+        runs = -(-length // BLOCK_TOKENS)
+        self._first = list(first)
+        try:
+            for group, oldest in enumerate(first):
+                self.tables[group] = np.zeros(oldest, np.int32)
+                for _ in range(oldest, runs):
+                    block = np.array([self.pool.take(group)], np.int32)
+                    self.tables[group] = np.concatenate([self.tables[group], block])
+        except CacheFullError:
+            self.close()
+            raise
+        self.length = length
+
     def grow(self, tokens: int) -> None:
         """Make room for more tokens; nothing changes if there is none."""
         runs = -(-(self.length + tokens) // BLOCK_TOKENS)
@@ -97,6 +112,11 @@ class Sequence:
             for run in range(self._first[group], oldest):
                 self.pool.give_back(group, int(self.tables[group][run]))
             self._first[group] = max(self._first[group], oldest)
+
+    @property
+    def first_runs(self) -> tuple[int, ...]:
+        """The first run of each group that was not given back."""
+        return tuple(self._first)
 
     def run_blocks(self, run: int) -> list[int]:
         """A run's block in every group, `NO_BLOCK` where it was given back."""

@@ -12,7 +12,7 @@ from command_runs import INGOT, Run
 
 from ingot import LLM, GgufLoader
 from ingot.backends.reference import Reference
-from ingot.cli.perplexity import Perplexity, measure
+from ingot.cli.perplexity import Perplexity
 from ingot.models import build_graph
 from tiny_llama import write_tiny_llama
 
