@@ -58,17 +58,28 @@ class EngineStats:
     blocks_kept: int  # for texts to come
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What an engine has once its model is loaded."""
+
+    model: LoadedModel
+    draft: LoadedModel | None
+    tokenizer: Tokenizer
+    chains: ChainBuilder
+    loop: StepLoop
+
+
 class InferenceEngine:
     """A model and the requests to it."""
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
-        self._loaded: LoadedModel | None = None
+        self._loaded: _Parts | None = None
 
     def load_gguf_model(self, path: str | os.PathLike[str]) -> None:
         """Open a model; all that can be wrong with it is said here."""
         if self._loaded is not None:
-            raise ModelError(f"the engine has a model: {self._loaded.file.path}")
+            raise ModelError(f"the engine has a model: {self.model.file.path}")
         options = self.options
         model = LoadedModel(
             path,
@@ -80,15 +91,14 @@ class InferenceEngine:
             reuse=options.reuse,
         )
         try:
-            self.tokenizer = Tokenizer.from_metadata(model.file.metadata)
-            self._draft = self._open_draft(model)
+            tokenizer = Tokenizer.from_metadata(model.file.metadata)
+            draft = _open_draft(options, model)
         except BaseException:
             model.close()
             raise
-        self._loaded = model
-        self._chains = ChainBuilder(self.tokenizer)
-        self._loop = StepLoop(model, _limits(options, model))
-        self._stop = weakref.finalize(self, _stop, self._loop, self._draft)
+        loop = StepLoop(model, _limits(options, model))
+        self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
+        self._stop = weakref.finalize(self, _stop, loop, draft)
 
     def submit_request(
         self,
@@ -187,9 +197,22 @@ class InferenceEngine:
     @property
     def model(self) -> LoadedModel:
         """The model that is loaded."""
+        return self._parts.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer."""
+        return self._parts.tokenizer
+
+    @property
+    def _parts(self) -> _Parts:
         if self._loaded is None:
             raise ModelError("the engine has no model yet: call load_gguf_model first")
         return self._loaded
+
+    @property
+    def _loop(self) -> StepLoop:
+        return self._parts.loop
 
     @property
     def stats(self) -> EngineStats:
@@ -222,8 +245,10 @@ class InferenceEngine:
             self._stop()
 
     def _text(self, asked: Asked) -> TextTask:
-        model = self.model
-        return TextTask(asked, self._chains, self.tokenizer, model.context, self._proposer())
+        parts = self._parts
+        return TextTask(
+            asked, parts.chains, parts.tokenizer, parts.model.context, self._proposer(parts.draft)
+        )
 
     def _request(self, task: TextTask, progress: OnProgress | None = None) -> Request:
         if not task.channel.is_ended:
@@ -244,25 +269,26 @@ class InferenceEngine:
 
         return self._request(self._loop.call(copy))
 
-    def _proposer(self) -> Proposer | None:
-        if self._draft is not None:
+    def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
+        if draft is not None:
             from ingot.engine.draft import DraftProposer  # noqa: PLC0415 (few need it)
 
-            return DraftProposer(self._draft)
+            return DraftProposer(draft)
         return NgramProposer() if self.options.speculation else None
 
-    def _open_draft(self, model: LoadedModel) -> LoadedModel | None:
-        if self.options.draft is None:
-            return None
-        from ingot.engine.draft import check_draft  # noqa: PLC0415 (few need it)
 
-        draft = LoadedModel(self.options.draft, threads=self.options.threads)
-        try:
-            check_draft(model, draft)
-        except ConfigError:
-            draft.close()
-            raise
-        return draft
+def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | None:
+    if options.draft is None:
+        return None
+    from ingot.engine.draft import check_draft  # noqa: PLC0415 (few need it)
+
+    draft = LoadedModel(options.draft, threads=options.threads)
+    try:
+        check_draft(model, draft)
+    except ConfigError:
+        draft.close()
+        raise
+    return draft
 
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
