@@ -14,7 +14,7 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-sanitized fuzz bench clean
+.PHONY: help build run test lint format test-oracle test-sanitized fuzz soak bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -94,6 +94,11 @@ $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
 	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/unit/backends \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
+
+SOAK_REQUESTS ?= 10000
+
+soak: build ## run 10,000 mixed requests and watch memory and cache (minutes)
+	$(BIN)/python tests/soak.py --requests $(SOAK_REQUESTS)
 
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)

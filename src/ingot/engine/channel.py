@@ -21,12 +21,21 @@ class Progress:
     total: int
 
 
+class Wish:
+    """What the reader wants; apart from the channel, so that it can outlive the reader."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+
 class Channel(Generic[T]):
     """Events in order, and a result or an error at the end."""
 
     def __init__(self) -> None:
         self.events: list[str | Progress] = []
-        self.cancelled = False  # by the reader; the step thread looks before every step
+        self.wish = Wish()  # at which the step thread looks before every step
         self._changed = threading.Condition()
         self._ended = threading.Event()
         self._result: T | None = None

@@ -114,7 +114,7 @@ class StepLoop:
 
     def _end_unwanted(self) -> None:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
-            if task.channel.cancelled:
+            if task.channel.wish.cancelled:
                 task.fail(RequestCancelledError("the request was cancelled"))
             elif isinstance(task, TextTask):
                 task.expire()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from ingot.engine.channel import Channel, Progress
+from ingot.engine.channel import Progress, Wish
 from ingot.errors import RequestCancelledError
 from ingot.sampling import TokenLogprobs
 
@@ -89,7 +89,8 @@ class Request(Iterator[str], AsyncIterator[str]):
         self._fork = fork
         self._progress = progress
         self._read = 0  # events
-        self._dropped = weakref.finalize(self, _cancel, channel, wake)
+        # Not the channel: an error in it may hold this request, which then never went.
+        self._dropped = weakref.finalize(self, _cancel, channel.wish, wake)
         self._dropped.atexit = False
 
     def __next__(self) -> str:
@@ -226,10 +227,9 @@ class Request(Iterator[str], AsyncIterator[str]):
             raise
 
 
-def _cancel(channel: Channel[Completion], wake: Callable[[], None]) -> None:
-    if not channel.is_ended:
-        channel.cancelled = True
-        wake()
+def _cancel(wish: Wish, wake: Callable[[], None]) -> None:
+    wish.cancelled = True
+    wake()
 
 
 __all__ = [

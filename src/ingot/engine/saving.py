@@ -17,7 +17,7 @@ def copy_text(model: LoadedModel, strand: Strand) -> SavedText:
         np.array(
             [model.block(group, index) for index in strand.blocks.tables[group][oldest:runs]],
             np.uint8,
-        ).reshape(runs - oldest, -1)
+        ).reshape(runs - oldest, model.layout.groups[group].block_bytes)
         for group, oldest in enumerate(first)
     ]
     layout = model.layout

@@ -138,7 +138,8 @@ class Stepper:
     def _fail(self, task: Task, error: Exception) -> None:
         """End a task; what the step left of it in the cache is nothing to go by."""
         self._scheduler.remove(task)
-        task.fail(error)
+        # Its traceback would keep this step's logits for as long as somebody has the error.
+        task.fail(error.with_traceback(None) if isinstance(error, IngotError) else error)
 
 
 def _tasks(plan: Plan[Task]) -> list[Task]:

@@ -79,7 +79,9 @@ def test_a_request_goes_through_its_states(llm: LLM) -> None:
 
 def test_many_threads_at_once_get_what_each_gets_alone(llm: LLM) -> None:
     prompts = [[1 + n, *PROMPT, *([n] * (7 * n))] for n in range(16)]
-    alone = [llm.generate(prompt, seed=n, max_tokens=12).token_ids for n, prompt in enumerate(prompts)]
+    alone = [
+        llm.generate(prompt, seed=n, max_tokens=12).token_ids for n, prompt in enumerate(prompts)
+    ]
     found: dict[int, tuple[int, ...]] = {}
 
     def work(number: int) -> None:
@@ -191,7 +193,9 @@ def test_a_failing_request_fails_alone(llm: LLM) -> None:
     assert held_blocks(llm) == 0
 
 
-def test_an_error_of_the_model_ends_those_that_ran(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_model_ends_those_that_ran(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = llm.engine.model.forward
 
     def fail(*_: Any) -> None:

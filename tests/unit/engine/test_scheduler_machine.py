@@ -160,4 +160,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-SchedulerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
