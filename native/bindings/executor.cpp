@@ -32,10 +32,10 @@ using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = Flat<const float>;
 using Weight =
     std::tuple<Flat<const uint8_t>, uint32_t, int64_t, int64_t>;  // bytes, type, rows, columns
-using Norm =
-    std::tuple<Floats, std::optional<Floats>, float, bool>;  // weight, bias, epsilon, layer
-using Part =
-    std::tuple<Weight, std::optional<Floats>, std::optional<int>, int>;  // bias, residual, out
+// weight, bias, length of a run, epsilon, layer
+using Norm = std::tuple<Floats, std::optional<Floats>, int64_t, float, bool>;
+// weight, bias, scale, residual, out
+using Part = std::tuple<Weight, std::optional<Floats>, float, std::optional<int>, int>;
 // group, pool, block bytes, offset in block, type, head size
 using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
 
@@ -57,10 +57,11 @@ WeightRef as_weight(const Weight& w) {
 }
 
 NormRef as_norm(const Norm& n) {
-  const auto& [weight, bias, epsilon, layer] = n;
+  const auto& [weight, bias, length, epsilon, layer] = n;
+  const int64_t count = static_cast<int64_t>(weight.size());
   if (bias && bias->size() != weight.size()) refuse("a norm's weight and bias differ in length");
-  return {weight.data(), bias ? bias->data() : nullptr, static_cast<int64_t>(weight.size()),
-          epsilon, layer};
+  if (length < 1 || count < 1 || count % length) refuse("a norm's weight that is not whole runs");
+  return {weight.data(), bias ? bias->data() : nullptr, count, length, epsilon, layer};
 }
 
 std::optional<NormRef> as_norm(const std::optional<Norm>& n) {
@@ -111,12 +112,22 @@ class Program {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  void embed(const Weight& weight, float scale, int out) {
+  void embed(const Weight& weight, float scale, const std::optional<Weight>& positions,
+             const std::optional<Floats>& added, int out) {
     embedding_rows_ = std::get<2>(weight);
-    const WeightRef ref = as_weight(weight);
-    if (at(out).width != ref.columns) refuse("an embedding of another width than its value");
-    if (!kernels_.decode[static_cast<uint32_t>(ref.type)]) refuse("an embedding of no known type");
-    executor_.add(std::make_unique<EmbedOp>(ref, scale, at(out)));
+    EmbedOp::Spec spec{as_weight(weight), scale, std::nullopt, added ? added->data() : nullptr,
+                       at(out)};
+    check_table(spec.weight, at(out));
+    if (positions) {
+      spec.positions = as_weight(*positions);
+      check_table(*spec.positions, at(out));
+      if (spec.positions->rows < max_positions_)
+        refuse("a context of " + std::to_string(max_positions_) + " tokens for " +
+               std::to_string(spec.positions->rows) + " learned positions");
+    }
+    if (added && static_cast<int64_t>(added->size()) != at(out).width)
+      refuse("an embedding of another width than its value");
+    executor_.add(std::make_unique<EmbedOp>(std::move(spec), executor_.threads()));
   }
   void norm(const Norm& norm, int source, std::optional<int> residual, int out) {
     same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
@@ -145,7 +156,7 @@ class Program {
     if (spec.source.width > buffers_.width) refuse("a linear map wider than max_width");
     if (spec.norm) check_runs(*spec.norm, spec.source);
     if (parts.empty() || (activation && parts.size() > 2)) refuse("a linear map of no use");
-    for (const auto& [weight, bias, residual, out] : parts) {
+    for (const auto& [weight, bias, scale, residual, out] : parts) {
       const WeightRef ref = as_weight(weight);
       if (!has_linear(static_cast<uint32_t>(ref.type))) refuse("a matrix of a type without kernel");
       if (ref.columns != spec.source.width || ref.rows != at(out).width)
@@ -154,7 +165,7 @@ class Program {
       if (residual) same_shape({at(*residual), at(out)});
       if (bias && static_cast<int64_t>(bias->size()) != ref.rows)
         refuse("a bias of the wrong length");
-      spec.parts.push_back({ref, bias ? bias->data() : nullptr, at(residual), at(out)});
+      spec.parts.push_back({ref, bias ? bias->data() : nullptr, scale, at(residual), at(out)});
     }
     if (activation) {
       if (*activation < 0 || *activation > static_cast<int>(ActivationKind::kReluSquared))
@@ -186,20 +197,23 @@ class Program {
     group_blocks_[group] = static_cast<int64_t>(std::get<1>(cache).size()) / std::get<2>(cache);
   }
   void attend(int query, int out, const Cache& cache, int64_t heads, int64_t kv_heads, float scale,
-              float softcap, int64_t window, const std::optional<Floats>& sinks) {
+              float softcap, int64_t window, const std::optional<Floats>& sinks, bool causal) {
     if (sinks && static_cast<int64_t>(sinks->size()) != heads)
       refuse("attention needs a sink per head");
     if (kv_heads < 1 || heads % kv_heads || heads / kv_heads > AttendOp::kTileRows)
       refuse(std::to_string(heads) + " query heads over " + std::to_string(kv_heads) +
              " key heads");
+    if (!causal && window > 0) refuse("a window of tokens that see their whole sequence");
     same_shape({at(query), at(out)});
     const CacheLayer layer = as_cache(cache, kv_heads);
     if (at(query).width != heads * layer.head_size || has_selected(at(query)))
       refuse("a query that is not whole heads");
-    executor_.add(
-        std::make_unique<AttendOp>(AttendOp::Spec{at(query), at(out), layer, heads, kv_heads, scale,
-                                                  softcap, window, sinks ? sinks->data() : nullptr},
-                                   attend_buffers_));
+    causal_ = causal_ && causal;
+    AttendOp::Spec spec{at(query), at(out),  layer,
+                        heads,     kv_heads, scale,
+                        softcap,   window,   sinks ? sinks->data() : nullptr,
+                        causal};
+    executor_.add(std::make_unique<AttendOp>(std::move(spec), attend_buffers_));
   }
 
   // A step allocates nothing: arrays are looked at where they are. `tables` holds, for each
@@ -256,7 +270,13 @@ class Program {
         refuse("values of different shapes");
   }
   static void check_runs(const NormRef& norm, const ValueRef& value) {
-    if (norm.length < 1 || value.width % norm.length) refuse("a norm that does not fit its value");
+    if (value.width % norm.length || (norm.count != norm.length && norm.count != value.width))
+      refuse("a norm that does not fit its value");
+  }
+  void check_table(const WeightRef& table, const ValueRef& value) const {
+    if (value.width != table.columns) refuse("an embedding of another width than its value");
+    if (!kernels_.decode[static_cast<uint32_t>(table.type)])
+      refuse("an embedding of no known type");
   }
 
   // Fills runs_ with the sequences of a batch, every block they may touch checked.
@@ -272,6 +292,8 @@ class Program {
       const int64_t count = counts[s];
       if (count < 1 || count > positions.size() - first)
         refuse("sequences do not add up to the tokens");
+      if (!causal_ && positions[first] != 0)
+        refuse("tokens that see later ones cannot be added to a sequence");
       int64_t deepest = 0;
       for (int64_t t = first; t < first + count; ++t) {
         if (positions[t] < 0 || positions[t] >= max_positions_)
@@ -308,6 +330,7 @@ class Program {
   LinearOp::Buffers buffers_;
   AttendOp::Buffers attend_buffers_;
   int64_t vocabulary_ = 0, embedding_rows_ = 0;
+  bool causal_ = true;
   std::vector<int64_t> group_blocks_;  // of the cache
   std::vector<ValueRef> values_;
   std::vector<const RotaryTable*> rotaries_;
@@ -331,7 +354,7 @@ void bind_executor(nb::module_& module) {
       .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
            nb::arg("selected"), nb::arg("logits"))
       .def("embed", &Program::embed, nb::kw_only(), nb::arg("weight"), nb::arg("scale"),
-           nb::arg("out"))
+           nb::arg("positions").none(), nb::arg("added").none(), nb::arg("out"))
       .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
            nb::arg("residual").none(), nb::arg("out"))
       .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
@@ -346,7 +369,7 @@ void bind_executor(nb::module_& module) {
            nb::arg("rotary").none(), nb::arg("cache"))
       .def("attend", &Program::attend, nb::kw_only(), nb::arg("query"), nb::arg("out"),
            nb::arg("cache"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("scale"),
-           nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none())
+           nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none(), nb::arg("causal"))
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
            nb::arg("prompt"), nb::arg("logits"));

@@ -39,6 +39,7 @@ struct AttendTask {
   float scale;
   float softcap;   // 0: none
   int64_t window;  // 0: none
+  bool causal;     // else every row sees all of [begin, end)
   int64_t begin;   // a multiple of kKvBlockTokens
   int64_t end;
   AttendRow* row;  // results: one per row,

@@ -20,10 +20,11 @@ from ingot.graph.graph import ComputationGraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearPart:
-    """One matrix of a fused linear: out = x @ weight.T + bias + residual."""
+    """One matrix of a fused linear: out = scale * (x @ weight.T + bias) + residual."""
 
     weight: o.Weight
     bias: o.Weight | None
+    scale: float
     residual: o.Value | None
     out: o.Value
 
@@ -165,7 +166,9 @@ class _Fuser:
             source=norm.source if norm else first.source,
             norm=norm,
             parts=tuple(
-                LinearPart(weight=op.weight, bias=op.bias, residual=residual, out=out)
+                LinearPart(
+                    weight=op.weight, bias=op.bias, scale=op.scale, residual=residual, out=out
+                )
                 for op, (out, residual) in zip(group, outs, strict=True)
             ),
             activation=activation,

@@ -103,13 +103,14 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
     """What an operation is called, what is special about it, what it does to the cache."""
     match op:
         case o.Embed():
-            return "embed", (f"times {op.scale:g}" if op.scale != 1 else "",), None
+            added = ("+ positions" if op.positions else "", "+ type" if op.type else "")
+            return "embed", (_times(op.scale), *added), None
         case o.Norm():
             return "norm", (_norm(op),), None
         case FusedNorm():
             return "norm", (_norm(op.norm), "+ residual" if op.residual else ""), None
         case o.Linear():
-            return "linear", (), None
+            return "linear", (_times(op.scale),), None
         case FusedLinear():
             gate = f"{op.activation}(gate)" if op.activation else ""
             residual = any(part.residual for part in op.parts)
@@ -118,6 +119,7 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
                 (
                     f"after {op.norm.kind} norm" if op.norm else "",
                     f"{gate} * up" if gate and len(op.parts) > 1 else gate,
+                    _times(op.parts[0].scale),
                     "+ residual" if residual else "",
                 ),
                 None,
@@ -134,6 +136,7 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
                 "attend",
                 (
                     f"{op.heads} heads over {op.kv_heads}",
+                    "" if op.causal else "both ways",
                     f"window {op.window}" if op.window else "",
                     f"soft cap {op.softcap:g}" if op.softcap else "",
                     "sinks" if op.sinks else "",
@@ -148,8 +151,12 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
             return type(op).__name__.lower(), (), None
 
 
+def _times(scale: float) -> str:
+    return f"times {scale:g}" if scale != 1 else ""
+
+
 def _norm(norm: o.Norm) -> str:
-    per_head = " of each head" if norm.weight.shape[0] != norm.source.width else ""
+    per_head = " of each head" if norm.weight.shape[-1] != norm.source.width else ""
     return f"{norm.kind}{per_head}"
 
 

@@ -30,6 +30,7 @@ def network(h: Hyperparameters) -> Network:
                 bias=True,
             ),
             mlp_norm=None,
+            parallel=True,
         )
         for kv_heads in h.kv_heads
     ]

@@ -29,7 +29,9 @@ class FusedReference:
         for op in self.graph.ops:
             match op:
                 case o.Embed():
-                    values[op.out.name] = self._weight(op.weight)[ids] * op.scale
+                    x = self._weight(op.weight)[ids] * op.scale
+                    x = x + self._weight(op.positions)[positions] if op.positions else x
+                    values[op.out.name] = x + self._weight(op.type) if op.type else x
                 case FusedLinear():
                     self._linear(op, values)
                 case FusedNorm():
@@ -58,7 +60,7 @@ class FusedReference:
         results = []
         for part in op.parts:
             bias = self._weight(part.bias) if part.bias else None
-            y = do.linear(x, self._weight(part.weight), bias)
+            y = do.linear(x, part.scale, self._weight(part.weight), bias)
             results.append(y + values[part.residual.name] if part.residual else y)
         if op.activation:
             results = [do.activate(op.activation, *results)]
@@ -71,4 +73,5 @@ class FusedReference:
 
     def _weight(self, weight: o.Weight) -> Matrix:
         tensor = self._model.tensors[weight.name]
-        return decode(tensor.data, tensor.type, weight.shape).astype(np.float64)
+        values = decode(tensor.data, tensor.type, weight.tensor_shape)
+        return values[weight.rows].astype(np.float64)

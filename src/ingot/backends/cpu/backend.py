@@ -111,21 +111,23 @@ class CpuBackend:
 
     def _weight(self, weight: o.Weight) -> Any:
         tensor = self._model.tensors[weight.name]
-        return tensor.data, int(tensor.type), weight.shape[0], weight.shape[1]
+        rows = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
+        return rows.reshape(-1), int(tensor.type), *weight.shape
 
     def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
         if weight is None:
             return None
         if weight.name not in self._floats:
             tensor = self._model.tensors[weight.name]
-            self._floats[weight.name] = decode(tensor.data, tensor.type)
-        return self._floats[weight.name]
+            floats = decode(tensor.data, tensor.type)
+            self._floats[weight.name] = floats.reshape(weight.tensor_shape)
+        return self._floats[weight.name][weight.rows].reshape(-1)
 
     def _norm(self, norm: o.Norm | None) -> Any:
         if norm is None:
             return None
-        layer = norm.kind is o.NormKind.LAYER
-        return self._vector(norm.weight), self._vector(norm.bias), norm.epsilon, layer
+        layer, run = norm.kind is o.NormKind.LAYER, norm.weight.shape[-1]
+        return self._vector(norm.weight), self._vector(norm.bias), run, norm.epsilon, layer
 
     def _rotary(self, rope: o.Rope) -> int:
         key = rope.frequencies, rope.magnitude, rope.layout
@@ -148,12 +150,19 @@ class CpuBackend:
         program, value = self._program, self._value
         match op:
             case o.Embed():
-                program.embed(weight=self._weight(op.weight), scale=op.scale, out=value(op.out))
+                program.embed(
+                    weight=self._weight(op.weight),
+                    scale=op.scale,
+                    positions=self._weight(op.positions) if op.positions else None,
+                    added=self._vector(op.type),
+                    out=value(op.out),
+                )
             case FusedLinear():
                 parts = [
                     (
                         self._matrix(part.weight),
                         self._vector(part.bias),
+                        part.scale,
                         value(part.residual) if part.residual else None,
                         value(part.out),
                     )
@@ -193,6 +202,7 @@ class CpuBackend:
                     softcap=op.softcap,
                     window=op.window,
                     sinks=self._vector(op.sinks),
+                    causal=op.causal,
                 )
             case o.Select():
                 source = value(op.source)

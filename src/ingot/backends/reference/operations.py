@@ -19,8 +19,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 def norm(
     x: Matrix, kind: NormKind, epsilon: float, weight: Matrix, bias: Matrix | None = None
 ) -> Matrix:
-    """Normalize runs of the weight's length."""
-    runs: Matrix = x.reshape(len(x), -1, len(weight))
+    """Normalize runs of the length of the weight's rows."""
+    runs: Matrix = x.reshape(len(x), -1, weight.shape[-1])
     if kind is NormKind.LAYER:
         runs = runs - runs.mean(axis=-1, keepdims=True)
     runs = runs / np.sqrt((runs * runs).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon))
@@ -30,10 +30,10 @@ def norm(
     return runs.reshape(x.shape)
 
 
-def linear(x: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
-    """x @ weight.T + bias."""
+def linear(x: Matrix, scale: float, weight: Matrix, bias: Matrix | None = None) -> Matrix:
+    """scale * (x @ weight.T + bias)."""
     out: Matrix = x @ weight.T
-    return out if bias is None else out + bias
+    return (out if bias is None else out + bias) * x.dtype.type(scale)
 
 
 def rope(x: Matrix, positions: Matrix, op: Rope) -> Matrix:
@@ -68,7 +68,7 @@ def attend(
     op: Attend,
     sinks: Matrix | None = None,
 ) -> Matrix:
-    """Causal attention over the cache [positions, kv width]."""
+    """Attention over the cache [positions, kv width]."""
     tokens, size = len(query), query.shape[1] // op.heads
     repeat = op.heads // op.kv_heads
     q = query.reshape(tokens, op.heads, size).transpose(1, 0, 2)
@@ -79,7 +79,7 @@ def attend(
     if op.softcap:
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
-    hidden = distance < 0
+    hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
     if op.window:
         hidden |= distance >= op.window
     scores[:, hidden] = -np.inf
