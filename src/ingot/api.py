@@ -139,6 +139,7 @@ class LLM:
     def _generation(
         self, prompt: Prompt, params: SamplingParams, mode: Mode, progress: Progress | None = None
     ) -> Generation:
+        self._model.require_logits()
         return Generation(self._model, self.tokenizer, self._chains, prompt, params, mode, progress)
 
     def beam_search(
@@ -156,6 +157,7 @@ class LLM:
         from ingot.engine.beams import run_beams  # noqa: PLC0415 (few need it)
         from ingot.sampling import BeamSearch  # noqa: PLC0415
 
+        self._model.require_logits()
         ids = self._model.check_ids(self._encode(prompt))
         search = BeamSearch(
             width, self.tokenizer.eog_ids, max_tokens=max_tokens, length_penalty=length_penalty
@@ -197,6 +199,7 @@ class LLM:
 
         Memory stays bounded however large the vocabulary is.
         """
+        self._model.require_logits()
         ids = self._model.check_ids(token_ids)
         step = self._model.step_tokens
         most = min(step, max(1, _PIECE_BYTES // (4 * self.graph.logits.width)))

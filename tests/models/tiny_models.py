@@ -20,6 +20,7 @@ from ingot.quant import encode
 
 Floats = NDArray[np.float32]
 Metadata = Mapping[str, int | float | str]
+VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
 
 
@@ -47,7 +48,7 @@ class Fixture:
     shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
     constants: Mapping[str, Floats]  # tensors that are not random
     token_ids: list[int]
-    logits: Floats  # [tokens, vocabulary]
+    logits: Floats  # [tokens, vocabulary], or [tokens, width] of an encoder
 
     def save(self, name: str) -> None:
         """Write fixtures/<name>.npz."""
@@ -94,12 +95,12 @@ class Fixture:
         writer = GgufWriter(path)
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
-            writer.add(f"{self.architecture}.{key}", value)
-        vocabulary = len(self.logits[0])
+            shared = key.startswith("tokenizer.")
+            writer.add(key if shared else f"{self.architecture}.{key}", value)
         writer.add("tokenizer.ggml.model", "llama")
-        writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(vocabulary)], ValueType.STRING)
-        writer.add("tokenizer.ggml.scores", [0.0] * vocabulary, ValueType.FLOAT32)
-        writer.add("tokenizer.ggml.token_type", [1] * vocabulary, ValueType.INT32)
+        writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(VOCABULARY)], ValueType.STRING)
+        writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)
+        writer.add("tokenizer.ggml.token_type", [1] * VOCABULARY, ValueType.INT32)
         for name, values in self.tensors().items():
             quantized = values.ndim == 2 and values.shape[1] % type.block_size == 0
             kind = type if quantized else GgmlType.F32

@@ -32,6 +32,7 @@ from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
+STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 Ints = NDArray[np.int32]
 Logits = NDArray[np.float32]
@@ -63,7 +64,7 @@ class LoadedModel:
         kind, place = _kv_type(kv_type), _weights(weights)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
-            self.graph = build_graph(self.file)
+            self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind)
             blocks = sequences * -(-self.context // BLOCK_TOKENS)
@@ -130,6 +131,14 @@ class LoadedModel:
                 sequence.release_passed()
             return logits
 
+    def require_logits(self) -> None:
+        """Raise an error if the model writes no text."""
+        if self.graph.hidden:
+            raise ModelError(
+                f"{self.file.path} is an encoder: it has a row for every token of a text, "
+                "and writes none"
+            )
+
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
         size = self.graph.vocabulary_size
@@ -180,6 +189,7 @@ class LoadedModel:
                 blocks=blocks,
                 context=self.context,
                 threads=self.threads,
+                max_tokens=STEP_TOKENS if self.graph.causal else self.context,
             )
         except IngotError:
             raise

@@ -8,11 +8,20 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 def network(h: Hyperparameters) -> Network:
     """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
-    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
+    mlp = MlpSpec(
+        width=h.size("feed_forward_length"),
+        activation=Activation.SILU,
+        bias=h.has_tensor("blk.0.ffn_up.bias"),
+    )
     layers = [
         LayerSpec(
             attention=AttentionSpec(
-                heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=rope
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                qkv_bias=h.has_tensor("blk.0.attn_q.bias"),
+                output_bias=h.has_tensor("blk.0.attn_output.bias"),
             ),
             attention_norm=NormSpec("attn_norm", h.rms_epsilon),
             mlp=mlp,
