@@ -70,6 +70,29 @@ YARN = {
     "original_max_position_embeddings": 64,
     "rope_theta": 10000.0,
 }
+PHI2 = Recipe(
+    architecture="phi2",
+    model="PhiForCausalLM",
+    config={
+        "hidden_size": 60,
+        "intermediate_size": 130,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.4,
+        },
+    },
+    names={
+        "self_attn.dense": "attn_output",
+        "mlp.fc1": "ffn_up",
+        "mlp.fc2": "ffn_down",
+        "final_layernorm": "output_norm",
+    },
+)
+
 RECIPES: dict[str, Recipe] = {
     "llama": LLAMA,
     "llama-linear": changed(LLAMA, {"rope_parameters": LINEAR}),
@@ -89,27 +112,10 @@ RECIPES: dict[str, Recipe] = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
         },
     ),
-    "phi2": Recipe(
-        architecture="phi2",
-        model="PhiForCausalLM",
-        config={
-            "hidden_size": 60,
-            "intermediate_size": 130,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 3,
-            "num_key_value_heads": 3,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "partial_rotary_factor": 0.4,
-            },
-        },
-        names={
-            "self_attn.dense": "attn_output",
-            "mlp.fc1": "ffn_up",
-            "mlp.fc2": "ffn_down",
-            "final_layernorm": "output_norm",
-        },
+    "phi2": PHI2,
+    "phi2-fused": replace(
+        PHI2,
+        names={**PHI2.names, **{f"attn_{which}": "attn_qkv" for which in "qkv"}},
     ),
     "gemma3": GEMMA3,
     "gemma3-largest": changed(GEMMA3, GEMMA3_LARGEST),

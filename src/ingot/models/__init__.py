@@ -32,6 +32,11 @@ def architectures() -> list[str]:
     )
 
 
+def described(name: str) -> str:
+    """What is special about an architecture, in a sentence: its module's docstring."""
+    return " ".join((_module(name).__doc__ or "").split())
+
+
 def _module(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
@@ -46,11 +51,11 @@ def build_graph(
     """
     name = model.metadata.string("general.architecture")
     if name not in architectures():
-        near = get_close_matches(name, architectures(), n=3, cutoff=0.5)
+        near = get_close_matches(name, architectures(), n=3)
         raise ModelError(
             f"architecture {name!r} is not supported"
             + (f" (near it: {', '.join(near)})" if near else "")
-            + f"; supported are {', '.join(architectures())}"
+            + "; `ingot inspect --architectures` lists those that are"
         )
     parameters = Hyperparameters(name, model.metadata, model.tensors, context)
     network = cast(Network, _module(name).network(parameters))

@@ -157,7 +157,7 @@ class Hyperparameters:
     def rope(self, layout: RopeLayout) -> RopeSpec:
         """Rotary positions as the file asks for."""
         size, base = self._rope_size, self.positive("rope.freq_base", 10000.0)
-        scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "none")
+        scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "linear")
         factor = self.positive("rope.scaling.factor", 1.0)
         attention_factor = self.positive("rope.scaling.attn_factor", 1.0)
         yarn = None

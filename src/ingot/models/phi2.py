@@ -19,6 +19,7 @@ def network(h: Hyperparameters) -> Network:
                 kv_heads=kv_heads,
                 head_size=h.head_size,
                 rope=rope,
+                fused_qkv=h.has_tensor("blk.0.attn_qkv.weight"),
                 qkv_bias=True,
                 output_bias=True,
             ),
