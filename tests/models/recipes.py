@@ -43,7 +43,9 @@ GEMMA3 = Recipe(
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     },
-    metadata=lambda c: {"attention.sliding_window": c.sliding_window},
+    metadata=lambda c: (
+        {"final_logit_softcapping": c.final_logit_softcapping} if c.final_logit_softcapping else {}
+    ),
     names={
         "post_attention_layernorm": "post_attention_norm",
         "pre_feedforward_layernorm": "ffn_norm",
@@ -62,6 +64,7 @@ GEMMA3_LARGEST = {
     "num_hidden_layers": 62,
     "head_dim": 4,
     "query_pre_attn_scalar": 8,
+    "final_logit_softcapping": 3.0,
 }
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {

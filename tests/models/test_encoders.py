@@ -10,7 +10,9 @@ import pytest
 
 from ingot import _native
 from ingot.api import LLM
+from ingot.backends.batch import ExecutionPhase
 from ingot.backends.reference import Reference
+from ingot.engine import LoadedModel
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import Pooling, build_graph, pooling
@@ -55,6 +57,35 @@ def test_rows_of_texts_in_one_batch(name: str, type: GgmlType, tmp_path: Path) -
                     np.testing.assert_allclose(rows["whole"], fixture.logits, rtol=0, atol=FLOAT)
                 alone = runner.step({"alone": ids[:1]}, GENERATION)["alone"]
                 np.testing.assert_allclose(alone, rows["one"], rtol=0, atol=bound * 5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neither_company_nor_threads_change_a_bit(name: str, tmp_path: Path) -> None:
+    fixture = Fixture.load(name)
+    ids = fixture.token_ids
+    with GgufLoader(fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)) as model:
+        graph = build_graph(model)
+        alone = Runner(graph, model, positions=96).step({"a": ids})["a"]
+        for threads in (1, 3):
+            runner = Runner(graph, model, positions=96, sequences=3, threads=threads)
+            rows = runner.step({"b": ids[:35], "a": ids, "c": ids[9:]})["a"]
+            np.testing.assert_array_equal(rows, alone)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loaded_encoder_takes_whole_texts(name: str, tmp_path: Path) -> None:
+    """As long as the context, however long a step of a decoder is."""
+    fixture = Fixture.load(name)
+    path = fixture.write(tmp_path / "model.gguf")
+    first, second = fixture.token_ids, fixture.token_ids[:20]
+    with LoadedModel(path, threads=1, kv_type="f32", sequences=2) as model:
+        assert model.step_tokens == model.context == 256
+        sequences = [model.sequence(), model.sequence()]
+        ids = [np.array(text, np.int32) for text in (first, second)]
+        wanted = np.arange(90, dtype=np.int32)
+        rows = model.step(sequences, ids, wanted, ExecutionPhase.PROMPT)
+        np.testing.assert_allclose(rows[:70], fixture.logits, rtol=0, atol=FLOAT)
+        assert np.abs(rows[70:] - fixture.logits[:20]).max() > 0.1  # it sees less of the text
 
 
 @pytest.mark.parametrize("name", NAMES)
