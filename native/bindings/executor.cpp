@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "bindings/array_view.h"
+#include "executor/expert_ops.h"
 #include "executor/linear_op.h"
 #include "executor/ops.h"
+#include "executor/route.h"
 #include "isa/dispatch.h"
 
 namespace nb = nanobind;
@@ -36,6 +38,7 @@ using Weight =
 using Norm = std::tuple<Floats, std::optional<Floats>, int64_t, float, bool>;
 // weight, bias, scale, residual, out
 using Part = std::tuple<Weight, std::optional<Floats>, float, std::optional<int>, int>;
+using Experts = std::tuple<Weight, std::optional<Floats>>;  // rows of all experts, their biases
 // group, pool, block bytes, offset in block, type, head size
 using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
 
@@ -104,6 +107,7 @@ class Program {
         max_tokens_(max_tokens),
         max_positions_(max_positions),
         buffers_(kernels_, threads, max_tokens, max_width),
+        expert_buffers_(kernels_, threads, max_tokens),
         attend_buffers_(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions) {}
 
   int value(int64_t offset, int64_t width, bool selected, bool logits) {
@@ -167,12 +171,51 @@ class Program {
         refuse("a bias of the wrong length");
       spec.parts.push_back({ref, bias ? bias->data() : nullptr, scale, at(residual), at(out)});
     }
-    if (activation) {
-      if (*activation < 0 || *activation > static_cast<int>(ActivationKind::kReluSquared))
-        refuse("there is no such activation");
-      spec.gate = static_cast<ActivationKind>(*activation);
-    }
+    if (activation) spec.gate = as_activation(*activation);
     executor_.add(std::make_unique<LinearOp>(std::move(spec), buffers_));
+  }
+  void route(int scores, int out, int64_t used, int gating, bool normalize, float scale, float near,
+             const std::optional<Floats>& bias) {
+    const int64_t experts = at(scores).width;
+    if (gating < 0 || gating >= kGatingKinds) refuse("there is no such gating");
+    if (used < 1 || used > std::min(experts, kMaxExpertsUsed) || at(out).width != 2 * used ||
+        has_selected(at(out)) != has_selected(at(scores)))
+      refuse("a choice of " + std::to_string(used) + " of " + std::to_string(experts) + " experts");
+    if (bias && static_cast<int64_t>(bias->size()) != experts) refuse("a bias of the wrong length");
+    expert_buffers_.groups.make_room(experts, used, max_tokens_);
+    choice_ = out;
+    experts_ = experts;
+    const RouteOp::Spec spec{at(scores), at(out), used, static_cast<GatingKind>(gating),
+                             normalize,  scale,   near, bias ? bias->data() : nullptr};
+    executor_.add(std::make_unique<RouteOp>(spec, expert_buffers_.groups, executor_.threads()));
+  }
+  void expert_gate(int source, int choice, const std::vector<Experts>& parts, int activation,
+                   int out) {
+    if (parts.empty() || parts.size() > 2) refuse("experts of no use");
+    std::vector<ExpertWeight> weights;
+    for (const Experts& part : parts) {
+      weights.push_back(as_experts(part, source, choice));
+      if (at(out).width != at(choice).width / 2 * weights.back().rows)
+        refuse("experts that do not fit between their values");
+    }
+    const bool own = at(source).width != weights[0].all.columns;
+    executor_.add(std::make_unique<ExpertGateOp>(
+        at(source), own, std::move(weights), as_activation(activation), at(out), expert_buffers_));
+  }
+  void expert_mix(int source, int choice, const Experts& part, std::optional<int> residual,
+                  int out) {
+    const ExpertWeight weight = as_experts(part, source, choice);
+    if (at(out).width != weight.rows) refuse("experts that do not fit between their values");
+    same_shape({residual ? at(*residual) : at(out), at(out)});
+    executor_.add(std::make_unique<ExpertMixOp>(at(source), at(source).width != weight.all.columns,
+                                                weight, at(choice), at(residual), at(out),
+                                                expert_buffers_));
+  }
+  void gate_rows(int source, int gate, std::optional<int> residual, int out) {
+    same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
+    if (at(gate).width != 1 || has_selected(at(gate)) != has_selected(at(out)))
+      refuse("a gate that is not one number a row");
+    executor_.add(std::make_unique<GateRowsOp>(at(source), at(gate), at(residual), at(out)));
   }
   void store_kv(int query, int key, int value, const std::optional<Norm>& query_norm,
                 const std::optional<Norm>& key_norm, std::optional<int> rotary,
@@ -262,6 +305,27 @@ class Program {
     return threads;
   }
   bool has_linear(uint32_t type) const { return kernels_.generate[type] && kernels_.prompt[type]; }
+  static ActivationKind as_activation(int activation) {
+    if (activation < 0 || activation >= kActivationKinds) refuse("there is no such activation");
+    return static_cast<ActivationKind>(activation);
+  }
+  // The experts of the latest route, one input for all that a token uses or one for each.
+  ExpertWeight as_experts(const Experts& part, int source, int choice) {
+    const auto& [weight, bias] = part;
+    if (choice != choice_) refuse("experts must stand behind the route that chooses them");
+    const WeightRef all = as_weight(weight);
+    const int64_t used = at(choice).width / 2;
+    if (!has_linear(static_cast<uint32_t>(all.type))) refuse("a matrix of a type without kernel");
+    if (all.rows % experts_ ||
+        (at(source).width != all.columns && at(source).width != used * all.columns))
+      refuse("experts that do not fit between their values");
+    if (has_selected(at(source)) != has_selected(at(choice))) refuse("experts that select");
+    if (bias && static_cast<int64_t>(bias->size()) != all.rows)
+      refuse("a bias of the wrong length");
+    const ExpertWeight experts{all, all.rows / experts_, bias ? bias->data() : nullptr};
+    expert_buffers_.make_room(experts_, used, all.columns, experts.is_float());
+    return experts;
+  }
   static bool has_selected(const ValueRef& value) { return value.selected || value.logits; }
   static void same_shape(std::initializer_list<ValueRef> values) {
     for (const ValueRef& value : values)
@@ -328,6 +392,9 @@ class Program {
   Executor executor_;
   const int64_t max_tokens_, max_positions_;
   LinearOp::Buffers buffers_;
+  ExpertBuffers expert_buffers_;
+  int choice_ = -1;  // of the latest route, whose groups the experts behind it use
+  int64_t experts_ = 0;
   AttendOp::Buffers attend_buffers_;
   int64_t vocabulary_ = 0, embedding_rows_ = 0;
   bool causal_ = true;
@@ -364,6 +431,15 @@ void bind_executor(nb::module_& module) {
            nb::arg("adjacent"))
       .def("linear", &Program::linear, nb::kw_only(), nb::arg("source"), nb::arg("norm").none(),
            nb::arg("parts"), nb::arg("activation").none())
+      .def("route", &Program::route, nb::kw_only(), nb::arg("scores"), nb::arg("out"),
+           nb::arg("used"), nb::arg("gating"), nb::arg("normalize"), nb::arg("scale"),
+           nb::arg("near"), nb::arg("bias").none())
+      .def("expert_gate", &Program::expert_gate, nb::kw_only(), nb::arg("source"),
+           nb::arg("choice"), nb::arg("parts"), nb::arg("activation"), nb::arg("out"))
+      .def("expert_mix", &Program::expert_mix, nb::kw_only(), nb::arg("source"), nb::arg("choice"),
+           nb::arg("part"), nb::arg("residual").none(), nb::arg("out"))
+      .def("gate_rows", &Program::gate_rows, nb::kw_only(), nb::arg("source"), nb::arg("gate"),
+           nb::arg("residual").none(), nb::arg("out"))
       .def("store_kv", &Program::store_kv, nb::kw_only(), nb::arg("query"), nb::arg("key"),
            nb::arg("value"), nb::arg("query_norm").none(), nb::arg("key_norm").none(),
            nb::arg("rotary").none(), nb::arg("cache"))

@@ -2,26 +2,10 @@
 
 #include <algorithm>
 
+#include "executor/pieces.h"
+
 namespace ingot {
 namespace {
-
-// Pieces of a generation's work: enough bytes to stream, few enough that the members finish
-// together, in rows that the kernels take at once.
-constexpr int64_t kPieceBytes = 192 << 10;
-constexpr int64_t kRowMultiple = 48;
-constexpr int64_t kMaxPieceRows = 768;  // the scratch of gated results holds these
-constexpr int64_t kPiecesPerMember = 4;
-
-int64_t piece_rows(const Step& step, const WeightRef& weight) {
-  if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
-  const int64_t fair = weight.rows / (step.members * kPiecesPerMember);
-  const int64_t rows = std::min(kPieceBytes / weight.row_bytes(), fair);
-  return std::clamp(rows / kRowMultiple * kRowMultiple, kRowMultiple, kMaxPieceRows);
-}
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / each; }
 
 // Bias and scale of rows [begin, end); out[0] is row begin's.
 void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {

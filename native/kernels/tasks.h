@@ -8,7 +8,14 @@
 
 namespace ingot {
 
-enum class ActivationKind : int { kSilu = 0, kGelu = 1, kGeluTanh = 2, kReluSquared = 3 };
+enum class ActivationKind : int {
+  kSilu = 0,
+  kGelu = 1,
+  kGeluTanh = 2,
+  kReluSquared = 3,
+  kClampedSwiglu = 4,
+};
+inline constexpr int kActivationKinds = 5;
 
 // Positions in a block of the cache.
 inline constexpr int kKvBlockTokens = 32;

@@ -164,6 +164,7 @@ _Weight = tuple[NDArray[np.uint8], int, int, int]  # bytes, type, rows, columns
 # weight, bias, length of a run, epsilon, layer norm
 _Norm = tuple[_Floats, _Floats | None, int, float, bool]
 _Part = tuple[_Weight, _Floats | None, float, int | None, int]  # weight, bias, scale, residual, out
+_Experts = tuple[_Weight, _Floats | None]  # rows of all experts, their biases
 # group, pool, bytes of a block, offset inside a block, type, head size
 _Cache = tuple[int, NDArray[np.uint8], int, int, int, int]
 
@@ -194,6 +195,25 @@ class Program:
     def linear(
         self, *, source: int, norm: _Norm | None, parts: list[_Part], activation: int | None
     ) -> None: ...
+    def route(
+        self,
+        *,
+        scores: int,
+        out: int,
+        used: int,
+        gating: int,
+        normalize: bool,
+        scale: float,
+        near: float,
+        bias: _Floats | None,
+    ) -> None: ...
+    def expert_gate(
+        self, *, source: int, choice: int, parts: list[_Experts], activation: int, out: int
+    ) -> None: ...
+    def expert_mix(
+        self, *, source: int, choice: int, part: _Experts, residual: int | None, out: int
+    ) -> None: ...
+    def gate_rows(self, *, source: int, gate: int, residual: int | None, out: int) -> None: ...
     def store_kv(
         self,
         *,

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 import transformers
 
-from models.recipes import RECIPES, Recipe
+from models.recipe import Joined, Recipe
+from models.recipes import RECIPES
 from models.tiny_models import VOCABULARY, Fixture, stable_values
 
 CONTEXT = 256
@@ -44,6 +45,10 @@ SETTINGS = {
     "norm_epsilon": "attention.layer_norm_epsilon",
     "norm_eps": "attention.layer_norm_epsilon",
     "sliding_window": "attention.sliding_window",
+    "num_experts": "expert_count",
+    "num_local_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
 }
 
 
@@ -107,6 +112,15 @@ def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any)
     return shape
 
 
+def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str, tuple[int, ...]]:
+    """Give a parameter the values of the tensors of the file that it joins; their shapes."""
+    names = [layer + name for name in joined.names]
+    shape = joined.shape(*parameter.shape)
+    values = joined.join(*(stable_values(name, shape) for name in names))
+    parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    return dict.fromkeys(names, shape)
+
+
 def make(recipe: Recipe) -> Fixture:
     """Give a model of transformers our weights and ask it for logits, or for hidden rows."""
     kind = getattr(transformers, recipe.model)
@@ -114,17 +128,25 @@ def make(recipe: Recipe) -> Fixture:
         "vocab_size": VOCABULARY,
         "max_position_embeddings": CONTEXT,
         "attn_implementation": "eager",
+        "experts_implementation": "eager",  # the only one in float64
         "pad_token_id": None,
     }
     config = kind.config_class(**{**settings, **recipe.config})
     model = kind(config, add_pooling_layer=False) if recipe.encoder else kind(config)
     model = model.double().eval()
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    shapes: dict[str, tuple[int, ...]] = {}
     stored: dict[str, list[torch.Tensor]] = {}
     for name, parameter in model.state_dict().items():
-        if name not in tied:
+        if name in tied:
+            continue
+        ending = next((end for end in recipe.joined if name.endswith(end)), None)
+        if ending is None:
             stored.setdefault(file_name(name, recipe), []).append(parameter)
-    shapes = {name: fill(held, name, recipe, config) for name, held in stored.items()}
+        else:
+            layer = file_name(name.removesuffix(ending), recipe)
+            shapes.update(fill_joined(parameter, layer, recipe.joined[ending]))
+    shapes |= {name: fill(held, name, recipe, config) for name, held in stored.items()}
     raw = np.random.PCG64(7).random_raw(recipe.tokens)
     token_ids = [int(word % np.uint64(VOCABULARY)) for word in raw]
     with torch.no_grad():

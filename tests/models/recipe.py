@@ -55,6 +55,15 @@ def llama3_factors(config: Any) -> dict[str, Floats]:
     return {"rope_freqs.weight": np.array(factors, np.float32)}
 
 
+@dataclass(frozen=True)
+class Joined:
+    """A parameter of the model that is several tensors of the file, or another shape of one."""
+
+    names: tuple[str, ...]  # in the file, behind `blk.N.`
+    shape: Callable[..., tuple[int, ...]]  # of each of them, from the parameter's
+    join: Callable[..., Floats]  # their values -> the parameter's
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to make one tiny model.
@@ -69,6 +78,7 @@ class Recipe:
     metadata: Callable[[Any], dict[str, int | float | str]] = lambda _: {}  # beyond the usual
     names: Mapping[str, str] = field(default_factory=dict)  # parts of names that differ
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the file's names
+    joined: Mapping[str, Joined] = field(default_factory=dict)  # by the ends of the model's names
     transposed: tuple[str, ...] = ()  # by the file's names
     constants: Callable[[Any], dict[str, Floats]] = lambda _: {}
     encoder: bool = False  # what counts are hidden rows

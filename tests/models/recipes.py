@@ -12,6 +12,7 @@ from dataclasses import replace
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
+from models.recipes_experts import EXPERTS
 
 LLAMA = Recipe(
     architecture="llama",
@@ -124,4 +125,5 @@ RECIPES: dict[str, Recipe] = {
     "gemma3-largest": changed(GEMMA3, GEMMA3_LARGEST),
     **DENSE,
     **ENCODERS,
+    **EXPERTS,
 }

@@ -36,7 +36,7 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
         return 1 + np.float32(0.3) * even
     if len(shape) == 1:
         return np.float32(0.3) * even
-    return np.float32((3 / shape[1]) ** 0.5) * even
+    return np.float32((3 / shape[-1]) ** 0.5) * even
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,10 @@ class Fixture:
         return random | dict(self.constants)
 
     def write(self, path: Path, type: GgmlType = GgmlType.F32) -> Path:
-        """Write the model; matrices whose rows are whole blocks get the type."""
+        """Write the model; matrices whose rows are whole blocks get the type.
+
+        Those that score experts stay as they are, as in real files.
+        """
         writer = GgufWriter(path)
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
@@ -102,7 +105,8 @@ class Fixture:
         writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)
         writer.add("tokenizer.ggml.token_type", [1] * VOCABULARY, ValueType.INT32)
         for name, values in self.tensors().items():
-            quantized = values.ndim == 2 and values.shape[1] % type.block_size == 0
+            matrix = values.ndim > 1 and not name.endswith(".bias") and "_inp" not in name
+            quantized = matrix and values.shape[-1] % type.block_size == 0
             kind = type if quantized else GgmlType.F32
             writer.add_tensor(name, encode(values, kind), kind, values.shape)
         writer.write()

@@ -108,9 +108,31 @@ def _fits(op: o.Op) -> bool:
             return grouped and sinks_fit and seen and _same_width(op)
         case o.SoftCap():
             return _same_width(op) and op.cap > 0
+        case o.Route() | o.ExpertLinear() | o.MixExperts() | o.GateRows():
+            return _experts_fit(op)
         case _:
             return _same_width(op)
 
 
 def _same_width(op: o.Op) -> bool:
     return len({value.width for value in (*op.inputs, *op.outputs)}) == 1
+
+
+def _experts_fit(op: o.Route | o.ExpertLinear | o.MixExperts | o.GateRows) -> bool:
+    match op:
+        case o.Route():
+            bias = op.selection_bias
+            chosen = 1 <= op.used <= op.scores.width and op.out.width == 2 * op.used
+            return chosen and (bias is None or bias.shape == (op.scores.width,))
+        case o.MixExperts():
+            return op.source.width * 2 == op.choice.width * op.out.width
+        case o.GateRows():
+            return op.gate.width == 1 and op.source.width == op.out.width
+        case o.ExpertLinear():
+            if len(op.weight.shape) != 3:
+                return False
+            experts, rows, columns = op.weight.shape
+            used = op.choice.width // 2
+            bias_fits = op.bias is None or op.bias.shape == (experts, rows)
+            inputs = {columns, used * columns}  # one for all, or one for each
+            return bias_fits and op.out.width == used * rows and op.source.width in inputs

@@ -91,6 +91,20 @@ class Activation(StrEnum):
     GELU = "gelu"  # x * Phi(x), exact
     GELU_TANH = "gelu_tanh"  # the tanh approximation of it
     RELU_SQUARED = "relu_squared"  # max(x, 0)^2
+    # x * sigmoid(1.702 x) of x = min(gate, 7); what it multiplies is up, kept within 7 either
+    # way, plus one
+    CLAMPED_SWIGLU = "clamped_swiglu"
+
+
+class Gating(StrEnum):
+    """How the scores of experts become weights, and which experts are chosen."""
+
+    SOFTMAX = "softmax"  # of all scores; the largest are chosen
+    SIGMOID = "sigmoid"  # of each score; the largest are chosen
+    CHOSEN_SOFTMAX = "chosen_softmax"  # the largest scores are chosen, softmax of those alone
+    # The largest score that is left, again and again; its weight is its share in the softmax of
+    # those left that are near it: (largest - score) / max(|score|, largest) <= near
+    SPARSE_MIXER = "sparse_mixer"
 
 
 class RopeLayout(StrEnum):
@@ -205,6 +219,58 @@ class Add(Op):
 
     left: Value = field(metadata=_READ)
     right: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Op):
+    """Choose experts for every token by its scores [experts], and weigh them.
+
+    out = the numbers of the `used` experts that are chosen, best first, then their weights. The
+    selection bias is added only to choose; normalized weights are divided by their sum; all are
+    multiplied by `scale`.
+    """
+
+    scores: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    used: int
+    gating: Gating
+    normalize: bool = False
+    scale: float = 1.0
+    near: float = 0.0  # of the sparse mixer
+    selection_bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLinear(Op):
+    """A linear map of every expert that a Route chose, side by side in the order of the choice.
+
+    out[k] = x @ weight[expert k].T + bias[expert k], where x is the source, or its k-th part if
+    it is as wide as all of them together. Weights are [experts, rows, columns].
+    """
+
+    source: Value = field(metadata=_READ)
+    choice: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixExperts(Op):
+    """out = the sum of the chosen experts' parts of source, each times its weight."""
+
+    source: Value = field(metadata=_READ)
+    choice: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRows(Op):
+    """out = sigmoid(gate) * source, where a token's gate is one number."""
+
+    source: Value = field(metadata=_READ)
+    gate: Value = field(metadata=_READ)
     out: Value = field(metadata=_WRITTEN)
 
 

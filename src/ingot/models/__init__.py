@@ -94,7 +94,7 @@ def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:
                 "the file is incomplete or of another architecture than it says"
             )
         found = model.tensors[weight.name].shape
-        if found != weight.tensor_shape:
+        if _without_ones(found) != _without_ones(weight.tensor_shape):
             raise ModelError(
                 f"{model.path}: tensor {weight.name} has shape {found}, but the metadata "
                 f"ask for {weight.tensor_shape}"
@@ -106,3 +106,8 @@ def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:
             f"{model.path}: tensor {unused[0]} ({len(unused)} in all) has no place in this "
             "network; what it would compute without them is not what the file means"
         )
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A matrix of one row may be stored as a vector."""
+    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape

@@ -154,7 +154,17 @@ class Hyperparameters:
         """Epsilon of layer norms."""
         return self.number("attention.layer_norm_epsilon")
 
-    def rope(self, layout: RopeLayout) -> RopeSpec:
+    @property
+    def experts(self) -> int:
+        """Experts of a layer."""
+        return self.size("expert_count")
+
+    @property
+    def experts_used(self) -> int:
+        """Experts that one token uses."""
+        return self.size("expert_used_count", most=self.experts)
+
+    def rope(self, layout: RopeLayout, *, yarn_in_whole_pairs: bool = True) -> RopeSpec:
         """Rotary positions as the file asks for."""
         size, base = self._rope_size, self.positive("rope.freq_base", 10000.0)
         scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "linear")
@@ -168,6 +178,7 @@ class Hyperparameters:
                 beta_fast=self.positive("rope.scaling.yarn_beta_fast", 32.0),
                 beta_slow=self.positive("rope.scaling.yarn_beta_slow", 1.0),
                 attention_factor=attention_factor,
+                whole_pairs=yarn_in_whole_pairs,
             )
         elif scaling not in {"none", "linear", "longrope"}:
             raise ModelError(

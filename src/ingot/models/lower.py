@@ -11,6 +11,7 @@ from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.models.spec import (
     AttentionSpec,
+    ExpertsSpec,
     LayerSpec,
     MlpSpec,
     Network,
@@ -170,6 +171,69 @@ class _Builder:
             self.ops.append(o.Activate(gate=up, out=out, kind=spec.activation))
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
+    def route(self, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
+        choice = self.value("ffn_choice", 2 * spec.used)
+        bias = self.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
+        self.ops.append(
+            o.Route(
+                scores=scores,
+                out=choice,
+                used=spec.used,
+                gating=spec.gating,
+                normalize=spec.normalize,
+                scale=spec.scale * scale,
+                near=spec.near,
+                selection_bias=bias,
+            )
+        )
+        return choice
+
+    def expert_linear(
+        self, source: o.Value, choice: o.Value, name: str, rows: int, spec: ExpertsSpec
+    ) -> o.Value:
+        own = name == "ffn_down_exps"  # every expert has an input of its own
+        out = self.value(name, spec.used * rows)
+        columns = source.width // spec.used if own else source.width
+        self.ops.append(
+            o.ExpertLinear(
+                source=source,
+                choice=choice,
+                out=out,
+                weight=self.weight(f"{name}.weight", spec.count, rows, columns),
+                bias=self.weight(f"{name}.bias", spec.count, rows) if spec.bias else None,
+            )
+        )
+        return out
+
+    def experts(self, stream: o.Value, x: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
+        """Experts join the stream, and after them the one that all tokens share."""
+        scores = self.linear(x, "ffn_gate_inp", spec.count, bias=spec.bias)
+        row_gate = None
+        if spec.shared and spec.shared.gated:
+            row_gate = self.linear(x, "ffn_gate_inp_shexp", 1)
+        choice = self.route(scores, spec, scale)
+        gate = self.expert_linear(x, choice, "ffn_gate_exps", spec.width, spec)
+        up = self.expert_linear(x, choice, "ffn_up_exps", spec.width, spec)
+        active = self.value("ffn_act_exps", gate.width)
+        self.ops.append(o.Activate(gate=gate, up=up, out=active, kind=spec.activation))
+        down = self.expert_linear(active, choice, "ffn_down_exps", stream.width, spec)
+        mixed = self.value("ffn_mixed", stream.width)
+        self.ops.append(o.MixExperts(source=down, choice=choice, out=mixed))
+        stream = self.add(stream, mixed, "ffn_residual")
+        if not spec.shared:
+            return stream
+        width = spec.shared.width
+        gate = self.linear(x, "ffn_gate_shexp", width)
+        up = self.linear(x, "ffn_up_shexp", width)
+        active = self.value("ffn_act_shexp", width)
+        self.ops.append(o.Activate(gate=gate, up=up, out=active, kind=spec.activation))
+        mixed = self.linear(active, "ffn_down_shexp", stream.width, scale=scale)
+        if row_gate:
+            gated = self.value("ffn_gated_shexp", stream.width)
+            self.ops.append(o.GateRows(source=mixed, gate=row_gate, out=gated))
+            mixed = gated
+        return self.add(stream, mixed, "ffn_residual_shexp")
+
     def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
         normed = self.optional_norm(stream, spec.attention_norm)
@@ -193,6 +257,8 @@ class _Builder:
             normed = self.norm(before if spec.parallel else stream, spec.mlp_norm)
         elif not spec.parallel:
             normed = stream
+        if isinstance(spec.mlp, ExpertsSpec):
+            return self.experts(stream, normed, spec.mlp, spec.residual_scale)
         mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.mlp_post_norm)
         stream = self.add(stream, mixed, "ffn_residual")

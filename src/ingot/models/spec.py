@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,31 @@ class MlpSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedExpertSpec:
+    """An expert that every token uses: ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp."""
+
+    width: int
+    gated: bool = False  # ffn_gate_inp_shexp: a number per token, whose sigmoid multiplies it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsSpec:
+    """ffn_gate_inp scores experts; ffn_gate_exps, ffn_up_exps, ffn_down_exps of the chosen ones."""
+
+    count: int
+    used: int
+    width: int
+    activation: Activation
+    gating: Gating
+    normalize: bool = False  # the weights of the chosen ones add up to 1
+    scale: float = 1.0  # of all weights
+    near: float = 0.0  # of the sparse mixer
+    bias: bool = False  # of the scores and of every expert
+    selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
+    shared: SharedExpertSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
     """Attention and MLP on a residual stream.
 
@@ -84,7 +109,7 @@ class LayerSpec:
 
     attention: AttentionSpec
     attention_norm: NormSpec | None
-    mlp: MlpSpec
+    mlp: MlpSpec | ExpertsSpec
     mlp_norm: NormSpec | None
     parallel: bool = False
     attention_post_norm: NormSpec | None = None

@@ -5,6 +5,7 @@ logits in one native call. Weights stay in the mapped file. Which block belongs 
 sequence is the caller's business (`ingot.kvcache`).
 """
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, FusedNorm, FusedOp, StoreKv, fuse
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGateRows,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+    fuse,
+)
 from ingot.graph.kv_layout import KvLayout
 from ingot.quant import decode
 
@@ -25,6 +35,13 @@ _ACTIVATIONS = {
     o.Activation.GELU: 1,
     o.Activation.GELU_TANH: 2,
     o.Activation.RELU_SQUARED: 3,
+    o.Activation.CLAMPED_SWIGLU: 4,
+}
+_GATINGS = {
+    o.Gating.SOFTMAX: 0,
+    o.Gating.SIGMOID: 1,
+    o.Gating.CHOSEN_SOFTMAX: 2,
+    o.Gating.SPARSE_MIXER: 3,
 }
 _NO_TABLES = np.empty(0, np.int32)
 
@@ -112,7 +129,10 @@ class CpuBackend:
     def _weight(self, weight: o.Weight) -> Any:
         tensor = self._model.tensors[weight.name]
         rows = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
-        return rows.reshape(-1), int(tensor.type), *weight.shape
+        return rows.reshape(-1), int(tensor.type), prod(weight.shape[:-1]), weight.shape[-1]
+
+    def _experts(self, linear: o.ExpertLinear) -> Any:
+        return self._matrix(linear.weight), self._vector(linear.bias)
 
     def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
         if weight is None:
@@ -178,6 +198,40 @@ class CpuBackend:
                 program.norm(
                     norm=self._norm(op.norm),
                     source=value(op.norm.source),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case o.Route():
+                program.route(
+                    scores=value(op.scores),
+                    out=value(op.out),
+                    used=op.used,
+                    gating=_GATINGS[op.gating],
+                    normalize=op.normalize,
+                    scale=op.scale,
+                    near=op.near,
+                    bias=self._vector(op.selection_bias),
+                )
+            case ExpertGate():
+                program.expert_gate(
+                    source=value(op.gate.source),
+                    choice=value(op.gate.choice),
+                    parts=[self._experts(part) for part in (op.gate, op.up) if part],
+                    activation=_ACTIVATIONS[op.activation],
+                    out=value(op.out),
+                )
+            case ExpertMix():
+                program.expert_mix(
+                    source=value(op.linear.source),
+                    choice=value(op.linear.choice),
+                    part=self._experts(op.linear),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case FusedGateRows():
+                program.gate_rows(
+                    source=value(op.gated.source),
+                    gate=value(op.gated.gate),
                     residual=value(op.residual) if op.residual else None,
                     out=value(op.out),
                 )

@@ -104,4 +104,19 @@ class Reference:
             case o.SoftCap(cap=cap):
                 return do.softcap(inputs[0], cap)
             case _:
-                raise ModelError(f"the reference backend has no {type(op).__name__}")
+                return _run_experts(op, inputs, weights)
+
+
+def _run_experts(op: o.Op, inputs: list[Matrix], weights: list[Matrix]) -> Matrix:
+    match op:
+        case o.Route():
+            return do.route(inputs[0], op, *weights)
+        case o.ExpertLinear():
+            return do.expert_linear(inputs[0], inputs[1], *weights)
+        case o.MixExperts():
+            return do.mix_experts(inputs[0], inputs[1])
+        case o.GateRows():
+            gated: Matrix = do.sigmoid(inputs[1]) * inputs[0]
+            return gated
+        case _:
+            raise ModelError(f"the reference backend has no {type(op).__name__}")
