@@ -77,6 +77,33 @@ SHARED_GATE_UP = Joined(
     lambda rows, columns: (rows // 2, columns),
     lambda gate, up: np.concatenate([gate, up]),
 )
+GPT_OSS = Recipe(
+    architecture="gpt-oss",
+    model="GptOssForCausalLM",
+    config={
+        **SIZES,
+        "num_hidden_layers": 4,
+        "head_dim": 20,
+        "num_local_experts": 6,
+        "num_experts_per_tok": 3,
+        "sliding_window": 9,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 64,
+            "rope_theta": 150000.0,
+            "truncate": False,
+        },
+    },
+    metadata=lambda c: {"expert_feed_forward_length": c.intermediate_size},
+    names={
+        "post_attention_layernorm": "post_attention_norm",
+        "mlp.router": "ffn_gate_inp",
+        "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+        "self_attn.sinks": "attn_sinks.weight",
+    },
+    joined=GPT_OSS_EXPERTS,
+)
 
 EXPERTS: dict[str, Recipe] = {
     "mixtral": Recipe(
@@ -127,7 +154,13 @@ EXPERTS: dict[str, Recipe] = {
     "olmoe": Recipe(
         architecture="olmoe",
         model="OlmoeForCausalLM",
-        config={**SIZES, "num_experts": 8, "num_experts_per_tok": 3, "eos_token_id": None},
+        config={
+            **SIZES,
+            "num_key_value_heads": 6,
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+            "eos_token_id": None,
+        },
         names={**EXPERT_NAMES, **HEAD_NORMS},
         joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
@@ -158,31 +191,6 @@ EXPERTS: dict[str, Recipe] = {
         },
         joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
-    "gpt-oss": Recipe(
-        architecture="gpt-oss",
-        model="GptOssForCausalLM",
-        config={
-            **SIZES,
-            "num_hidden_layers": 4,
-            "head_dim": 20,
-            "num_local_experts": 6,
-            "num_experts_per_tok": 3,
-            "sliding_window": 9,
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "factor": 4.0,
-                "original_max_position_embeddings": 64,
-                "rope_theta": 150000.0,
-                "truncate": False,
-            },
-        },
-        metadata=lambda c: {"expert_feed_forward_length": c.intermediate_size},
-        names={
-            "post_attention_layernorm": "post_attention_norm",
-            "mlp.router": "ffn_gate_inp",
-            "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
-            "self_attn.sinks": "attn_sinks.weight",
-        },
-        joined=GPT_OSS_EXPERTS,
-    ),
+    "gpt-oss": GPT_OSS,
+    "gpt-oss-unstretched": changed(GPT_OSS, {"rope_parameters": SIZES["rope_parameters"]}),
 }

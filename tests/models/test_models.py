@@ -54,9 +54,10 @@ def assert_within(
     assert np.quantile(errors, share) <= bound * max(1.0, float(np.abs(expected).max()))
 
 
-def share_within(fixture: Fixture) -> float:
-    """The rows that must be near after rounding: experts whose scores are near change places."""
-    return 0.5 if "expert_count" in fixture.metadata else 1.0
+def rows_within(fixture: Fixture, share: float) -> float:
+    """The share of rows that must be near: where experts' scores are near, rounding makes a few
+    tokens choose others, and these and what looks at them are different."""
+    return share if "expert_count" in fixture.metadata else 1.0
 
 
 def test_every_architecture_has_a_recipe() -> None:
@@ -108,13 +109,13 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
         if type is GgmlType.Q8_0:  # near the float model too: the right bytes were read
             bound = 0.2 if "expert_count" in fixture.metadata else 0.1
             errors = np.abs(expected - fixture.logits).max(axis=1)
-            assert np.quantile(errors, share_within(fixture)) <= bound
+            assert np.quantile(errors, rows_within(fixture, 0.5)) <= bound
         for isa in _native.instruction_sets():
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
-                bound, share = QUANTIZED, 1.0
+                bound, share = QUANTIZED, rows_within(fixture, 0.9)
                 if isa == "amx":
-                    bound, share = IN_TILES, share_within(fixture)
+                    bound, share = IN_TILES, rows_within(fixture, 0.5)
                 found = runner.run(ids, chunks=[33], generated=10)
                 assert_within(found, expected, bound, share)
 
@@ -124,7 +125,7 @@ def test_llm_opens_it(fixture: Fixture, float_path: Path, kv_type: str) -> None:
     """The front door gives the same, in the precision of its cache."""
     bound = {"f32": FLOAT, "f16": 1e-2, "bf16": 6e-2}[kv_type]
     with LLM(float_path, threads=1, kv_type=kv_type, context=CONTEXT) as llm:
-        share = 1.0 if kv_type == "f32" else share_within(fixture)
+        share = 1.0 if kv_type == "f32" else rows_within(fixture, 0.5)
         assert_within(llm.logits(fixture.token_ids), fixture.logits, bound, share)
         if kv_type == "f32":
             prompt = fixture.token_ids[:50]

@@ -40,7 +40,11 @@ def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     return wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+# Where the peer computes another network (docs/models.md says how).
+DIFFERENT = {"gpt-oss", "phimoe"}
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - DIFFERENT))
 def test_llama_cpp_computes_the_same(name: str, tmp_path: Path) -> None:
     fixture, encoder = Fixture.load(name), RECIPES[name].encoder
     ids = fixture.token_ids[: TOKENS.get(name)]

@@ -103,7 +103,7 @@ class Gating(StrEnum):
     SIGMOID = "sigmoid"  # of each score; the largest are chosen
     CHOSEN_SOFTMAX = "chosen_softmax"  # the largest scores are chosen, softmax of those alone
     # The largest score that is left, again and again; its weight is its share in the softmax of
-    # those left that are near it: (largest - score) / max(|score|, largest) <= near
+    # those left that are near it: largest - score <= near * max(|score|, largest)
     SPARSE_MIXER = "sparse_mixer"
 
 

@@ -147,7 +147,7 @@ def _sparse_mixer(scores: Matrix, op: Route) -> tuple[NDArray[np.intp], Matrix]:
     for _ in range(op.used):
         best = left.argmax(axis=-1)[:, None]
         largest = np.take_along_axis(left, best, axis=-1)
-        far = (largest - scores) / np.maximum(np.abs(scores), largest) > op.near
+        far = largest - scores > op.near * np.maximum(np.abs(scores), largest)
         shares = softmax(np.where(far, -np.inf, left))
         weights.append(np.take_along_axis(shares, best, axis=-1))
         chosen.append(best)
