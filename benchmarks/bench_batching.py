@@ -27,7 +27,7 @@ COUNTS = (1, 2, 4, 8, 16, 32)
 PROMPT, TOKENS = 32, 32
 LONG = 4000  # tokens of a prompt that others have to live with
 CHUNK = 128  # tokens of it between two tokens of theirs
-GREEDY = {"temperature": 0, "ignore_eos": True}
+GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
 
 
 def prompt(llm: LLM, number: int, length: int = PROMPT) -> np.ndarray:
@@ -149,7 +149,8 @@ def pause(path: Path) -> dict[str, Any]:
 
 def prefix(path: Path, rounds: int) -> dict[str, Any]:
     """The first token with a prefix of 1,000 tokens, the first time and the second."""
-    first, second = [], []
+    first: list[float] = []
+    second: list[float] = []
     with LLM(path, threads=2, context=2048) as llm:
         for number in range(rounds):
             shared = prompt(llm, 500 + number, 1000)

@@ -51,6 +51,7 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t head, int
       .scale = spec_.scale,
       .softcap = spec_.softcap,
       .window = spec_.window,
+      .causal = spec_.causal,
       .begin = begin,
       .end = end,
       .row = rows,
@@ -70,7 +71,7 @@ int64_t first_seen(int64_t position, int64_t window) {
 }  // namespace
 
 void AttendOp::run(const Step& step, int member) {
-  if (step.batch.phase == Phase::kPrompt) {
+  if (step.batch.phase == Phase::kPrompt || !spec_.causal) {
     run_tiles(step, member);
   } else {
     run_parts(step, member);
@@ -96,9 +97,10 @@ void AttendOp::run_tiles(const Step& step, int member) {
       index -= in_run;
     const Tile tile{run, index * tile_tokens,
                     std::min(tile_tokens, run->count - index * tile_tokens)};
-    const int32_t* position = step.batch.positions + run->first + tile.first;
-    attend_part(step, tile, head, first_seen(position[0], spec_.window),
-                position[tile.tokens - 1] + 1, rows, mix, scratch);
+    const int32_t* position = step.batch.positions + run->first;
+    const int64_t last = (spec_.causal ? tile.first + tile.tokens : run->count) - 1;
+    attend_part(step, tile, head, first_seen(position[tile.first], spec_.window),
+                position[last] + 1, rows, mix, scratch);
     for (int64_t t = 0; t < tile.tokens; ++t)
       for (int64_t r = 0; r < repeat; ++r) {
         const int64_t i = t * repeat + r;

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import models
 from ingot.bar import Bar
 from ingot.engine import (
     Completion,
@@ -302,18 +303,21 @@ class LLM:
         self,
         texts: str | Sequence[str],
         *,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
         """Vectors [texts, width] that are close where texts are alike; [width] for one text.
 
-        `pooling` makes one of a text's tokens: their mean, the last or the first ("cls").
+        `pooling` makes one of a text's tokens: their "mean", the "last" or the first ("cls");
+        by default as the file says, or the mean.
         `normalize` gives them length 1, so that products are cosines.
 
         >>> cat, kitten, tax = llm.embed(["a cat", "a kitten", "the income tax law of 1913"])
         >>> bool(cat @ kitten > cat @ tax)
         True
         """
+        if pooling is None:
+            pooling = _POOLINGS.get(models.pooling(self.model), "mean")
         if pooling not in ("mean", "last", "cls"):
             raise SamplingError("pooling", pooling, "'mean', 'last' or 'cls'")
         asked = [texts] if isinstance(texts, str) else list(texts)
@@ -412,6 +416,10 @@ class LLM:
             return Probe(self.engine.model)
 
 
+_POOLINGS: Mapping[models.Pooling, Pooling] = {
+    models.Pooling.FIRST: "cls",
+    models.Pooling.LAST: "last",
+}
 # Names that `submit_request` takes beside the parameters.
 _WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep")
 

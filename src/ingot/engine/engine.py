@@ -120,6 +120,7 @@ class InferenceEngine:
         tokens and the newest. `progress` is told, by whoever iterates, how many tokens of the
         prompt are read, and of how many.
         """
+        self.model.require_logits()
         try:
             overflow = Overflow(context_overflow)
         except ValueError:
@@ -154,12 +155,14 @@ class InferenceEngine:
 
         It is called in the thread that runs the model, some rows at a time, in order.
         """
+        self.model.require_logits()
         task = RowsTask(tokens, first, consume)
         self._loop.submit(task)
         task.channel.result()
 
     def run_beams(self, tokens: Ints, search: "BeamSearch") -> None:
         """Take a beam search to its end, or to the end of the context."""
+        self.model.require_logits()
         task = BeamTask(
             tokens, search, self.model.context, self.model.threads, self.model.copy_blocks
         )
@@ -171,6 +174,7 @@ class InferenceEngine:
 
         What it does not have is computed first. The last tokens, up to a block, are left out.
         """
+        self.model.require_logits()
         if isinstance(text, Request):
             tokens = self.encode((*text.prompt_ids, *text.token_ids))
             prompted = len(text.prompt_ids)

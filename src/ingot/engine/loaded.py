@@ -35,6 +35,7 @@ from ingot.models import build_graph
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
 _CONTEXTS, _MEMORY_SHARE = 4, 4
 _SAMPLE = 256  # bytes
+STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 _E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
@@ -72,7 +73,7 @@ class LoadedModel:
         found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
-            self.graph = build_graph(self.file)
+            self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind)
             block_bytes = sum(group.block_bytes for group in self.layout.groups)
@@ -164,6 +165,14 @@ class LoadedModel:
             digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())
         return digest.hexdigest()
 
+    def require_logits(self) -> None:
+        """Raise an error if the model writes no text."""
+        if self.graph.hidden:
+            raise ModelError(
+                f"{self.file.path} is an encoder: it has a row for every token of a text, "
+                "and writes none"
+            )
+
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
         size = self.graph.vocabulary_size
@@ -219,6 +228,7 @@ class LoadedModel:
                 blocks=blocks,
                 context=self.context,
                 threads=self.threads,
+                max_tokens=STEP_TOKENS if self.graph.causal else self.context,
             )
         except IngotError:
             raise

@@ -14,23 +14,22 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.graph import ComputationGraph
-from ingot.graph import ops as o
 from ingot.graph.kv_layout import BLOCK_TOKENS
+from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool
 from ingot.kvcache import Sequence as KvSequence
+from ingot.models import build_graph
 
 Floats = NDArray[np.float32]
-_EMBEDDING = "token_embd"
-_LAYER = "blk.{}.ffn_residual"
 
 
 class Probe:
     """Runs texts for their states. Calls of several threads take turns."""
 
     def __init__(self, model: LoadedModel) -> None:
-        graph = _without_head(model.graph)
+        graph = build_graph(model.file, model.context, hidden=True)
         blocks = -(-model.context // BLOCK_TOKENS)
-        self._streams = [_EMBEDDING, *(_LAYER.format(i) for i in range(len(graph.kv_layers)))]
+        self._streams = _streams(graph)
         self._width = graph.logits.width
         self._backend = CpuBackend(
             graph,
@@ -39,7 +38,8 @@ class Probe:
             blocks=blocks,
             context=model.context,
             threads=model.threads,
-            keep=self._streams,
+            max_tokens=model.step_tokens,
+            keep=[value.name for value in self._streams],
         )
         self._pool = BlockPool(model.layout, blocks)
         self._turn = Lock()
@@ -68,9 +68,9 @@ class Probe:
                 for start in range(0, len(text), self._backend.max_tokens):
                     chunk = text[start : start + self._backend.max_tokens]
                     self._forward([sequence], [chunk])
-                    for states_of, name in zip(states, self._streams, strict=True):
+                    for states_of, value in zip(states, self._streams, strict=True):
                         rows = states_of[start : start + len(chunk)]
-                        self._backend.kept(name, len(chunk), rows)
+                        self._backend.kept(value.name, len(chunk), rows)
             finally:
                 sequence.close()
         return states
@@ -112,11 +112,12 @@ class Probe:
         return states
 
 
-def _without_head(graph: ComputationGraph) -> ComputationGraph:
-    """The graph up to the matrix that makes logits."""
-    at, head = next(
-        (index, op)
-        for index, op in reversed(list(enumerate(graph.ops)))
-        if isinstance(op, o.Linear)
-    )
-    return ComputationGraph(graph.ops[:at], head.source, graph.kv_layers, graph.context_length)
+def _streams(graph: ComputationGraph) -> list[Value]:
+    """What is handed from layer to layer: the last value before them, and the last of each."""
+    last: dict[int, Value] = {}
+    for value in graph.values():
+        block, _, rest = value.name.partition(".")
+        number = int(rest.split(".")[0]) + 1 if block == "blk" else 0
+        if value.width == graph.width and number >= max(last, default=0):
+            last[number] = value
+    return list(last.values())

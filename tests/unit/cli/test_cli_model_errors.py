@@ -25,11 +25,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an architecture that is nearly known": (
         {"keys": {"general.architecture": "lama"}},
-        "architecture 'lama' is not supported (near it: llama); supported are gemma3, llama",
+        "architecture 'lama' is not supported (near it: llama); `ingot inspect --architectures`",
     ),
     "an architecture that is not known": (
         {"keys": {"general.architecture": "zzz"}},
-        "architecture 'zzz' is not supported; supported are gemma3, llama",
+        "architecture 'zzz' is not supported; `ingot inspect --architectures` lists those that are",
     ),
     "a key that is no number": (
         {"keys": {"llama.feed_forward_length": "wide"}},
@@ -60,8 +60,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "llama.rope.freq_base is 0.0; it must be a positive number",
     ),
     "a scaling that is not known": (
-        {"keys": {"llama.rope.scaling.type": "longrope"}},
-        "rotary scaling 'longrope' is not known; none, linear and yarn are",
+        {"keys": {"llama.rope.scaling.type": "dynamic"}},
+        "rotary scaling 'dynamic' is not known; none, linear, longrope and yarn are",
     ),
     "a vocabulary of another size": (
         {"keys": {"llama.vocab_size": 300}},

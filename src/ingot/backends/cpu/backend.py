@@ -6,6 +6,7 @@ sequence is the caller's business (`ingot.kvcache`).
 """
 
 from collections.abc import Collection
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,16 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, FusedNorm, FusedOp, StoreKv, fuse
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGateRows,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+    fuse,
+)
 from ingot.graph.kv_layout import KvLayout
 from ingot.quant import decode
 
@@ -26,6 +36,13 @@ _ACTIVATIONS = {
     o.Activation.GELU: 1,
     o.Activation.GELU_TANH: 2,
     o.Activation.RELU_SQUARED: 3,
+    o.Activation.CLAMPED_SWIGLU: 4,
+}
+_GATINGS = {
+    o.Gating.SOFTMAX: 0,
+    o.Gating.SIGMOID: 1,
+    o.Gating.CHOSEN_SOFTMAX: 2,
+    o.Gating.SPARSE_MIXER: 3,
 }
 _NO_TABLES = np.empty(0, np.int32)
 
@@ -118,21 +135,26 @@ class CpuBackend:
 
     def _weight(self, weight: o.Weight) -> Any:
         tensor = self._model.tensors[weight.name]
-        return tensor.data, int(tensor.type), weight.shape[0], weight.shape[1]
+        rows = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
+        return rows.reshape(-1), int(tensor.type), prod(weight.shape[:-1]), weight.shape[-1]
+
+    def _experts(self, linear: o.ExpertLinear) -> Any:
+        return self._matrix(linear.weight), self._vector(linear.bias)
 
     def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
         if weight is None:
             return None
         if weight.name not in self._floats:
             tensor = self._model.tensors[weight.name]
-            self._floats[weight.name] = decode(tensor.data, tensor.type)
-        return self._floats[weight.name]
+            floats = decode(tensor.data, tensor.type)
+            self._floats[weight.name] = floats.reshape(weight.tensor_shape)
+        return self._floats[weight.name][weight.rows].reshape(-1)
 
     def _norm(self, norm: o.Norm | None) -> Any:
         if norm is None:
             return None
-        layer = norm.kind is o.NormKind.LAYER
-        return self._vector(norm.weight), self._vector(norm.bias), norm.epsilon, layer
+        layer, run = norm.kind is o.NormKind.LAYER, norm.weight.shape[-1]
+        return self._vector(norm.weight), self._vector(norm.bias), run, norm.epsilon, layer
 
     def _rotary(self, rope: o.Rope) -> int:
         key = rope.frequencies, rope.magnitude, rope.layout
@@ -155,12 +177,19 @@ class CpuBackend:
         program, value = self._program, self._value
         match op:
             case o.Embed():
-                program.embed(weight=self._weight(op.weight), scale=op.scale, out=value(op.out))
+                program.embed(
+                    weight=self._weight(op.weight),
+                    scale=op.scale,
+                    positions=self._weight(op.positions) if op.positions else None,
+                    added=self._vector(op.type),
+                    out=value(op.out),
+                )
             case FusedLinear():
                 parts = [
                     (
                         self._matrix(part.weight),
                         self._vector(part.bias),
+                        part.scale,
                         value(part.residual) if part.residual else None,
                         value(part.out),
                     )
@@ -176,6 +205,40 @@ class CpuBackend:
                 program.norm(
                     norm=self._norm(op.norm),
                     source=value(op.norm.source),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case o.Route():
+                program.route(
+                    scores=value(op.scores),
+                    out=value(op.out),
+                    used=op.used,
+                    gating=_GATINGS[op.gating],
+                    normalize=op.normalize,
+                    scale=op.scale,
+                    near=op.near,
+                    bias=self._vector(op.selection_bias),
+                )
+            case ExpertGate():
+                program.expert_gate(
+                    source=value(op.gate.source),
+                    choice=value(op.gate.choice),
+                    parts=[self._experts(part) for part in (op.gate, op.up) if part],
+                    activation=_ACTIVATIONS[op.activation],
+                    out=value(op.out),
+                )
+            case ExpertMix():
+                program.expert_mix(
+                    source=value(op.linear.source),
+                    choice=value(op.linear.choice),
+                    part=self._experts(op.linear),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case FusedGateRows():
+                program.gate_rows(
+                    source=value(op.gated.source),
+                    gate=value(op.gated.gate),
                     residual=value(op.residual) if op.residual else None,
                     out=value(op.out),
                 )
@@ -200,6 +263,7 @@ class CpuBackend:
                     softcap=op.softcap,
                     window=op.window,
                     sinks=self._vector(op.sinks),
+                    causal=op.causal,
                 )
             case o.Select():
                 source = value(op.source)

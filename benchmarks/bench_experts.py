@@ -1,0 +1,156 @@
+"""Which bytes of a model with experts a generation reads, and what it takes beside them.
+
+    python benchmarks/bench_experts.py [--models FOLDER] [--steps 16] [--json]
+
+A file of gpt-oss's shape is opened and some tokens are generated, each from its own weights
+alone. After every step the page tables say which pages of the mapped file the process has
+touched: of every layer's experts the chosen ones, whole, and of the others nothing but what
+the system maps in advance around a touched page (at most 64 KB at either end). Printed are
+the touched bytes, the experts touched in every layer, and the memory that is the process's own.
+Ends with an error if a step touched an expert that it did not use. Times nothing.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import models
+from ingot.backends.batch import ExecutionPhase
+from ingot.engine import LoadedModel
+from ingot.gguf import GgufLoader, LazyTensor
+
+SHAPE, MIX = "gpt-oss-20b-10-layers", "MXFP4"
+PAGE = 4096
+AROUND = 32  # pages that may be mapped around a touched one: 64 KB at either end
+PRESENT = np.uint64(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the process has touched after some steps."""
+
+    steps: int
+    file_bytes: int
+    touched_bytes: int
+    expert_bytes: int
+    touched_expert_bytes: int
+    experts_per_layer: float  # touched, on average
+    own_bytes: int  # private memory: cache, arena, buffers, Python
+
+
+def touched_pages(address: int, size: int) -> NDArray[np.bool_]:
+    """Whether this process has touched each page of a range of its memory."""
+    first, last = address // PAGE, (address + size - 1) // PAGE
+    with Path("/proc/self/pagemap").open("rb") as pagemap:
+        pagemap.seek(first * 8)
+        entries = np.frombuffer(pagemap.read((last - first + 1) * 8), np.uint64)
+    return (entries & PRESENT) != 0
+
+
+def own_memory() -> int:
+    """Bytes of private memory."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {line.split()[0]: int(line.split()[1]) for line in lines}
+    return sizes["Anonymous:"] * 1024
+
+
+def touched_experts(tensor: LazyTensor) -> set[int]:
+    """The experts of a tensor that were read; half-read ones are an error."""
+    experts = tensor.shape[0]
+    size = tensor.nbytes // experts
+    found = set()
+    for expert in range(experts):
+        pages = touched_pages(tensor.data.ctypes.data + expert * size, size)
+        if pages.all():
+            found.add(expert)
+        elif pages.sum() > AROUND:
+            raise SystemExit(
+                f"{tensor.name}: {pages.sum()} of {pages.size} pages of expert {expert} were read"
+            )
+    return found
+
+
+def layers_of_experts(file: GgufLoader) -> list[list[LazyTensor]]:
+    """Gate, up and down of every layer."""
+    stacked: dict[str, list[LazyTensor]] = {}
+    for name, tensor in file.tensors.items():
+        if name.endswith("_exps.weight"):
+            stacked.setdefault(name.rpartition(".ffn")[0], []).append(tensor)
+    return list(stacked.values())
+
+
+def look(file: GgufLoader, steps: int, used: int) -> Row:
+    """What was touched; wrong if more experts than the steps can have chosen."""
+    layers = layers_of_experts(file)
+    chosen = []
+    for tensors in layers:
+        experts = [touched_experts(tensor) for tensor in tensors]
+        if any(found != experts[0] for found in experts) or len(experts[0]) > steps * used:
+            raise SystemExit(f"{tensors[0].name}: experts {experts} were read in {steps} steps")
+        chosen.append(len(experts[0]))
+
+    def touched(tensors: list[LazyTensor]) -> int:
+        ranges = ((tensor.data.ctypes.data, tensor.nbytes) for tensor in tensors)
+        return sum(int(touched_pages(*place).sum()) * PAGE for place in ranges)
+
+    stacked = [tensor for tensors in layers for tensor in tensors]
+    return Row(
+        steps=steps,
+        file_bytes=sum(tensor.nbytes for tensor in file.tensors.values()),
+        touched_bytes=touched(list(file.tensors.values())),
+        expert_bytes=sum(tensor.nbytes for tensor in stacked),
+        touched_expert_bytes=touched(stacked),
+        experts_per_layer=float(np.mean(chosen)),
+        own_bytes=own_memory(),
+    )
+
+
+def measure(path: Path, steps: int) -> list[Row]:
+    """Rows before the first step, and after 1, 2, 4, ... of them."""
+    rows = []
+    with LoadedModel(path, threads=2, context=512) as model:
+        architecture = model.file.metadata.string("general.architecture")
+        used = model.file.metadata.integer(f"{architecture}.expert_used_count")
+        rows.append(look(model.file, 0, used))
+        sequence, first = model.sequence(), np.zeros(1, np.int32)
+        for step in range(1, steps + 1):
+            token = np.array([step * 7919 % model.graph.vocabulary_size], np.int32)
+            model.step([sequence], [token], first, ExecutionPhase.GENERATION)
+            if step & (step - 1) == 0:
+                rows.append(look(model.file, step, used))
+        sequence.close()
+    return rows
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, default=Path("build/models"), metavar="FOLDER")
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = measure(models.synthetic(SHAPE, MIX, options.models), options.steps)
+    print(
+        f"{'steps':>5} {'touched':>9} {'of file':>8} {'of experts':>11} {'experts a layer':>16} "
+        f"{'own memory':>11}",
+        file=sys.stderr,
+    )
+    for row in rows:
+        print(
+            f"{row.steps:5} {row.touched_bytes / 1e6:6.0f} MB "
+            f"{row.touched_bytes / row.file_bytes:8.1%} "
+            f"{row.touched_expert_bytes / row.expert_bytes:11.1%} {row.experts_per_layer:16.1f} "
+            f"{row.own_bytes / 1e6:8.0f} MB",
+            file=sys.stderr,
+        )
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()
