@@ -32,7 +32,8 @@ LONG = {"max_tokens": 100_000, "temperature": 0, "ignore_eos": True}
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
     path = write_tiny_llama(tmp_path_factory.mktemp("chat") / "tiny.gguf")
-    with LLM(path, threads=1) as opened:
+    # The same messages give the same answer, whatever was said before: see docs/engine.md.
+    with LLM(path, threads=1, reuse="prompt") as opened:
         yield opened
 
 
