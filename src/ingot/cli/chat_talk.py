@@ -69,16 +69,16 @@ class Talk:
             self.llm, path, overflow=self._overflow, params=self._params
         )
         self._unanswered = None
-        notice(f"loaded {path}: {len(self.session.exchanges)} messages and their answers")
+        notice(f"loaded {path}; messages answered: {len(self.session.exchanges)}")
 
     def show_stats(self) -> None:
         """Say how long the conversation is, and how fast its last answer was."""
         notice(
-            f"{len(self.session.exchanges)} messages and their answers; "
-            f"{self.session.tokens} tokens of {self.llm.context} in the context"
+            f"messages answered: {len(self.session.exchanges)}; "
+            f"tokens in the context: {self.session.tokens} of {self.llm.context}"
         )
         if self.session.left_out:
-            notice(f"the first {self.session.left_out} of them are left out")
+            notice(f"oldest messages left out: {self.session.left_out}")
         if self._last is not None:
             timings = self._last.timings
             notice(
@@ -99,7 +99,7 @@ class Talk:
                 ) from None
             self._last = answer
             if self.session.left_out > left_out:
-                notice(f"the first {self.session.left_out} messages do not fit and are left out")
+                notice(f"the context is full; oldest messages left out: {self.session.left_out}")
             _, interrupted = write_answer(answer, bar)
         if interrupted:
             self.session.stop()

@@ -108,16 +108,16 @@ def test_save_and_load(run: Run, model: Path, tmp_path: Path) -> None:
     ]
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin=f"/load {path}\nho\n")
     assert ran.out == lines([second])
-    assert f"loaded {path}: 1 messages and their answers\n" in ran.err
+    assert f"loaded {path}; messages answered: 1\n" in ran.err
 
 
 def test_stats(run: Run, model: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin="/stats\nhi\n/stats\n")
     (answer,) = answers(model, "hi")
     before, _, length, last = ran.err.splitlines()
-    assert before == "0 messages and their answers; 0 tokens of 256 in the context"
+    assert before == "messages answered: 0; tokens in the context: 0 of 256"
     tokens = len(answer.encode()) + 6  # four of control and two of "hi"
-    assert length == f"1 messages and their answers; {tokens} tokens of 256 in the context"
+    assert length == f"messages answered: 1; tokens in the context: {tokens} of 256"
     assert last.startswith("last answer: prompt 5 tokens, 0 of them in the cache, read in ")
     assert "generated 4 tokens, " in last
 
@@ -192,7 +192,7 @@ def test_a_full_context(run: Run, model: Path) -> None:
     assert "(here: /reset, --overflow drop, --context)" in error
     ran = run("chat", *GREEDY, "-m", model, "--ignore-eos", "--overflow", "drop", stdin=typed)
     assert ran.status == 0
-    assert "the first 1 messages do not fit and are left out" in ran.err
+    assert "the context is full; oldest messages left out: 1" in ran.err
 
 
 def test_a_model_without_a_template(run: Run, tmp_path: Path) -> None:
@@ -222,14 +222,15 @@ def test_at_a_terminal(model: Path, cache: Path) -> None:
     with AtTerminal("chat", *GREEDY, "-m", model, "-n", 4) as terminal:
         assert "tiny.gguf: /help lists the commands, Ctrl-D leaves" in terminal.wait_for("\n")
         terminal.enter("hi")
-        terminal.enter("/nonsense")
+        assert "\x1b[K" not in terminal.wait_for(PROMPT)  # no line of the answer is erased
+        terminal.press("/nonsense" + ENTER.decode())
         terminal.wait_for("error: there is no /nonsense; /help lists the commands")
         terminal.enter("/load missing.json")
         terminal.wait_for("error: missing.json: No such file or directory")
         terminal.enter("x" * 300)
         terminal.wait_for("error: the conversation has ")
         terminal.enter("/stats")
-        terminal.wait_for("1 messages and their answers; ")
+        terminal.wait_for("messages answered: 1; ")
         terminal.enter('"""')  # a block, which Ctrl-C forgets
         terminal.wait_for(MORE)
         terminal.press("secret" + ENTER.decode())
@@ -287,7 +288,7 @@ def test_ctrl_c_while_a_long_prompt_is_read(talkative: Path, tmp_path: Path) -> 
         terminal.wait_for("reading the prompt [")
         terminal.press(CTRL_C)
         terminal.enter("/stats")
-        terminal.wait_for("1 messages and their answers; 100006 tokens")
+        terminal.wait_for("messages answered: 1; tokens in the context: 100006 of")
         terminal.enter("/exit")
         assert terminal.leave()[0] == 0
 
