@@ -262,12 +262,14 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: 
     path = tmp_path / "chat.json"
     flags = ("-m", talkative, "-n", 100_000, "-c", 150_000)
     with AtTerminal("chat", *GREEDY, *flags) as terminal:
+        terminal.wait_for(PROMPT)
         for message in ("hi", "ho"):
-            terminal.enter(message)
+            terminal.press(message.encode() + ENTER)
             terminal.wait_for("\n")
             terminal.wait_for_more(20)  # in mid-answer
             terminal.press(CTRL_C)
-        terminal.enter(f"/save {path}")
+            assert "leaves" not in terminal.wait_for(PROMPT)
+        terminal.press(f"/save {path}".encode() + ENTER)
         terminal.wait_for("saved as")
         terminal.wait_for(PROMPT)
         terminal.press(CTRL_D)
