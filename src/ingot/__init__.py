@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ingot.api import LLM as LLM
+    from ingot.chat import ChatSession as ChatSession
     from ingot.errors import ChatTemplateError as ChatTemplateError
     from ingot.errors import GgufError as GgufError
     from ingot.errors import IngotError as IngotError
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "LLM": "ingot.api",
+    "ChatSession": "ingot.chat",
     "ChatTemplate": "ingot.tokenizer.chat_template",
     "ChatTemplateError": "ingot.errors",
     "GgufError": "ingot.errors",
@@ -40,6 +42,7 @@ _HOME = {
 
 __all__ = [
     "LLM",
+    "ChatSession",
     "ChatTemplate",
     "ChatTemplateError",
     "GgufError",

@@ -56,8 +56,8 @@ class LLM:
 
     >>> from ingot import LLM, store
     >>> llm = LLM(store.resolve("default"))
-    >>> llm.generate("The capital of France is", max_tokens=3, temperature=0).text
-    ' Paris, known'
+    >>> llm.generate("The capital of France is", max_tokens=2, temperature=0).text
+    ' Paris.'
     """
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -205,8 +205,9 @@ class LLM:
 
         A bar on stderr shows how many are done, if that is a terminal and `progress` is true.
 
-        >>> [done.text for done in llm.batch(["1, 2,", "a, b,"], max_tokens=2, temperature=0)]
-        [' 3', ' c,']
+        >>> both = llm.batch(["1, 2, 3,", "A, B, C, D,"], max_tokens=2, temperature=0)
+        >>> [done.text for done in both]
+        [' 4', ' E,']
         """
         asked = list(prompts)
         requests: list[Request] = []

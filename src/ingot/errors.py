@@ -75,6 +75,10 @@ class SavedCacheError(IngotError, ValueError):
     """A file with a saved cache is damaged, or is not for this model or these settings."""
 
 
+class SavedChatError(IngotError, ValueError):
+    """A file with a saved conversation is damaged, or is something else."""
+
+
 class TokenizerError(IngotError, ValueError):
     """A vocabulary cannot be used, or a text or an id does not fit it."""
 
