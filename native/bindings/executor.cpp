@@ -244,7 +244,7 @@ class Program {
               float softcap, int64_t window, const std::optional<Floats>& sinks, bool causal) {
     if (sinks && static_cast<int64_t>(sinks->size()) != heads)
       refuse("attention needs a sink per head");
-    if (kv_heads < 1 || heads % kv_heads || heads / kv_heads > AttendOp::kTileRows)
+    if (kv_heads < 1 || heads < 1 || heads % kv_heads)
       refuse(std::to_string(heads) + " query heads over " + std::to_string(kv_heads) +
              " key heads");
     if (!causal && window > 0) refuse("a window of tokens that see their whole sequence");

@@ -2,6 +2,7 @@
 // into the mapped file, biases and norm weights are float32.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -184,12 +185,21 @@ class AttendOp : public Op {
   void run(const Step& step, int member) override;
 
  private:
+  // Tokens and query heads of one key head that are worked on together: kTileRows at most.
   struct Tile {
     const SequenceRun* run;
     int64_t first, tokens;  // within the run
+    int64_t key_head;
+    int64_t first_head, heads;  // of all query heads
   };
-  void attend_part(const Step& step, const Tile& tile, int64_t head, int64_t begin, int64_t end,
-                   AttendRow* rows, float* mix, float* scratch);
+  // Query heads of a key head in one tile, and how many such shares there are of all heads.
+  int64_t share() const { return std::min<int64_t>(spec_.heads / spec_.kv_heads, kTileRows); }
+  int64_t shares() const {
+    return spec_.kv_heads * ((spec_.heads / spec_.kv_heads + share() - 1) / share());
+  }
+  Tile tile_of(const SequenceRun* run, int64_t first, int64_t tokens, int64_t index) const;
+  void attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end, AttendRow* rows,
+                   float* mix, float* scratch);
   void run_tiles(const Step& step, int member);
   void run_parts(const Step& step, int member);
 

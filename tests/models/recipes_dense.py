@@ -135,10 +135,10 @@ FALCON = Recipe(
     architecture="falcon",
     model="FalconForCausalLM",
     config={
-        "hidden_size": 60,
+        "hidden_size": 148,
         "ffn_hidden_size": 100,
         "num_hidden_layers": 3,
-        "num_attention_heads": 6,
+        "num_attention_heads": 37,
         "rope_parameters": rope(),
     },
     metadata=lambda _: {"attention.head_count_kv": 1},
@@ -151,7 +151,12 @@ FALCON = Recipe(
         **FOUR_TIMES,
     },
 )
-LARGE_FALCON: Mapping[str, Any] = {"new_decoder_architecture": True, "num_kv_heads": 2}
+LARGE_FALCON: Mapping[str, Any] = {
+    "hidden_size": 60,
+    "num_attention_heads": 6,
+    "new_decoder_architecture": True,
+    "num_kv_heads": 2,
+}
 GPTNEOX = Recipe(
     architecture="gptneox",
     model="GPTNeoXForCausalLM",

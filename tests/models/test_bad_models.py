@@ -120,19 +120,6 @@ def test_heads_that_do_not_share_evenly(tmp_path: Path) -> None:
         LLM(path, threads=1)
 
 
-def test_heads_too_many_for_one_key(tmp_path: Path) -> None:
-    """A tile of attention holds 32 rows."""
-    fixture = Fixture.load("llama")
-    sizes = {"attention.head_count": 48, "attention.head_count_kv": 1, "attention.key_length": 2}
-    shapes = dict(fixture.shapes)
-    for index in range(3):
-        shapes[f"blk.{index}.attn_k.weight"] = shapes[f"blk.{index}.attn_v.weight"] = (2, 96)
-    metadata = {**fixture.metadata, **sizes, "rope.dimension_count": 2}
-    path = replace(fixture, metadata=metadata, shapes=shapes).write(tmp_path / "model.gguf")
-    with pytest.raises(ModelError, match="48 query heads over 1 key heads"):
-        LLM(path, threads=1)
-
-
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
 def test_heads_that_are_no_whole_blocks_of_the_cache(kv_type: str, tmp_path: Path) -> None:
     path = Fixture.load("gemma3").write(tmp_path / "model.gguf")

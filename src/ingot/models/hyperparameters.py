@@ -104,10 +104,10 @@ class Hyperparameters:
 
     @property
     def token_types(self) -> int:
-        """Kinds of tokens that an embedding tells apart."""
-        count = self.metadata.integer("tokenizer.ggml.token_type_count", 1)
-        if not 1 <= count <= _MOST:
-            raise ModelError(f"tokenizer.ggml.token_type_count is {count}; it must be 1 or more")
+        """Kinds of tokens that an embedding tells apart; 0 where there is none of that sort."""
+        count = self.metadata.integer("tokenizer.ggml.token_type_count", 0)
+        if not 0 <= count <= _MOST:
+            raise ModelError(f"tokenizer.ggml.token_type_count is {count}; it must be 0 or more")
         return count
 
     @property

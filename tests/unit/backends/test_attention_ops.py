@@ -125,6 +125,7 @@ class Case:
 
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
+HEADS += [(33, 1), (71, 1), (80, 2)]  # more for a key than rows in a tile
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
