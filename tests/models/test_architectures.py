@@ -16,7 +16,7 @@ from models.recipes import RECIPES
 from models.tiny_models import Fixture
 
 SOURCE = Path(ingot.__file__).parent
-SHARED = ("__init__", "hyperparameters", "lower", "spec")
+SHARED = ("__init__", "builder", "hyperparameters", "lower", "lower_experts", "spec")
 FILES = [path for path in (SOURCE / "models").glob("*.py") if path.stem not in SHARED]
 ARCHITECTURES = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
 

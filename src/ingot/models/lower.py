@@ -5,10 +5,12 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
+from ingot.models.builder import Builder
+from ingot.models.lower_experts import add_experts
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
@@ -17,100 +19,12 @@ from ingot.models.spec import (
     Network,
     NormOver,
     NormSpec,
-    RopeSpec,
 )
 
 
 @dataclass(slots=True)
-class _Builder:
-    """Collects operations; each method appends one and returns what it writes."""
-
-    prefix: str = ""
-    ops: list[o.Op] = field(default_factory=list)
-
-    def value(self, name: str, width: int) -> o.Value:
-        return o.Value(self.prefix + name, width)
-
-    def weight(self, name: str, *shape: int) -> o.Weight:
-        return o.Weight(self.prefix + name, shape)
-
-    def norm(
-        self,
-        source: o.Value,
-        spec: NormSpec,
-        *,
-        shape: tuple[int, ...] | None = None,
-        suffix: str = "",
-    ) -> o.Value:
-        shape = shape or (source.width,)
-        out = self.value(spec.name + suffix, source.width)
-        self.ops.append(
-            o.Norm(
-                source=source,
-                out=out,
-                weight=self.weight(f"{spec.name}.weight", *shape),
-                bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
-                kind=spec.kind,
-                epsilon=spec.epsilon,
-            )
-        )
-        return out
-
-    def optional_norm(self, source: o.Value, spec: NormSpec | None, suffix: str = "") -> o.Value:
-        return self.norm(source, spec, suffix=suffix) if spec else source
-
-    def linear(
-        self,
-        source: o.Value,
-        name: str,
-        width: int,
-        *,
-        bias: bool = False,
-        scale: float = 1.0,
-        fused: tuple[str, int, int] | None = None,
-    ) -> o.Value:
-        """`fused`: the tensor whose rows it has, the first of them, and how many there are."""
-        out = self.value(name, width)
-        tensor, first, rows = fused or (name, 0, width)
-
-        def weight(ending: str, *columns: int) -> o.Weight:
-            part = (first, rows) if fused else ()
-            return o.Weight(f"{self.prefix}{tensor}.{ending}", (width, *columns), *part)
-
-        self.ops.append(
-            o.Linear(
-                source=source,
-                out=out,
-                weight=weight("weight", source.width),
-                bias=weight("bias") if bias else None,
-                scale=scale,
-            )
-        )
-        return out
-
-    def rope(self, source: o.Value, spec: RopeSpec, head_size: int) -> o.Value:
-        out = self.value(f"{source.name.removeprefix(self.prefix)}.turned", source.width)
-        self.ops.append(
-            o.Rope(
-                source=source,
-                out=out,
-                head_size=head_size,
-                frequencies=spec.frequencies,
-                layout=spec.layout,
-                magnitude=spec.magnitude,
-            )
-        )
-        return out
-
-    def add(self, left: o.Value, right: o.Value, name: str) -> o.Value:
-        out = self.value(name, left.width)
-        self.ops.append(o.Add(left=left, right=right, out=out))
-        return out
-
-    def select(self, source: o.Value) -> o.Value:
-        out = self.value(f"{source.name.rpartition('.')[2]}.selected", source.width)
-        self.ops.append(o.Select(source=source, out=out))
-        return out
+class _Blocks(Builder):
+    """The blocks of a layer; each method returns what it writes."""
 
     def attention(self, x: o.Value, spec: AttentionSpec, layer: int) -> o.Value:
         projected, first = [], 0
@@ -164,75 +78,11 @@ class _Builder:
 
         gate = half("ffn_gate", 0) if spec.gated else None
         up = half("ffn_up", spec.width)
-        out = self.value("ffn_act", spec.width)
         if gate:
-            self.ops.append(o.Activate(gate=gate, up=up, out=out, kind=spec.activation))
+            out = self.activate(gate, up, "ffn_act", spec.activation)
         else:
-            self.ops.append(o.Activate(gate=up, out=out, kind=spec.activation))
+            out = self.activate(up, None, "ffn_act", spec.activation)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
-
-    def route(self, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
-        choice = self.value("ffn_choice", 2 * spec.used)
-        bias = self.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
-        self.ops.append(
-            o.Route(
-                scores=scores,
-                out=choice,
-                used=spec.used,
-                gating=spec.gating,
-                normalize=spec.normalize,
-                scale=spec.scale * scale,
-                near=spec.near,
-                selection_bias=bias,
-            )
-        )
-        return choice
-
-    def expert_linear(
-        self, source: o.Value, choice: o.Value, name: str, rows: int, spec: ExpertsSpec
-    ) -> o.Value:
-        own = name == "ffn_down_exps"  # every expert has an input of its own
-        out = self.value(name, spec.used * rows)
-        columns = source.width // spec.used if own else source.width
-        self.ops.append(
-            o.ExpertLinear(
-                source=source,
-                choice=choice,
-                out=out,
-                weight=self.weight(f"{name}.weight", spec.count, rows, columns),
-                bias=self.weight(f"{name}.bias", spec.count, rows) if spec.bias else None,
-            )
-        )
-        return out
-
-    def experts(self, stream: o.Value, x: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
-        """Experts join the stream, and after them the one that all tokens share."""
-        scores = self.linear(x, "ffn_gate_inp", spec.count, bias=spec.bias)
-        row_gate = None
-        if spec.shared and spec.shared.gated:
-            row_gate = self.linear(x, "ffn_gate_inp_shexp", 1)
-        choice = self.route(scores, spec, scale)
-        gate = self.expert_linear(x, choice, "ffn_gate_exps", spec.width, spec)
-        up = self.expert_linear(x, choice, "ffn_up_exps", spec.width, spec)
-        active = self.value("ffn_act_exps", gate.width)
-        self.ops.append(o.Activate(gate=gate, up=up, out=active, kind=spec.activation))
-        down = self.expert_linear(active, choice, "ffn_down_exps", stream.width, spec)
-        mixed = self.value("ffn_mixed", stream.width)
-        self.ops.append(o.MixExperts(source=down, choice=choice, out=mixed))
-        stream = self.add(stream, mixed, "ffn_residual")
-        if not spec.shared:
-            return stream
-        width = spec.shared.width
-        gate = self.linear(x, "ffn_gate_shexp", width)
-        up = self.linear(x, "ffn_up_shexp", width)
-        active = self.value("ffn_act_shexp", width)
-        self.ops.append(o.Activate(gate=gate, up=up, out=active, kind=spec.activation))
-        mixed = self.linear(active, "ffn_down_shexp", stream.width, scale=scale)
-        if row_gate:
-            gated = self.value("ffn_gated_shexp", stream.width)
-            self.ops.append(o.GateRows(source=mixed, gate=row_gate, out=gated))
-            mixed = gated
-        return self.add(stream, mixed, "ffn_residual_shexp")
 
     def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
@@ -258,7 +108,7 @@ class _Builder:
         elif not spec.parallel:
             normed = stream
         if isinstance(spec.mlp, ExpertsSpec):
-            return self.experts(stream, normed, spec.mlp, spec.residual_scale)
+            return add_experts(self, stream, normed, spec.mlp, spec.residual_scale)
         mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.mlp_post_norm)
         stream = self.add(stream, mixed, "ffn_residual")
@@ -269,7 +119,7 @@ def lower(
     network: Network, has_tensor: Callable[[str], bool], *, hidden: bool = False
 ) -> ComputationGraph:
     """Write a network down as operations; `hidden`: up to the rows before the output matrix."""
-    build = _Builder()
+    build = _Blocks()
     stream = _embed(build, network)
     for index, spec in enumerate(network.layers):
         last = index == len(network.layers) - 1
@@ -291,7 +141,7 @@ def lower(
     )
 
 
-def _embed(build: _Builder, network: Network) -> o.Value:
+def _embed(build: Builder, network: Network) -> o.Value:
     width, positions, kind = network.width, None, None
     if network.learned_positions:
         positions = build.weight("position_embd.weight", network.context_length, width)
@@ -310,7 +160,7 @@ def _embed(build: _Builder, network: Network) -> o.Value:
     return build.optional_norm(stream, network.embedding_norm)
 
 
-def _output(build: _Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:
+def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:
     name = "token_embd.weight" if tied else "output.weight"
     logits = build.value("logits", network.vocabulary)
     build.ops.append(

@@ -287,3 +287,21 @@ def test_gated_rows(width: int, residual: bool, tmp_path: Path) -> None:
             with using_isa(isa):
                 runner = Runner(graph, model, max_tokens=9)
                 assert_near(runner.run(list(range(9)), generated=3), expected, FLOAT)
+
+
+def test_experts_stand_behind_their_route(tmp_path: Path) -> None:
+    """Tokens are sorted for the latest route alone."""
+    small, _ = Case().build()
+    first = next(op for op in small.ops if isinstance(op, o.Route))
+    at = small.ops.index(first) + 1
+    small.ops.insert(at, replace(first, out=o.Value("another", first.out.width)))
+    graph, model = small.build(small.ops[-1].outputs[0], tmp_path / "experts.gguf")
+    with model, pytest.raises(ValueError, match="behind the route that chooses them"):
+        Runner(graph, model)
+
+
+def test_too_many_experts_for_a_token(tmp_path: Path) -> None:
+    small, logits = Case(experts=70, used=65).build()
+    graph, model = small.build(logits, tmp_path / "experts.gguf")
+    with model, pytest.raises(ValueError, match="a choice of 65 of 70 experts"):
+        Runner(graph, model)
