@@ -174,7 +174,7 @@ class LLM:
         return _with_parsed(await request, schema)
 
     def session(self, system: str | None = None, **fields: Any) -> "ChatSession":
-        """A conversation that remembers what was said; `fields` as for `chat`."""
+        """A conversation that remembers what was said; `fields` as for `stream`."""
         from ingot.chat import ChatSession  # noqa: PLC0415 (few need it)
 
         return ChatSession(self, system=system, **fields)

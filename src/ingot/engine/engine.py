@@ -264,7 +264,7 @@ class InferenceEngine:
         params = replace(task.asked.params, **{"seed": None, **changes})
 
         def copy() -> TextTask:
-            written = task.transcript.token_ids
+            written = tuple(task.transcript.choices)
             made = self._text(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
                 for strand, other in zip(made.strands, task.strands, strict=True):

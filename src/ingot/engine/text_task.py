@@ -60,7 +60,7 @@ class Asked:
     heal: bool = False
     overflow: Overflow = Overflow.ERROR
     keep: int = 0  # tokens that a shift leaves at the front
-    written: tuple[int, ...] = ()  # tokens of the text that are there already
+    written: tuple[Choice, ...] = ()  # tokens of the text that are there already
 
 
 @dataclass(slots=True)
@@ -93,12 +93,12 @@ class TextTask:
             begun = builder.begun_by(int(self.prompt[-1]))
             self.prompt = self.prompt[:-1] if begun else self.prompt
         self.transcript = Transcript(asked.params, self.prompt, builder, tokenizer, begun)
-        for token in asked.written:
-            self.transcript.push(Choice(token))
+        for choice in asked.written:
+            self.transcript.push(choice)
         texts = [self.prompt, *([] if asked.negative is None else [asked.negative])]
         self.strands = [Strand(text) for text in texts]
         for strand in self.strands:
-            strand.extend(asked.written)
+            strand.extend(choice.token for choice in asked.written)
         self._state = RequestState.QUEUED
         self._context = context
         self._proposer = proposer

@@ -119,6 +119,9 @@ def test_a_fork_of_a_text_that_has_ended(llm: LLM) -> None:
     same = done.fork()
     assert same.state is RequestState.DONE
     assert (same.result().token_ids, list(same)) == (done.token_ids, [])
+    told = llm.stream(PROMPT, max_tokens=4, n_probs=2, **GREEDY)
+    told.result()
+    assert told.fork(max_tokens=6).result().logprobs[:4] == told.logprobs
     longer = done.fork(max_tokens=15)
     assert longer.result().token_ids == llm.generate(PROMPT, max_tokens=15, **GREEDY).token_ids
     with pytest.raises(SamplingError, match="max_tokens is -1"):
