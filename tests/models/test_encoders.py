@@ -78,7 +78,7 @@ def test_a_loaded_encoder_takes_whole_texts(name: str, tmp_path: Path) -> None:
     fixture = Fixture.load(name)
     path = fixture.write(tmp_path / "model.gguf")
     first, second = fixture.token_ids, fixture.token_ids[:20]
-    with LoadedModel(path, threads=1, kv_type="f32", sequences=2) as model:
+    with LoadedModel(path, threads=1, kv_type="f32", cache_tokens=512) as model:
         assert model.step_tokens == model.context == 256
         sequences = [model.sequence(), model.sequence()]
         ids = [np.array(text, np.int32) for text in (first, second)]
@@ -86,6 +86,20 @@ def test_a_loaded_encoder_takes_whole_texts(name: str, tmp_path: Path) -> None:
         rows = model.step(sequences, ids, wanted, ExecutionPhase.PROMPT)
         np.testing.assert_allclose(rows[:70], fixture.logits, rtol=0, atol=FLOAT)
         assert np.abs(rows[70:] - fixture.logits[:20]).max() > 0.1  # it sees less of the text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_for_embeddings(name: str, tmp_path: Path) -> None:
+    fixture = Fixture.load(name)
+    path = fixture.write(tmp_path / "model.gguf")
+    ids = np.array(fixture.token_ids, np.int32)
+    with LLM(path, threads=1, kv_type="f32") as llm:
+        first, second = llm._probe.last_states([ids, ids[:20]])
+        np.testing.assert_allclose(first, fixture.logits, rtol=0, atol=FLOAT)
+        assert len(second) == 20
+        states = llm.hidden_states(ids)
+        assert states.shape == (1 + len(llm.graph.kv_layers), len(ids), llm.graph.width)
+        np.testing.assert_allclose(states[-1], fixture.logits, rtol=0, atol=FLOAT)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,7 +30,7 @@ class Probe:
         graph = build_graph(model.file, model.context, hidden=True)
         blocks = -(-model.context // BLOCK_TOKENS)
         self._streams = _streams(graph)
-        self._width = graph.logits.width
+        self._output = graph.logits
         self._backend = CpuBackend(
             graph,
             model.file,
@@ -39,7 +39,7 @@ class Probe:
             context=model.context,
             threads=model.threads,
             max_tokens=model.step_tokens,
-            keep=[value.name for value in self._streams],
+            keep=[value.name for value in self._streams if value != graph.logits],
         )
         self._pool = BlockPool(model.layout, blocks)
         self._turn = Lock()
@@ -61,16 +61,19 @@ class Probe:
 
     def layer_states(self, text: Ints) -> Floats:
         """The embedding and the state behind each layer: [1 + layers, tokens, width]."""
-        states = np.empty((len(self._streams), len(text), self._width), np.float32)
+        states = np.empty((len(self._streams), len(text), self._output.width), np.float32)
         with self._turn:
             sequence = KvSequence(self._pool)
             try:
                 for start in range(0, len(text), self._backend.max_tokens):
                     chunk = text[start : start + self._backend.max_tokens]
-                    self._forward([sequence], [chunk])
+                    output = self._forward([sequence], [chunk])
                     for states_of, value in zip(states, self._streams, strict=True):
                         rows = states_of[start : start + len(chunk)]
-                        self._backend.kept(value.name, len(chunk), rows)
+                        if value == self._output:
+                            rows[:] = output
+                        else:
+                            self._backend.kept(value.name, len(chunk), rows)
             finally:
                 sequence.close()
         return states
