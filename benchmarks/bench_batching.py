@@ -48,7 +48,11 @@ class Reader(threading.Thread):
     def run(self) -> None:
         self.started = time.perf_counter()
         stamp = lambda *_: self.times.append(time.perf_counter())  # noqa: E731
-        self._llm.generate(self._ids, max_tokens=self._tokens, processors=[stamp], **GREEDY)
+        self.request = self._llm.stream(
+            self._ids, max_tokens=self._tokens, processors=[stamp], **GREEDY
+        )
+        for _ in self.request:
+            pass
 
     @property
     def first(self) -> float:
@@ -143,7 +147,8 @@ def pause(path: Path) -> dict[str, Any]:
             "median pause ms": 1e3 * statistics.median(beside),
             "first token of a request that arrives ms": 1e3 * arriving.first,
         }
-        llm.close()
+        writer.request.cancel()
+        writer.join()
         return found
 
 
@@ -171,20 +176,23 @@ def guesses(rounds: int) -> list[dict[str, Any]]:
     """A task that copies and one that does not, with guesses and without."""
     listing = ", ".join(f'{{"name": "part {n}", "size": {n * 37 % 90}}}' for n in range(12))
     copying = f"Here is a list:\n[{listing}]\nThe same list once more:\n["
-    tasks = {
-        "copies": (copying, 220),
-        "free text": ("The history of the city begins with a small harbour. In the year", 220),
+    story = "The history of the city begins with a small harbour. In the year"
+    drawn = {"temperature": 0.9, "seed": 1, "ignore_eos": True}
+    tasks: dict[str, tuple[str, dict[str, Any]]] = {
+        "copies": (copying, GREEDY),
+        "free text": (story, drawn),
     }
+    tokens = 220
     rows = []
     path = models.smollm2()
     with LLM(path, threads=2) as plain, LLM(path, threads=2, speculation="ngram") as guessing:
-        for task, (text, tokens) in tasks.items():
+        for task, (text, fields) in tasks.items():
             seconds: dict[str, list[float]] = {"plain": [], "guessing": []}
             texts = set()
             for _ in range(rounds):
                 for name, llm in (("plain", plain), ("guessing", guessing)):
                     llm.engine.clear_cache()
-                    done = llm.generate(text, max_tokens=tokens, **GREEDY)
+                    done = llm.generate(text, max_tokens=tokens, **fields)
                     seconds[name].append(done.timings.generation_seconds)
                     texts.add(done.token_ids)
             ratios = [a / b for a, b in zip(seconds["plain"], seconds["guessing"], strict=True)]

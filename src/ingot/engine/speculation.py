@@ -2,8 +2,8 @@
 
 A guess pays when the tokens it saves cost more than the columns it adds to a step. How long it
 may be is learned from how many tokens of the last guesses were right: twice as many after a
-guess that was right to its end, half as many after one that was not, none for a while after
-several wrong ones in a row.
+guess that was right to its end, fewer after one that was not, and none for a while after one of
+which nothing was right.
 """
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 
 _SHORTEST, _LONGEST = 2, 12  # tokens of a guess
-_PATIENCE = 3  # wrong guesses in a row before a pause
-_PAUSE = 16  # tokens without a guess then, doubled each time up to the next number
+_PAUSE = 8  # tokens without a guess after a wrong one, doubled each time up to the next number
 _LONGEST_PAUSE = 512
+_WORDS = (12, 8, 5, 3)  # tokens that a place in the text is known by
+_SURE = 8  # words that leave little doubt: as many tokens are guessed, pause or not
 
 
 class Pace:
@@ -22,7 +23,6 @@ class Pace:
 
     def __init__(self) -> None:
         self._most = _SHORTEST
-        self._wrong = 0
         self._pause = _PAUSE
         self._paused_until = 0  # length of the text
 
@@ -34,13 +34,11 @@ class Pace:
         """Hear how many of a guess were right, after which the text has this length."""
         if accepted == proposed:
             self._most = min(2 * self._most, _LONGEST)
-            self._wrong = 0
             self._pause = _PAUSE
-        else:
+        elif accepted:
             self._most = max(_SHORTEST, min(self._most // 2, accepted + 1))
-            self._wrong = 0 if accepted else self._wrong + 1
-        if self._wrong >= _PATIENCE:
-            self._wrong = 0
+        else:
+            self._most = _SHORTEST
             self._paused_until = length + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -48,31 +46,33 @@ class Pace:
 class NgramProposer:
     """Guesses that what followed the last words before follows them again.
 
-    Tokens are indexed once each, by the `_WORDS` tokens up to them; a lookup is one step.
+    The longest run of last words that came before counts. Tokens are indexed once each, under
+    the runs that end before them; a lookup is a few steps, however long the text is.
     """
-
-    _WORDS = 3
 
     def __init__(self) -> None:
         self._pace = Pace()
-        self._ends: dict[bytes, int] = {}  # the last place behind each run of _WORDS tokens
+        self._ends: dict[bytes, int] = {}  # the last place behind each run of tokens
         self._indexed = 0
         self._length = 0
 
     def propose(self, tokens: Ints, most: int) -> list[int]:
         """What followed the last words when they last came."""
         self._length = len(tokens)
-        words = self._WORDS
-        for end in range(max(self._indexed + 1, words), len(tokens)):
-            self._ends[tokens[end - words : end].tobytes()] = end
+        for end in range(self._indexed + 1, len(tokens)):
+            for words in _WORDS:
+                if end >= words:
+                    self._ends[tokens[end - words : end].tobytes()] = end
         self._indexed = max(len(tokens) - 1, 0)
-        most = min(most, self._pace.most(len(tokens)))
-        if most < 1 or len(tokens) < words:
-            return []
-        found = self._ends.get(tokens[len(tokens) - words :].tobytes())
-        if found is None:
-            return []
-        guess: list[int] = tokens[found : found + most].tolist()
+        for words in _WORDS:
+            found = self._ends.get(tokens[len(tokens) - words :].tobytes())
+            if len(tokens) > words and found is not None:
+                paced = _SURE if words >= _SURE else self._pace.most(len(tokens))
+                return self._follow(tokens, found, min(most, paced))
+        return []
+
+    def _follow(self, tokens: Ints, start: int, most: int) -> list[int]:
+        guess: list[int] = tokens[start : start + most].tolist()
         while guess and len(guess) < most:  # the text runs into itself: it repeats
             guess += guess[: most - len(guess)]
         return guess
