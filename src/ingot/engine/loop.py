@@ -39,6 +39,11 @@ class StepLoop:
 
     def submit(self, task: Task) -> None:
         """Let a task be run; where too many wait already, it is refused."""
+        if threading.current_thread() is self._thread:
+            raise ModelError(
+                "a logits processor runs in the thread that writes all texts, and cannot wait for "
+                "another one there"
+            )
         with self._state:
             waiting = len(self.scheduler.waiting) + self._arriving
             if waiting >= self.scheduler.limits.queue:
@@ -50,6 +55,8 @@ class StepLoop:
 
     def call(self, function: Callable[[], R]) -> R:
         """Run something between two steps, in the thread that owns the model."""
+        if threading.current_thread() is self._thread:
+            return function()
         done: Channel[tuple[R]] = Channel()
 
         def run() -> None:

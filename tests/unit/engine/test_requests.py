@@ -268,6 +268,16 @@ def test_a_processor_may_close_the_engine(tiny: Path) -> None:
         llm.generate(PROMPT, processors=[close], **SHORT)
 
 
+def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
+    def ask(_: Any, __: Any) -> None:
+        llm.generate(PROMPT, **SHORT)
+
+    with pytest.raises(ProcessorError) as caught:
+        llm.generate(PROMPT, processors=[ask], **SHORT)
+    assert "cannot wait for another one there" in str(caught.value.__cause__)
+    assert len(llm.generate(PROMPT, **SHORT).token_ids) == 5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
