@@ -1,6 +1,7 @@
 """LLM: texts, logits, settings, several users at once, and what is said when it cannot."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,8 @@ def test_timings_count_tokens_and_steps(llm: LLM) -> None:
 def test_progress_of_a_prompt(path: Path) -> None:
     told: list[tuple[int, int]] = []
     with LLM(path, threads=1) as llm:
-        running = llm.stream([7], max_tokens=200, temperature=0, ignore_eos=True)
+        slow = {"processors": [lambda *_: time.sleep(0.01)], "ignore_eos": True}
+        running = llm.stream([7], max_tokens=200, temperature=0, **slow)
         next(running)  # beside it a prompt is read in chunks
         stream = llm.stream(
             [5] * 230, max_tokens=1, progress=lambda *step: told.append(step), temperature=0
@@ -229,7 +231,9 @@ def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
 
 def test_closing_in_the_middle_of_a_text(path: Path) -> None:
     llm = LLM(path, threads=1)
-    stream = llm.stream(PROMPT, max_tokens=50, temperature=0)
+    stream = llm.stream(
+        PROMPT, max_tokens=200, temperature=0, processors=[lambda *_: time.sleep(0.01)]
+    )
     next(stream)
     llm.close()
     with pytest.raises(ModelError, match="is closed"):

@@ -24,6 +24,14 @@ from ingot.errors import (
 
 PROMPT = [256, 104, 105, 32, 116]
 LONG = {"temperature": 0, "ignore_eos": True, "max_tokens": 200}
+
+
+def slow(_: Any, __: Any) -> None:
+    """A processor that gives others time to act in the middle of a text."""
+    time.sleep(0.01)
+
+
+ENDLESS = {**LONG, "processors": [slow]}  # more than two seconds
 SHORT = {"temperature": 0, "ignore_eos": True, "max_tokens": 5}
 
 
@@ -111,7 +119,7 @@ def test_async_reading(llm: LLM) -> None:
 
 def test_cancelling_a_task_cancels_its_request(llm: LLM) -> None:
     async def main() -> None:
-        request = llm.astream(PROMPT, **LONG)
+        request = llm.astream(PROMPT, **ENDLESS)
         task = asyncio.ensure_future(_whole(request))
         await asyncio.sleep(0.01)
         task.cancel()
@@ -142,7 +150,7 @@ def test_an_error_reaches_who_awaits(llm: LLM) -> None:
 
 
 def test_cancelling_keeps_what_was_written(llm: LLM) -> None:
-    request = llm.stream(PROMPT, **LONG)
+    request = llm.stream(PROMPT, **ENDLESS)
     first = next(request)
     request.cancel()
     request.cancel()
@@ -159,7 +167,7 @@ def test_cancelling_keeps_what_was_written(llm: LLM) -> None:
 
 
 def test_dropping_a_request_cancels_it(llm: LLM) -> None:
-    request = llm.stream(PROMPT, **LONG)
+    request = llm.stream(PROMPT, **ENDLESS)
     next(request)
     del request
     gc.collect()
@@ -239,15 +247,15 @@ def test_a_batch_longer_than_the_queue(tiny: Path) -> None:
 
 def test_a_time_limit_holds_in_the_queue(tiny: Path) -> None:
     with LLM(tiny, threads=1, max_running=1) as llm:
-        running = llm.stream(PROMPT, **LONG)
-        done = llm.generate(PROMPT, time_limit=0.001, **LONG)
+        running = llm.stream(PROMPT, **ENDLESS)
+        done = llm.generate(PROMPT, time_limit=0.001, **ENDLESS)
         assert done.finish_reason == "time"
         running.cancel()
 
 
 def test_closing_fails_what_has_not_ended(tiny: Path) -> None:
     llm = LLM(tiny, threads=1, max_running=1)
-    requests = [llm.stream(PROMPT, **LONG) for _ in range(3)]
+    requests = [llm.stream(PROMPT, **ENDLESS) for _ in range(3)]
     next(requests[0])
     llm.close()
     for request in requests:

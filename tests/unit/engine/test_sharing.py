@@ -1,6 +1,7 @@
 """What texts share: prefixes, forks, saved caches, too small a cache; and that nobody notices."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def test_a_fork_goes_on_from_here(llm: LLM) -> None:
         if len(token_ids) == len(PROMPT) + 20:
             began.set()
             assert go_on.wait(30)
+        time.sleep(0.01)  # time to fork it before it ends
 
     request = llm.stream(PROMPT, max_tokens=50, seed=3, processors=[hold], **HOT)
     assert began.wait(30)
