@@ -14,7 +14,8 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-peer test-sanitized fuzz soak bench clean
+.PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized fuzz \
+  soak bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,10 +71,12 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-test-oracle: $(VENV)/.oracle test-sanitized ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
+test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with others
+
+test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
 	$(BIN)/python -m pytest -m oracle
 
-test-peer: $(VENV)/.oracle ## run tiny models of every architecture in llama.cpp too (part of test-oracle)
+test-peer: $(VENV)/.oracle ## run tiny models of every architecture in llama.cpp too (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.
