@@ -23,7 +23,6 @@ import models
 from ingot import LLM
 from peer import Peer
 
-COUNTS = (1, 2, 4, 8, 16, 32)
 PROMPT, TOKENS = 32, 32
 LONG = 4000  # tokens of a prompt that others have to live with
 CHUNK = 128  # tokens of it between two tokens of theirs
@@ -76,14 +75,16 @@ def serve(llm: LLM, count: int, offset: int) -> tuple[float, list[Reader]]:
     return time.perf_counter() - started, readers
 
 
-def throughput(path: Path, peer: Peer | None, rounds: int) -> list[dict[str, Any]]:
+def throughput(
+    path: Path, peer: Peer | None, rounds: int, counts: list[int]
+) -> list[dict[str, Any]]:
     """Tokens per second of all requests together, and how long each waited."""
     rows = []
     with LLM(path, threads=2, context=4224, cache_tokens=8192, reuse="none") as llm:
         if peer:
-            peer.open(path, threads=2, context=128, sequences=max(COUNTS))
+            peer.open(path, threads=2, context=128, sequences=max(counts))
         serve(llm, 2, 0)
-        for count in COUNTS:
+        for count in counts:
             ours, theirs, firsts, gaps = [], [], [], []
             for _ in range(rounds):
                 seconds, readers = serve(llm, count, 0)
@@ -214,6 +215,7 @@ def main() -> None:
     parser.add_argument("--peer", help="an interpreter with llama.cpp")
     parser.add_argument("--models", type=Path, help="a folder of synthetic models")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", default="1,2,4,8,16,32", help="how many at once: a list")
     parser.add_argument("--only", choices=("throughput", "pause", "prefix", "guesses"))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -229,11 +231,12 @@ def main() -> None:
                 print(found[-1], file=sys.stderr, flush=True)
         return found
 
+    counts = [int(count) for count in options.requests.split(",")]
     result: dict[str, Any] = {}
     wanted = [options.only] if options.only else ["throughput", "pause", "prefix", "guesses"]
     if "throughput" in wanted:
         with Peer(options.peer) if options.peer else nullcontext() as peer:
-            result["throughput"] = each(lambda path: throughput(path, peer, options.rounds))
+            result["throughput"] = each(lambda path: throughput(path, peer, options.rounds, counts))
     if "pause" in wanted:
         result["pause"] = each(pause)
     if "prefix" in wanted:
