@@ -302,7 +302,7 @@ class LLM:
 
     def embed(
         self,
-        texts: str | Sequence[str],
+        texts: str | Sequence[Prompt],
         *,
         pooling: Pooling | None = None,
         normalize: bool = True,

@@ -1,0 +1,5 @@
+from fastapi import APIRouter
+
+
+def router(server):
+    return APIRouter()
