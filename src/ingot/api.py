@@ -38,6 +38,7 @@ from ingot.sampling.params import ALIASES
 if TYPE_CHECKING:
     from ingot.chat import ChatSession
     from ingot.engine.probe import Probe
+    from ingot.reply import ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
 _DEFAULT_TOKENS = 128  # written at most, where nothing is said about it
@@ -187,7 +188,7 @@ class LLM:
         **extra: Any,
     ) -> list[int]:
         """The tokens that messages become by the model's chat template; `extra` is for it."""
-        prompt = self._template.render(messages, tools=tools, **extra)
+        prompt = self.chat_template.render(messages, tools=tools, **extra)
         return self.tokenizer.encode(
             prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
         )
@@ -364,6 +365,20 @@ class LLM:
         """The text of tokens."""
         return self.tokenizer.decode(token_ids)
 
+    @cached_property
+    def chat_template(self) -> "ChatTemplate":
+        """What makes prompts of messages: the file's template, or ChatML."""
+        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
+
+        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
+
+    @cached_property
+    def reply_style(self) -> "ReplyStyle":
+        """How the model writes reasoning and calls of tools."""
+        from ingot.reply import style_of  # noqa: PLC0415 (few need it)
+
+        return style_of(self.chat_template.source, self.tokenizer.control_tokens())
+
     @property
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
@@ -402,12 +417,6 @@ class LLM:
         others = {name: value for name, value in fields.items() if name not in _WAYS}
         made = _params(params, others, schema)
         return self.engine.submit_request(prompt, made, progress=progress, **ways)
-
-    @cached_property
-    def _template(self) -> "ChatTemplate":
-        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
-
-        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
 
     @cached_property
     def _probe(self) -> "Probe":

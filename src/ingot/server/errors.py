@@ -23,6 +23,7 @@ from ingot.errors import (
     SamplingError,
     SavedCacheError,
     TokenizerError,
+    ToolError,
 )
 from ingot.server.catalog import UnknownModelError
 
@@ -113,6 +114,8 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(503, str(error), code="out_of_memory", retry=True)
         case GrammarError() | ChatTemplateError() | TokenizerError() | SavedCacheError():
             return Facts(400, str(error))
+        case ToolError():
+            return Facts(400, str(error), param="tools")
         case ModelError() | ConfigError():
             return Facts(400, str(error), param="model")
         case LogitsError():
