@@ -148,8 +148,7 @@ def command(
         shutdown_grace=shutdown_grace,
         slots_folder=slots_folder,
     )
-    names = ", ".join(model.name for model in served)
-    serve(options, lambda address: notice(f"serving {names} at {address}"))
+    serve(options, notice)
 
 
 def _named(given: str | None) -> tuple[str | None, Path]:
