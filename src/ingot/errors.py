@@ -109,6 +109,10 @@ class GrammarError(IngotError, ValueError):
     """A grammar or schema cannot be used or honoured, or a text does not fit it."""
 
 
+class ToolError(IngotError, ValueError):
+    """The description of a tool, or the choice of one, cannot be used."""
+
+
 class ChatTemplateError(IngotError, ValueError):
     """A chat template is not usable, went past its limits, or refused the messages.
 
