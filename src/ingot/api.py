@@ -191,12 +191,12 @@ class LLM:
 
         A template that knows no tools gets them told in the system message.
         """
-        if not self.reply_style.template_knows_tools and (tools or _holds_calls(messages)):
+        if (tools or _holds_calls(messages)) and not self.reply_style.template_knows_tools:
             from ingot.reply import read_tools, with_tools_told  # noqa: PLC0415 (few need it)
 
             messages = with_tools_told(messages, read_tools(tools), self.reply_style)
             tools = None
-        prompt = self._template.render(messages, tools=tools, **extra)
+        prompt = self.chat_template.render(messages, tools=tools, **extra)
         return self.tokenizer.encode(
             prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
         )
@@ -206,7 +206,7 @@ class LLM:
         """How this model writes reasoning and calls of tools."""
         from ingot.reply import style_of  # noqa: PLC0415 (few need it)
 
-        template = self._template
+        template = self.chat_template
         source = template.variants.get("tool_use", "") + template.source
         return style_of(source, self.tokenizer.control_tokens())
 
@@ -339,7 +339,7 @@ class LLM:
 
     def embed(
         self,
-        texts: str | Sequence[str],
+        texts: str | Sequence[Prompt],
         *,
         pooling: Pooling | None = None,
         normalize: bool = True,
@@ -401,6 +401,13 @@ class LLM:
         """The text of tokens."""
         return self.tokenizer.decode(token_ids)
 
+    @cached_property
+    def chat_template(self) -> "ChatTemplate":
+        """What makes prompts of messages: the file's template, or ChatML."""
+        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
+
+        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
+
     @property
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
@@ -441,15 +448,9 @@ class LLM:
         return self.engine.submit_request(prompt, made, progress=progress, **ways)
 
     @cached_property
-    def _template(self) -> "ChatTemplate":
-        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
-
-        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
-
-    @cached_property
     def _begins_in_reasoning(self) -> bool:
         """Whether prompts end within it, unless the template is told otherwise."""
-        asked = self._template.render([{"role": "user", "content": "?"}])
+        asked = self.chat_template.render([{"role": "user", "content": "?"}])
         return self.reply_style.is_opened_by(asked.text)
 
     @cached_property

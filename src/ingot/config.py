@@ -5,6 +5,7 @@
 | `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx, neon     |
 | `INGOT_THREADS` | worker threads (default: the cores this process may use)    |
 | `INGOT_CACHE`   | folder of fetched models (default: the user's cache folder) |
+| `INGOT_API_KEY` | a key that requests to `ingot serve` must have              |
 """
 
 import os
@@ -25,6 +26,7 @@ class Config:
     isa: str
     threads: int
     cache: Path
+    api_key: str | None
 
 
 def _threads() -> int:
@@ -56,7 +58,12 @@ def _isa() -> str:
 @lru_cache(maxsize=1)
 def config() -> Config:
     """Read the environment, once, and choose the instruction set."""
-    return Config(isa=_isa(), threads=_threads(), cache=_cache())
+    return Config(
+        isa=_isa(),
+        threads=_threads(),
+        cache=_cache(),
+        api_key=os.environ.get("INGOT_API_KEY") or None,
+    )
 
 
 def child_environment(**changes: str) -> dict[str, str]:

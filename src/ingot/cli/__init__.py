@@ -22,6 +22,7 @@ from ingot.errors import IngotError
 COMMANDS: Final = {
     "run": "Generate text.",
     "chat": "Chat with a model.",
+    "serve": "Serve models over HTTP: OpenAI's API, and a page to chat.",
     "info": "Show the version, the CPU and what Ingot uses of it.",
     "pull": "Bring the default model into the cache and print its path.",
     "list": "List the models in the cache.",

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.engine.gaps import Gaps
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.loop import StepLoop
 from ingot.engine.options import EngineOptions
@@ -235,6 +236,11 @@ class InferenceEngine:
             blocks_held=max((pool.blocks - pool.available(g) for g in groups), default=0),
             blocks_kept=max((pool.available(g) - pool.free(g) for g in groups), default=0),
         )
+
+    @property
+    def token_gaps(self) -> Gaps:
+        """How long texts have waited from token to token."""
+        return self._loop.stepper.gaps
 
     def clear_cache(self) -> None:
         """Forget all texts that are not running."""

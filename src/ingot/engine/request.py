@@ -107,12 +107,12 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     async def __anext__(self) -> str:
         while True:
-            await self._called_back(lambda wake: self._channel.call_beyond(self._read, wake))
             if (piece := self._take()) is not None:
                 return piece
             if self._is_read:
                 self._raise_error()
                 raise StopAsyncIteration
+            await self._called_back(lambda wake: self._channel.call_beyond(self._read, wake))
 
     def __await__(self) -> Generator[Any, None, Completion]:
         return self._whole().__await__()

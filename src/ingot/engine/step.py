@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.engine.gaps import Gaps
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.other_tasks import BeamTask, KeepTask, RowsTask
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
@@ -36,6 +37,7 @@ class Stepper:
         self._scheduler = scheduler
         self._helper = helper
         self.steps = self.prompt_tokens = self.generated_tokens = 0
+        self.gaps = Gaps()
 
     def step(self) -> None:
         """Bring every task that runs one step further."""
@@ -126,6 +128,8 @@ class Stepper:
                 before = len(text.transcript.choices)
                 self._guarded(text, text.take, choice)
                 self.generated_tokens += len(text.transcript.choices) - before
+                if text.gap is not None:
+                    self.gaps.add(text.gap)
 
     def _guarded(self, task: Task, call: Callable[..., R], *arguments: Any) -> R | None:
         """Call something of a task's; its error is the task's end."""

@@ -106,6 +106,7 @@ class TextTask:
         self._rows: dict[int, list[Logits]] = {}  # of each strand, until all have run
         self._later = np.empty((0, 0), np.float32)  # rows that verify guesses
         self._clock = Clock()
+        self.gap: float | None = None  # seconds between its last two tokens
         self._reused = 0
         if not self.transcript.is_open and asked.written:
             self._finish()
@@ -186,7 +187,9 @@ class TextTask:
             strand.rewind(verified + right)
             if self._proposer:
                 self._proposer.learn(len(guessed), right)
-        self._clock.last = time.perf_counter()
+        now = time.perf_counter()
+        self.gap = None if self._clock.last is None else now - self._clock.last
+        self._clock.last = now
         while self._has_room() and (forced := self.transcript.forced_tokens()):
             for token in forced:
                 if self._has_room():

@@ -1,0 +1,97 @@
+"""The application: all endpoints of a server, its gate and its way to tell errors."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+
+from ingot import __version__
+from ingot.errors import IngotError
+from ingot.server import openai, operations
+from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
+from ingot.server.gate import CLIENT_CLOSED, Gate
+from ingot.server.options import ServerOptions
+from ingot.server.state import Server
+
+
+def create_app(options: ServerOptions) -> FastAPI:
+    """An ASGI application; its models are closed when it ends."""
+    return application(Server(options))
+
+
+def application(server: Server) -> FastAPI:
+    """The same for a server that is there already."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        (await server.catalog.lease()).release()  # the first model, now: or say what is wrong
+        watch = asyncio.create_task(server.catalog.watch())
+        try:
+            yield
+        finally:
+            watch.cancel()
+            await server.close()
+
+    app = FastAPI(
+        title="Ingot",
+        version=__version__,
+        summary="Language models from GGUF files.",
+        lifespan=lifespan,
+        docs_url=None,  # they would load scripts from elsewhere
+        redoc_url=None,
+    )
+    for family in (operations, openai):
+        app.include_router(family.router(server))
+    for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
+        app.add_exception_handler(kind, _tell)
+    app.add_middleware(Gate, server=server)
+    if server.options.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=server.options.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id"],
+        )
+    return app
+
+
+async def _tell(request: HttpRequest, error: Exception) -> Response:
+    """Answer with an error, in the shape of the endpoint's family."""
+    match error:
+        case ClientGoneError():
+            return Response(status_code=CLIENT_CLOSED)
+        case RequestValidationError():
+            facts = _invalid(error)
+        case HTTPException():
+            facts = Facts(error.status_code, _said(error, request))
+        case _:
+            facts = facts_of(error)
+    headers = dict(getattr(error, "headers", None) or {}) | dict(facts.headers)
+    return JSONResponse(error_body(request.url.path, facts), facts.status, headers=headers)
+
+
+def _invalid(error: RequestValidationError) -> Facts:
+    """What is wrong with a body: the first thing, and where."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"] if part != "body"]
+    if first["type"] == "json_invalid":
+        return Facts(400, f"the body is no JSON: {first['ctx']['error']}")
+    name = ".".join(where)
+    return Facts(400, f"{name or 'the body'}: {first['msg']}", param=name or None)
+
+
+def _said(error: HTTPException, request: HttpRequest) -> str:
+    match error.status_code:
+        case 404:
+            return f"there is nothing at {request.url.path}"
+        case 405:
+            return f"{request.url.path} does not take {request.method}"
+        case _:
+            return str(error.detail)

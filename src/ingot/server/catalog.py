@@ -1,0 +1,141 @@
+"""Catalog: the models of a server by name, opened when they are asked for.
+
+A model stays open while somebody has a lease on it, and for some time after; who comes while it
+is being opened waits for it. It does not know HTTP.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from ingot.api import LLM
+from ingot.errors import IngotError
+from ingot.server.options import ServedModel
+
+
+class UnknownModelError(IngotError):
+    """No model of this server has that name."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A model, open or not."""
+
+    model: ServedModel
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    llm: LLM | None = None
+    leases: int = 0
+    used: float = 0.0  # when the last lease ended
+    opened: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def name(self) -> str:
+        """What requests call it."""
+        return self.model.name
+
+
+class Lease:
+    """An open model, which stays open until this is released."""
+
+    def __init__(self, entry: Entry, llm: LLM) -> None:
+        self.name = entry.name
+        self.llm = llm
+        self._entry: Entry | None = entry
+        entry.leases += 1
+
+    def release(self) -> None:
+        """Give it back; once is enough, twice does no harm."""
+        if self._entry is not None:
+            self._entry.leases -= 1
+            self._entry.used = time.monotonic()
+            self._entry = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Catalog:
+    """The models of a server. All methods belong to one event loop."""
+
+    def __init__(self, models: Sequence[ServedModel], idle_seconds: float | None = None) -> None:
+        self._entries = {model.name: Entry(model) for model in models}
+        self._idle_seconds = idle_seconds
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The models by name, in the order they were given."""
+        return MappingProxyType(self._entries)
+
+    @property
+    def default(self) -> Entry:
+        """The model of requests that name none."""
+        return next(iter(self._entries.values()))
+
+    def find(self, name: str | None) -> Entry:
+        """The model of a name. A server with one model has it for every name."""
+        if name is None or len(self._entries) == 1:
+            return self.default
+        if name not in self._entries:
+            known = ", ".join(self._entries)
+            raise UnknownModelError(f"there is no model {name!r}; this server has: {known}")
+        return self._entries[name]
+
+    async def lease(self, name: str | None = None) -> Lease:
+        """The model of a name, opened if it is not."""
+        entry = self.find(name)
+        async with entry.opening:
+            if entry.llm is None:
+                entry.llm = await asyncio.to_thread(_open, entry.model)
+            return Lease(entry, entry.llm)
+
+    async def watch(self) -> None:
+        """Close models that nobody uses, for as long as the server runs."""
+        if self._idle_seconds is None:
+            return
+        while True:
+            await asyncio.sleep(min(self._idle_seconds / 4, 10.0))
+            await self.close_idle()
+
+    async def close_idle(self) -> None:
+        """Close those that have not been used for too long."""
+        for entry in self._entries.values():
+            async with entry.opening:
+                unused = entry.leases == 0 and self._idle_seconds is not None
+                if unused and time.monotonic() - entry.used >= (self._idle_seconds or 0):
+                    await _close(entry)
+
+    async def close(self) -> None:
+        """Close all of them; texts that are being written fail."""
+        for entry in self._entries.values():
+            async with entry.opening:
+                await _close(entry)
+
+
+def _open(model: ServedModel) -> LLM:
+    options: dict[str, Any] = {
+        name: getattr(model.engine, name) for name in model.engine.__dataclass_fields__
+    }
+    return LLM(model.path, **options)
+
+
+async def _close(entry: Entry) -> None:
+    if entry.llm is not None:
+        llm, entry.llm = entry.llm, None
+        await asyncio.to_thread(llm.close)
+
+
+def model_name(path: Path) -> str:
+    """What a model is called if nobody says it: the file's name without its ending."""
+    return path.name.removesuffix(".gguf")

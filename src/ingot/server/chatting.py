@@ -1,0 +1,122 @@
+"""A conversation and what is to be made of it, in the form that all chat endpoints share.
+
+Comes in: messages and tools as chat templates read them. Goes out: the engine's requests, and
+a way to read what their texts say. It does not know the shapes of bodies and answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ingot.api import LLM
+from ingot.engine import Request
+from ingot.reply import (
+    ReplyParser,
+    ReplyStyle,
+    Tool,
+    ToolChoice,
+    read_tools,
+    tool_grammar,
+    with_tools_told,
+)
+from ingot.sampling import SamplingParams
+from ingot.server.errors import ApiError
+from ingot.server.several import submit_each
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """What was asked for."""
+
+    messages: Sequence[Message]
+    params: SamplingParams
+    count: int = 1  # answers
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool = True
+    template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the answers of a chat are to be read."""
+
+    style: ReplyStyle
+    tools: tuple[Tool, ...]
+    begins_in_reasoning: bool
+
+    def parser(self) -> ReplyParser:
+        """A parser for one answer."""
+        return ReplyParser(self.style, self.tools, begins_in_reasoning=self.begins_in_reasoning)
+
+
+class Submission:
+    """Submits a chat; how its answers are read is known afterwards."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._reading: Reading | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How to read the answers."""
+        assert self._reading is not None, "it was submitted"
+        return self._reading
+
+    def __call__(self, llm: LLM) -> Sequence[Request]:
+        """Ask the engine for the answers."""
+        chat = self._chat
+        prompt, self._reading = prepare(llm, chat)
+        params = chat.params
+        grammar = tool_grammar(
+            self.reading.style,
+            self.reading.tools,
+            chat.tool_choice,
+            parallel=chat.parallel_tool_calls,
+            begins_in_reasoning=self.reading.begins_in_reasoning,
+        )
+        if grammar is not None and params.grammar is None:
+            params = replace(params, grammar=grammar)
+        return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
+
+
+def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
+    """The tokens of a conversation, and how its answer is to be read."""
+    style = llm.reply_style
+    tools = read_tools(chat.tools) if chat.tool_choice != "none" else ()
+    if chat.tool_choice not in ("none", "auto") and not tools:
+        raise ApiError(400, "tool_choice asks for a tool, and there are none", param="tool_choice")
+    messages = [_for_template(llm, message) for message in chat.messages]
+    if not messages:
+        raise ApiError(400, "messages is empty; there must be at least one", param="messages")
+    begun = _prefill(messages)
+    told = [tool.as_mapping() for tool in tools] if style.template_knows_tools else []
+    ids = llm.chat_prompt(
+        with_tools_told(messages, tools, style), tools=told or None, **chat.template_options
+    )
+    opened = style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
+    if begun:
+        ids += llm.tokenizer.encode(begun, add_special=False)
+        opened = False
+    return ids, Reading(style, tools, opened)
+
+
+_TAIL = 8  # tokens of a prompt that can hold the mark that opens reasoning
+
+
+def _prefill(messages: list[Message]) -> str:
+    """Take off what an answer has to begin with: a last message that is the model's own."""
+    last = messages[-1]
+    if last["role"] != "assistant" or last.get("tool_calls") or len(messages) == 1:
+        return ""
+    messages.pop()
+    return str(last.get("content") or "")
+
+
+def _for_template(llm: LLM, message: Message) -> Message:
+    if message["role"] == "developer" and "developer" not in llm.chat_template.source:
+        return {**message, "role": "system"}
+    return message

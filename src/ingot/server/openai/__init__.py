@@ -1,0 +1,14 @@
+"""OpenAI's endpoints."""
+
+from fastapi import APIRouter
+
+from ingot.server.openai import chat, completions, embeddings, models
+from ingot.server.state import Server
+
+
+def router(server: Server) -> APIRouter:
+    """All of them."""
+    made = APIRouter(tags=["OpenAI"])
+    for part in (chat, completions, embeddings, models):
+        made.include_router(part.router(server))
+    return made

@@ -1,0 +1,261 @@
+"""`/v1/completions`: prompts continued, also scored (`echo` with `logprobs`)."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from ingot.api import LLM
+from ingot.engine import Completion, Request
+from ingot.errors import IngotError
+from ingot.sampling import SamplingParams, TokenLogprobs
+from ingot.server.call import call_of
+from ingot.server.errors import ApiError
+from ingot.server.openai.answers import (
+    ERRORS,
+    FINGERPRINT,
+    Usage,
+    error_events,
+    finish_reason,
+    new_id,
+    now,
+    usage_of,
+)
+from ingot.server.openai.completion_logprobs import CompletionLogprobs, LogprobsWriter
+from ingot.server.openai.prompts import Prompts, listed
+from ingot.server.prompt_logprobs import prompt_logprobs
+from ingot.server.sampling_body import SamplingBody, params_of
+from ingot.server.several import submit_each
+from ingot.server.sse import DONE, EventStream, event
+from ingot.server.state import Server
+from ingot.server.writing import Writing, while_connected
+
+MAX_CHOICES = 128
+_DEFAULT_TOKENS = 16  # written where nothing is said about it, as OpenAI has it
+Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
+
+
+class StreamOptions(BaseModel):
+    """What a stream is to have."""
+
+    include_usage: bool | None = None
+
+
+class CompletionBody(SamplingBody):
+    """Prompts, and how they are to be continued."""
+
+    model: str | None = None
+    prompt: Prompts
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=1000)] | None = None
+    n: Choices | None = None
+    best_of: Choices | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: dict[str, Any] | None = None
+    user: str | None = None
+
+
+class Choice(BaseModel):
+    """One continuation."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None = None
+    finish_reason: Literal["stop", "length"] | None = None
+
+
+class CompletionAnswer(BaseModel):
+    """The continuations of all prompts, prompt by prompt."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    system_fingerprint: str = FINGERPRINT
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+def router(server: Server) -> APIRouter:
+    """The endpoint."""
+    made = APIRouter(responses=ERRORS)
+
+    @made.post("/v1/completions", response_model=CompletionAnswer)
+    async def completions(body: CompletionBody, http: HttpRequest) -> Response | CompletionAnswer:
+        """Continue prompts."""
+        asked = _asked(body, server)
+        prompts: list[NDArray[np.int32]] = []
+
+        def submit(llm: LLM) -> Sequence[Request]:
+            prompts.extend(llm.engine.encode(prompt) for prompt in listed(body.prompt))
+            return submit_each(llm, prompts, asked.params, asked.best_of)
+
+        writing = await server.writings.begin(
+            server.catalog, body.model, call_of(http.scope), submit
+        )
+        answer = _Answer(writing, body, asked, prompts)
+        if body.stream:
+            return EventStream(writing, answer.events(http))
+        async with writing:
+            return await while_connected(http.receive, answer.whole())
+
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for, with what follows from it."""
+
+    params: SamplingParams
+    n: int
+    best_of: int
+
+
+def _asked(body: CompletionBody, server: Server) -> _Asked:
+    n = body.n or 1
+    best_of = body.best_of or n
+    if best_of < n:
+        raise ApiError(400, f"best_of is {best_of}; it must be at least n, {n}", param="best_of")
+    if body.stream and best_of > n:
+        raise ApiError(400, "best_of cannot be streamed: its best are known last", param="best_of")
+    params = params_of(
+        body,
+        server.options,
+        default_tokens=_DEFAULT_TOKENS,
+        logprobs=body.logprobs,
+        response_format=body.response_format,
+    )
+    if best_of > n:
+        params = replace(params, logprobs=True)
+    return _Asked(params, n, best_of)
+
+
+class _Answer:
+    """Makes the answer of texts that are being written."""
+
+    def __init__(
+        self,
+        writing: Writing,
+        body: CompletionBody,
+        asked: _Asked,
+        prompts: Sequence[NDArray[np.int32]],
+    ) -> None:
+        self._writing = writing
+        self._body = body
+        self._asked = asked
+        self._prompts = prompts
+        self._id = new_id("cmpl")
+        self._created = now()
+        self._tokenizer = writing.llm.tokenizer
+
+    async def whole(self) -> CompletionAnswer:
+        """The answer, once all texts are there."""
+        scores = await self._scores()
+        texts = await self._writing.results()
+        kept = [
+            text
+            for start in range(0, len(texts), self._asked.best_of)
+            for text in _best(texts[start : start + self._asked.best_of], self._asked.n)
+        ]
+        choices = [
+            self._choice(index, text, scores[index // self._asked.n])
+            for index, text in enumerate(kept)
+        ]
+        return self._made(choices, usage_of(texts, len(self._prompts)))
+
+    async def events(self, http: HttpRequest) -> AsyncIterator[bytes]:
+        """The answer as it comes."""
+        try:
+            scores = await while_connected(http.receive, self._scores()) if self._body.echo else []
+            writers: list[LogprobsWriter] = []
+            for index in range(len(self._writing.requests)):
+                echo = self._echo(index // self._asked.n)
+                writers.append(LogprobsWriter(self._tokenizer))
+                if self._body.echo:
+                    logprobs = self._prompt_logprobs(index, scores, writers[index])
+                    yield event(self._chunk(Choice(index=index, text=echo, logprobs=logprobs)))
+            told = [0] * len(writers)
+            texts: dict[int, Completion] = {}
+            async for piece in self._writing.pieces():
+                request = self._writing.requests[piece.index]
+                choice = Choice(index=piece.index, text=piece.text)
+                if piece.done is not None:
+                    texts[piece.index] = piece.done
+                    choice.finish_reason = finish_reason(piece.done.finish_reason)
+                if self._body.logprobs is not None:
+                    found = request.logprobs[told[piece.index] :]
+                    told[piece.index] += len(found)
+                    choice.logprobs = writers[piece.index].write(found)
+                yield event(self._chunk(choice))
+            if self._body.stream_options and self._body.stream_options.include_usage:
+                done = [texts[index] for index in range(len(texts))]
+                usage = usage_of(done, len(self._prompts))
+                yield event(self._made([], usage).model_dump())
+            yield DONE
+        except (ApiError, IngotError) as error:
+            yield error_events(error)
+
+    async def _scores(self) -> list[list[TokenLogprobs]]:
+        if not self._body.echo or self._body.logprobs is None:
+            return [[] for _ in self._prompts]
+        return await prompt_logprobs(self._writing.llm, self._prompts, self._body.logprobs)
+
+    def _echo(self, prompt: int) -> str:
+        if not self._body.echo:
+            return ""
+        return self._tokenizer.decode(self._prompts[prompt].tolist())
+
+    def _prompt_logprobs(
+        self, index: int, scores: Sequence[list[TokenLogprobs]], writer: LogprobsWriter
+    ) -> CompletionLogprobs | None:
+        if self._body.logprobs is None:
+            return None
+        prompt = index // self._asked.n
+        return writer.write(scores[prompt], first=int(self._prompts[prompt][0]))
+
+    def _choice(self, index: int, text: Completion, scores: list[TokenLogprobs]) -> Choice:
+        prompt = index // self._asked.n
+        logprobs = None
+        if self._body.logprobs is not None:
+            first = int(self._prompts[prompt][0]) if self._body.echo else None
+            found = [*scores, *text.logprobs]
+            logprobs = LogprobsWriter(self._tokenizer).write(found, first)
+        return Choice(
+            index=index,
+            text=self._echo(prompt) + text.text,
+            logprobs=logprobs,
+            finish_reason=finish_reason(text.finish_reason),
+        )
+
+    def _chunk(self, choice: Choice) -> dict[str, Any]:
+        made = self._made([choice], None).model_dump()
+        if not (self._body.stream_options and self._body.stream_options.include_usage):
+            del made["usage"]
+        return made
+
+    def _made(self, choices: list[Choice], usage: Usage | None) -> CompletionAnswer:
+        return CompletionAnswer(
+            id=self._id,
+            created=self._created,
+            model=self._writing.model,
+            choices=choices,
+            usage=usage,
+        )
+
+
+def _best(texts: Sequence[Completion], count: int) -> list[Completion]:
+    """Those whose tokens are likeliest on average, best first; all, as they come, if so many."""
+    if count == len(texts):
+        return list(texts)
+
+    def mean(text: Completion) -> float:
+        return sum(entry.logprob for entry in text.logprobs) / max(len(text.logprobs), 1)
+
+    return sorted(texts, key=mean, reverse=True)[:count]

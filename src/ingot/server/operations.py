@@ -1,0 +1,122 @@
+"""What watches over a server asks: is it alive, is it ready, what is it doing."""
+
+import time
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from ingot.server.catalog import Entry
+from ingot.server.errors import ApiError
+from ingot.server.state import Server
+
+
+class Health(BaseModel):
+    """A server that can answer."""
+
+    status: str = "ok"
+
+
+class RequestStatus(BaseModel):
+    """A text that is being written or waits for it."""
+
+    id: str
+    state: str
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+
+
+class ModelStatus(BaseModel):
+    """A model and what it is doing; a closed one only has a name."""
+
+    name: str
+    loaded: bool
+    context: int | None = None
+    slots: int = 0
+    running: int = 0
+    waiting: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    generated_tokens: int = 0
+    preemptions: int = 0
+    cache_blocks: int = 0
+    cache_blocks_held: int = 0
+    cache_blocks_kept: int = 0
+    requests: list[RequestStatus] = []
+
+
+class Status(BaseModel):
+    """What the server is doing."""
+
+    uptime_seconds: float
+    models: list[ModelStatus]
+
+
+def router(server: Server) -> APIRouter:
+    """The endpoints."""
+    made = APIRouter(tags=["operations"])
+
+    @made.get("/health")
+    @made.get("/v1/health", include_in_schema=False)
+    async def health() -> Health:
+        """Whether the process is alive."""
+        return Health()
+
+    @made.get("/ready", responses={503: {"description": "The server is stopping."}})
+    async def ready() -> Health:
+        """Whether requests are taken: not any more while the server stops."""
+        if server.draining:
+            raise ApiError(503, "the server is stopping", code="server_stopping", retry=True)
+        return Health()
+
+    @made.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Measurements for Prometheus."""
+        return Response(server.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @made.get("/api/status")
+    async def status() -> Status:
+        """What the page's dashboard shows."""
+        models = [_model_status(server, entry) for entry in server.catalog.entries.values()]
+        uptime = time.monotonic() - server.started
+        return Status(uptime_seconds=uptime, models=models)
+
+    return made
+
+
+def _model_status(server: Server, entry: Entry) -> ModelStatus:
+    if entry.llm is None:
+        return ModelStatus(name=entry.name, loaded=False)
+    stats = entry.llm.stats
+    now = time.perf_counter()
+    requests = [
+        RequestStatus(
+            id=writing.call.id,
+            state=request.state,
+            prompt_tokens=request.timings.prompt_tokens,
+            generated_tokens=request.timings.generated_tokens,
+            seconds=now - writing.call.started,
+        )
+        for writing in server.writings
+        if writing.model == entry.name
+        for request in writing.requests
+    ]
+    return ModelStatus(
+        name=entry.name,
+        loaded=True,
+        context=entry.llm.context,
+        slots=entry.llm.engine.options.max_running,
+        running=stats.running,
+        waiting=stats.waiting,
+        steps=stats.steps,
+        prompt_tokens=stats.prompt_tokens,
+        reused_tokens=stats.reused_tokens,
+        generated_tokens=stats.generated_tokens,
+        preemptions=stats.preemptions,
+        cache_blocks=stats.blocks,
+        cache_blocks_held=stats.blocks_held,
+        cache_blocks_kept=stats.blocks_kept,
+        requests=requests,
+    )

@@ -1,0 +1,116 @@
+"""From a server's options to a process that serves: the socket, the signals, the end.
+
+The first signal (SIGTERM, Ctrl-C) lets texts that are being written come to their end, for as
+long as the options say; then they are ended, and their readers told. A second one ends them now.
+"""
+
+import asyncio
+import errno
+import socket
+import sys
+from collections.abc import Callable
+from math import ceil
+from types import FrameType
+
+import uvicorn
+
+from ingot.errors import ConfigError
+from ingot.server.app import application
+from ingot.server.options import ServerOptions
+from ingot.server.state import Server
+
+_BACKLOG = 2048
+_LAST_SECONDS = 5  # for readers that are slow to take the end of their texts
+_SWITCH_SECONDS = 0.0005  # for how long one thread may keep another from running Python
+
+
+def serve(options: ServerOptions, ready: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `ready` hears the address when requests are answered."""
+    listening = _bind(options.host, options.port)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    server = Server(options)
+    config = uvicorn.Config(
+        application(server),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        ssl_certfile=options.tls_certificate,
+        ssl_keyfile=options.tls_key,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=ceil(options.shutdown_grace) + _LAST_SECONDS,
+    )
+    process = _Process(config, server, lambda: ready(_address(options, listening)))
+    try:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(_serve(process, server, listening))
+    finally:
+        listening.close()
+
+
+async def _serve(process: "_Process", server: Server, listening: socket.socket) -> None:
+    (await server.catalog.lease()).release()  # what is wrong with the model is said here
+    await process.serve(sockets=[listening])
+
+
+class _Process(uvicorn.Server):
+    """uvicorn's server, which ends texts when their time is over."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._server = server
+        self._ready = ready
+        self._signals = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Take a signal: begin to stop, or stop now."""
+        self._signals += 1
+        self._server.drain()
+        self.should_exit = True
+        loop = asyncio.get_running_loop()
+        grace = self._server.options.shutdown_grace if self._signals == 1 else 0.0
+        loop.call_soon_threadsafe(loop.call_later, grace, self._server.stop_texts)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there, before anything slow is begun."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"cannot listen on {host}: {error}") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(_why_not(host, port, error)) from None
+    return listening
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"another program listens on {host}:{port} already; stop it, or choose another "
+                "port: --port"
+            )
+        case errno.EACCES:
+            return f"this user may not listen on port {port}; choose one above 1023: --port"
+        case _:
+            return f"cannot listen on {host}:{port}: {error.strerror}"
+
+
+def _address(options: ServerOptions, listening: socket.socket) -> str:
+    scheme = "https" if options.tls_certificate else "http"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"{scheme}://{host}:{listening.getsockname()[1]}"

@@ -1,0 +1,113 @@
+"""What a request's body may say about how tokens are chosen: the fields of `SamplingParams`.
+
+Types, ranges and aliases come from there; nothing is said twice. Values of None are as good as
+none. It does not know endpoints.
+"""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ingot.sampling import SamplingParams
+from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
+from ingot.sampling.params import ALIASES
+from ingot.server.errors import ApiError
+from ingot.server.options import ServerOptions
+
+MAX_STOPS = 64
+_LONGEST_STOP = 1024
+_LISTED = 10_000  # entries of a bias or of stop tokens
+
+
+class Body(BaseModel):
+    """A body: types as JSON has them, names that are not known ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+StopText = Annotated[str, Field(min_length=1, max_length=_LONGEST_STOP)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+_OTHERS: dict[str, Any] = {
+    "stop": StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)],
+    "stop_token_ids": Annotated[list[TokenId], Field(max_length=_LISTED)],
+    "ignore_eos": bool,
+    "samplers": list[str],
+    "dry_sequence_breakers": list[StopText],
+    "logit_bias": Annotated[
+        dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number], Field(max_length=_LISTED)
+    ],
+}
+# What an endpoint says under names of its own.
+_ELSEWHERE = ("n_probs", "logprobs", "grammar", "processors", "post_sampling_probs")
+_ANY = ("seed", "n_predict")  # for which llama.cpp's clients say -1
+
+
+def _number(name: str, allowed: Range) -> Any:
+    low = -1 if name in _ANY else allowed.low
+    kind = int if allowed.whole else float
+    bounds: dict[str, Any] = {"gt" if allowed.low_open else "ge": kind(low)}
+    if not math.isinf(allowed.high):
+        bounds["le"] = kind(allowed.high)
+    if kind is float:
+        bounds["allow_inf_nan"] = False
+    return Annotated[kind, Field(**bounds)]
+
+
+def _fields() -> dict[str, Any]:
+    types = {name: _number(name, allowed) for name, allowed in (RANGES | OPTIONAL_RANGES).items()}
+    types |= _OTHERS
+    types |= {
+        alias: _number(alias, (RANGES | OPTIONAL_RANGES)[name])
+        for alias, name in ALIASES.items()
+        if name in RANGES or name in OPTIONAL_RANGES
+    }
+    return {name: (kind | None, None) for name, kind in types.items() if name not in _ELSEWHERE}
+
+
+if TYPE_CHECKING:
+
+    class SamplingBody(Body):
+        """A body with all of them."""
+else:
+    SamplingBody = create_model("SamplingBody", __base__=Body, **_fields())
+
+_NAMES = frozenset(SamplingBody.model_fields)
+
+
+def params_of(
+    body: BaseModel,
+    options: ServerOptions,
+    *,
+    default_tokens: int | None = None,
+    **more: object,
+) -> SamplingParams:
+    """The parameters that a body says, within the limits of the server; `more` goes with them.
+
+    `default_tokens` are written at most where the body says nothing about it.
+    """
+    said = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
+    params = SamplingParams.from_names({**said, **more})
+    if params.max_tokens is None:
+        most = min(options.max_tokens or math.inf, _default(said, default_tokens))
+        if most < math.inf:
+            params = replace(params, max_tokens=max(int(most), params.min_tokens))
+    elif options.max_tokens is not None and params.max_tokens > options.max_tokens:
+        raise ApiError(
+            400,
+            f"max_tokens is {params.max_tokens}; this server writes at most "
+            f"{options.max_tokens} tokens",
+            param="max_tokens",
+        )
+    if options.time_limit is not None:
+        limit = min(options.time_limit, params.time_limit or math.inf)
+        params = replace(params, time_limit=limit)
+    return params
+
+
+def _default(said: dict[str, object], tokens: int | None) -> float:
+    """The tokens written where nothing is said; -1 says that there is no limit."""
+    return math.inf if tokens is None or said.get("n_predict") == -1 else tokens

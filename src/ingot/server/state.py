@@ -1,0 +1,36 @@
+"""Server: what all endpoints of one server share."""
+
+import time
+
+from ingot.server.catalog import Catalog
+from ingot.server.metrics import Metrics
+from ingot.server.options import ServerOptions
+from ingot.server.writing import Writing, Writings
+
+
+class Server:
+    """A server's options, models, measurements and the texts it is writing."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.catalog = Catalog(options.models, options.idle_unload)
+        self.writings = Writings()
+        self.metrics = Metrics(self.catalog)
+        self.started = time.monotonic()
+        self.draining = False  # nothing new is begun: the server is about to stop
+
+    def drain(self) -> None:
+        """Begin nothing new."""
+        self.draining = True
+
+    def stop_texts(self) -> None:
+        """End the texts that are being written; their readers are told why."""
+        for writing in self.writings:
+            writing.stop()
+
+    async def close(self) -> None:
+        """Close the models."""
+        await self.catalog.close()
+
+
+__all__ = ["Server", "Writing"]

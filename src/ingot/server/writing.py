@@ -1,0 +1,189 @@
+"""Writing: the texts of one HTTP request on their way from the engine to the client.
+
+Comes in: a lease on a model and the engine's requests. Goes out: pieces as they come, or the
+whole. Whatever happens to the client, the texts end with it and the lease is given back. It does
+not know what an endpoint's answers look like.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from starlette.types import Receive
+
+from ingot.api import LLM
+from ingot.engine import Completion, Request
+from ingot.errors import RequestCancelledError
+from ingot.server.call import Call
+from ingot.server.catalog import Catalog, Lease
+from ingot.server.errors import ApiError, ClientGoneError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text of one of the texts; at its end the whole, and what was still held back."""
+
+    index: int
+    text: str
+    done: Completion | None = None
+
+
+class Writings:
+    """All texts that a server is writing."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Writing] = {}
+
+    def __iter__(self) -> "Iterator[Writing]":
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def begin(
+        self,
+        catalog: Catalog,
+        model: str | None,
+        call: Call,
+        submit: Callable[[LLM], Sequence[Request]],
+    ) -> "Writing":
+        """Have texts written: `submit` asks the engine for them, in a thread."""
+        lease = await catalog.lease(model)
+        call.model = lease.name
+        try:
+            requests = await asyncio.to_thread(submit, lease.llm)
+        except BaseException:
+            lease.release()
+            raise
+        writing = Writing(lease, requests, call, self._open.pop)
+        self._open[call.id] = writing
+        return writing
+
+
+class Writing:
+    """The texts of one call: use it as a context, in which they are read."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        requests: Sequence[Request],
+        call: Call,
+        forget: Callable[[str], object],
+    ) -> None:
+        self.llm = lease.llm
+        self.model = lease.name
+        self.requests = requests
+        self.call = call
+        self.stopped = False  # by the server, which is about to stop
+        self._lease = lease
+        self._forget = forget
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what has not ended, and give the model back."""
+        self.cancel()
+        self.call.count(self.requests)
+        self._lease.release()
+        self._forget(self.call.id)
+
+    def cancel(self) -> None:
+        """End the texts; what is written stays."""
+        for request in self.requests:
+            request.cancel()
+
+    def stop(self) -> None:
+        """End them because the server stops."""
+        self.stopped = True
+        self.cancel()
+
+    async def results(self) -> list[Completion]:
+        """All texts, whole."""
+        try:
+            return [await request for request in self.requests]
+        except RequestCancelledError:
+            raise self._ended_early() from None
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """The texts as they come; each one's last piece has the whole."""
+        if len(self.requests) == 1:
+            async for piece in self._pieces_of(0):
+                yield piece
+            return
+        queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
+
+        async def read(index: int) -> None:
+            try:
+                async for piece in self._pieces_of(index):
+                    queue.put_nowait(piece)
+            except BaseException as error:  # it is for whoever reads the queue
+                queue.put_nowait(error)
+
+        readers = [asyncio.create_task(read(index)) for index in range(len(self.requests))]
+        try:
+            left = len(readers)
+            while left:
+                piece = await queue.get()
+                if isinstance(piece, BaseException):
+                    raise piece
+                left -= piece.done is not None
+                yield piece
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def _pieces_of(self, index: int) -> AsyncIterator[Piece]:
+        request = self.requests[index]
+        async for text in request:
+            yield Piece(index, text)
+        try:
+            done = await request
+        except RequestCancelledError:
+            raise self._ended_early() from None
+        yield Piece(index, "", done)
+
+    def _ended_early(self) -> Exception:
+        if self.stopped:
+            return ApiError(
+                503, "the server is stopping; ask again", code="server_stopping", retry=True
+            )
+        return ClientGoneError("the client has gone")
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """Wait for something; a client that goes ends it with `ClientGoneError`."""
+    job = asyncio.ensure_future(work)
+    gone = asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            raise ClientGoneError("the client has gone")
+        return job.result()
+    finally:
+        for task in (job, gone):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client goes."""
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            return
