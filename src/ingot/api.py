@@ -38,7 +38,7 @@ from ingot.sampling.params import ALIASES
 if TYPE_CHECKING:
     from ingot.chat import ChatSession
     from ingot.engine.probe import Probe
-    from ingot.reply import ReplyStyle
+    from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
 _DEFAULT_TOKENS = 128  # written at most, where nothing is said about it
@@ -187,10 +187,46 @@ class LLM:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **extra: Any,
     ) -> list[int]:
-        """The tokens that messages become by the model's chat template; `extra` is for it."""
+        """The tokens that messages become by the model's chat template; `extra` is for it.
+
+        A template that knows no tools gets them told in the system message.
+        """
+        if (tools or _holds_calls(messages)) and not self.reply_style.template_knows_tools:
+            from ingot.reply import read_tools, with_tools_told  # noqa: PLC0415 (few need it)
+
+            messages = with_tools_told(messages, read_tools(tools), self.reply_style)
+            tools = None
         prompt = self.chat_template.render(messages, tools=tools, **extra)
         return self.tokenizer.encode(
             prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
+        )
+
+    @cached_property
+    def reply_style(self) -> "ReplyStyle":
+        """How this model writes reasoning and calls of tools."""
+        from ingot.reply import style_of  # noqa: PLC0415 (few need it)
+
+        template = self.chat_template
+        source = template.variants.get("tool_use", "") + template.source
+        return style_of(source, self.tokenizer.control_tokens())
+
+    def parse_reply(
+        self, text: str, *, tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> "Reply":
+        """What a text of `chat` says: `content`, `reasoning`, and `tool_calls` of these tools.
+
+        >>> tools = [{"name": "now", "description": "The time of day."}]
+        >>> reply = llm.parse_reply('{"name": "now", "arguments": {}}', tools=tools)
+        >>> reply.tool_calls[0].name, reply.content
+        ('now', '')
+        """
+        from ingot.reply import parse_reply, read_tools  # noqa: PLC0415 (few need it)
+
+        return parse_reply(
+            text,
+            self.reply_style,
+            read_tools(tools),
+            begins_in_reasoning=self._begins_in_reasoning,
         )
 
     def batch(
@@ -372,13 +408,6 @@ class LLM:
 
         return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
 
-    @cached_property
-    def reply_style(self) -> "ReplyStyle":
-        """How the model writes reasoning and calls of tools."""
-        from ingot.reply import style_of  # noqa: PLC0415 (few need it)
-
-        return style_of(self.chat_template.source, self.tokenizer.control_tokens())
-
     @property
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
@@ -419,6 +448,12 @@ class LLM:
         return self.engine.submit_request(prompt, made, progress=progress, **ways)
 
     @cached_property
+    def _begins_in_reasoning(self) -> bool:
+        """Whether prompts end within it, unless the template is told otherwise."""
+        asked = self.chat_template.render([{"role": "user", "content": "?"}])
+        return self.reply_style.is_opened_by(asked.text)
+
+    @cached_property
     def _probe(self) -> "Probe":
         from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
 
@@ -432,6 +467,10 @@ _POOLINGS: Mapping[models.Pooling, Pooling] = {
 }
 # Names that `submit_request` takes beside the parameters.
 _WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep")
+
+
+def _holds_calls(messages: Messages) -> bool:
+    return any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
 
 
 def _options(options: Mapping[str, Any]) -> EngineOptions:

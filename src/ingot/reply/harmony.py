@@ -1,0 +1,110 @@
+"""The messages of gpt-oss: each has a header that says who it is for.
+
+    <|channel|>analysis<|message|>Let me see.<|end|>
+    <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|>
+    <|start|>assistant<|channel|>final<|message|>It is warm.<|return|>
+
+What the analysis channel says is reasoning; a message to a function is a call; all else is the
+answer. The prompt ends with `<|start|>assistant`, so a text begins in a header.
+"""
+
+import re
+from collections.abc import Callable
+
+from ingot.reply.calls import Calls
+from ingot.reply.events import Content, Event, Reasoning
+from ingot.reply.reader import Mismatch, Reader, Reading, literal, one_of, spaces
+from ingot.reply.style import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
+
+_ENDS = (END, RETURN, CALL)
+_LONGEST_HEADER = 200
+_RECIPIENT = " to="
+_HEADER = re.compile(
+    r"(?: to=(?P<before>[\w.-]+))?(?:<\|channel\|>(?P<channel>\w+))?(?: to=(?P<behind>[\w.-]+))?"
+    r" ?(?:(?:<\|constrain\|>)?\w+)?"
+)
+_FUNCTIONS = "functions."
+_RUN = re.compile(r"[^<]+")
+
+
+class Channels:
+    """Reads one text."""
+
+    def __init__(self, reader: Reader, calls: Calls, emit: Callable[[Event], None]) -> None:
+        self._reader = reader
+        self._calls = calls
+        self._emit = emit
+
+    def read(self) -> Reading[None]:
+        """Read the whole text."""
+        started = True  # by the prompt
+        is_first = True
+        while (yield from self._reader.peek()):
+            kind: type[Content] | type[Reasoning] = Content
+            try:
+                if not started:
+                    yield from spaces(self._reader)
+                    yield from literal(self._reader, START)
+                if not is_first:
+                    yield from literal(self._reader, "assistant")
+                header = yield from self._header()
+                if recipient := header["before"] or header["behind"]:
+                    yield from self._call(recipient)
+                else:
+                    self._reader.release()
+                    kind = Reasoning if header["channel"] == "analysis" else Content
+            except Mismatch:  # no message: shown as it stands
+                self._show(Content)
+            is_first = False
+            started = yield from self._body(kind)
+        self._show(Content)
+
+    def _header(self) -> Reading[re.Match[str]]:
+        text = ""
+        while True:
+            char = yield from self._reader.peek()
+            if char == "<":
+                mark = yield from one_of(self._reader, (CHANNEL, CONSTRAIN, MESSAGE))
+                if mark == MESSAGE:
+                    break
+                text += mark
+            else:
+                text += char
+                is_known = CHANNEL in text or _RECIPIENT.startswith(text[: len(_RECIPIENT)])
+                if not char or not is_known or len(text) > _LONGEST_HEADER:
+                    raise Mismatch
+                self._reader.advance()
+        header = _HEADER.fullmatch(text)
+        if header is None:
+            raise Mismatch
+        return header
+
+    def _call(self, recipient: str) -> Reading[None]:
+        yield from spaces(self._reader)
+        if not recipient.startswith(_FUNCTIONS):
+            raise Mismatch
+        yield from self._calls.arguments(recipient.removeprefix(_FUNCTIONS))
+        yield from spaces(self._reader)
+
+    def _body(self, kind: type[Content] | type[Reasoning]) -> Reading[bool]:
+        """Read up to the end of the message: whether another one has begun there."""
+        while char := (yield from self._reader.peek()):
+            if char != "<":
+                self._reader.advance_over(_RUN)
+                self._show(kind)
+                continue
+            try:
+                mark = yield from one_of(self._reader, (*_ENDS, START))
+            except Mismatch:
+                self._show(kind)
+                continue
+            if mark == START:
+                return True
+            self._reader.release()
+            return False
+        self._show(kind)
+        return False
+
+    def _show(self, kind: type[Content] | type[Reasoning]) -> None:
+        if text := self._reader.release():
+            self._emit(kind(text))

@@ -1,0 +1,109 @@
+"""How a model writes reasoning and calls of tools, found in its chat template.
+
+Comes in: the source of a template and the control tokens of the vocabulary. Goes out: a
+`ReplyStyle`. Templates show what models were trained on, since earlier calls of a conversation
+have to be written the same way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class CallStyle(StrEnum):
+    """How calls are written; in examples, `{...}` is the object of arguments."""
+
+    HERMES = "hermes"  # <tool_call>{"name": "f", "arguments": {...}}</tool_call>
+    LLAMA3 = "llama3"  # {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|>
+    MISTRAL = "mistral"  # [TOOL_CALLS][{"name": "f", "arguments": {...}}]
+    MISTRAL_ARGS = "mistral_args"  # [TOOL_CALLS]f[ARGS]{...}
+    GRANITE = "granite"  # <|tool_call|>[{"name": "f", "arguments": {...}}], Phi's too
+    DEEPSEEK = "deepseek"  # V3, R1: the name on a line, the arguments in a fence of JSON
+    DEEPSEEK_V31 = "deepseek_v31"  # the name, a separator, {...}
+    HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel of its own
+    JSON = "json"  # {"name": "f", "arguments": {...}}: models that were never told how
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What stands before and behind reasoning."""
+
+    open: str
+    close: str
+
+
+_THINKING = (Marks("<think>", "</think>"), Marks("[THINK]", "[/THINK]"))
+
+HERMES_OPEN, HERMES_CLOSE = "<tool_call>", "</tool_call>"
+PYTHON_TAG = "<|python_tag|>"
+MISTRAL_CALLS, MISTRAL_ARGS = "[TOOL_CALLS]", "[ARGS]"
+GRANITE_OPEN, GRANITE_CLOSE = "<|tool_call|>", "<|/tool_call|>"
+CALLS_BEGIN, CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+CALL_BEGIN, CALL_SEP, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+CHANNEL, MESSAGE, START = "<|channel|>", "<|message|>", "<|start|>"
+END, RETURN, CALL, CONSTRAIN = "<|end|>", "<|return|>", "<|call|>", "<|constrain|>"
+
+_ALL_MARKS = (
+    *(mark for marks in _THINKING for mark in (marks.open, marks.close)),
+    HERMES_OPEN, HERMES_CLOSE, PYTHON_TAG, MISTRAL_CALLS, MISTRAL_ARGS, GRANITE_OPEN, GRANITE_CLOSE,
+    CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_SEP, CALL_END,
+    CHANNEL, MESSAGE, START, END, RETURN, CALL, CONSTRAIN,
+)  # fmt: skip
+
+# The first mark that a template holds decides; then the first one that is a control token.
+_BY_MARK = (
+    (CALL_BEGIN, CallStyle.DEEPSEEK),
+    (MISTRAL_CALLS, CallStyle.MISTRAL),
+    (GRANITE_OPEN, CallStyle.GRANITE),
+    (HERMES_OPEN, CallStyle.HERMES),
+    (PYTHON_TAG, CallStyle.LLAMA3),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStyle:
+    """How one model writes."""
+
+    calls: CallStyle = CallStyle.JSON
+    thinking: Marks | None = None  # none too where reasoning has a channel (HARMONY)
+    template_knows_tools: bool = False  # otherwise they have to be told in a message
+    # Marks that are tokens of their own, which no text spells.
+    controls: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def is_opened_by(self, prompt: str) -> bool:
+        """Whether the end of a prompt has opened the reasoning, so that a text begins in it."""
+        return self.thinking is not None and prompt.rstrip().endswith(self.thinking.open)
+
+
+def style_of(template: str, controls: Mapping[str, int] = MappingProxyType({})) -> ReplyStyle:
+    """The style of a model: by the source of its template and its control tokens."""
+    thinking = (marks for marks in _THINKING if marks.close in template or marks.open in template)
+    knows_tools = "tools" in template
+    return ReplyStyle(
+        calls=_call_style(template, controls, knows_tools),
+        thinking=next(thinking, None),
+        template_knows_tools=knows_tools,
+        controls=MappingProxyType(
+            {mark: controls[mark] for mark in _ALL_MARKS if mark in controls}
+        ),
+    )
+
+
+def _call_style(template: str, controls: Mapping[str, int], knows_tools: bool) -> CallStyle:
+    if CHANNEL in template and MESSAGE in template:
+        return CallStyle.HARMONY
+    for texts in (template, controls if knows_tools else ()):
+        for mark, style in _BY_MARK:
+            if mark in texts:
+                return _newer(style, template)
+    return CallStyle.JSON
+
+
+def _newer(style: CallStyle, template: str) -> CallStyle:
+    """Two families changed how they write calls."""
+    if style is CallStyle.MISTRAL and MISTRAL_ARGS in template:
+        return CallStyle.MISTRAL_ARGS
+    if style is CallStyle.DEEPSEEK and "```json" not in template:
+        return CallStyle.DEEPSEEK_V31
+    return style

@@ -1,0 +1,207 @@
+"""What texts say, whole and in pieces, in every style."""
+
+import json
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingot.reply import (
+    CallStyle,
+    Content,
+    Marks,
+    Reasoning,
+    Reply,
+    ReplyParser,
+    ReplyStyle,
+    ToolCallArguments,
+    ToolCallBegin,
+    parse_reply,
+    read_tools,
+)
+from ingot.reply.events import joined
+from unit.reply.written_calls import THINK, TOOLS, Called, said, write_calls
+
+HERMES = ReplyStyle(CallStyle.HERMES, THINK)
+HARMONY = ReplyStyle(CallStyle.HARMONY)
+JSON = ReplyStyle(CallStyle.JSON)
+LLAMA3 = ReplyStyle(CallStyle.LLAMA3)
+
+WORDS = st.text(string.ascii_letters + " \n.é", max_size=12).map(str.strip)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(-1e9, 1e9) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=5,
+)
+CALLS = st.lists(
+    st.builds(
+        Called,
+        st.sampled_from([tool.name for tool in TOOLS if tool.name.isascii()]),
+        st.dictionaries(st.text(max_size=6), VALUES, max_size=3),
+    ),
+    min_size=1,
+    max_size=3,
+)
+# Texts in which much looks like something else.
+SCRAPS = st.lists(
+    st.sampled_from(
+        [
+            "<", "</", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_", "[", "]",
+            "{", "}", '"', ":", ",", ";", "\\", "```", "```json", "null", "1", "-", "1.5e3",
+            '{"name": "now"', '"arguments": {', '{"name": "now", "arguments": {}}', '"name": ',
+            '{"name": "none", "parameters": {"a": [1, {"b": "c"}]}}', "now", "get_weather",
+            "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|tool_call|>", "<|/tool_call|>",
+            "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "function",
+            "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|constrain|>",
+            "assistant", "analysis", "final",
+            "commentary to=functions.now ", " to=functions.now", "json", "\n", " ", "a", "é",
+        ]
+    )
+).map("".join)  # fmt: skip
+
+
+def in_pieces(text: str, cuts: list[int], style: ReplyStyle, begun: bool = False) -> Reply:
+    parser = ReplyParser(style, TOOLS, begins_in_reasoning=begun)
+    events, at = [], 0
+    for size in cuts:
+        events += parser.push(text[at : at + size])
+        at += size
+    events += [*parser.push(text[at:]), *parser.finish()]
+    return joined(events)
+
+
+ANY_STYLE = st.builds(
+    ReplyStyle,
+    st.sampled_from(CallStyle),
+    st.sampled_from([None, THINK, Marks("[THINK]", "[/THINK]")]),
+)
+
+
+@settings(max_examples=400)
+@given(style=ANY_STYLE, text=SCRAPS, cuts=st.lists(st.integers(0, 9)), begun=st.booleans())
+def test_borders_of_pieces_change_nothing(
+    style: ReplyStyle, text: str, cuts: list[int], begun: bool
+) -> None:
+    whole = parse_reply(text, style, TOOLS, begins_in_reasoning=begun)
+    assert said(in_pieces(text, cuts, style, begun)) == said(whole)
+    assert said(in_pieces(text, [1] * len(text), style, begun)) == said(whole)
+
+
+@given(calls=st.sampled_from(CallStyle), text=SCRAPS)
+def test_without_a_call_the_text_is_the_answer(calls: CallStyle, text: str) -> None:
+    if calls is not CallStyle.HARMONY:  # which leaves out the headers of its messages
+        reply = parse_reply(text, ReplyStyle(calls), read_tools([{"name": "unheard of"}]))
+        assert said(reply) == (text, "", [])
+
+
+@settings(max_examples=200)
+@given(style=ANY_STYLE, text=SCRAPS)
+def test_what_comes_out_stood_in_the_text(style: ReplyStyle, text: str) -> None:
+    """In its order, each character once."""
+    parser = ReplyParser(style, TOOLS)
+    rest = iter(text)
+    for event in [*parser.push(text), *parser.finish()]:
+        if isinstance(event, Content | Reasoning):
+            assert all(char in rest for char in event.text), (event, text)
+
+
+@settings(max_examples=200)
+@given(style=st.builds(ReplyStyle, st.sampled_from(CallStyle)), before=WORDS, calls=CALLS)
+def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]) -> None:
+    shown = before
+    match style.calls:
+        case CallStyle.LLAMA3 | CallStyle.JSON:
+            shown = before = ""  # their calls have no mark that could stand behind words
+        case CallStyle.HARMONY if before:
+            shown = f"<|channel|>commentary<|message|>{before}<|end|><|start|>assistant"
+    text = shown + write_calls(calls, style)
+    reply = parse_reply(text, style, TOOLS)
+    assert reply.content == before
+    found = [Called(call.name, json.loads(call.arguments)) for call in reply.tool_calls]
+    assert found == calls
+    assert len({call.id for call in reply.tool_calls}) == len(calls)
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "expected"),
+    [
+        (HERMES, "<think>\nHm.\n\nYes.\n</think>\n\nSo.\n", ("So.\n", "Hm.\n\nYes.", [])),
+        (HERMES, " <think>a < b</thin</think>c</think>", ("c</think>", "a < b</thin", [])),
+        (HERMES, "<think>never closed ", ("", "never closed ", [])),
+        (HERMES, "No. <think>late</think>", ("No. <think>late</think>", "", [])),
+        (HERMES, '<tool_call>[{"name": "now"}]</tool_call>', ("", "", [("now", "{}")])),
+        (HERMES, '<tool_call>{"name": "now"}</tool_call>.', (".", "", [("now", "{}")])),
+        (HERMES, "<tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
+         ("<tool_call>", "", [("now", "{}")])),
+        (HERMES, '<tool_call>{"name": "now", "arguments": 1}</tool_call>',
+         ('<tool_call>{"name": "now", "arguments": 1}</tool_call>', "", [])),
+        (HERMES, '<tool_call>{"arguments": {"a": 1}, "id": [2], "name": "now"}</tool_call>',
+         ("", "", [("now", '{"a": 1}')])),
+        (HERMES, '<tool_call>{"name": "now", "arguments": {"a": tru}}</tool_call>',
+         ("}}</tool_call>", "", [("now", '{"a": tru')])),
+        (HERMES, '<tool_call>{"name": "now", "arguments": {"a": "cut',
+         ("", "", [("now", '{"a": "cut')])),
+        (LLAMA3, '<|python_tag|>{"name": "now", "parameters": {}}', ("", "", [("now", "{}")])),
+        (LLAMA3, 'Like {"name": "now"}', ('Like {"name": "now"}', "", [])),
+        (LLAMA3, '<|python_tag|>search.call(query="a")',
+         ('<|python_tag|>search.call(query="a")', "", [])),
+        (JSON, '```json\n{"name": "now"}\n```', ("", "", [("now", "{}")])),
+        (JSON, '```\n[{"name": "now"}, {"name": "now"}]\n```', ("", "", [("now", "{}")] * 2)),
+        (JSON, '{"name": "now"}; then', ("; then", "", [("now", "{}")])),
+        (JSON, '{"name": "Bob", "age": 3}', ('{"name": "Bob", "age": 3}', "", [])),
+        (ReplyStyle(CallStyle.GRANITE), '<|tool_call|>[{"name": "now"}]<|/tool_call|>',
+         ("", "", [("now", "{}")])),
+        (HARMONY, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+         "<|message|>So<br>.<|return|>", ("So<br>.", "Hm.", [])),
+        (HARMONY, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.now"
+         "<|channel|>commentary json<|message|>{}", ("", "Hm.", [("now", "{}")])),
+        (HARMONY, "<|channel|>commentary<|message|>I look.<|end|>", ("I look.", "", [])),
+        (HARMONY, "<|channel|>final <|constrain|>json<|message|>[1]", ("[1]", "", [])),
+        (HARMONY, "Plain words.", ("Plain words.", "", [])),
+        (HARMONY, "<|channel|>commentary to=python<|message|>1<|call|>",
+         ("<|channel|>commentary to=python<|message|>1", "", [])),
+    ],
+)  # fmt: skip
+def test_texts(
+    style: ReplyStyle, text: str, expected: tuple[str, str, list[tuple[str, str]]]
+) -> None:
+    assert said(parse_reply(text, style, TOOLS)) == expected
+
+
+def test_a_prompt_may_have_opened_the_reasoning() -> None:
+    for text in ("Hm.\n</think>\n\nYes.", "<think>\nHm.</think>Yes.", "\nHm.</think>Yes."):
+        reply = parse_reply(text, HERMES, begins_in_reasoning=True)
+        assert said(reply) == ("Yes.", "Hm.", [])
+    assert said(parse_reply("</think>Yes.", HERMES, begins_in_reasoning=True)) == ("Yes.", "", [])
+    assert said(parse_reply("cut", HERMES, begins_in_reasoning=True)) == ("", "cut", [])
+
+
+def test_without_tools_nothing_is_a_call() -> None:
+    text = write_calls([Called("now", {})], HERMES)
+    assert said(parse_reply(text, HERMES)) == (text, "", [])
+
+
+def test_events_come_as_soon_as_they_are_certain() -> None:
+    parser = ReplyParser(HERMES, TOOLS)
+    assert parser.push("I look. ") == [Content("I look.")]
+    assert parser.push("<tool") == []
+    assert parser.push('_call>{"name": "now", "arguments": ') == []
+    (begin, arguments) = parser.push('{"zone')
+    assert isinstance(begin, ToolCallBegin)
+    assert (begin.index, begin.name, len(begin.id)) == (0, "now", 9)
+    assert arguments == ToolCallArguments(0, '{"zone')
+    assert parser.push('": 1}') == [ToolCallArguments(0, '": 1}')]
+    assert parser.tool_calls == 1
+    assert parser.push("}</tool_call>") == []
+    assert parser.push("Done") == [Content("Done")]
+    assert parser.push(" now ") == [Content(" now")]
+    assert parser.finish() == [Content(" ")]
+    assert parser.finish() == []
+
+
+def test_brackets_for_ever_take_no_recursion() -> None:
+    text = '<tool_call>{"name": "now", "arguments": {"a": ' + "[" * 20_000
+    reply = parse_reply(text, HERMES, TOOLS)
+    assert reply.tool_calls[0].arguments == '{"a": ' + "[" * 20_000

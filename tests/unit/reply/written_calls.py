@@ -1,0 +1,76 @@
+"""Replies as the styles write them, for the tests of this folder."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.reply import CallStyle, Marks, Reply, ReplyStyle, read_tools
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 12},
+        "days": {"type": "integer", "minimum": 1, "maximum": 10},
+        "unit": {"enum": ["C", "F"]},
+    },
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+TOOLS = read_tools(
+    [
+        {"type": "function", "function": {"name": "get_weather", "parameters": WEATHER}},
+        {"type": "function", "function": {"name": "now"}},
+        {"name": "söka-på", "parameters": {"type": "object"}},
+    ]
+)
+THINK = Marks("<think>", "</think>")
+
+
+@dataclass(frozen=True)
+class Called:
+    name: str
+    arguments: dict[str, Any]
+
+
+def write_calls(calls: Sequence[Called], style: ReplyStyle) -> str:
+    """The calls as a model of a style writes them."""
+    named = [(call.name, json.dumps(call.arguments)) for call in calls]
+    objects = [f'{{"name": {json.dumps(n)}, "arguments": {text}}}' for n, text in named]
+    match style.calls:
+        case CallStyle.HERMES:
+            return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
+        case CallStyle.LLAMA3:
+            return "; ".join(text.replace('"arguments"', '"parameters"', 1) for text in objects)
+        case CallStyle.MISTRAL:
+            return f"[TOOL_CALLS] [{', '.join(objects)}]"
+        case CallStyle.GRANITE:
+            return f"<|tool_call|>[{', '.join(objects)}]"
+        case CallStyle.MISTRAL_ARGS:
+            return "".join(f"[TOOL_CALLS]{name}[ARGS]{text}" for name, text in named)
+        case CallStyle.DEEPSEEK:
+            body = "\n".join(
+                f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{text}\n```<｜tool▁call▁end｜>"
+                for name, text in named
+            )
+            return f"<｜tool▁calls▁begin｜>{body}<｜tool▁calls▁end｜>"
+        case CallStyle.DEEPSEEK_V31:
+            body = "".join(
+                f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{text}<｜tool▁call▁end｜>"
+                for name, text in named
+            )
+            return f"<｜tool▁calls▁begin｜>{body}<｜tool▁calls▁end｜>"
+        case CallStyle.HARMONY:
+            kind = "<|constrain|>json<|message|>"
+            return "<|start|>assistant".join(
+                f"<|channel|>commentary to=functions.{name} {kind}{text}<|call|>"
+                for name, text in named
+            )
+        case CallStyle.JSON:
+            return "\n".join(objects)
+
+
+def said(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
+    """A reply without the random names of its calls."""
+    calls = [(call.name, call.arguments) for call in reply.tool_calls]
+    return reply.content, reply.reasoning, calls
