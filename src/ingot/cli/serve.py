@@ -129,7 +129,8 @@ def command(
         max_queue=queue,
     )
     served = []
-    for given in models or [None]:
+    asked: list[str | None] = [*models] if models else [None]
+    for given in asked:
         name, path = _named(given)
         served.append(ServedModel(name=name or model_name(path), path=path, engine=engine))
     options = ServerOptions(
