@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import llama, openai, operations
+from ingot.server import llama, openai, operations, page
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.gate import CLIENT_CLOSED, Gate
 from ingot.server.options import ServerOptions
@@ -48,6 +48,7 @@ def application(server: Server) -> FastAPI:
     )
     for family in (operations, openai, llama):
         app.include_router(family.router(server))
+    app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
         app.add_exception_handler(kind, _tell)
     app.add_middleware(Gate, server=server)
