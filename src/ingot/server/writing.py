@@ -137,11 +137,11 @@ class Writing:
         try:
             left = len(readers)
             while left:
-                piece = await queue.get()
-                if isinstance(piece, BaseException):
-                    raise piece
-                left -= piece.done is not None
-                yield piece
+                read_one = await queue.get()
+                if isinstance(read_one, BaseException):
+                    raise read_one
+                left -= read_one.done is not None
+                yield read_one
         finally:
             for reader in readers:
                 reader.cancel()
