@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import llama, openai, operations, page
+from ingot.server import anthropic, llama, openai, operations, page
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.gate import CLIENT_CLOSED, Gate
 from ingot.server.options import ServerOptions
@@ -46,7 +46,7 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # they would load scripts from elsewhere
         redoc_url=None,
     )
-    for family in (operations, openai, llama):
+    for family in (operations, openai, anthropic, llama):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):

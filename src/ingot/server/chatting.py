@@ -4,7 +4,7 @@ Comes in: messages and tools as chat templates read them. Goes out: the engine's
 a way to read what their texts say. It does not know the shapes of bodies and answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +12,12 @@ from typing import Any
 from ingot.api import LLM
 from ingot.engine import Request
 from ingot.reply import (
+    Event,
     ReplyParser,
     ReplyStyle,
     Tool,
+    ToolCallArguments,
+    ToolCallBegin,
     ToolChoice,
     read_tools,
     tool_grammar,
@@ -47,10 +50,21 @@ class Reading:
     style: ReplyStyle
     tools: tuple[Tool, ...]
     begins_in_reasoning: bool
+    parallel_tool_calls: bool = True
 
     def parser(self) -> ReplyParser:
         """A parser for one answer."""
         return ReplyParser(self.style, self.tools, begins_in_reasoning=self.begins_in_reasoning)
+
+    def wanted(self, events: Iterable[Event]) -> list[Event]:
+        """Events to be told: without calls beyond the first, if one is all that may be."""
+        return [
+            event
+            for event in events
+            if self.parallel_tool_calls
+            or not isinstance(event, (ToolCallBegin, ToolCallArguments))
+            or event.index == 0
+        ]
 
 
 class Submission:
@@ -101,7 +115,7 @@ def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
     if told.begun:
         ids += llm.tokenizer.encode(told.begun, add_special=False)
         opened = False
-    return ids, Reading(llm.reply_style, told.known, opened)
+    return ids, Reading(llm.reply_style, told.known, opened, chat.parallel_tool_calls)
 
 
 def prompt_text(llm: LLM, chat: Chat) -> str:
