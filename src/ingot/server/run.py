@@ -7,7 +7,6 @@ long as the options say; then they are ended, and their readers told. A second o
 import asyncio
 import errno
 import socket
-import sys
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
@@ -21,13 +20,11 @@ from ingot.server.state import Server
 
 _BACKLOG = 2048
 _LAST_SECONDS = 5  # for readers that are slow to take the end of their texts
-_SWITCH_SECONDS = 0.0005  # for how long one thread may keep another from running Python
 
 
 def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes; `tell` is for the person who started it."""
     listening = _bind(options.host, options.port)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     server = Server(options)
     config = uvicorn.Config(
         application(server),

@@ -1,0 +1,93 @@
+"""The page at `/`: a chat, a view of tokens, a dashboard; plain files of this package.
+
+Nothing comes in; a router goes out that serves the files under `static/` from memory. The page
+knows the server only by its API. A strict policy lets the browser run the page's own scripts and
+talk to this server alone, and refuses to turn text into markup (trusted types).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Final
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+_TYPES: Final = MappingProxyType(
+    {
+        "html": "text/html; charset=utf-8",
+        "css": "text/css; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+        "svg": "image/svg+xml",
+    }
+)
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    headers: MappingProxyType[str, str]
+
+
+def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry
+
+
+def _read(name: str, entry: Traversable) -> _File:
+    content = entry.read_bytes()
+    headers = {
+        "Content-Type": _TYPES[name.rpartition(".")[2]],
+        "Content-Security-Policy": _POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        # Kept by browsers and asked for again each time: a new version is seen at once, and the
+        # question costs a few bytes.
+        "Cache-Control": "no-cache",
+        "ETag": f'"{sha256(content).hexdigest()[:32]}"',
+    }
+    return _File(content, MappingProxyType(headers))
+
+
+def _answer(file: _File, request: Request) -> Response:
+    headers = dict(file.headers)
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers)
+
+
+def router() -> APIRouter:
+    """Serve the page at `/` and its files under `/page/`."""
+    static = {name: _read(name, entry) for name, entry in _walk(files(__name__) / "static")}
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/")
+    async def index(request: Request) -> Response:
+        return _answer(static["index.html"], request)
+
+    @routes.get("/page/{name:path}")
+    async def file(name: str, request: Request) -> Response:
+        if name not in static:
+            raise HTTPException(404)
+        return _answer(static[name], request)
+
+    return routes

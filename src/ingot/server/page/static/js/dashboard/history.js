@@ -1,0 +1,35 @@
+// What happened lately: the server's counters come in, gauges and rates go out as samples.
+// A rate is the difference of two states, so the first state gives none.
+
+export const WINDOW = 120; // seconds that are kept
+
+const COUNTERS = ["generated_tokens", "prompt_tokens", "reused_tokens", "steps"];
+
+export class History {
+  samples = [];
+  #before = null;
+
+  /** Take the state of a model at a time in seconds. */
+  take(at, model) {
+    const before = this.#before;
+    this.#before = { at, model };
+    const restarted = before && COUNTERS.some((name) => model[name] < before.model[name]);
+    if (!before || restarted || at <= before.at) return;
+    const rate = (name) => (model[name] - before.model[name]) / (at - before.at);
+    const steps = model.steps - before.model.steps;
+    this.samples.push({
+      at,
+      generated: rate("generated_tokens"),
+      prompt: rate("prompt_tokens"),
+      reused: rate("reused_tokens"),
+      running: model.running,
+      waiting: model.waiting,
+      batch: steps ? (model.generated_tokens - before.model.generated_tokens) / steps : 0,
+      held: share(model.cache_blocks_held, model.cache_blocks),
+      kept: share(model.cache_blocks_kept, model.cache_blocks),
+    });
+    while (this.samples[0].at < at - WINDOW - 2) this.samples.shift();
+  }
+}
+
+const share = (part, whole) => (whole ? (100 * part) / whole : 0);

@@ -1,0 +1,49 @@
+// Elements from plain data. Text goes in as text nodes: nothing here parses HTML, and no other
+// module makes elements by other means, so that what a model writes can never become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element. Attributes that are null, undefined or false are left out, functions are listeners. */
+export function element(tag, attributes = {}, ...children) {
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+/** The same for drawings. */
+export function svgElement(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function furnish(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") node.addEventListener(name, value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** The one element that a selector names; the page is broken without it. */
+export function find(selector, within = document) {
+  const node = within.querySelector(selector);
+  if (!node) throw new Error(`the page has no ${selector}`);
+  return node;
+}
+
+/** Put `text` into a node only if it is another: no needless layout, no lost selection. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Call `task` once before the next frame, however often the returned function is called. */
+export function oncePerFrame(task) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      task();
+    });
+  };
+}

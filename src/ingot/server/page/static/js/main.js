@@ -1,0 +1,147 @@
+// The page starts here: the parts are made and told of each other.
+
+import { modelNames, samplingDefaults, serverStatus } from "./api/client.js";
+import { Composer } from "./chat/composer.js";
+import { Transcript } from "./chat/transcript.js";
+import { Dashboard } from "./dashboard/view.js";
+import { find } from "./dom.js";
+import { fillIcons } from "./icons.js";
+import { Library } from "./model/library.js";
+import { storageFull } from "./model/storage.js";
+import { askForKey, showShortcuts } from "./shell/dialogs.js";
+import { Drawers } from "./shell/drawers.js";
+import { ModelChoice } from "./shell/models.js";
+import { SettingsPanel } from "./shell/settings.js";
+import { listenForShortcuts } from "./shell/shortcuts.js";
+import { Sidebar } from "./shell/sidebar.js";
+import { announce, toast } from "./shell/toast.js";
+
+const RETRY = 3000; // milliseconds until a server that did not answer is asked again
+
+fillIcons(document);
+const library = new Library();
+const drawers = new Drawers();
+const dashboard = new Dashboard();
+const models = new ModelChoice(library, showContext);
+const settings = new SettingsPanel(library, learn);
+const sidebar = new Sidebar(library);
+const transcript = new Transcript(library, {
+  askKey: async (node) => {
+    if (!(await askForKey())) return;
+    learn();
+    library.again(node);
+  },
+  begin,
+  suggest: (text) => composer.begin(text),
+});
+const composer = new Composer(library, () => transcript.last("user")?.edit());
+let contexts = new Map(); // how many tokens each model can see
+let retry = null;
+
+/** Ask the server what it offers; until it answers, ask again. */
+async function learn() {
+  clearTimeout(retry);
+  try {
+    models.offer(await modelNames());
+    find("#connection").hidden = true;
+  } catch (failure) {
+    if (failure.kind === "key") {
+      if (await askForKey()) learn();
+      return;
+    }
+    find("#connection").hidden = false;
+    retry = setTimeout(learn, RETRY);
+    return;
+  }
+  samplingDefaults().then((found) => settings.showDefaults(found), () => {});
+  learnContexts();
+}
+
+async function learnContexts() {
+  const status = await serverStatus().catch(() => null);
+  if (status) contexts = new Map(status.models.map(({ name, context }) => [name, context]));
+  showContext();
+}
+
+function showContext() {
+  composer.showContext(contexts.get(models.name) ?? null);
+}
+
+/** Start a new conversation. */
+function begin() {
+  if (location.hash === "#/") route();
+  else location.hash = "#/";
+  composer.focus();
+}
+
+/** Show what the address names. */
+function route() {
+  const [, view, id] = location.hash.split("/");
+  const board = view === "dashboard";
+  find("#chat").hidden = board;
+  find("#dashboard").hidden = !board;
+  find("#dashboard-link").toggleAttribute("aria-current", board);
+  find("#app").classList.toggle("on-dashboard", board);
+  dashboard.watch(board);
+  if (!board) library.open(id);
+  else if (!library.current) library.open(null);
+  if (board) drawers.toggle("settings", false);
+  drawers.closeOverlays();
+  showTitle();
+}
+
+function showTitle() {
+  const board = !find("#dashboard").hidden;
+  const name = board ? "Dashboard" : library.current.title || "New conversation";
+  find("#title").textContent = name;
+  document.title = board || library.current.title ? `${name} · Ingot` : "Ingot";
+}
+
+function escape() {
+  if (drawers.closeOverlays()) return;
+  library.generation(library.current)?.stop();
+}
+
+library.listed.listen(() => {
+  showTitle();
+  const { current } = library;
+  if (location.hash !== "#/dashboard" && !current.empty && !location.hash.endsWith(current.id)) {
+    history.replaceState(null, "", `#/chat/${current.id}`);
+  }
+});
+library.shown.listen(showContext);
+library.ended.listen((generation) => {
+  if (generation.conversation === library.current) showContext();
+  if (!contexts.get(models.name)) learnContexts(); // the model may have been loaded just now
+  announce(generation.node.failure ? "The answer failed." : "The answer is complete.");
+});
+storageFull.listen(() => toast("The browser has no room left: export and delete old conversations."));
+
+const lastAnswer = () => transcript.last("assistant");
+listenForShortcuts({
+  new: begin,
+  search: () => {
+    drawers.toggle("sidebar", true);
+    sidebar.focusSearch();
+  },
+  composer: () => composer.focus(),
+  sidebar: () => drawers.toggle("sidebar"),
+  settings: () => find("#dashboard").hidden && drawers.toggle("settings"),
+  dashboard: () => {
+    location.hash = find("#dashboard").hidden ? "#/dashboard" : `#/chat/${library.current.id}`;
+  },
+  tokens: () => lastAnswer()?.toggleTokens(true),
+  again: () => lastAnswer() && library.again(lastAnswer().node),
+  edit: () => transcript.last("user")?.edit(),
+  back: () => lastAnswer() && library.turn(lastAnswer().node, -1),
+  on: () => lastAnswer() && library.turn(lastAnswer().node, 1),
+  help: showShortcuts,
+  escape,
+});
+for (const button of document.querySelectorAll("[data-do=new]")) button.addEventListener("click", begin);
+find("#shortcuts").addEventListener("click", showShortcuts);
+find("#retry-connection").addEventListener("click", learn);
+addEventListener("hashchange", route);
+route();
+learn();
+if (matchMedia("(pointer: fine)").matches) composer.focus();

@@ -1,0 +1,111 @@
+// A conversation is a tree: a message's children are the different ways it was gone on from.
+// Every message remembers which child is chosen, so a path leads from the root to one leaf.
+// This is data alone; it knows neither the page nor the server.
+
+const ROOT = "root";
+const TITLE_LENGTH = 60;
+
+export const newId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(36)).join("");
+
+export class Conversation {
+  /** From the record that `record` gave; throws if it is not one. */
+  constructor(record) {
+    const { id, title, named, created, updated, settings, nodes } = record;
+    if (!id || !nodes?.[ROOT]) throw new TypeError("not a conversation");
+    Object.assign(this, { id, title, named, created, updated, settings, nodes });
+  }
+
+  static begin(settings) {
+    const now = Date.now();
+    const nodes = { [ROOT]: { id: ROOT, parent: null, role: ROOT, children: [], chosen: null } };
+    const facts = { id: newId(), title: "", named: false, created: now, updated: now };
+    return new Conversation({ ...facts, settings: { ...settings }, nodes });
+  }
+
+  get record() {
+    return { ...this };
+  }
+
+  get empty() {
+    return this.nodes[ROOT].children.length === 0;
+  }
+
+  /** The messages from the first to the last along the chosen branches. */
+  path() {
+    const found = [];
+    let node = this.nodes[ROOT];
+    while (node.chosen) {
+      node = this.nodes[node.chosen];
+      found.push(node);
+    }
+    return found;
+  }
+
+  leaf() {
+    return this.path().at(-1) ?? this.nodes[ROOT];
+  }
+
+  parent(node) {
+    return this.nodes[node.parent];
+  }
+
+  /** Add a message after `parent`, and choose it. */
+  add(parent, role, fields) {
+    const node = { id: newId(), parent: parent.id, role, children: [], chosen: null, ...fields };
+    this.nodes[node.id] = node;
+    parent.children.push(node.id);
+    parent.chosen = node.id;
+    if (role === "user" && !this.named && parent.id === ROOT) this.title = titleFrom(fields.content);
+    this.touch();
+    return node;
+  }
+
+  /** Take a message away that has no answers yet. */
+  drop(node) {
+    const parent = this.parent(node);
+    parent.children = parent.children.filter((id) => id !== node.id);
+    parent.chosen = parent.children.at(-1) ?? null;
+    delete this.nodes[node.id];
+  }
+
+  /** Where a message stands among the ways its parent was gone on from. */
+  place(node) {
+    const all = this.parent(node).children;
+    return { index: all.indexOf(node.id), count: all.length };
+  }
+
+  /** Choose the message `step` places before or after this one, if there is one. */
+  turn(node, step) {
+    const parent = this.parent(node);
+    const next = parent.children[parent.children.indexOf(node.id) + step];
+    if (!next) return null;
+    parent.chosen = next;
+    return this.nodes[next];
+  }
+
+  /** What the model gets to read when it answers `node`. */
+  messagesUpTo(node) {
+    const messages = [];
+    for (let at = node; at.id !== ROOT; at = this.parent(at)) {
+      if (at.content) messages.unshift({ role: at.role, content: at.content });
+    }
+    const system = this.settings.system?.trim();
+    return system ? [{ role: "system", content: system }, ...messages] : messages;
+  }
+
+  rename(title) {
+    this.named = title.trim() !== "";
+    const first = this.nodes[this.nodes[ROOT].children[0]];
+    this.title = this.named ? title.trim() : titleFrom(first?.content ?? "");
+  }
+
+  touch() {
+    this.updated = Date.now();
+  }
+}
+
+function titleFrom(content) {
+  const line = content.trim().split("\n", 1)[0].replace(/\s+/g, " ");
+  return line.length > TITLE_LENGTH ? `${line.slice(0, TITLE_LENGTH - 1).trimEnd()}…` : line;
+}

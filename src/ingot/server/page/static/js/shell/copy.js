@@ -1,0 +1,25 @@
+// Copying text, with a mark that it worked.
+
+import { icon, iconButton } from "../icons.js";
+import { toast } from "./toast.js";
+
+const SHOWN = 1600; // milliseconds that the mark stays
+
+/** A button that copies what `text()` gives. */
+export function copyButton(label, text) {
+  const button = iconButton("copy", label, async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+    } catch {
+      toast("The browser does not let the page copy: it does so over https and on this machine only.");
+      return;
+    }
+    button.replaceChildren(icon("check"));
+    button.classList.add("done");
+    setTimeout(() => {
+      button.replaceChildren(icon("copy"));
+      button.classList.remove("done");
+    }, SHOWN);
+  });
+  return button;
+}

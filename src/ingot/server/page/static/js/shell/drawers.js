@@ -1,0 +1,49 @@
+// The two sides of the page: conversations on the left, settings on the right. Where there is
+// room they stand beside the chat; on a small screen they lie over it, one at a time.
+
+import { find } from "../dom.js";
+
+const wide = matchMedia("(min-width: 60rem)");
+
+export class Drawers {
+  #app = find("#app");
+  #sides = {
+    sidebar: { panel: find("#sidebar"), buttons: [...document.querySelectorAll("[data-toggle=sidebar]")] },
+    settings: { panel: find("#settings"), buttons: [...document.querySelectorAll("[data-toggle=settings]")] },
+  };
+
+  constructor() {
+    for (const [name, { buttons }] of Object.entries(this.#sides)) {
+      for (const button of buttons) button.addEventListener("click", () => this.toggle(name));
+    }
+    find("#scrim").addEventListener("click", () => this.closeOverlays());
+    wide.addEventListener("change", () => this.#start());
+    this.#start();
+  }
+
+  toggle(name, open = !this.isOpen(name)) {
+    const { panel, buttons } = this.#sides[name];
+    if (open && !wide.matches) this.closeOverlays();
+    this.#app.classList.toggle(`${name}-open`, open);
+    panel.inert = !open;
+    for (const button of buttons) button.setAttribute("aria-expanded", String(open));
+    if (open && !wide.matches) panel.querySelector("button, input, a")?.focus();
+  }
+
+  isOpen(name) {
+    return this.#app.classList.contains(`${name}-open`);
+  }
+
+  /** Close what lies over the chat; says whether anything did. */
+  closeOverlays() {
+    if (wide.matches) return false;
+    const open = Object.keys(this.#sides).filter((name) => this.isOpen(name));
+    for (const name of open) this.toggle(name, false);
+    return open.length > 0;
+  }
+
+  #start() {
+    this.toggle("sidebar", wide.matches);
+    this.toggle("settings", false);
+  }
+}

@@ -1,0 +1,15 @@
+// Something that others may want to hear of.
+
+export class Signal {
+  #listeners = new Set();
+
+  /** Call `listener` for every emit; the returned function ends that. */
+  listen(listener) {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  emit(value) {
+    for (const listener of [...this.#listeners]) listener(value);
+  }
+}
