@@ -1,9 +1,10 @@
-"""Grammars that make a model call tools: valid calls in its own style, and nothing else.
+"""Grammars of replies: calls that must come, and answers that must have a form.
 
-Comes in: a style, tools, and whether and which of them must be called. Goes out: a `Grammar` whose
-texts `ReplyParser` reads as calls with arguments that follow the tools' schemas. Reasoning may
-come first. Where calling is up to the model, only the calls of `strict` tools are ruled, from
-the mark they begin with on, in styles that have one.
+Comes in: a style, tools, whether and which of them must be called, and the grammar of an answer.
+Goes out: a `Grammar` of whole texts. What `ReplyParser` reads in them is calls in the model's own
+style, with arguments that follow the tools' schemas, or an answer of that form. Reasoning may come
+first. Where calling is up to the model and the answer is free, only calls of `strict` tools are
+ruled, from the mark they begin with on, in styles that have one.
 """
 
 import json
@@ -30,6 +31,7 @@ from ingot.reply.style import (
 )
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
+from ingot.sampling.grammar import GrammarKind
 
 _MOST_CALLS = 16  # without a bound a model at a high temperature can call for ever
 # As templates write JSON; free white space would only cost tokens.
@@ -53,28 +55,34 @@ def tool_grammar(
     *,
     parallel: bool = True,
     begins_in_reasoning: bool = False,
+    answer: Grammar | None = None,
 ) -> Grammar | None:
-    """The grammar of a text that calls tools as it must; None if there is nothing to rule."""
-    if choice == "none" or (choice == "auto" and not any(tool.strict for tool in tools)):
-        return None
+    """The grammar of a text that calls tools as it must; None if there is nothing to rule.
+
+    `answer` rules what is said in place of calls.
+    """
     if isinstance(choice, NamedTool):
         tools, parallel = [tool for tool in tools if tool.name == choice.name], False
         if not tools:
             raise ToolError(f"the tool to be called, {choice.name!r}, is not one of the tools")
-    if not tools:
+    elif choice == "required" and not tools:
         raise ToolError("a tool must be called, but there are none; give tools")
-    frame = _frame(style)
-    functions = _functions(style, tools, free=choice == "auto")
-    calls = " ".join([frame.before, "call", *_more(frame.between, "call", parallel), frame.behind])
-    if choice == "auto":
-        if frame.opener is None:
-            return None
-        return Grammar.lark(f"start: {calls}\n{functions}").after(frame.opener)
-    opened = calls if frame.opener is None else f"{_mark(style, frame.opener)} {calls}"
-    again = _more(frame.between_marks, opened, parallel)
-    reasoning = _reasoning(style, begins_in_reasoning)
-    start = " ".join([*(["reasoning"] if reasoning else []), opened, *again])
-    return Grammar.lark("\n".join([f"start: {start}", *reasoning, functions]))
+    is_free = choice in ("none", "auto")
+    before = _reasoning(style, begins_in_reasoning)
+    if is_free and answer is not None:
+        if choice == "none" or not tools or answer.kind is not GrammarKind.JSON_SCHEMA:
+            return answer.behind(_answer_begun(style, before))
+        said = [*_answer_header(style), f"%json {_json(json.loads(answer.source))}"]
+        rules = [f"start: calls | {' '.join(said)}", _calls(style, tools, parallel, free=True)]
+        return Grammar.lark("\n".join(rules)).behind(before)
+    if not is_free:
+        rules = ["start: calls", _calls(style, tools, parallel)]
+        return Grammar.lark("\n".join(rules)).behind(before)
+    opener = _frame(style).opener
+    if choice == "none" or opener is None or not any(tool.strict for tool in tools):
+        return None
+    rules = ["start: within", _calls(style, tools, parallel, free=True)]
+    return Grammar.lark("\n".join(rules)).after(opener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +119,33 @@ def _frame(style: ReplyStyle) -> _Frame:
             return _Frame(between=_text("\n"))
 
 
-def _functions(style: ReplyStyle, tools: Sequence[Tool], *, free: bool) -> str:
-    """The rule `call`: one of the tools, and its arguments."""
-    lines = ["call: " + " | ".join(f"call{number}" for number in range(len(tools)))]
+def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bool = False) -> str:
+    """The rules `calls`; `within`, what stands behind their mark; and `call`, one of the tools.
+
+    `free` arguments follow a schema only if their tool is strict.
+    """
+    frame = _frame(style)
+    opened = "within" if frame.opener is None else f"{_mark(style, frame.opener)} within"
+    within = [frame.before, "call", *_more(frame.between, "call", parallel), frame.behind]
+    lines = [
+        " ".join(["calls:", opened, *_more(frame.between_marks, opened, parallel)]),
+        " ".join(["within:", *within]),
+        "call: " + " | ".join(f"call{number}" for number in range(len(tools))),
+    ]
     for number, tool in enumerate(tools):
         before, behind = _around_arguments(style, tool.name)
-        schema = {"type": "object"} if free and not tool.strict else _schema(tool)
+        nothing = {"properties": {}, "additionalProperties": False}
+        schema = {} if free and not tool.strict else tool.parameters or nothing
         lines.append(f"call{number}: {before} arguments{number} {behind}")
-        lines.append(f"arguments{number}: %json {json.dumps(schema)}")
+        lines.append(f"arguments{number}: %json {_json({'type': 'object', **schema})}")
     return "\n".join(lines)
+
+
+def _json(schema: Any) -> str:
+    """A schema for Lark, of JSON without free white space."""
+    if not isinstance(schema, Mapping):  # True is any JSON, False none
+        schema = {} if schema else {"not": {}}
+    return json.dumps({**schema, "x-guidance": _SETTINGS})
 
 
 def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:
@@ -139,13 +165,8 @@ def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:
     return _text(f'{{"name": {quoted}, "{key}": '), _text("}")
 
 
-def _schema(tool: Tool) -> Mapping[str, Any]:
-    nothing = {"properties": {}, "additionalProperties": False}
-    return {"type": "object", **(tool.parameters or nothing), "x-guidance": _SETTINGS}
-
-
-def _reasoning(style: ReplyStyle, is_begun: bool) -> list[str]:
-    """The rules of what may come before calls; none if nothing may."""
+def _reasoning(style: ReplyStyle, is_begun: bool) -> str:
+    """The rules of what may come first, from `before` on; nothing if nothing may."""
     if style.calls is CallStyle.HARMONY:
         opening = f"{_mark(style, CHANNEL)} {_text('analysis')} {_mark(style, MESSAGE)}"
         closing = f"{_mark(style, START)} {_text('assistant')}"
@@ -154,13 +175,25 @@ def _reasoning(style: ReplyStyle, is_begun: bool) -> list[str]:
         opening = "" if is_begun else _mark(style, style.thinking.open)
         closing, end = "/\\n{0,2}/", style.thinking.close
     else:
-        return []
-    mark = "?" if opening else ""
+        return ""
+    thoughts = f"thoughts[lazy]: TEXT {_text(end)}"
     if end in style.controls:
         thoughts = f"thoughts: TEXT {_mark(style, end)}"
-    else:
-        thoughts = f"thoughts[lazy]: TEXT {_text(end)}"
-    return [f"reasoning: ({opening} thoughts {closing}){mark}", thoughts, "TEXT: /(?s:.*)/"]
+    optional = "?" if opening else ""
+    before = f"before: ({opening} thoughts {closing}){optional}"
+    return "\n".join([before, thoughts, "TEXT: /(?s:.*)/"])
+
+
+def _answer_begun(style: ReplyStyle, reasoning: str) -> str:
+    """The same with what an answer begins with."""
+    rule, *rules = reasoning.split("\n")
+    return "\n".join([" ".join([rule, *_answer_header(style)]), *rules])
+
+
+def _answer_header(style: ReplyStyle) -> list[str]:
+    if style.calls is not CallStyle.HARMONY:
+        return []
+    return [_mark(style, CHANNEL), _text("final"), _mark(style, MESSAGE)]
 
 
 def _more(between: str | None, what: str, parallel: bool) -> list[str]:

@@ -91,9 +91,9 @@ class Submission:
             chat.tool_choice,
             parallel=chat.parallel_tool_calls,
             begins_in_reasoning=self.reading.begins_in_reasoning,
+            answer=params.grammar,
         )
-        if grammar is not None and params.grammar is None:
-            params = replace(params, grammar=grammar)
+        params = replace(params, grammar=grammar)
         return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
 
 

@@ -48,15 +48,19 @@ def builder(marked: Tokenizer) -> ChainBuilder:
     return ChainBuilder(marked)
 
 
-def check_calls(reply: Reply, tools: tuple[Tool, ...] = TOOLS) -> None:
-    """Every call is one of the tools with arguments by its schema, and nothing else is said."""
+def check_calls(reply: Reply, tools: tuple[Tool, ...] = TOOLS, *, free: bool = False) -> None:
+    """Every call is one of the tools with arguments by its schema, and nothing else is said.
+
+    `free` arguments are any object.
+    """
     assert reply.content == ""
     assert reply.tool_calls
     by_name = {tool.name: tool for tool in tools}
     for call in reply.tool_calls:
         arguments = json.loads(call.arguments)
         assert isinstance(arguments, dict)
-        jsonschema.validate(arguments, by_name[call.name].parameters)
+        if not free:
+            jsonschema.validate(arguments, by_name[call.name].parameters)
 
 
 def needed(style: ReplyStyle, choice: ToolChoice = "required", *, parallel: bool = True) -> Grammar:
@@ -129,6 +133,33 @@ def test_where_calling_is_optional(marked: Tokenizer, builder: ChainBuilder) -> 
         assert (grammar is not None) is has_mark
         if grammar is not None:
             builder.grammar_state(grammar).prepare()  # it compiles
+
+
+@pytest.mark.parametrize("thinking", [None, THINK])
+@pytest.mark.parametrize("calls", [CallStyle.HERMES, CallStyle.HARMONY, CallStyle.JSON])
+def test_an_answer_must_have_a_form(
+    calls: CallStyle, thinking: Marks | None, marked: Tokenizer, builder: ChainBuilder
+) -> None:
+    style = ReplyStyle(calls, thinking, controls=marked.control_tokens())
+    schema = {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}
+    form = Grammar.json_schema(schema)
+    seen = set()
+    for tools, begun in (((), False), (TOOLS[:2], False), (TOOLS[:2], thinking is not None)):
+        grammar = tool_grammar(style, tools, "auto", begins_in_reasoning=begun, answer=form)
+        assert grammar is not None
+        for seed in range(5):
+            text = write(builder, marked, grammar, seed, max_tokens=2000)
+            if text is None:
+                continue
+            reply = parse_reply(text, style, tools, begins_in_reasoning=begun)
+            if reply.tool_calls:
+                check_calls(reply, tools, free=True)
+            else:
+                jsonschema.validate(json.loads(reply.content), schema)
+            seen.add((bool(tools), bool(reply.tool_calls)))
+    assert seen == {(False, False), (True, False), (True, True)}
+    called = tool_grammar(style, TOOLS[:2], "required", answer=form)
+    assert called == tool_grammar(style, TOOLS[:2], "required")
 
 
 def test_choices_that_cannot_be() -> None:

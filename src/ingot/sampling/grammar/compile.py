@@ -59,7 +59,9 @@ class GrammarCompiler:
 
     def _source(self, grammar: Grammar) -> str:
         """The grammar as llguidance reads it: a frame in Lark around the grammar itself."""
-        frame = self._lazy(grammar) if grammar.markers else "start: @body"
+        frame = f"start: before @body\n{grammar.before}" if grammar.before else "start: @body"
+        if grammar.markers:
+            frame = self._lazy(grammar)
         if not self.vocabulary.tokens.writes_all_text:
             # It takes bytes that must come for written, also where no token can write them.
             frame = f'%llguidance {{"no_forcing": true}}\n{frame}'

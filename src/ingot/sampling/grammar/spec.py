@@ -31,6 +31,7 @@ class Grammar:
     kind: GrammarKind
     source: str  # choices: a JSON list of strings
     markers: tuple[str, ...] = ()
+    before: str = ""  # rules in Lark of a text that comes first; `before` is their start
 
     @classmethod
     def json_schema(cls, schema: Mapping[str, object] | bool | str) -> Self:
@@ -64,6 +65,10 @@ class Grammar:
     def gbnf(cls, text: str) -> Self:
         """A grammar as llama.cpp writes them, beginning with the rule `root`."""
         return cls(GrammarKind.GBNF, text)
+
+    def behind(self, rules: str) -> Self:
+        """The same, behind a text that the rule `before` of some rules in Lark describes."""
+        return replace(self, before=rules)
 
     def after(self, *markers: str) -> Self:
         """The same, lazy: text is free until a marker comes, and again behind the grammar."""

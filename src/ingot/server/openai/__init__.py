@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter
 
-from ingot.server.openai import chat, completions, embeddings, models
+from ingot.server.openai import chat, completions, embeddings, models, responses
 from ingot.server.state import Server
 
 
 def router(server: Server) -> APIRouter:
     """All of them."""
     made = APIRouter(tags=["OpenAI"])
-    for part in (chat, completions, embeddings, models):
+    for part in (chat, completions, embeddings, models, responses):
         made.include_router(part.router(server))
     return made
