@@ -83,8 +83,36 @@ class Submission:
         return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A conversation as a template is told of it, and what the answer has to begin with."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None
+    begun: str
+    known: tuple[Tool, ...]
+
+
 def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
     """The tokens of a conversation, and how its answer is to be read."""
+    told = _told(llm, chat)
+    ids = llm.chat_prompt(told.messages, tools=told.tools, **chat.template_options)
+    opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
+    if told.begun:
+        ids += llm.tokenizer.encode(told.begun, add_special=False)
+        opened = False
+    return ids, Reading(llm.reply_style, told.known, opened)
+
+
+def prompt_text(llm: LLM, chat: Chat) -> str:
+    """The text of a conversation."""
+    told = _told(llm, chat)
+    options = chat.template_options
+    prompt = llm.chat_template.render(told.messages, tools=told.tools, **options)
+    return prompt.text + told.begun
+
+
+def _told(llm: LLM, chat: Chat) -> _Told:
     style = llm.reply_style
     tools = read_tools(chat.tools) if chat.tool_choice != "none" else ()
     if chat.tool_choice not in ("none", "auto") and not tools:
@@ -94,14 +122,7 @@ def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
         raise ApiError(400, "messages is empty; there must be at least one", param="messages")
     begun = _prefill(messages)
     told = [tool.as_mapping() for tool in tools] if style.template_knows_tools else []
-    ids = llm.chat_prompt(
-        with_tools_told(messages, tools, style), tools=told or None, **chat.template_options
-    )
-    opened = style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
-    if begun:
-        ids += llm.tokenizer.encode(begun, add_special=False)
-        opened = False
-    return ids, Reading(style, tools, opened)
+    return _Told(with_tools_told(messages, tools, style), told or None, begun, tools)
 
 
 _TAIL = 8  # tokens of a prompt that can hold the mark that opens reasoning
