@@ -96,6 +96,7 @@ def shoot() -> Callable[["Page", str], None]:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def take(page: "Page", name: str) -> None:
+        page.wait_for_timeout(300)  # what slides in has arrived
         page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
     return take
