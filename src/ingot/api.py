@@ -30,7 +30,7 @@ from ingot.engine import (
     Prompt,
     Request,
 )
-from ingot.errors import QueueFullError, SamplingError
+from ingot.errors import ModelError, QueueFullError, SamplingError
 from ingot.results import BeamText, Score
 from ingot.sampling import Grammar, SamplingParams, logprobs_of
 from ingot.sampling.params import ALIASES
@@ -93,7 +93,7 @@ class LLM:
         `temperature`, `seed`, `stop`, ... `schema`: a JSON schema, a pydantic model or a
         dataclass that the text must follow; `parsed` is what it says then. Other names are those
         of `InferenceEngine.submit_request`: `negative_prompt` and `cfg_scale` for guidance,
-        `heal`, `context_overflow` and `keep`.
+        `heal`, `context_overflow`, `keep` and `reuse`.
 
         >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
         ' four, five,'
@@ -373,6 +373,13 @@ class LLM:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """How well each document answers a query, by a model that was made for it."""
+        raise ModelError(
+            f"{self.path.name} cannot rank {len(documents)} documents by {query!r:.40}: it has no "
+            "head that scores texts"
+        )
+
     def hidden_states(self, prompt: Prompt) -> Floats:
         """States inside the model [1 + layers, tokens, width]: the embedding, then each layer's.
 
@@ -466,7 +473,7 @@ _POOLINGS: Mapping[models.Pooling, Pooling] = {
     models.Pooling.LAST: "last",
 }
 # Names that `submit_request` takes beside the parameters.
-_WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep")
+_WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep", "reuse")
 
 
 def _holds_calls(messages: Messages) -> bool:

@@ -192,7 +192,7 @@ def test_texts_have_vectors(client: openai.OpenAI, llm: LLM) -> None:
         client.embeddings.create(model="any", input="a", dimensions=100_000)
 
 
-def test_models_are_listed(client: openai.OpenAI, server: Served, smollm2_path: Path) -> None:
+def test_models_are_listed(client: openai.OpenAI, smollm2_path: Path) -> None:
     names = [model.id for model in client.models.list()]
     assert names == [smollm2_path.name.removesuffix(".gguf")]
     assert client.models.retrieve(names[0]).id == names[0]

@@ -129,7 +129,8 @@ def command(
         max_queue=queue,
     )
     served = []
-    for given in models or [None]:
+    asked: list[str | None] = [*models] if models else [None]
+    for given in asked:
         name, path = _named(given)
         served.append(ServedModel(name=name or model_name(path), path=path, engine=engine))
     options = ServerOptions(
@@ -148,8 +149,7 @@ def command(
         shutdown_grace=shutdown_grace,
         slots_folder=slots_folder,
     )
-    names = ", ".join(model.name for model in served)
-    serve(options, lambda address: notice(f"serving {names} at {address}"))
+    serve(options, notice)
 
 
 def _named(given: str | None) -> tuple[str | None, Path]:

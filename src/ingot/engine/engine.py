@@ -111,6 +111,7 @@ class InferenceEngine:
         heal: bool = False,
         context_overflow: str = Overflow.ERROR,
         keep: int = 0,
+        reuse: bool = True,
         progress: OnProgress | None = None,
     ) -> Request:
         """Have a prompt (text or token ids) continued.
@@ -118,8 +119,9 @@ class InferenceEngine:
         `negative_prompt` and `cfg_scale`: guidance away from a second prompt. `heal`: let the
         text go on from within the prompt's last token. `context_overflow`: what to do with a text
         that fills the context: "error", "stop", or "shift", which goes on with the first `keep`
-        tokens and the newest. `progress` is told, by whoever iterates, how many tokens of the
-        prompt are read, and of how many.
+        tokens and the newest. `reuse`: whether what the cache has of the prompt is taken from
+        there. `progress` is told, by whoever iterates, how many tokens of the prompt are read,
+        and of how many.
         """
         self.model.require_logits()
         try:
@@ -143,6 +145,7 @@ class InferenceEngine:
             heal=heal,
             overflow=overflow,
             keep=keep,
+            reuse=reuse,
         )
         return self._request(self._text(asked), progress)
 
@@ -170,10 +173,13 @@ class InferenceEngine:
         self._loop.submit(task)
         task.channel.result()
 
-    def save(self, text: "Prompt | Request", path: str | os.PathLike[str]) -> None:
-        """Write what the cache has of a prompt or a request's text to a file.
+    def save(
+        self, text: "Prompt | Request", path: str | os.PathLike[str], *, prompted: int | None = None
+    ) -> int:
+        """Write what the cache has of a prompt or a request's text to a file: so many tokens.
 
         What it does not have is computed first. The last tokens, up to a block, are left out.
+        `prompted`: how many of the tokens were read and not written, if not all of them.
         """
         self.model.require_logits()
         if isinstance(text, Request):
@@ -181,7 +187,7 @@ class InferenceEngine:
             prompted = len(text.prompt_ids)
         else:
             tokens = self.encode(text)
-            prompted = len(tokens)
+            prompted = len(tokens) if prompted is None else prompted
         saved: list[SavedText] = []
 
         def show(strand: Strand) -> None:
@@ -192,6 +198,7 @@ class InferenceEngine:
         self._loop.submit(task)
         task.channel.result()
         saved[0].write(path)
+        return saved[0].header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
         """Bring a saved text back, for all prompts that begin with it; its tokens."""

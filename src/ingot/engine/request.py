@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ingot.engine.channel import Progress, Wish
 from ingot.errors import RequestCancelledError
-from ingot.sampling import TokenLogprobs
+from ingot.sampling import Choice, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
     from ingot.engine.text_task import TextTask
@@ -179,6 +179,15 @@ class Request(Iterator[str], AsyncIterator[str]):
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
         """Those of the tokens so far by the model, if they were asked for."""
         return self._task.transcript.logprobs
+
+    def choices(self, start: int = 0) -> tuple[Choice, ...]:
+        """The tokens from a position on, each with what was asked for about it."""
+        return tuple(self._task.transcript.choices[start:])
+
+    @property
+    def params(self) -> SamplingParams:
+        """How the tokens are chosen."""
+        return self._task.asked.params
 
     @property
     def timings(self) -> Timings:

@@ -137,7 +137,7 @@ class Scheduler(Generic[T]):
     def _is_being_read(self, task: T) -> bool:
         """Whether a prompt that runs will leave more of this one in the cache than there is."""
         strand = task.strands[0]
-        if not self.cache.shares or len(task.strands) > 1 or strand.sequence:
+        if not (self.cache.shares and strand.reuse) or len(task.strands) > 1 or strand.sequence:
             return False
         reading = (
             other.strands[0]

@@ -20,9 +20,18 @@ class Strand:
     """Tokens, and a sequence in the cache while the scheduler gives it one."""
 
     def __init__(
-        self, tokens: Ints, prompted: int | None = None, *, rows_from: int | None = None
+        self,
+        tokens: Ints,
+        prompted: int | None = None,
+        *,
+        rows_from: int | None = None,
+        reuse: bool = True,
     ) -> None:
-        """Logits are wanted of the tokens from position `rows_from` on, else of the last."""
+        """Logits are wanted of the tokens from position `rows_from` on, else of the last.
+
+        `reuse`: whether it begins with what the cache has of it.
+        """
+        self.reuse = reuse
         self.sequence: CachedSequence | None = None
         self._cache: KvCache | None = None
         self._begun = False  # it had a sequence before
@@ -100,7 +109,8 @@ class Strand:
     def open(self, cache: KvCache) -> None:
         """Take a sequence, with what the cache has of the tokens."""
         self._cache = cache
-        known = self.tokens[: self.rows_from + 1]  # a token whose logits are wanted must run
+        # A token whose logits are wanted must run.
+        known = self.tokens[: self.rows_from + 1 if self.reuse else 0]
         self.sequence = cache.open(known, self.prompted, again=self._begun)
         self._begun = True
 
@@ -114,7 +124,7 @@ class Strand:
 
         Where there is no room for it, its tokens run again when there is.
         """
-        copy = Strand(self.tokens, self.prompted, rows_from=self.rows_from)
+        copy = Strand(self.tokens, self.prompted, rows_from=self.rows_from, reuse=self.reuse)
         copy._begun = self._begun
         if self.sequence is None or self._cache is None:
             return copy, []

@@ -60,6 +60,7 @@ class Asked:
     heal: bool = False
     overflow: Overflow = Overflow.ERROR
     keep: int = 0  # tokens that a shift leaves at the front
+    reuse: bool = True  # begin with what the cache has of the prompt
     written: tuple[Choice, ...] = ()  # tokens of the text that are there already
 
 
@@ -96,7 +97,7 @@ class TextTask:
         for choice in asked.written:
             self.transcript.push(choice)
         texts = [self.prompt, *([] if asked.negative is None else [asked.negative])]
-        self.strands = [Strand(text) for text in texts]
+        self.strands = [Strand(text, reuse=asked.reuse) for text in texts]
         for strand in self.strands:
             strand.extend(choice.token for choice in asked.written)
         self._state = RequestState.QUEUED

@@ -95,13 +95,14 @@ class ReplyParser:
         """Reasoning or calls."""
         if is_bare:
             yield from self._calls.bare()
-            return
-        opener = yield from one_of(self._reader, openers)
-        if (thinking := self._style.thinking) and opener == thinking.open:
-            yield from self._leave_out_spaces()
-            yield from self._reasoning(thinking)
         else:
+            opener = yield from one_of(self._reader, openers)
+            if (thinking := self._style.thinking) and opener == thinking.open:
+                yield from self._leave_out_spaces()
+                yield from self._reasoning(thinking)
+                return
             yield from self._calls.after(opener)
+        yield from self._leave_out_spaces()
 
     def _opened(self, marks: Marks) -> Reading[None]:
         """Reasoning that the prompt has opened; a model may open it once more."""

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import openai, operations, page
+from ingot.server import anthropic, llama, openai, operations, page
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.gate import CLIENT_CLOSED, Gate
 from ingot.server.options import ServerOptions
@@ -46,7 +46,7 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # they would load scripts from elsewhere
         redoc_url=None,
     )
-    for family in (operations, openai):
+    for family in (operations, openai, anthropic, llama):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
@@ -79,13 +79,20 @@ async def _tell(request: HttpRequest, error: Exception) -> Response:
 
 
 def _invalid(error: RequestValidationError) -> Facts:
-    """What is wrong with a body: the first thing, and where."""
-    first = error.errors()[0]
-    where = [str(part) for part in first["loc"] if part != "body"]
-    if first["type"] == "json_invalid":
-        return Facts(400, f"the body is no JSON: {first['ctx']['error']}")
-    name = ".".join(where)
-    return Facts(400, f"{name or 'the body'}: {first['msg']}", param=name or None)
+    """What is wrong with a body, and where: the deepest of what was found."""
+    found = max(error.errors(), key=lambda each: len(each["loc"]))
+    if found["type"] == "json_invalid":
+        return Facts(400, f"the body is no JSON: {found['ctx']['error']}")
+    name = ".".join(str(part) for part in found["loc"] if _is_place(part))
+    return Facts(400, f"{name or 'the body'}: {found['msg']}", param=name or None)
+
+
+_TYPES = frozenset({"body", "query", "path", "bool", "dict", "float", "int", "none", "str"})
+
+
+def _is_place(part: int | str) -> bool:
+    """Whether part of a path is a name or a number, and not one of several types."""
+    return isinstance(part, int) or (part.isidentifier() and part.islower() and part not in _TYPES)
 
 
 def _said(error: HTTPException, request: HttpRequest) -> str:

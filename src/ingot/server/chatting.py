@@ -4,7 +4,7 @@ Comes in: messages and tools as chat templates read them. Goes out: the engine's
 a way to read what their texts say. It does not know the shapes of bodies and answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +12,12 @@ from typing import Any
 from ingot.api import LLM
 from ingot.engine import Request
 from ingot.reply import (
+    Event,
     ReplyParser,
     ReplyStyle,
     Tool,
+    ToolCallArguments,
+    ToolCallBegin,
     ToolChoice,
     read_tools,
     tool_grammar,
@@ -47,10 +50,21 @@ class Reading:
     style: ReplyStyle
     tools: tuple[Tool, ...]
     begins_in_reasoning: bool
+    parallel_tool_calls: bool = True
 
     def parser(self) -> ReplyParser:
         """A parser for one answer."""
         return ReplyParser(self.style, self.tools, begins_in_reasoning=self.begins_in_reasoning)
+
+    def wanted(self, events: Iterable[Event]) -> list[Event]:
+        """Events to be told: without calls beyond the first, if one is all that may be."""
+        return [
+            event
+            for event in events
+            if self.parallel_tool_calls
+            or not isinstance(event, (ToolCallBegin, ToolCallArguments))
+            or event.index == 0
+        ]
 
 
 class Submission:
@@ -83,8 +97,36 @@ class Submission:
         return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A conversation as a template is told of it, and what the answer has to begin with."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None
+    begun: str
+    known: tuple[Tool, ...]
+
+
 def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
     """The tokens of a conversation, and how its answer is to be read."""
+    told = _told(llm, chat)
+    ids = llm.chat_prompt(told.messages, tools=told.tools, **chat.template_options)
+    opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
+    if told.begun:
+        ids += llm.tokenizer.encode(told.begun, add_special=False)
+        opened = False
+    return ids, Reading(llm.reply_style, told.known, opened, chat.parallel_tool_calls)
+
+
+def prompt_text(llm: LLM, chat: Chat) -> str:
+    """The text of a conversation."""
+    told = _told(llm, chat)
+    options = chat.template_options
+    prompt = llm.chat_template.render(told.messages, tools=told.tools, **options)
+    return prompt.text + told.begun
+
+
+def _told(llm: LLM, chat: Chat) -> _Told:
     style = llm.reply_style
     tools = read_tools(chat.tools) if chat.tool_choice != "none" else ()
     if chat.tool_choice not in ("none", "auto") and not tools:
@@ -94,14 +136,7 @@ def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
         raise ApiError(400, "messages is empty; there must be at least one", param="messages")
     begun = _prefill(messages)
     told = [tool.as_mapping() for tool in tools] if style.template_knows_tools else []
-    ids = llm.chat_prompt(
-        with_tools_told(messages, tools, style), tools=told or None, **chat.template_options
-    )
-    opened = style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
-    if begun:
-        ids += llm.tokenizer.encode(begun, add_special=False)
-        opened = False
-    return ids, Reading(style, tools, opened)
+    return _Told(with_tools_told(messages, tools, style), told or None, begun, tools)
 
 
 _TAIL = 8  # tokens of a prompt that can hold the mark that opens reasoning

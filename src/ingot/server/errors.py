@@ -158,6 +158,7 @@ _LLAMA_PATHS = frozenset(
     {
         "apply-template",
         "completion",
+        "completions",
         "detokenize",
         "embedding",
         "embeddings",
@@ -172,10 +173,14 @@ _LLAMA_PATHS = frozenset(
 )
 
 
+_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking"})
+
+
 def error_body(path: str, facts: Facts) -> dict[str, object]:
     """The body of an error in the shape of the family that a path belongs to."""
     if path.startswith("/v1/messages"):
         return anthropic_error(facts)
-    if path.split("/")[1:2] and path.split("/")[1] in _LLAMA_PATHS:
+    parts = path.split("/")
+    if path in _LLAMA_V1_PATHS or (len(parts) > 1 and parts[1] in _LLAMA_PATHS):
         return llama_error(facts)
     return openai_error(facts)

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from ingot.engine.gaps import BOUNDS
 from ingot.server.call import Call
 from ingot.server.catalog import Catalog
+from ingot.server.llama_metrics import LlamaCollector
 
 _FIRST_TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _REQUEST_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -39,6 +40,8 @@ class Metrics:
     def __init__(self, catalog: Catalog) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_EngineCollector(catalog))
+        self._llama = LlamaCollector(catalog)
+        self._registry.register(self._llama)
         self._requests = Counter(
             "ingot_requests",
             "HTTP requests.",
@@ -65,6 +68,7 @@ class Metrics:
         self._requests.labels(method, path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
         for timings in call.timings:
+            self._llama.observe(timings)
             if timings.generated_tokens:
                 waited = timings.queue_seconds + timings.prompt_seconds
                 self._first_token.labels(call.model or "").observe(waited)

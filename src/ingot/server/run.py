@@ -7,7 +7,6 @@ long as the options say; then they are ended, and their readers told. A second o
 import asyncio
 import errno
 import socket
-import sys
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
@@ -21,13 +20,11 @@ from ingot.server.state import Server
 
 _BACKLOG = 2048
 _LAST_SECONDS = 5  # for readers that are slow to take the end of their texts
-_SWITCH_SECONDS = 0.0005  # for how long one thread may keep another from running Python
 
 
-def serve(options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `ready` hears the address when requests are answered."""
+def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `tell` is for the person who started it."""
     listening = _bind(options.host, options.port)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     server = Server(options)
     config = uvicorn.Config(
         application(server),
@@ -40,7 +37,7 @@ def serve(options: ServerOptions, ready: Callable[[str], None]) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=ceil(options.shutdown_grace) + _LAST_SECONDS,
     )
-    process = _Process(config, server, lambda: ready(_address(options, listening)))
+    process = _Process(config, server, _address(options, listening), tell)
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(process, server, listening))
@@ -56,26 +53,38 @@ async def _serve(process: "_Process", server: Server, listening: socket.socket) 
 class _Process(uvicorn.Server):
     """uvicorn's server, which ends texts when their time is over."""
 
-    def __init__(self, config: uvicorn.Config, server: Server, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, server: Server, address: str, tell: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
         self._server = server
-        self._ready = ready
+        self._address = address
+        self._tell = tell
         self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
         await super().startup(sockets)
         if self.started:
-            self._ready()
+            names = ", ".join(self._server.catalog.entries)
+            self._tell(f"serving {names} at {self._address}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Take a signal: begin to stop, or stop now."""
         self._signals += 1
         self._server.drain()
         self.should_exit = True
-        loop = asyncio.get_running_loop()
-        grace = self._server.options.shutdown_grace if self._signals == 1 else 0.0
-        loop.call_soon_threadsafe(loop.call_later, grace, self._server.stop_texts)
+        asyncio.get_running_loop().call_soon_threadsafe(self._wind_up, self._signals)
+
+    def _wind_up(self, signals: int) -> None:
+        """Let texts end, or end them."""
+        if signals > 1:
+            self._server.stop_texts()
+            return
+        grace = self._server.options.shutdown_grace
+        if texts := len(self._server.writings):
+            self._tell(f"stopping: requests that are being answered: {texts}, for {grace:g} s more")
+        asyncio.get_running_loop().call_later(grace, self._server.stop_texts)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -58,12 +58,11 @@ def _number(name: str, allowed: Range) -> Any:
 
 
 def _fields() -> dict[str, Any]:
-    types = {name: _number(name, allowed) for name, allowed in (RANGES | OPTIONAL_RANGES).items()}
+    ranges = {**RANGES, **OPTIONAL_RANGES}
+    types = {name: _number(name, allowed) for name, allowed in ranges.items()}
     types |= _OTHERS
     types |= {
-        alias: _number(alias, (RANGES | OPTIONAL_RANGES)[name])
-        for alias, name in ALIASES.items()
-        if name in RANGES or name in OPTIONAL_RANGES
+        alias: _number(alias, ranges[name]) for alias, name in ALIASES.items() if name in ranges
     }
     return {name: (kind | None, None) for name, kind in types.items() if name not in _ELSEWHERE}
 

@@ -13,7 +13,12 @@ from ingot.sampling.checks import LARGEST_SEED
 
 
 def submit_each(
-    llm: LLM, prompts: Sequence[NDArray[np.int32]], params: SamplingParams, count: int
+    llm: LLM,
+    prompts: Sequence[NDArray[np.int32]],
+    params: SamplingParams,
+    count: int,
+    *,
+    reuse: bool = True,
 ) -> list[Request]:
     """Have each prompt continued `count` times, from a seed given on with the next ones."""
     requests: list[Request] = []
@@ -24,7 +29,9 @@ def submit_each(
                 if seed is not None:
                     seed = (seed + number) % (LARGEST_SEED + 1)
                 requests.append(
-                    llm.stream(prompt, replace(params, seed=seed), context_overflow="stop")
+                    llm.stream(
+                        prompt, replace(params, seed=seed), context_overflow="stop", reuse=reuse
+                    )
                 )
     except BaseException:
         for request in requests:

@@ -20,6 +20,7 @@ from ingot.errors import RequestCancelledError
 from ingot.server.call import Call
 from ingot.server.catalog import Catalog, Lease
 from ingot.server.errors import ApiError, ClientGoneError
+from ingot.server.slot_table import SlotTable
 
 T = TypeVar("T")
 
@@ -37,10 +38,11 @@ class Writings:
     """All texts that a server is writing."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Writing] = {}
+        self._open: dict[Writing, None] = {}  # in the order they came
+        self._slots: dict[str, SlotTable] = {}
 
     def __iter__(self) -> "Iterator[Writing]":
-        return iter(list(self._open.values()))
+        return iter(list(self._open))
 
     def __len__(self) -> int:
         return len(self._open)
@@ -51,8 +53,13 @@ class Writings:
         model: str | None,
         call: Call,
         submit: Callable[[LLM], Sequence[Request]],
+        *,
+        slot: int | None = None,
     ) -> "Writing":
-        """Have texts written: `submit` asks the engine for them, in a thread."""
+        """Have texts written: `submit` asks the engine for them, in a thread.
+
+        The first of them gets the slot that is wanted, if it is free.
+        """
         lease = await catalog.lease(model)
         call.model = lease.name
         try:
@@ -60,9 +67,17 @@ class Writings:
         except BaseException:
             lease.release()
             raise
-        writing = Writing(lease, requests, call, self._open.pop)
-        self._open[call.id] = writing
+        slots = self.slots_of(lease)
+        slots.enter(requests, slot)
+        writing = Writing(lease, requests, call, slots, self._open.pop)
+        self._open[writing] = None
         return writing
+
+    def slots_of(self, lease: Lease) -> SlotTable:
+        """The slots of a model."""
+        if lease.name not in self._slots:
+            self._slots[lease.name] = SlotTable(lease.llm.engine.options.max_running)
+        return self._slots[lease.name]
 
 
 class Writing:
@@ -73,12 +88,14 @@ class Writing:
         lease: Lease,
         requests: Sequence[Request],
         call: Call,
-        forget: Callable[[str], object],
+        slots: SlotTable,
+        forget: Callable[["Writing"], object],
     ) -> None:
         self.llm = lease.llm
         self.model = lease.name
         self.requests = requests
         self.call = call
+        self.slots = slots
         self.stopped = False  # by the server, which is about to stop
         self._lease = lease
         self._forget = forget
@@ -98,8 +115,9 @@ class Writing:
         """End what has not ended, and give the model back."""
         self.cancel()
         self.call.count(self.requests)
+        self.slots.leave(self.requests)
         self._lease.release()
-        self._forget(self.call.id)
+        self._forget(self)
 
     def cancel(self) -> None:
         """End the texts; what is written stays."""
@@ -137,11 +155,11 @@ class Writing:
         try:
             left = len(readers)
             while left:
-                piece = await queue.get()
-                if isinstance(piece, BaseException):
-                    raise piece
-                left -= piece.done is not None
-                yield piece
+                read_one = await queue.get()
+                if isinstance(read_one, BaseException):
+                    raise read_one
+                left -= read_one.done is not None
+                yield read_one
         finally:
             for reader in readers:
                 reader.cancel()

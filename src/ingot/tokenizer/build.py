@@ -5,7 +5,7 @@ generation. One function per vocabulary kind (`tokenizer.ggml.model`) reads the 
 matter to it; defaults are llama.cpp's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -57,6 +57,7 @@ class Core:
     vocabulary: _native.Vocabulary
     tokenizer: _native.Tokenizer
     ends: frozenset[int]
+    middle: Mapping[str, int]
 
 
 def describe(metadata: Metadata) -> Vocabulary:
@@ -100,7 +101,7 @@ def build(vocabulary: Vocabulary) -> Core:
         tokenizer = _native.Tokenizer(native, model, before, after, left, right)
     except (ValueError, TypeError) as error:
         raise TokenizerError(f"the vocabulary cannot be used: {error}") from error
-    return Core(native, tokenizer, known.ends)
+    return Core(native, tokenizer, known.ends, known.middle)
 
 
 def _aligned(array: NDArray[Any] | None, dtype: type) -> NDArray[Any] | None:

@@ -7,6 +7,7 @@ type the file gives them. The texts are those llama.cpp looks for; files often n
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ingot.errors import TokenizerError
 from ingot.gguf import Metadata
@@ -98,6 +99,7 @@ class Meanings:
 
     ends: frozenset[int]
     controls: frozenset[int]
+    middle: Mapping[str, int]  # fill-in-the-middle tokens by their key: fim_pre, fim_suf, ...
 
 
 def meanings(
@@ -106,6 +108,7 @@ def meanings(
     """All tokens that end a generation, and all that are control tokens by their text."""
     texts = {text: id for text in _ENDS if (id := find(text)) is not None}
     ends, controls = set(texts.values()), set(texts.values())
+    found: dict[str, int] = {}
     for key, candidates, ends_generation in _MIDDLE:
         middle = _id_of(metadata, key, vocab_size, None)
         if middle is None:
@@ -113,6 +116,7 @@ def meanings(
             if middle is None:
                 continue
             controls.add(middle)
+        found[key] = middle
         if ends_generation:
             ends.add(middle)
     ends.update(id for id in (named.eos, named.eot, named.eom) if id is not None)
@@ -124,4 +128,6 @@ def meanings(
     if "<|tool_response>" in texts or find("<|plamo:eos|>") is not None:
         ends.discard(texts.get("</s>", -1))
         controls.discard(texts.get("</s>", -1))
-    return Meanings(ends=frozenset(ends), controls=frozenset(controls))
+    return Meanings(
+        ends=frozenset(ends), controls=frozenset(controls), middle=MappingProxyType(found)
+    )

@@ -89,6 +89,11 @@ class Tokenizer:
         """All tokens with which a model ends what it says."""
         return self._core.ends
 
+    @property
+    def middle_ids(self) -> Mapping[str, int]:
+        """The tokens to fill in the middle with: `fim_pre`, `fim_suf`, `fim_mid`, ... if any."""
+        return self._core.middle
+
     def encode(
         self,
         text: str | bytes,

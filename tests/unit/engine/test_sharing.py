@@ -33,6 +33,28 @@ def test_a_second_prompt_finds_the_first(llm: LLM) -> None:
     assert llm.generate(PROMPT, max_tokens=1, **GREEDY).timings.reused_tokens == 0
 
 
+def test_a_text_that_is_to_be_read_anew(llm: LLM) -> None:
+    first = llm.generate(PROMPT, max_tokens=10, reuse=False, **GREEDY)
+    second = llm.generate(PROMPT, max_tokens=10, reuse=False, **GREEDY)
+    third = llm.generate(PROMPT, max_tokens=10, **GREEDY)
+    assert [done.timings.reused_tokens for done in (first, second, third)] == [0, 0, 128]
+    assert first.token_ids == second.token_ids == third.token_ids
+    both = [llm.stream(PROMPT, max_tokens=10, reuse=False, **GREEDY) for _ in range(2)]
+    assert [request.result().timings.reused_tokens for request in both] == [0, 0]
+
+
+def test_tokens_that_were_written_are_saved_as_such(llm: LLM, tmp_path: Path) -> None:
+    request = llm.stream(PROMPT, max_tokens=60, **GREEDY)
+    written = request.result().token_ids
+    assert [choice.token for choice in request.choices(50)] == list(written[50:])
+    path = tmp_path / "text"
+    runs = llm.stats.steps
+    assert llm.engine.save([*PROMPT, *written], path, prompted=len(PROMPT)) == 192
+    assert llm.stats.steps - runs < 20  # they were in the cache
+    assert llm.engine.save([*PROMPT, *written], path) == 192
+    assert llm.restore(path) == (*PROMPT, *written)[:192]
+
+
 def test_a_conversation_finds_what_was_written(llm: LLM) -> None:
     done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
     history = [*PROMPT, *done.token_ids, 5, 6, 7]

@@ -133,6 +133,7 @@ def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]
         (HERMES, "No. <think>late</think>", ("No. <think>late</think>", "", [])),
         (HERMES, '<tool_call>[{"name": "now"}]</tool_call>', ("", "", [("now", "{}")])),
         (HERMES, '<tool_call>{"name": "now"}</tool_call>.', (".", "", [("now", "{}")])),
+        (HERMES, 'So: <tool_call>{"name": "now"}</tool_call> \n', ("So:", "", [("now", "{}")])),
         (HERMES, "<tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
          ("<tool_call>", "", [("now", "{}")])),
         (HERMES, '<tool_call>{"name": "now", "arguments": 1}</tool_call>',

@@ -45,6 +45,9 @@ def test_fill_in_tokens(make_tokenizer: MakeTokenizer) -> None:
     made = make_tokenizer("llama", tokens, eos_token_id=2, **BARE)
     assert made.eog_ids == {2, 4, 5}
     assert set(made.control_tokens()) == {"<|fim_prefix|>", "<|fim_pad|>", "<|repo_name|>"}
+    assert made.middle_ids == {"fim_pre": 3, "fim_pad": 4, "fim_rep": 5}
+    named = make_tokenizer("llama", tokens, eos_token_id=2, fim_pre_token_id=1, **BARE)
+    assert named.middle_ids["fim_pre"] == 1
 
 
 def test_end_of_message_does_not_end_a_turn_with_calls(make_tokenizer: MakeTokenizer) -> None:

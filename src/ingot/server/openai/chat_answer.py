@@ -92,7 +92,7 @@ class ChatAnswers:
     def __init__(self, writing: Writing, body: ChatBody, reading: Reading) -> None:
         self._writing = writing
         self._body = body
-        self._reading = reading
+        self.reading = reading
         self._id = new_id("chatcmpl")
         self._created = now()
 
@@ -114,13 +114,13 @@ class ChatAnswers:
         return made
 
     def _choice(self, index: int, text: Completion) -> ChatChoice:
-        parser = self._reading.parser()
-        reply = joined([*parser.push(text.text), *parser.finish()])
+        parser = self.reading.parser()
+        reply = joined(self.reading.wanted([*parser.push(text.text), *parser.finish()]))
         calls = [
             AnsweredCall(
                 id=call.id, function=AnsweredFunction(name=call.name, arguments=call.arguments)
             )
-            for call in reply.tool_calls[: None if self._parallel else 1]
+            for call in reply.tool_calls
         ]
         logprobs = None
         if self._body.logprobs:
@@ -140,7 +140,7 @@ class ChatAnswers:
     async def events(self) -> AsyncIterator[bytes]:
         """The answers as they come."""
         choices = [
-            _StreamedChoice(self, index, request, self._reading.parser())
+            _StreamedChoice(self, index, request, self.reading.parser())
             for index, request in enumerate(self._writing.requests)
         ]
         try:
@@ -177,25 +177,11 @@ class ChatAnswers:
         """Whether chunks have a place for the usage, which the last one fills."""
         return self._body.includes_usage
 
-    @property
-    def _parallel(self) -> bool:
-        return self._body.parallel_tool_calls is not False
-
     def logprobs_of(self, request: Request, told: int) -> list[TokenLogprob]:
         """Those that have come since so many were told, if they are wanted."""
         if not self._body.logprobs:
             return []
         return token_logprobs(self._writing.llm.tokenizer, request.logprobs[told:])
-
-    def wanted(self, events: Sequence[Event]) -> list[Event]:
-        """Events to be told: without calls beyond the first, if one is all that may be."""
-        if self._parallel:
-            return list(events)
-        return [
-            event
-            for event in events
-            if not isinstance(event, (ToolCallBegin, ToolCallArguments)) or event.index == 0
-        ]
 
 
 class _StreamedChoice:
@@ -231,7 +217,7 @@ class _StreamedChoice:
         return rest + self._chunk({}, reason)
 
     def _chunks(self, events: Sequence[Event]) -> bytes:
-        return b"".join(map(self._of, self._answers.wanted(events)))
+        return b"".join(map(self._of, self._answers.reading.wanted(events)))
 
     def _of(self, said: Event) -> bytes:
         logprobs = self._answers.logprobs_of(self._request, self._told)

@@ -17,6 +17,7 @@ from ingot.errors import IngotError
 from ingot.sampling import SamplingParams, TokenLogprobs
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
+from ingot.server.fill_middle import middle_prompt
 from ingot.server.openai.answers import (
     ERRORS,
     FINGERPRINT,
@@ -52,6 +53,7 @@ class CompletionBody(SamplingBody):
 
     model: str | None = None
     prompt: Prompts
+    suffix: str | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=1000)] | None = None
     n: Choices | None = None
@@ -94,7 +96,7 @@ def router(server: Server) -> APIRouter:
         prompts: list[NDArray[np.int32]] = []
 
         def submit(llm: LLM) -> Sequence[Request]:
-            prompts.extend(llm.engine.encode(prompt) for prompt in listed(body.prompt))
+            prompts.extend(_encoded(llm, prompt, body.suffix) for prompt in listed(body.prompt))
             return submit_each(llm, prompts, asked.params, asked.best_of)
 
         writing = await server.writings.begin(
@@ -107,6 +109,13 @@ def router(server: Server) -> APIRouter:
             return await while_connected(http.receive, answer.whole())
 
     return made
+
+
+def _encoded(llm: LLM, prompt: str | list[int], suffix: str | None) -> NDArray[np.int32]:
+    """The tokens of a prompt; with a suffix, of one whose middle is to be filled in."""
+    if suffix is None:
+        return llm.engine.encode(prompt)
+    return llm.engine.encode(middle_prompt(llm.tokenizer, prompt, suffix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,8 @@ def _asked(body: CompletionBody, server: Server) -> _Asked:
         raise ApiError(400, f"best_of is {best_of}; it must be at least n, {n}", param="best_of")
     if body.stream and best_of > n:
         raise ApiError(400, "best_of cannot be streamed: its best are known last", param="best_of")
+    if body.suffix is not None and body.echo:
+        raise ApiError(400, "a prompt with a suffix has no echo", param="suffix")
     params = params_of(
         body,
         server.options,

@@ -1,0 +1,5 @@
+"""Anthropic's endpoints."""
+
+from ingot.server.anthropic.messages import router
+
+__all__ = ["router"]

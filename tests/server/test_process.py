@@ -1,0 +1,206 @@
+"""The server as a process: signals, ports, clients that go away, TLS."""
+
+import http.client
+import json
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import Served, serving, start
+
+from tiny_llama import write_tiny_llama
+
+LONG = {
+    "messages": [{"role": "user", "content": "Count from 1 to 1000, one number a line."}],
+    "stream": True,
+    "ignore_eos": True,
+    "max_tokens": 1500,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("process") / "tiny.gguf")
+
+
+def events(response: httpx.Response) -> Iterator[dict[str, object] | str]:
+    """The events of a stream; the last one is its end mark."""
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            data = line.removeprefix("data: ")
+            yield data if data == "[DONE]" else json.loads(data)
+
+
+def status(served: Served) -> dict[str, int]:
+    return httpx.get(f"{served.url}/api/status").json()["models"][0]
+
+
+def eventually(check: object, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Reader(threading.Thread):
+    """Reads a stream to its end."""
+
+    def __init__(self, served: Served, ask: dict[str, object]) -> None:
+        super().__init__()
+        self._served, self._ask = served, ask
+        self.events: list[dict[str, object] | str] = []
+        self.begun = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        url = f"{self._served.url}/v1/chat/completions"
+        with httpx.stream("POST", url, json=self._ask, timeout=120) as response:
+            for event in events(response):
+                self.events.append(event)
+                if len(self.events) == 3:
+                    self.begun.set()
+        self.begun.set()
+
+
+def test_streams_finish_when_the_server_is_told_to_stop(smollm2_path: Path) -> None:
+    ask = LONG | {"max_tokens": 30}
+    with serving(smollm2_path) as served:
+        readers = [Reader(served, ask) for _ in range(16)]
+        for reader in readers:
+            assert reader.begun.wait(120)
+        served.terminate()
+        for reader in readers:
+            reader.join()
+        assert served.wait() == 0
+    for reader in readers:
+        assert reader.events[-1] == "[DONE]"
+        assert reader.events[-2]["choices"][0]["finish_reason"] == "length"
+
+
+def test_streams_end_properly_when_their_time_is_over(smollm2_path: Path) -> None:
+    with serving(smollm2_path, "--shutdown-grace", 0.1) as served:
+        url = served.url
+        readers = [Reader(served, LONG) for _ in range(16)]
+        for reader in readers:
+            assert reader.begun.wait(120)
+        served.terminate()
+        for reader in readers:
+            reader.join()
+        assert served.wait() == 0
+    for reader in readers:
+        assert reader.events[-1] == "[DONE]"
+        assert reader.events[-2]["error"]["code"] == "server_stopping"
+    port = url.rsplit(":", 1)[1]
+    with serving(smollm2_path, "--port", port) as again:  # it can be started anew at once
+        assert httpx.get(f"{again.url}/health").json() == {"status": "ok"}
+
+
+def test_a_second_signal_ends_texts_now(smollm2_path: Path) -> None:
+    with serving(smollm2_path, "--shutdown-grace", 600) as served:
+        reader = Reader(served, LONG)
+        assert reader.begun.wait(60)
+        served.terminate()
+        served.logged("stopping")
+        served.terminate()
+        reader.join()
+        assert served.wait() == 0
+    assert reader.events[-1] == "[DONE]"
+
+
+def test_while_it_stops_requests_are_refused_and_not_dropped(smollm2_path: Path) -> None:
+    with serving(smollm2_path) as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        kept = http.client.HTTPConnection(host, int(port))
+        kept.request("GET", "/health")
+        kept.getresponse().read()
+        reader = Reader(served, LONG | {"max_tokens": 40})
+        assert reader.begun.wait(60)
+        served.terminate()
+        reader.join()
+        assert reader.events[-1] == "[DONE]"
+        try:
+            kept.request("GET", "/v1/models")
+            assert kept.getresponse().status == 503
+        except (http.client.RemoteDisconnected, ConnectionError):
+            pass  # it was idle, and was closed
+        assert served.wait() == 0
+
+
+def test_who_goes_away_frees_their_place(server: Served) -> None:
+    for stream in (True, False):
+        host, port = server.url.removeprefix("http://").split(":")
+        connection = http.client.HTTPConnection(host, int(port))
+        body = json.dumps(LONG | {"stream": stream, "n": 2})
+        headers = {"content-type": "application/json", "x-request-id": f"gone-{stream}"}
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        eventually(lambda: status(server)["running"] == 2)
+        if stream:
+            connection.getresponse().read(100)
+        connection.close()
+        eventually(lambda: status(server)["running"] == 0)
+        line = server.logged(f"id=gone-{stream}")
+        assert int(line.rsplit("generated_tokens=", 1)[1]) < 3000
+
+
+def test_a_port_that_is_taken_is_named(server: Served, tiny: Path) -> None:
+    port = server.url.rsplit(":", 1)[1]
+    second = start(tiny, "--port", port)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert said == (
+        f"error: another program listens on 127.0.0.1:{port} already; stop it, or choose "
+        "another port: --port\n"
+    )
+
+
+def test_bad_settings_are_one_line(tiny: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(60))
+    for arguments, said in (
+        ((tiny, "--host", "0.0.0.0"), "--api-key"),
+        ((tiny, "--host", "no such host", "--api-key", "k"), "cannot listen"),
+        ((broken,), "version"),
+        (("nothing.gguf",), "no model"),
+        ((f"={tiny}",), "no name"),
+    ):
+        process = start(*arguments)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_keys_come_from_files_and_the_environment(tiny: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first\n\nsecond\n", encoding="utf-8")
+    with serving(tiny, "--api-key-file", keys, env={"INGOT_API_KEY": "third"}) as served:
+        for key, expected in (("first", 200), ("second", 200), ("third", 200), ("fourth", 401)):
+            headers = {"authorization": f"Bearer {key}"}
+            answer = httpx.get(f"{served.url}/v1/models", headers=headers)
+            assert answer.status_code == expected
+
+
+def test_models_have_the_names_they_are_given(tiny: Path) -> None:
+    with serving(f"small={tiny}", "-m", tiny) as served:
+        models = httpx.get(f"{served.url}/v1/models").json()["data"]
+        assert [model["id"] for model in models] == ["small", "tiny"]
+
+
+def test_connections_can_be_encrypted(tiny: Path, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    try:
+        subprocess.run([*command, *subject, *files], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not here")
+    with serving(tiny, "--tls-certificate", certificate, "--tls-key", key) as served:
+        assert served.url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        assert httpx.get(f"{served.url}/health", verify=trusting).json() == {"status": "ok"}
