@@ -27,7 +27,7 @@ const HASH = /#[^\n]*/.source;
 const SLASHES = /\/\/[^\n]*|\/\*[^]*?(?:\*\/|$)/.source;
 const TAG_COMMENTS = /<!--[^]*?(?:-->|$)/.source;
 const NUMBERS = /\b(?:0[xb][\da-f_]+|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)\b/.source;
-const NOTHING = /[^]{0}(?!)/.source;
+const NOTHING = /(?!)/.source;
 
 const oneOf = (words) => `\\b(?:${words.trim().split(/\s+/).join("|")})\\b`;
 
