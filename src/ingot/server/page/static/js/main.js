@@ -18,13 +18,15 @@ import { announce, toast } from "./shell/toast.js";
 
 const RETRY = 3000; // milliseconds until a server that did not answer is asked again
 
+const mouse = matchMedia("(pointer: fine)");
+
 fillIcons(document);
 const library = new Library();
 const drawers = new Drawers();
 const dashboard = new Dashboard();
 const models = new ModelChoice(library, showContext);
 const settings = new SettingsPanel(library, learn);
-const sidebar = new Sidebar(library);
+const sidebar = new Sidebar(library, write);
 const transcript = new Transcript(library, {
   askKey: async (node) => {
     if (!(await askForKey())) return;
@@ -33,6 +35,7 @@ const transcript = new Transcript(library, {
   },
   begin,
   suggest: (text) => composer.begin(text),
+  lostFocus: write,
 });
 const composer = new Composer(library, () => transcript.last("user")?.edit());
 let contexts = new Map(); // how many tokens each model can see
@@ -67,11 +70,16 @@ function showContext() {
   composer.showContext(contexts.get(models.name) ?? null);
 }
 
+/** Make ready to write, where that brings up no keyboard on the screen. */
+function write() {
+  if (mouse.matches) composer.focus();
+}
+
 /** Start a new conversation. */
 function begin() {
   if (location.hash === "#/") route();
   else location.hash = "#/";
-  composer.focus();
+  write();
 }
 
 /** Show what the address names. */
@@ -117,24 +125,28 @@ library.ended.listen((generation) => {
 });
 storageFull.listen(() => toast("The browser has no room left: export and delete old conversations."));
 
-const lastAnswer = () => transcript.last("assistant");
+/** A command that needs the chat in view, and the last message of a role in it. */
+const onLast = (role, command) => () => {
+  const view = find("#chat").hidden ? null : transcript.last(role);
+  if (view) command(view);
+};
 listenForShortcuts({
   new: begin,
   search: () => {
     drawers.toggle("sidebar", true);
     sidebar.focusSearch();
   },
-  composer: () => composer.focus(),
+  composer: () => find("#chat").hidden || composer.focus(),
   sidebar: () => drawers.toggle("sidebar"),
   settings: () => find("#dashboard").hidden && drawers.toggle("settings"),
   dashboard: () => {
     location.hash = find("#dashboard").hidden ? "#/dashboard" : `#/chat/${library.current.id}`;
   },
-  tokens: () => lastAnswer()?.toggleTokens(true),
-  again: () => lastAnswer() && library.again(lastAnswer().node),
-  edit: () => transcript.last("user")?.edit(),
-  back: () => lastAnswer() && library.turn(lastAnswer().node, -1),
-  on: () => lastAnswer() && library.turn(lastAnswer().node, 1),
+  tokens: onLast("assistant", (answer) => answer.toggleTokens(true)),
+  again: onLast("assistant", (answer) => library.again(answer.node)),
+  edit: onLast("user", (question) => question.edit()),
+  back: onLast("assistant", (answer) => library.turn(answer.node, -1)),
+  on: onLast("assistant", (answer) => library.turn(answer.node, 1)),
   help: showShortcuts,
   escape,
 });
@@ -144,4 +156,4 @@ find("#retry-connection").addEventListener("click", learn);
 addEventListener("hashchange", route);
 route();
 learn();
-if (matchMedia("(pointer: fine)").matches) composer.focus();
+write();

@@ -123,7 +123,7 @@ export class Answer {
       return { title: "This answer was not finished", text: "The page was closed while it was written.", buttons: [again], mild: true };
     }
     if (node.finish === "length") {
-      return { title: "The answer reached its longest length", text: "Allow more tokens in the settings, or ask the model to go on.",
+      return { title: "The answer reached its limit", text: "It used up the tokens it was allowed, or the model's context.",
         buttons: [["Go on", () => this.#library.send("Go on.")]], mild: true };
     }
     return null;
@@ -134,7 +134,7 @@ export class Answer {
 function factsOf({ model, usage, times, finish }) {
   const facts = [];
   if (model) facts.push(model);
-  if (usage) facts.push(`${usage.written} tokens`);
+  if (usage?.written) facts.push(`${usage.written} tokens`);
   if (usage?.written > 1 && times?.writing > SHORTEST) facts.push(`${((usage.written - 1) / times.writing).toFixed(1)} per second`);
   if (times) facts.push(`first after ${times.first.toFixed(2)} s`);
   if (finish === "stopped") facts.push("stopped");

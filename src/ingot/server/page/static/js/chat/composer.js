@@ -60,7 +60,7 @@ export class Composer {
 
   /** Show how much of the model's context the conversation takes. */
   showContext(context) {
-    const usage = this.#library.current?.path().findLast((node) => node.usage)?.usage;
+    const usage = this.#library.current?.path().findLast((node) => node.usage?.prompt)?.usage;
     const place = find("#context");
     place.hidden = !usage || !context;
     if (place.hidden) return;

@@ -18,7 +18,7 @@ export class Transcript {
   #atEnd = true;
   #top = 0; // where the reader was at the last look
 
-  /** actions: {askKey, begin, suggest}. */
+  /** actions: {askKey, begin, suggest, lostFocus}. */
   constructor(library, actions) {
     this.#library = library;
     this.#actions = { ...actions, grew: () => this.#follow() };
@@ -31,6 +31,7 @@ export class Transcript {
   /** Show the current path; messages that stay keep their views. */
   show() {
     const { current } = this.#library;
+    const focused = this.#focused();
     const other = this.shownId !== current.id;
     this.shownId = current.id;
     const path = current.path();
@@ -39,6 +40,7 @@ export class Transcript {
     if (path.length) this.#list.replaceChildren(...this.#views.map((view) => view.element));
     else this.#list.replaceChildren(emptyState(this.#actions.suggest));
     this.#scroll.classList.toggle("is-empty", path.length === 0);
+    if (focused) this.#refocus(focused);
     if (other || path.at(-1)?.finish === null) this.toEnd();
     else this.#scrolled();
   }
@@ -62,6 +64,21 @@ export class Transcript {
         || view.element.classList.contains("editing");
     });
     return changed < 0 ? path.length : changed;
+  }
+
+  /** Which button of which message has the focus: its message may be about to go. */
+  #focused() {
+    const { activeElement } = document;
+    const index = this.#views.findIndex((view) => view.element.contains(activeElement));
+    return index < 0 ? null : { index, label: activeElement.getAttribute("aria-label") };
+  }
+
+  #refocus({ index, label }) {
+    const view = this.#views[index]?.element;
+    if (view?.contains(document.activeElement)) return;
+    const button = view?.querySelector(`[aria-label="${CSS.escape(label ?? "")}"]`);
+    if (button) button.focus();
+    else this.#actions.lostFocus();
   }
 
   #view(node) {

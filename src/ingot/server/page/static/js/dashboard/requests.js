@@ -4,6 +4,9 @@ import { element } from "../dom.js";
 import { brief } from "./scale.js";
 
 const COLUMNS = 6;
+const ID_LENGTH = 14;
+
+const short = (id) => (id.length > ID_LENGTH ? `${id.slice(0, ID_LENGTH - 1)}…` : id);
 
 export function requestRows(model) {
   const requests = model?.requests ?? [];
@@ -16,7 +19,7 @@ export function requestRows(model) {
     const speed = written && seconds > 0 ? `${brief(written / seconds)}/s` : "–";
     const cells = [String(prompt), String(written), `${seconds.toFixed(1)} s`, speed];
     return element("tr", {},
-      element("td", {}, element("code", {}, id)),
+      element("td", {}, element("code", { title: id }, short(id))),
       element("td", {}, element("span", { class: `state state-${state}` }, state)),
       ...cells.map((text) => element("td", { class: "number" }, text)));
   });

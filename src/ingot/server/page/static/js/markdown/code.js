@@ -19,9 +19,9 @@ export class CodeBlock {
   }
 
   show({ language, text }) {
+    setText(this.#language, language || "text");
     if (text === this.#text) return;
     this.#text = text;
-    setText(this.#language, language || "text");
     this.#code.replaceChildren(...highlighted(text, language));
   }
 }

@@ -25,25 +25,27 @@ const STRINGS = /"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?/.source;
 const LONG_STRINGS = /"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)/.source;
 const HASH = /#[^\n]*/.source;
 const SLASHES = /\/\/[^\n]*|\/\*[^]*?(?:\*\/|$)/.source;
-const TAGS = /<!--[^]*?(?:-->|$)/.source;
+const TAG_COMMENTS = /<!--[^]*?(?:-->|$)/.source;
+const NUMBERS = /\b(?:0[xb][\da-f_]+|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)\b/.source;
+const NOTHING = /(?!)/.source;
+
+const oneOf = (words) => `\\b(?:${words.trim().split(/\s+/).join("|")})\\b`;
 
 const FAMILIES = [
   {
     names: "js javascript jsx ts typescript tsx java c h cpp c++ cs csharp go rust rs swift kotlin scala dart php json json5 jsonc css scss zig",
-    comments: SLASHES, strings: `\`(?:\\\\.|[^\`\\\\])*\`?|${STRINGS}`, words: C_WORDS,
+    comments: SLASHES, strings: `\`(?:\\\\.|[^\`\\\\])*\`?|${STRINGS}`, words: oneOf(C_WORDS),
   },
-  { names: "py python python3 mojo toml", comments: HASH, strings: `${LONG_STRINGS}|${STRINGS}`, words: PYTHON_WORDS },
-  { names: "sh bash zsh shell console dockerfile yaml yml makefile ini", comments: HASH, strings: STRINGS, words: SHELL_WORDS },
-  { names: "sql sqlite postgres mysql", comments: `--[^\\n]*|${SLASHES}`, strings: STRINGS, words: SQL_WORDS, anyCase: true },
-  { names: "ruby rb lua perl r julia elixir", comments: `${HASH}|--[^\\n]*`, strings: STRINGS, words: RUBY_WORDS },
-  { names: "html xml svg vue", comments: TAGS, strings: STRINGS, words: "" },
+  { names: "py python python3 mojo toml", comments: HASH, strings: `${LONG_STRINGS}|${STRINGS}`, words: oneOf(PYTHON_WORDS) },
+  { names: "sh bash zsh shell console dockerfile yaml yml makefile ini", comments: HASH, strings: STRINGS, words: oneOf(SHELL_WORDS) },
+  { names: "sql sqlite postgres mysql", comments: `--[^\\n]*|${SLASHES}`, strings: STRINGS, words: oneOf(SQL_WORDS), anyCase: true },
+  { names: "ruby rb lua perl r julia elixir", comments: `${HASH}|--[^\\n]*`, strings: STRINGS, words: oneOf(RUBY_WORDS) },
+  { names: "html xml svg vue", comments: TAG_COMMENTS, strings: `(?<==)(?:${STRINGS})`, words: /<\/?[\w:-]+|\/?>/.source, numbers: NOTHING },
 ];
-const NUMBER = /\b(?:0[xb][\da-f_]+|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)\b/.source;
 
 const BY_NAME = new Map(
-  FAMILIES.flatMap(({ names, comments, strings, words, anyCase }) => {
-    const word = words ? `|(?<word>\\b(?:${words.trim().split(/\s+/).join("|")})\\b)` : "";
-    const source = `(?<comment>${comments})|(?<string>${strings})|(?<number>${NUMBER})${word}`;
+  FAMILIES.flatMap(({ names, comments, strings, words, numbers = NUMBERS, anyCase }) => {
+    const source = `(?<comment>${comments})|(?<string>${strings})|(?<number>${numbers})|(?<word>${words})`;
     const pattern = new RegExp(source, anyCase ? "gi" : "g");
     return names.split(" ").map((name) => [name, pattern]);
   }),

@@ -47,6 +47,7 @@ export class Generation {
       }
     }
     this.retryAt = null;
+    node.usage ??= { prompt: null, written: this.tokens.length }; // a stopped stream does not tell
     if (this.tokens.length) saveTokens(node.id, this.tokens);
     this.conversation.touch();
     this.changed.emit();

@@ -13,11 +13,12 @@ export class Sidebar {
   #list = find("#conversations");
   #search = find("#search");
 
-  constructor(library) {
+  /** `found` is called when a search has led to a conversation. */
+  constructor(library, found) {
     this.#library = library;
     this.#search.addEventListener("input", () => this.show());
     this.#search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.#list.querySelector("a")?.click();
+      if (event.key === "Enter") this.#openFirst(found);
       if (event.key === "Escape") this.#clear(event);
     });
     this.#list.addEventListener("keydown", (event) => this.#key(event));
@@ -41,7 +42,13 @@ export class Sidebar {
       const text = words ? "No conversation holds these words." : "Conversations appear here.";
       nodes.push(element("p", { class: "no-conversations" }, text));
     }
+    const focused = this.#list.contains(document.activeElement) && document.activeElement.getAttribute("href");
     this.#list.replaceChildren(...nodes);
+    if (focused) this.#focus(focused);
+  }
+
+  #focus(href) {
+    this.#list.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
   }
 
   #item(conversation) {
@@ -77,7 +84,9 @@ export class Sidebar {
     field.addEventListener("keydown", (event) => {
       event.stopPropagation();
       if (event.key === "Escape") kept = false;
-      if (event.key === "Enter" || event.key === "Escape") field.blur();
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      field.blur();
+      this.#focus(link.getAttribute("href"));
     });
     field.addEventListener("blur", () => {
       if (kept) this.#library.rename(conversation, field.value);
@@ -94,6 +103,13 @@ export class Sidebar {
     const links = [...this.#list.querySelectorAll("a")];
     event.preventDefault();
     links[links.indexOf(event.target) + step]?.focus();
+  }
+
+  #openFirst(found) {
+    const link = this.#list.querySelector("a");
+    if (!link) return;
+    link.click();
+    found();
   }
 
   #clear(event) {

@@ -1,0 +1,62 @@
+"""The page on a real server with the default model."""
+
+import pytest
+
+pytest.importorskip("playwright", reason="Playwright is not here: pip install playwright==1.65.0")
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+from serving import Served
+from steps import answers, ask, leave_field, send, wait_for_end
+
+pytestmark = pytest.mark.oracle
+
+Shoot = Callable[[Page, str], None]
+
+
+@pytest.fixture
+def page(visit: Callable[..., Page], server: Served) -> Page:
+    """The page of the real server."""
+    return visit(server.url)
+
+
+def test_a_model_answers_and_its_tokens_are_shown(page: Page, shoot: Shoot) -> None:
+    page.click(".header [data-toggle=settings]")
+    expect(page.locator("#setting-top_k")).to_have_attribute("placeholder", "40")
+    page.fill("#setting-temperature", "0")
+    page.press("#setting-temperature", "Enter")
+    ask(page, "What is the capital of France?")
+    expect(answers(page)).to_have_text("The capital of France is Paris.")
+    leave_field(page)
+    page.keyboard.press("t")
+    tokens = page.locator(".token")
+    expect(tokens.nth(5)).to_have_text(" Paris")
+    tokens.nth(5).hover()
+    percents = page.locator(".token-card:visible .token-percent").all_inner_texts()
+    assert len(percents) == 5
+    assert float(percents[0].rstrip("%")) > 50
+    shoot(page, "real-tokens")
+
+
+def test_stopping_frees_the_slot_and_the_dashboard_sees_it(page: Page, shoot: Shoot) -> None:
+    send(page, "Tell me a very long story about a lighthouse, with many chapters.")
+    expect(answers(page)).to_contain_text("the")
+    page.click("#dashboard-link")
+    running = page.locator(".tile strong").nth(1)
+    expect(running).to_have_text("1 of 32")
+    expect(page.locator(".requests .state")).to_have_text("generating")
+    page.wait_for_function(
+        "() => parseFloat(document.querySelector('.tile strong').textContent) > 0"
+    )
+    shoot(page, "real-dashboard")
+    page.keyboard.press("Escape")
+    expect(running).to_have_text("0 of 32")
+    page.go_back()
+    wait_for_end(page)
+    expect(page.locator(".facts")).to_contain_text("stopped")
+
+
+def test_a_conversation_that_does_not_fit_is_explained(page: Page) -> None:
+    ask(page, "word " * 3000)
+    expect(page.locator(".notice:visible")).to_contain_text("too long for this model")
