@@ -28,8 +28,10 @@ void EmbedOp::run(const Step& step, int member) {
       decode_row(step.kernels, *spec_.positions, step.batch.positions[t], row);
       for (int64_t i = 0; i < width; ++i) out[i] += row[i];
     }
-    if (spec_.added)
-      for (int64_t i = 0; i < width; ++i) out[i] += spec_.added[i];
+    if (spec_.types) {
+      const float* row = spec_.types + (step.batch.types ? step.batch.types[t] : 0) * width;
+      for (int64_t i = 0; i < width; ++i) out[i] += row[i];
+    }
   }
 }
 
@@ -41,6 +43,12 @@ void NormOp::run(const Step& step, int) {
     const float* residual = step.row(*residual_, t);
     for (int64_t i = 0; i < out_.width; ++i) out[i] += residual[i];
   }
+}
+
+void ActivateOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;)
+    step.kernels.activate(kind_, step.row(gate_, t), up_ ? step.row(*up_, t) : nullptr, out_.width,
+                          step.row(out_, t));
 }
 
 void SelectOp::run(const Step& step, int) {

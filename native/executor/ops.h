@@ -41,14 +41,14 @@ struct NormRef {
   }
 };
 
-// out = scale * weight[token] + positions[position] + added
+// out = scale * weight[token] + positions[position] + types[type]
 class EmbedOp : public Op {
  public:
   struct Spec {
     WeightRef weight;
     float scale;
     std::optional<WeightRef> positions;
-    const float* added;  // one row; may be null
+    const float* types;  // a row each; may be null
     ValueRef out;
   };
   EmbedOp(Spec spec, int members)
@@ -74,6 +74,22 @@ class NormOp : public Op {
   const NormRef norm_;
   const ValueRef source_;
   const std::optional<ValueRef> residual_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
+// out = activation(gate) * up, or activation(gate) where there is no up
+class ActivateOp : public Op {
+ public:
+  ActivateOp(ValueRef gate, std::optional<ValueRef> up, ActivationKind kind, ValueRef out)
+      : gate_(gate), up_(up), kind_(kind), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef gate_;
+  const std::optional<ValueRef> up_;
+  const ActivationKind kind_;
   const ValueRef out_;
   Queue queue_;
 };

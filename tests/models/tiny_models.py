@@ -22,10 +22,11 @@ Floats = NDArray[np.float32]
 Metadata = Mapping[str, int | float | str]
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
+PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
 
 
 def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
-    """The weights of a tensor: even numbers around 0, or around 1 for a norm's weight.
+    """The weights of a tensor: even numbers around 0, around 1 for a norm's, below 0 for decays.
 
     Matrices keep the size of what they multiply. PCG64's raw output is the same in every
     version of NumPy, which is not promised of its distributions.
@@ -34,9 +35,16 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     even = ((raw >> np.uint64(40)).astype(np.float32) / np.float32(2**23) - 1).reshape(shape)
     if name.endswith("norm.weight"):
         return 1 + np.float32(0.3) * even
+    if name.endswith("ssm_a"):  # what decays
+        return -1 - np.float32(0.9) * even
     if len(shape) == 1:
         return np.float32(0.3) * even
     return np.float32((3 / shape[-1]) ** 0.5) * even
+
+
+def pair_types(length: int) -> list[int]:
+    """A query of a third of the tokens, and a document."""
+    return [int(at >= length // 3) for at in range(length)]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Fixture:
     shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
     constants: Mapping[str, Floats]  # tensors that are not random
     token_ids: list[int]
-    logits: Floats  # [tokens, vocabulary], or [tokens, width] of an encoder
+    logits: Floats  # [tokens, vocabulary], [tokens, width] of an encoder, [pairs, 1] of a ranker
 
     def save(self, name: str) -> None:
         """Write fixtures/<name>.npz."""
@@ -105,7 +113,7 @@ class Fixture:
         writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)
         writer.add("tokenizer.ggml.token_type", [1] * VOCABULARY, ValueType.INT32)
         for name, values in self.tensors().items():
-            matrix = values.ndim > 1 and not name.endswith(".bias") and "_inp" not in name
+            matrix = values.ndim > 1 and name.endswith(".weight") and "_inp" not in name
             quantized = matrix and values.shape[-1] % type.block_size == 0
             kind = type if quantized else GgmlType.F32
             writer.add_tensor(name, encode(values, kind), kind, values.shape)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ingot.graph.check import KvLayer, check
 from ingot.graph.ops import Attend, Embed, Op, Value, Weight
+from ingot.graph.states import state_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ComputationGraph:
     kv_layers: tuple[KvLayer, ...]
     context_length: int
     hidden: bool = False  # what comes out are hidden rows, not logits
+    scores: bool = False  # what comes out are scores of the text, in the row of its first token
 
     def __post_init__(self) -> None:
         check(self.ops, self.logits, self.kv_layers)
@@ -47,6 +49,11 @@ class ComputationGraph:
     def width(self) -> int:
         """Elements of a token's state."""
         return next(op.weight.shape[1] for op in self.ops if isinstance(op, Embed))
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """Floats that recurrent operations keep of a sequence, by the number of the state."""
+        return state_sizes(self.ops)
 
     @property
     def causal(self) -> bool:

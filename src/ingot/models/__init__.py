@@ -20,7 +20,7 @@ from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.spec import Network
 
-_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "spec"}
+_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states", "spec"}
 
 
 def architectures() -> list[str]:
@@ -47,7 +47,7 @@ def build_graph(
     """The graph of a model file, every tensor it needs checked.
 
     `context`: the longest sequence that will run, where the model may choose by it; None: all
-    that it allows. `hidden`: what comes out are the rows before the output matrix.
+    that it allows. `hidden`: what comes out are the rows before the output matrix or the head.
     """
     name = model.metadata.string("general.architecture")
     if name not in architectures():

@@ -5,15 +5,17 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
 from ingot.models.lower_experts import add_experts
+from ingot.models.lower_states import add_states
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
+    HeadSpec,
     LayerSpec,
     MlpSpec,
     Network,
@@ -26,7 +28,11 @@ from ingot.models.spec import (
 class _Blocks(Builder):
     """The blocks of a layer; each method returns what it writes."""
 
-    def attention(self, x: o.Value, spec: AttentionSpec, layer: int) -> o.Value:
+    kv_layers: list[KvLayer] = field(default_factory=list)
+
+    def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
+        layer = len(self.kv_layers)
+        self.kv_layers.append(KvLayer(spec.kv_heads, spec.head_size, spec.window))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
         rows = sum(heads.values()) * spec.head_size
@@ -87,22 +93,24 @@ class _Blocks(Builder):
     def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
         normed = self.optional_norm(stream, spec.attention_norm)
-        mixed = self.attention(normed, spec.attention, index)
+        if isinstance(spec.attention, AttentionSpec):
+            mixed = self.attention(normed, spec.attention)
+        else:
+            mixed = add_states(self, normed, spec.attention)
         if last:  # nobody looks at the other tokens of the last layer any more
             mixed, stream = self.select(mixed), self.select(stream)
             if spec.parallel and not spec.mlp_norm:
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
-        mixed = self.linear(
-            mixed,
-            "attn_output",
-            stream.width,
-            bias=spec.attention.output_bias,
-            scale=spec.residual_scale,
-        )
+        name, bias = "ssm_out", False
+        if isinstance(spec.attention, AttentionSpec):
+            name, bias = "attn_output", spec.attention.output_bias
+        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.attention_post_norm)
         stream = self.add(stream, mixed, "attn_residual")
         stream = self.optional_norm(stream, spec.attention_stream_norm)
+        if spec.mlp is None:
+            return stream
         if spec.mlp_norm:
             normed = self.norm(before if spec.parallel else stream, spec.mlp_norm)
         elif not spec.parallel:
@@ -118,7 +126,7 @@ class _Blocks(Builder):
 def lower(
     network: Network, has_tensor: Callable[[str], bool], *, hidden: bool = False
 ) -> ComputationGraph:
-    """Write a network down as operations; `hidden`: up to the rows before the output matrix."""
+    """Write a network down as operations; `hidden`: up to the rows before its output or head."""
     build = _Blocks()
     stream = _embed(build, network)
     for index, spec in enumerate(network.layers):
@@ -126,18 +134,19 @@ def lower(
         stream = build.layer(stream, spec, index, last=last)
     build.prefix = ""
     stream = build.optional_norm(stream, network.output_norm)
+    head = None if hidden else network.head
     hidden = hidden or not network.logits
-    if not hidden:
+    if head:
+        stream = _head(build, head, stream)
+    elif not hidden:
         stream = _output(build, network, stream, tied=not has_tensor("output.weight"))
     return ComputationGraph(
         ops=tuple(build.ops),
         logits=stream,
-        kv_layers=tuple(
-            KvLayer(layer.attention.kv_heads, layer.attention.head_size, layer.attention.window)
-            for layer in network.layers
-        ),
+        kv_layers=tuple(build.kv_layers),
         context_length=network.context_length,
-        hidden=hidden,
+        hidden=hidden and not head,
+        scores=head is not None,
     )
 
 
@@ -146,7 +155,7 @@ def _embed(build: Builder, network: Network) -> o.Value:
     if network.learned_positions:
         positions = build.weight("position_embd.weight", network.context_length, width)
     if network.token_types:
-        kind = o.Weight("token_types.weight", (1, width), 0, network.token_types)
+        kind = build.weight("token_types.weight", network.token_types, width)
     stream = build.value("token_embd", width)
     build.ops.append(
         o.Embed(
@@ -154,10 +163,19 @@ def _embed(build: Builder, network: Network) -> o.Value:
             out=stream,
             scale=network.embedding_scale,
             positions=positions,
-            type=kind,
+            types=kind,
         )
     )
     return build.optional_norm(stream, network.embedding_norm)
+
+
+def _head(build: Builder, head: HeadSpec, stream: o.Value) -> o.Value:
+    if head.dense:
+        stream = build.linear(stream, "cls", head.dense, bias=head.dense_bias)
+        stream = build.activate(stream, None, "cls.act", o.Activation.TANH)
+    if head.outputs:
+        stream = build.linear(stream, "cls.output", head.outputs, bias=head.output_bias)
+    return stream
 
 
 def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:
