@@ -30,7 +30,7 @@ from ingot.engine import (
     Prompt,
     Request,
 )
-from ingot.errors import ModelError, QueueFullError, SamplingError
+from ingot.errors import QueueFullError, SamplingError
 from ingot.results import BeamText, Score
 from ingot.sampling import Grammar, SamplingParams, logprobs_of
 from ingot.sampling.params import ALIASES
