@@ -128,6 +128,10 @@ def test_arguments_may_be_cut_or_missing() -> None:
     none = Written('<tool_call>{"name": "now"}</tool_call>')
     whole = asyncio.run(MessageAnswers(none, reading()).whole())
     assert whole["content"][0]["input"] == {}
+    for odd in (r'"\ud83d"', "[" * 500 + "]" * 500):  # half a character, too deep to be told
+        deep = Written(f'<tool_call>{{"name": "now", "arguments": {{"zone": {odd}}}}}</tool_call>')
+        whole = asyncio.run(MessageAnswers(deep, reading()).whole())
+        assert whole["content"][0]["input"] == {}
 
 
 def test_what_fails_in_the_middle_is_told() -> None:

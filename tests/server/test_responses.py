@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import jsonschema
 import openai
 import pytest
@@ -227,10 +228,24 @@ def test_answers_have_the_form_asked_for(client: openai.OpenAI) -> None:
     answer = ask(client, said, text=form, max_output_tokens=60)
     City.model_validate_json(answer.output_text)
     assert answer.text.format.type == "json_schema"
+    either = ask(client, said, text=form, tools=[TIME], max_output_tokens=60)
+    for item in either.output:  # a call, or an answer of that form
+        if item.type == "message":
+            City.model_validate_json(item.content[0].text)
     anything = ask(client, said, text={"format": {"type": "json_object"}}, max_output_tokens=200)
     assert anything.output_text.startswith("{")
     assert ask(client, text={"format": {"type": "text"}}).output_text == ANSWER
     assert ask(client, reasoning={"effort": "low"}).reasoning.effort == "low"
+
+
+def test_half_a_character_comes_back_as_it_was(server: Served) -> None:
+    schema = {"type": "object", "description": "\ud800"}
+    tool = {"type": "function", "name": "f", "parameters": schema}
+    body = {"input": QUESTION, "max_output_tokens": 1, "tools": [tool], "tool_choice": "none"}
+    raw, kind = json.dumps(body).encode(), {"content-type": "application/json"}
+    response = httpx.post(f"{server.url}/v1/responses", content=raw, headers=kind, timeout=60)
+    assert response.status_code == 200
+    assert response.json()["tools"][0]["parameters"] == schema
 
 
 @pytest.mark.parametrize(

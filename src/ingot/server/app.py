@@ -9,13 +9,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ingot import __version__
 from ingot.errors import IngotError
 from ingot.server import anthropic, llama, openai, operations, page
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.gate import CLIENT_CLOSED, Gate
+from ingot.server.json_answer import JsonAnswer
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
@@ -75,7 +76,7 @@ async def _tell(request: HttpRequest, error: Exception) -> Response:
         case _:
             facts = facts_of(error)
     headers = dict(getattr(error, "headers", None) or {}) | dict(facts.headers)
-    return JSONResponse(error_body(request.url.path, facts), facts.status, headers=headers)
+    return JsonAnswer(error_body(request.url.path, facts), facts.status, headers=headers)
 
 
 def _invalid(error: RequestValidationError, content_type: str) -> Facts:

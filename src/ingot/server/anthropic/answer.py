@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -194,10 +195,16 @@ def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | Too
             case ToolCallBegin():
                 begun = said
             case ToolCallArguments(_, text) if begun is not None:
-                # Cut arguments are told as far as they go.
-                given = from_json(text, allow_partial="trailing-strings")
-                yield ToolUseBlock(id=begun.id, name=begun.name, input=given)
+                yield ToolUseBlock(id=begun.id, name=begun.name, input=_arguments(text))
                 begun = None
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments of a call: those that were cut as far as they go, none that nobody can read."""
+    given: dict[str, Any] = {}
+    with suppress(ValueError):
+        given = from_json(text, allow_partial="trailing-strings")
+    return given
 
 
 def _usage(timings: Timings) -> Usage:

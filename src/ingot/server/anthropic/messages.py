@@ -6,12 +6,13 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ingot.server.anthropic.answer import MessageAnswer, MessageAnswers
 from ingot.server.anthropic.body import CountBody, MessagesBody, chat_of
 from ingot.server.call import call_of
 from ingot.server.chatting import Submission, prepare
+from ingot.server.json_answer import JsonAnswer
 from ingot.server.openai.answers import ERRORS as OPENAI_ERRORS
 from ingot.server.sse import EventStream
 from ingot.server.state import Server
@@ -58,7 +59,7 @@ def router(server: Server) -> APIRouter:
         if body.stream:
             return EventStream(writing, answers.events())
         async with writing:
-            return JSONResponse(await while_connected(http.receive, answers.whole()))
+            return JsonAnswer(await while_connected(http.receive, answers.whole()))
 
     @made.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountBody) -> Counted:

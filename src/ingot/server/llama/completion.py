@@ -5,11 +5,12 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.engine import Request
 from ingot.server.call import call_of
+from ingot.server.json_answer import JsonAnswer
 from ingot.server.llama.answering import Answering, CompletionAnswer, chosen_fields
 from ingot.server.llama.body import LlamaBody, asked
 from ingot.server.llama.prompts import Prompts, listed, tokens_of
@@ -70,4 +71,4 @@ async def complete(
     async with writing:
         answers = await while_connected(http.receive, answering.whole())
     told = [chosen_fields(answer, body.response_fields) for answer in answers]
-    return JSONResponse(told if len(told) > 1 else told[0])
+    return JsonAnswer(told if len(told) > 1 else told[0])

@@ -2,10 +2,11 @@
 
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ingot.server.call import call_of
 from ingot.server.chatting import Submission
+from ingot.server.json_answer import JsonAnswer
 from ingot.server.openai.answers import ERRORS
 from ingot.server.openai.chat_answer import ChatAnswer, ChatAnswers
 from ingot.server.openai.chat_body import ChatBody, chat_of
@@ -29,6 +30,6 @@ def router(server: Server) -> APIRouter:
         if body.stream:
             return EventStream(writing, answers.events())
         async with writing:
-            return JSONResponse(await while_connected(http.receive, answers.whole()))
+            return JsonAnswer(await while_connected(http.receive, answers.whole()))
 
     return made

@@ -5,11 +5,12 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ingot.server.call import call_of
 from ingot.server.chatting import Submission
 from ingot.server.errors import ApiError
+from ingot.server.json_answer import JsonAnswer
 from ingot.server.openai.answers import ERRORS
 from ingot.server.openai.responses_answer import ResponseAnswer, ResponseAnswers
 from ingot.server.openai.responses_body import ResponsesBody, chat_of
@@ -52,7 +53,7 @@ def router(server: Server) -> APIRouter:
         if body.stream:
             return EventStream(writing, answers.events())
         async with writing:
-            return JSONResponse(await while_connected(http.receive, answers.whole()))
+            return JsonAnswer(await while_connected(http.receive, answers.whole()))
 
     @made.get("/v1/responses/{response_id}", response_model=ResponseAnswer)
     async def retrieve(response_id: str) -> Response:
@@ -60,7 +61,7 @@ def router(server: Server) -> APIRouter:
         found = kept.find(response_id)
         if found is None:
             raise _unknown(response_id)
-        return JSONResponse(found.answer)
+        return JsonAnswer(found.answer)
 
     @made.delete("/v1/responses/{response_id}")
     async def delete(response_id: str) -> Deleted:
