@@ -82,6 +82,26 @@ def test_an_answer_goes_on_while_another_conversation_is_in_view(
     expect(answers(page)).to_contain_text("That is why the sky is blue.")
 
 
+def test_another_tab_sees_what_is_written_here(page: Page, fake: FakeServer) -> None:
+    other = page.context.new_page()
+    other.goto(fake.url)
+    ask(page, "one")
+    other.locator("#conversations a").click()
+    expect(answers(other)).to_have_text(["You said: one"])
+    ask(page, "two")
+    expect(answers(other)).to_have_text(["You said: one", "You said: two"])
+
+
+def test_a_browser_without_room_says_so(page: Page) -> None:
+    fill = "for (let n = 1 << 23; n >= 1; n >>= 1) {"
+    fill += " try { localStorage.setItem('filler' + n, 'x'.repeat(n)) } catch {} }"
+    ask(page, "one")
+    page.evaluate(fill)
+    ask(page, "two")
+    expect(answers(page).last).to_have_text("You said: two")
+    expect(page.locator(".toast").first).to_contain_text("no room left")
+
+
 def test_a_full_queue_is_asked_again(page: Page, fake: FakeServer, shoot: Shoot) -> None:
     fake.refusals = 2
     send(page, "hello")
@@ -195,6 +215,7 @@ def test_a_phone(visit: Visit, fake: FakeServer, shoot: Shoot) -> None:
     page.touchscreen.tap(350, 400)
     expect(page.locator("#conversations a")).not_to_be_in_viewport()
     page.tap(".header [data-toggle=settings]")
+    expect(page.locator(".settings-head button")).to_be_focused()
     expect(page.locator("#system")).to_be_in_viewport()
     assert fits()
     shoot(page, "phone-settings")
@@ -240,6 +261,10 @@ def test_the_keyboard_alone(page: Page, fake: FakeServer) -> None:
     expect(page.locator(".plot").first).to_be_visible()
     page.keyboard.press("d")
     expect(page.locator(".bubble")).to_be_visible()
+    page.keyboard.press("s")
+    expect(page.locator("#system")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#system")).not_to_be_in_viewport()
 
 
 def test_focus_can_be_seen(page: Page) -> None:

@@ -88,7 +88,7 @@ function route() {
   const board = view === "dashboard";
   find("#chat").hidden = board;
   find("#dashboard").hidden = !board;
-  find("#dashboard-link").toggleAttribute("aria-current", board);
+  find("#dashboard-link").ariaCurrent = board ? "page" : null;
   find("#app").classList.toggle("on-dashboard", board);
   dashboard.watch(board);
   if (!board) library.open(id);
@@ -106,7 +106,7 @@ function showTitle() {
 }
 
 function escape() {
-  if (drawers.closeOverlays()) return;
+  if (drawers.closeOverlays() || drawers.closeAround(document.activeElement)) return;
   library.generation(library.current)?.stop();
 }
 

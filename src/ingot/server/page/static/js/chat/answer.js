@@ -92,7 +92,8 @@ export class Answer {
     const { node } = this;
     const retryAt = this.#generation?.retryAt;
     this.#waiting.hidden = !this.writing || Boolean(node.content || node.reasoning);
-    if (!retryAt) return setText(this.#waiting.lastChild, "");
+    this.#waiting.classList.toggle("patient", !retryAt);
+    if (!retryAt) return setText(this.#waiting.lastChild, "Reading. A model that was not in use is loaded first.");
     const seconds = Math.max(1, Math.ceil((retryAt - Date.now()) / 1000));
     setText(this.#waiting.lastChild, `The server is busy. Asking again in ${seconds} s.`);
   }

@@ -27,7 +27,13 @@ export class Drawers {
     this.#app.classList.toggle(`${name}-open`, open);
     panel.inert = !open;
     for (const button of buttons) button.setAttribute("aria-expanded", String(open));
-    if (open && !wide.matches) panel.querySelector("button, input, a")?.focus();
+    if (open) this.#enter(name, panel);
+  }
+
+  /** Go to where one begins; on a small screen not into a field, which would bring up a keyboard. */
+  #enter(name, panel) {
+    if (!wide.matches) panel.querySelector("button").focus({ preventScroll: true });
+    else if (name === "settings") panel.querySelector("textarea").focus({ preventScroll: true });
   }
 
   isOpen(name) {
@@ -40,6 +46,15 @@ export class Drawers {
     const open = Object.keys(this.#sides).filter((name) => this.isOpen(name));
     for (const name of open) this.toggle(name, false);
     return open.length > 0;
+  }
+
+  /** Close the settings if the focus is in them; says whether it was. */
+  closeAround(focused) {
+    const { panel, buttons } = this.#sides.settings;
+    if (!panel.contains(focused)) return false;
+    this.toggle("settings", false);
+    buttons[0].focus();
+    return true;
   }
 
   #start() {
