@@ -11,9 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ingot import _native, store
 from run_batches import using_isa
+
+# The same examples in every run: what passed once does not fail by chance.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,6 +37,14 @@ def shared_folder() -> Path | None:
 def _interruptible() -> None:
     """Let Ctrl-C through to the processes that tests start, also from a shell's background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _same_isa() -> Iterator[None]:
+    """Put back the instruction set that was in use, whatever a test does."""
+    before = _native.active_isa()
+    yield
+    _native.set_isa(before)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot import _native
-from ingot.config import config
 from ingot.gguf import GgmlType
 from ingot.quant import decode, encode
+from run_batches import using_isa
 
 LEGACY = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
 TERNARY = ["TQ1_0", "TQ2_0"]
@@ -103,11 +103,9 @@ def test_any_finite_weights(name, seed, top, spread, mantissa, blocks):
     steps = rng.integers(1 - 2**mantissa, 2**mantissa, 256 * blocks)
     binades = top - mantissa - rng.integers(0, spread + 1, 256 * blocks)
     weights = np.ldexp(steps.astype(np.float64), binades).astype(np.float32) + np.float32(0)
-    before = config().isa
     for isa in _native.instruction_sets():
-        _native.set_isa(isa)
-        assert_same_bytes(weights, GgmlType[name])
-    _native.set_isa(before)
+        with using_isa(isa):
+            assert_same_bytes(weights, GgmlType[name])
 
 
 @pytest.mark.usefixtures("isa")

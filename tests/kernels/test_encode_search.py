@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot import _native
-from ingot.config import config
 from ingot.gguf import GgmlType
 from ingot.quant import decode, encode
+from run_batches import using_isa
 
 # Weights per group and levels, the latter from 0 up where the format has a minimum.
 AFFINE = {"Q2_K": (16, 3), "Q4_K": (32, 15), "Q5_K": (32, 31)}
@@ -100,12 +100,10 @@ def test_same_bytes_however_it_is_run(name):
     weights = np.random.default_rng(5).standard_t(4, (count, type.block_size)).astype(np.float32)
     weights[::7] *= np.float32(1e-7)
     weights[3::11, ::3] = 0
-    before = config().isa
     expected = encode(weights, type, threads=1)
     for isa in _native.instruction_sets():
-        _native.set_isa(isa)
-        assert np.array_equal(encode(weights, type, threads=1), expected), isa
-    _native.set_isa(before)
+        with using_isa(isa):
+            assert np.array_equal(encode(weights, type, threads=1), expected)
     assert np.array_equal(encode(weights, type, threads=3), expected)
     alone = np.stack([encode(block, type) for block in weights[:40]])
     assert np.array_equal(alone, expected[:40])
@@ -229,12 +227,10 @@ def test_any_finite_weights(name, seed, top, spread, mantissa, zeros, shift):
     steps = rng.integers(1 - 2**mantissa, 2**mantissa, 512) + shift * 2**mantissa
     binades = top - 1 - mantissa - rng.integers(0, spread + 1, 512)
     weights = np.ldexp(steps * (rng.random(512) >= zeros), binades).astype(np.float32)
-    before = config().isa
     results = []
     for isa in _native.instruction_sets():
-        _native.set_isa(isa)
-        results.append(encode(weights, GgmlType[name]))
-    _native.set_isa(before)
+        with using_isa(isa):
+            results.append(encode(weights, GgmlType[name]))
     assert all(np.array_equal(result, results[0]) for result in results)
     decoded = decode(results[0], GgmlType[name]).astype(np.float64)
     assert np.isfinite(decoded).all()

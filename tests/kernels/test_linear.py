@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot import _native
+from run_batches import using_isa
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -50,10 +51,8 @@ VALUES, SCALE, INPUT_BLOCK = 512, 512 + 64 + 32, 640
 
 @pytest.fixture(autouse=True, params=_native.instruction_sets())
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _native.active_isa()
-    _native.set_isa(request.param)
-    yield request.param
-    _native.set_isa(before)
+    with using_isa(request.param):
+        yield request.param
 
 
 def aligned(shape: tuple[int, int]) -> Bytes:

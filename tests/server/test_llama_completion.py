@@ -132,7 +132,7 @@ def test_probabilities_are_the_model_s_own_or_those_behind_the_samplers(
     found = ask(http, n_predict=3, n_probs=4)["completion_probabilities"]
     for token, entry in zip(found, expected.logprobs, strict=True):
         assert token["id"] == entry.token
-        assert token["logprob"] == pytest.approx(entry.logprob, abs=1e-6)
+        assert token["logprob"] == pytest.approx(entry.logprob, abs=1e-3)
         assert bytes(token["bytes"]).decode() == token["token"]
         assert [other["id"] for other in token["top_logprobs"]] == [id for id, _ in entry.top]
         values = [other["logprob"] for other in token["top_logprobs"]]
