@@ -20,7 +20,7 @@ class KeptResponse:
     @property
     def size(self) -> int:
         """About as many characters as it has."""
-        return sum(len(item.model_dump_json()) for item in self.items)
+        return sum(len(repr(item)) for item in self.items)
 
 
 class KeptResponses:
