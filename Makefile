@@ -57,7 +57,7 @@ run: build ## answer an example prompt with the embedded default model
 	@$(BIN)/ingot run --temperature 0
 
 test: build ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.lint ## check style, types, layer order and C++ formatting
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Who may ask, how much, and what a server says of itself: on a tiny model, in this process."""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,3 +242,22 @@ def test_what_is_not_there_is_said(tiny: Path) -> None:
         )
         assert bad.status_code == 400
         assert "no JSON" in bad.json()["error"]["message"]
+
+
+def test_a_request_that_does_not_come_to_its_end_is_given_up(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingot.server.gate._BODY_SECONDS", 0.05)
+    sent: list[dict[str, Any]] = []
+
+    async def never() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        raise AssertionError("it was waited for")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
+    app = create_app(options(tiny))
+    asyncio.run(app(scope, never, send))
+    assert sent[0]["status"] == 408

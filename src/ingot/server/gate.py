@@ -5,6 +5,7 @@ server is about to stop, all of them; it writes the access log. It does not know
 for those that everybody may see.
 """
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -30,6 +31,7 @@ _PUBLIC = frozenset({"/", "/favicon.ico", "/health", "/v1/health", "/ready"})
 _PUBLIC_FOLDERS = ("/page/",)
 _WATCHED = frozenset({"/health", "/v1/health", "/ready", "/metrics"})  # also while it stops
 
+_BODY_SECONDS = 60  # in which a request must have come
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 CLIENT_CLOSED = 499  # nobody was there to hear the answer
 
@@ -154,16 +156,20 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
     """The whole body, if it is not longer than allowed."""
     pieces: list[bytes] = []
     taken = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError("the client has gone")
-        pieces.append(message.get("body", b""))
-        taken += len(pieces[-1])
-        if taken > limit:
-            raise _too_large(limit)
-        if not message.get("more_body", False):
-            return b"".join(pieces)
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError("the client has gone")
+                pieces.append(message.get("body", b""))
+                taken += len(pieces[-1])
+                if taken > limit:
+                    raise _too_large(limit)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise ApiError(408, f"the request was not complete after {_BODY_SECONDS} s") from None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
