@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. Attributes that are null, undefined or false are left out, functions are listeners. */
+/** An element. Functions are listeners; null, undefined and false leave an attribute out. */
 export function element(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
 }

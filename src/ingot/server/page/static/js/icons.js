@@ -8,7 +8,6 @@ const STROKES = {
   branchOn: "M9 5l7 7-7 7",
   chart: "M4 20V4M4 20h16M8 15l4-5 3 3 5-7",
   check: "M5 12.5l4.5 4.5L19 7.5",
-  chat: "M4 5h16v11H10l-5 4v-4H4z",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   dots: "M5.5 12h.01M12 12h.01M18.5 12h.01",
@@ -16,7 +15,6 @@ const STROKES = {
   download: "M12 4v11M7 11l5 5 5-5M5 20h14",
   fold: "M9 6l6 6-6 6",
   half: "M12 3.5a8.5 8.5 0 100 17 8.5 8.5 0 000-17zM12 5.2a6.8 6.8 0 010 13.6z",
-  key: "M14 10a4 4 0 11-1.2-2.8M13 11h8M18 11v3",
   keyboard: "M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8",
   moon: "M19 14.5A8 8 0 119.5 5a6.5 6.5 0 009.5 9.5z",
   pencil: "M5 19l1-4L16.5 4.5l3 3L9 18zM14.5 6.5l3 3",
@@ -26,7 +24,9 @@ const STROKES = {
   send: "M12 19V5M6 11l6-6 6 6",
   sliders: "M4 8h9M17 8h3M4 16h3M11 16h9M15 6v4M9 14v4",
   stop: "M7 7h10v10H7z",
-  sun: "M12 8a4 4 0 100 8 4 4 0 000-8zM12 3v1.5M12 19.5V21M3 12h1.5M19.5 12H21M5.6 5.6l1 1M17.4 17.4l1 1M5.6 18.4l1-1M17.4 6.6l1-1",
+  sun:
+    "M12 8a4 4 0 100 8 4 4 0 000-8zM12 3v1.5M12 19.5V21M3 12h1.5M19.5 12H21" +
+    "M5.6 5.6l1 1M17.4 17.4l1 1M5.6 18.4l1-1M17.4 6.6l1-1",
   tokens: "M4 6h6v5H4zM13 6h7v5h-7zM4 14h9v5H4zM16 14h4v5h-4z",
   trash: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
   warning: "M12 4l9 16H3zM12 10v4M12 17h.01",

@@ -56,7 +56,10 @@ async function learn() {
     retry = setTimeout(learn, RETRY);
     return;
   }
-  samplingDefaults().then((found) => settings.showDefaults(found), () => {});
+  samplingDefaults().then(
+    (found) => settings.showDefaults(found),
+    () => {},
+  );
   learnContexts();
 }
 
@@ -123,7 +126,9 @@ library.ended.listen((generation) => {
   if (!contexts.get(models.name)) learnContexts(); // the model may have been loaded just now
   announce(generation.node.failure ? "The answer failed." : "The answer is complete.");
 });
-storageFull.listen(() => toast("The browser has no room left: export and delete old conversations."));
+storageFull.listen(() =>
+  toast("The browser has no room left: export and delete old conversations."),
+);
 
 /** A command that needs the chat in view, and the last message of a role in it. */
 const onLast = (role, command) => () => {
@@ -150,7 +155,8 @@ listenForShortcuts({
   help: showShortcuts,
   escape,
 });
-for (const button of document.querySelectorAll("[data-do=new]")) button.addEventListener("click", begin);
+for (const button of document.querySelectorAll("[data-do=new]"))
+  button.addEventListener("click", begin);
 find("#shortcuts").addEventListener("click", showShortcuts);
 find("#retry-connection").addEventListener("click", learn);
 addEventListener("hashchange", route);

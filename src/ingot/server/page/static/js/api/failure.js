@@ -1,7 +1,8 @@
 // What can go wrong between the page and the server, and what to tell the reader about it.
 // A response or an exception comes in; a Failure of a known kind goes out.
 
-const CONTEXT = /context (length|size|window)|exceed\w*.*context|context.*(full|exceed)|too many tokens/i;
+const CONTEXT =
+  /context (length|size|window)|exceed\w*.*context|context.*(full|exceed)|too many tokens/i;
 
 export class Failure extends Error {
   /** kind: "key", "busy", "context", "gone", "cut" or "other". */
@@ -14,7 +15,10 @@ export class Failure extends Error {
 
 /** The failure that a response with an error status stands for. */
 export async function failureOfResponse(response) {
-  const error = await response.json().then((body) => body?.error ?? {}, () => ({}));
+  const error = await response.json().then(
+    (body) => body?.error ?? {},
+    () => ({}),
+  );
   const message = error.message ?? `The server answered ${response.status} ${response.statusText}.`;
   if (response.status === 401 || response.status === 403) return new Failure("key", message);
   if (response.status === 429 || (response.status === 503 && response.headers.has("Retry-After"))) {

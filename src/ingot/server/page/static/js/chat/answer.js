@@ -19,8 +19,12 @@ export class Answer {
   #reasoning = new Reasoning();
   #text = new MarkdownView();
   #tokens = null;
-  #waiting = element("p", { class: "waiting" },
-    element("span", { class: "waiting-dots", "aria-hidden": "true" }), element("span"));
+  #waiting = element(
+    "p",
+    { class: "waiting" },
+    element("span", { class: "waiting-dots", "aria-hidden": "true" }),
+    element("span"),
+  );
   #notice = element("div", { class: "notice", role: "alert", hidden: true });
   #facts = element("span", { class: "facts" });
   #bar = element("div", { class: "message-bar" });
@@ -32,8 +36,15 @@ export class Answer {
     this.node = node;
     this.actions = actions;
     this.#text.element.classList.add("answer-text");
-    this.element = element("article", { class: "message answer", "aria-label": "Answer", "data-node": node.id },
-      this.#reasoning.element, this.#waiting, this.#text.element, this.#notice, this.#bar);
+    this.element = element(
+      "article",
+      { class: "message answer", "aria-label": "Answer", "data-node": node.id },
+      this.#reasoning.element,
+      this.#waiting,
+      this.#text.element,
+      this.#notice,
+      this.#bar,
+    );
     this.#fillBar();
     this.#generation?.changed.listen(oncePerFrame(() => this.show()));
     this.show();
@@ -79,13 +90,17 @@ export class Answer {
   }
 
   #fillBar() {
-    const tokens = iconButton("tokens", "Show tokens (T)", () => this.toggleTokens(),
-      { class: "icon-button tokens-button", "aria-pressed": "false" });
+    const tokens = iconButton("tokens", "Show tokens (T)", () => this.toggleTokens(), {
+      class: "icon-button tokens-button",
+      "aria-pressed": "false",
+    });
     this.#bar.append(
       branchSwitch(this.#library, this.node) ?? "",
       copyButton("Copy answer", () => this.node.content),
       iconButton("redo", "Answer again (R)", () => this.#library.again(this.node)),
-      tokens, this.#facts);
+      tokens,
+      this.#facts,
+    );
   }
 
   #showWaiting() {
@@ -93,7 +108,11 @@ export class Answer {
     const retryAt = this.#generation?.retryAt;
     this.#waiting.hidden = !this.writing || Boolean(node.content || node.reasoning);
     this.#waiting.classList.toggle("patient", !retryAt);
-    if (!retryAt) return setText(this.#waiting.lastChild, "Reading. A model that was not in use is loaded first.");
+    if (!retryAt)
+      return setText(
+        this.#waiting.lastChild,
+        "Reading. A model that was not in use is loaded first.",
+      );
     const seconds = Math.max(1, Math.ceil((retryAt - Date.now()) / 1000));
     setText(this.#waiting.lastChild, `The server is busy. Asking again in ${seconds} s.`);
   }
@@ -104,10 +123,17 @@ export class Answer {
     if (said === null || this.#notice.dataset.said === said.title) return;
     this.#notice.dataset.said = said.title;
     this.#notice.classList.toggle("mild", said.mild === true);
-    this.#notice.replaceChildren(icon("warning"),
+    this.#notice.replaceChildren(
+      icon("warning"),
       element("div", {}, element("strong", {}, said.title), element("p", {}, said.text)),
-      element("div", { class: "notice-actions" }, ...said.buttons.map(([label, click]) =>
-        element("button", { type: "button", class: "button", click }, label))));
+      element(
+        "div",
+        { class: "notice-actions" },
+        ...said.buttons.map(([label, click]) =>
+          element("button", { type: "button", class: "button", click }, label),
+        ),
+      ),
+    );
   }
 
   #whatWentWrong() {
@@ -116,16 +142,27 @@ export class Answer {
     if (node.failure) {
       const { kind, message } = node.failure;
       const text = [advice(kind), kind === "gone" ? "" : message].filter(Boolean).join(" ");
-      const buttons = { key: [["Enter key", () => this.actions.askKey(node)]],
-        context: [["New conversation", this.actions.begin], again] }[kind] ?? [again];
+      const buttons = {
+        key: [["Enter key", () => this.actions.askKey(node)]],
+        context: [["New conversation", this.actions.begin], again],
+      }[kind] ?? [again];
       return { title: heading(kind), text, buttons };
     }
     if (node.finish === null && !this.writing) {
-      return { title: "This answer was not finished", text: "The page was closed while it was written.", buttons: [again], mild: true };
+      return {
+        title: "This answer was not finished",
+        text: "The page was closed while it was written.",
+        buttons: [again],
+        mild: true,
+      };
     }
     if (node.finish === "length") {
-      return { title: "The answer reached its limit", text: "It used up the tokens it was allowed, or the model's context.",
-        buttons: [["Go on", () => this.#library.send("Go on.")]], mild: true };
+      return {
+        title: "The answer reached its limit",
+        text: "It used up the tokens it was allowed, or the model's context.",
+        buttons: [["Go on", () => this.#library.send("Go on.")]],
+        mild: true,
+      };
     }
     return null;
   }
@@ -136,7 +173,8 @@ function factsOf({ model, usage, times, finish }) {
   const facts = [];
   if (model) facts.push(model);
   if (usage?.written) facts.push(`${usage.written} tokens`);
-  if (usage?.written > 1 && times?.writing > SHORTEST) facts.push(`${((usage.written - 1) / times.writing).toFixed(1)} per second`);
+  if (usage?.written > 1 && times?.writing > SHORTEST)
+    facts.push(`${((usage.written - 1) / times.writing).toFixed(1)} per second`);
   if (times) facts.push(`first after ${times.first.toFixed(2)} s`);
   if (finish === "stopped") facts.push("stopped");
   return facts.join(" · ");

@@ -70,7 +70,10 @@ export class Composer {
     place.title = `The conversation takes ${used} of the ${context} tokens that the model can see.`;
     const bar = element("span", { class: "context-bar" }, element("span"));
     bar.firstChild.style.width = `${(share * 100).toFixed(1)}%`;
-    place.replaceChildren(bar, `${used.toLocaleString("en")} of ${context.toLocaleString("en")} tokens`);
+    place.replaceChildren(
+      bar,
+      `${used.toLocaleString("en")} of ${context.toLocaleString("en")} tokens`,
+    );
   }
 
   show() {

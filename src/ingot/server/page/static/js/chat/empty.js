@@ -12,16 +12,32 @@ const SUGGESTIONS = [
 /** The elements; `suggest(text)` is called with the suggestion that was taken. */
 export function emptyState(suggest) {
   const cards = SUGGESTIONS.map(([title, text]) =>
-    element("button", { type: "button", class: "suggestion", click: () => suggest(text) },
-      element("strong", {}, title), element("span", {}, text)));
-  return element("div", { class: "empty" }, ingot(),
+    element(
+      "button",
+      { type: "button", class: "suggestion", click: () => suggest(text) },
+      element("strong", {}, title),
+      element("span", {}, text),
+    ),
+  );
+  return element(
+    "div",
+    { class: "empty" },
+    ingot(),
     element("h1", {}, "What would you like to know?"),
-    element("p", {}, "The model runs on the server that gave you this page. Conversations stay in this browser."),
-    element("div", { class: "suggestions" }, ...cards));
+    element(
+      "p",
+      {},
+      "The model runs on the server that gave you this page. Conversations stay in this browser.",
+    ),
+    element("div", { class: "suggestions" }, ...cards),
+  );
 }
 
 function ingot() {
-  return svgElement("svg", { viewBox: "0 0 64 40", class: "ingot", "aria-hidden": "true" },
+  return svgElement(
+    "svg",
+    { viewBox: "0 0 64 40", class: "ingot", "aria-hidden": "true" },
     svgElement("path", { class: "ingot-top", d: "M16 4h32l6 12H10z" }),
-    svgElement("path", { class: "ingot-front", d: "M10 16h44l6 20H4z" }));
+    svgElement("path", { class: "ingot-front", d: "M10 16h44l6 20H4z" }),
+  );
 }

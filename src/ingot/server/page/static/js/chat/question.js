@@ -12,15 +12,22 @@ export class Question {
   constructor(library, node) {
     this.#library = library;
     this.node = node;
-    this.element = element("article", { class: "message question", "aria-label": "Your message", "data-node": node.id });
+    this.element = element("article", {
+      class: "message question",
+      "aria-label": "Your message",
+      "data-node": node.id,
+    });
     this.#read();
   }
 
   #read() {
-    const bar = element("div", { class: "message-bar" },
+    const bar = element(
+      "div",
+      { class: "message-bar" },
       branchSwitch(this.#library, this.node),
       copyButton("Copy message", () => this.node.content),
-      iconButton("pencil", "Edit (E)", () => this.edit()));
+      iconButton("pencil", "Edit (E)", () => this.edit()),
+    );
     this.element.classList.remove("editing");
     this.element.replaceChildren(element("div", { class: "bubble" }, this.node.content), bar);
   }
@@ -28,7 +35,11 @@ export class Question {
   /** Turn the message into a field. */
   edit() {
     if (this.element.classList.contains("editing")) return;
-    const field = element("textarea", { class: "edit-field", "aria-label": "Edit your message", rows: "1" });
+    const field = element("textarea", {
+      class: "edit-field",
+      "aria-label": "Edit your message",
+      rows: "1",
+    });
     field.value = this.node.content;
     const cancel = () => this.#read();
     const send = () => {
@@ -49,9 +60,19 @@ export class Question {
       }
     });
     this.element.classList.add("editing");
-    this.element.replaceChildren(field, element("div", { class: "edit-actions" },
-      element("button", { type: "button", class: "button", click: cancel }, "Cancel"),
-      element("button", { type: "button", class: "button primary", click: send }, "Send as new branch")));
+    this.element.replaceChildren(
+      field,
+      element(
+        "div",
+        { class: "edit-actions" },
+        element("button", { type: "button", class: "button", click: cancel }, "Cancel"),
+        element(
+          "button",
+          { type: "button", class: "button primary", click: send },
+          "Send as new branch",
+        ),
+      ),
+    );
     fitHeight(field);
     field.focus();
   }

@@ -10,7 +10,12 @@ export class Reasoning {
 
   constructor() {
     const summary = element("summary", {}, icon("fold"), this.#label);
-    this.element = element("details", { class: "reasoning", hidden: true }, summary, this.#text.element);
+    this.element = element(
+      "details",
+      { class: "reasoning", hidden: true },
+      summary,
+      this.#text.element,
+    );
     this.element.addEventListener("toggle", () => this.#text.show(this.shown ?? "", false));
   }
 
@@ -19,7 +24,10 @@ export class Reasoning {
     if (!reasoning) return;
     const thinking = writing && !content;
     this.element.classList.toggle("thinking", thinking);
-    setText(this.#label, thinking ? "Thinking" : `Thought for ${(times?.thought ?? 0).toFixed(1)} s`);
+    setText(
+      this.#label,
+      thinking ? "Thinking" : `Thought for ${(times?.thought ?? 0).toFixed(1)} s`,
+    );
     this.shown = reasoning;
     if (this.element.open) this.#text.show(reasoning, thinking); // folded text is not laid out
   }

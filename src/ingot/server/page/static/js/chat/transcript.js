@@ -36,7 +36,10 @@ export class Transcript {
     this.shownId = current.id;
     const path = current.path();
     const same = other ? 0 : this.#sameUpTo(path);
-    this.#views = [...this.#views.slice(0, same), ...path.slice(same).map((node) => this.#view(node))];
+    this.#views = [
+      ...this.#views.slice(0, same),
+      ...path.slice(same).map((node) => this.#view(node)),
+    ];
     if (path.length) this.#list.replaceChildren(...this.#views.map((view) => view.element));
     else this.#list.replaceChildren(emptyState(this.#actions.suggest));
     this.#scroll.classList.toggle("is-empty", path.length === 0);
@@ -51,7 +54,10 @@ export class Transcript {
 
   toEnd(smooth = false) {
     this.#atEnd = true;
-    this.#scroll.scrollTo({ top: this.#scroll.scrollHeight, behavior: smooth ? "smooth" : "instant" });
+    this.#scroll.scrollTo({
+      top: this.#scroll.scrollHeight,
+      behavior: smooth ? "smooth" : "instant",
+    });
     this.#jump.hidden = true;
   }
 
@@ -60,8 +66,11 @@ export class Transcript {
     const { current } = this.#library;
     const changed = path.findIndex((node, index) => {
       const view = this.#views[index];
-      return view?.node !== node || view.branches !== current.place(node).count
-        || view.element.classList.contains("editing");
+      return (
+        view?.node !== node ||
+        view.branches !== current.place(node).count ||
+        view.element.classList.contains("editing")
+      );
     });
     return changed < 0 ? path.length : changed;
   }
@@ -82,7 +91,10 @@ export class Transcript {
   }
 
   #view(node) {
-    const view = node.role === "user" ? new Question(this.#library, node) : new Answer(this.#library, node, this.#actions);
+    const view =
+      node.role === "user"
+        ? new Question(this.#library, node)
+        : new Answer(this.#library, node, this.#actions);
     view.branches = this.#library.current.place(node).count;
     return view;
   }

@@ -19,7 +19,7 @@ export class Plot {
   #svg = svgElement("svg", { role: "img", height: HEIGHT });
   #values = [];
 
-  /** series: [{name, label, kind}], kind "main", "other" or "faint"; `least` is the smallest top. */
+  /** series: [{name, label, kind}], kind "main" or "other"; `least` is the smallest top. */
   constructor({ title, unit, series, least = 1 }) {
     this.#series = series;
     this.#unit = unit;
@@ -28,10 +28,25 @@ export class Plot {
     const legend = series.map(({ label, kind }) => {
       const value = element("span", { class: "plot-value" });
       this.#values.push(value);
-      return element("span", { class: "plot-key" }, element("span", { class: `plot-swatch plot-${kind}` }), label, value);
+      return element(
+        "span",
+        { class: "plot-key" },
+        element("span", { class: `plot-swatch plot-${kind}` }),
+        label,
+        value,
+      );
     });
-    this.element = element("figure", { class: "plot" },
-      element("figcaption", {}, element("h2", {}, title), element("div", { class: "plot-legend" }, ...legend)), this.#svg);
+    this.element = element(
+      "figure",
+      { class: "plot" },
+      element(
+        "figcaption",
+        {},
+        element("h2", {}, title),
+        element("div", { class: "plot-legend" }, ...legend),
+      ),
+      this.#svg,
+    );
     this.#svg.addEventListener("pointermove", (event) => this.#point(event));
     this.#svg.addEventListener("pointerleave", () => {
       this.#hover = null;
@@ -58,10 +73,15 @@ export class Plot {
 
   #draw() {
     if (!this.#width) return;
-    const largest = Math.max(0, ...this.#samples.flatMap((sample) => this.#series.map(({ name }) => sample[name])));
+    const largest = Math.max(
+      0,
+      ...this.#samples.flatMap((sample) => this.#series.map(({ name }) => sample[name])),
+    );
     const lines = ticks(largest, this.#least);
-    const x = (at) => EDGE.left + (1 - (this.#now - at) / WINDOW) * (this.#width - EDGE.left - EDGE.right);
-    const y = (value) => HEIGHT - EDGE.bottom - (value / lines.at(-1)) * (HEIGHT - EDGE.top - EDGE.bottom);
+    const x = (at) =>
+      EDGE.left + (1 - (this.#now - at) / WINDOW) * (this.#width - EDGE.left - EDGE.right);
+    const y = (value) =>
+      HEIGHT - EDGE.bottom - (value / lines.at(-1)) * (HEIGHT - EDGE.top - EDGE.bottom);
     const seen = this.#samples.filter(({ at }) => at >= this.#now - WINDOW);
     this.#svg.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
     this.#svg.replaceChildren(
@@ -73,37 +93,72 @@ export class Plot {
   }
 
   #line(value, y) {
-    return svgElement("g", { class: "plot-grid" },
+    return svgElement(
+      "g",
+      { class: "plot-grid" },
       svgElement("line", { x1: EDGE.left, x2: this.#width - EDGE.right, y1: y, y2: y }),
-      svgElement("text", { x: EDGE.left - 8, y: y + 4, "text-anchor": "end" }, brief(value)));
+      svgElement("text", { x: EDGE.left - 8, y: y + 4, "text-anchor": "end" }, brief(value)),
+    );
   }
 
   #times() {
     const label = (text, x, anchor) =>
       svgElement("text", { class: "plot-time", x, y: HEIGHT - 4, "text-anchor": anchor }, text);
     const middle = (EDGE.left + this.#width - EDGE.right) / 2;
-    return [label("2 min ago", EDGE.left, "start"), label("1 min", middle, "middle"), label("now", this.#width - EDGE.right, "end")];
+    return [
+      label("2 min ago", EDGE.left, "start"),
+      label("1 min", middle, "middle"),
+      label("now", this.#width - EDGE.right, "end"),
+    ];
   }
 
   /** The values of the moment that is pointed at, or of the newest. */
   #tell(seen, x) {
     const wanted = this.#now - (this.#hover ?? 0);
-    const near = seen.reduce((best, one) => (!best || Math.abs(one.at - wanted) < Math.abs(best.at - wanted) ? one : best), null);
-    this.#series.forEach(({ name }, index) => setText(this.#values[index], near ? brief(near[name]) + this.#unit : "–"));
-    const said = this.#series.map(({ label, name }) => `${label} ${near ? brief(near[name]) + this.#unit : "unknown"}`);
+    const near = seen.reduce(
+      (best, one) => (!best || Math.abs(one.at - wanted) < Math.abs(best.at - wanted) ? one : best),
+      null,
+    );
+    this.#series.forEach(({ name }, index) =>
+      setText(this.#values[index], near ? brief(near[name]) + this.#unit : "–"),
+    );
+    const said = this.#series.map(
+      ({ label, name }) => `${label} ${near ? brief(near[name]) + this.#unit : "unknown"}`,
+    );
     this.#svg.setAttribute("aria-label", `${this.title}: ${said.join(", ")}`);
     if (near && this.#hover !== null) {
       const at = x(near.at);
-      this.#svg.append(svgElement("line", { class: "plot-cursor", x1: at, x2: at, y1: EDGE.top, y2: HEIGHT - EDGE.bottom }));
+      this.#svg.append(
+        svgElement("line", {
+          class: "plot-cursor",
+          x1: at,
+          x2: at,
+          y1: EDGE.top,
+          y2: HEIGHT - EDGE.bottom,
+        }),
+      );
     }
   }
 }
 
 function curve({ name, kind }, samples, x, y) {
   if (!samples.length) return [];
-  const points = samples.map((sample) => `${x(sample.at).toFixed(1)},${y(sample[name]).toFixed(1)}`);
-  const line = svgElement("polyline", { class: `plot-line plot-${kind}`, points: points.join(" ") });
-  if (kind === "faint") return [line];
-  const foot = [`${x(samples.at(-1).at).toFixed(1)},${y(0)}`, `${x(samples[0].at).toFixed(1)},${y(0)}`];
-  return [svgElement("polygon", { class: `plot-area plot-${kind}`, points: [...points, ...foot].join(" ") }), line];
+  const points = samples.map(
+    (sample) => `${x(sample.at).toFixed(1)},${y(sample[name]).toFixed(1)}`,
+  );
+  const line = svgElement("polyline", {
+    class: `plot-line plot-${kind}`,
+    points: points.join(" "),
+  });
+  const foot = [
+    `${x(samples.at(-1).at).toFixed(1)},${y(0)}`,
+    `${x(samples[0].at).toFixed(1)},${y(0)}`,
+  ];
+  return [
+    svgElement("polygon", {
+      class: `plot-area plot-${kind}`,
+      points: [...points, ...foot].join(" "),
+    }),
+    line,
+  ];
 }

@@ -22,23 +22,79 @@ export class Dashboard {
   #notice = element("div", { class: "notice", role: "alert", hidden: true });
   #rows = element("tbody");
   #plots = [
-    new Plot({ title: "Tokens written per second", unit: "/s", least: 10, series: [{ name: "generated", label: "written", kind: "main" }] }),
-    new Plot({ title: "Requests", unit: "", least: 3, series: [{ name: "running", label: "running", kind: "main" }, { name: "waiting", label: "waiting", kind: "other" }] }),
-    new Plot({ title: "KV cache", unit: "%", least: 10, series: [{ name: "held", label: "in use", kind: "main" }, { name: "kept", label: "kept for reuse", kind: "other" }] }),
-    new Plot({ title: "Prompt tokens per second", unit: "/s", least: 10, series: [{ name: "prompt", label: "read", kind: "main" }, { name: "reused", label: "reused", kind: "other" }] }),
-    new Plot({ title: "Requests in a step", unit: "", least: 3, series: [{ name: "batch", label: "tokens per step", kind: "main" }] }),
+    new Plot({
+      title: "Tokens written per second",
+      unit: "/s",
+      least: 10,
+      series: [{ name: "generated", label: "written", kind: "main" }],
+    }),
+    new Plot({
+      title: "Requests",
+      unit: "",
+      least: 3,
+      series: [
+        { name: "running", label: "running", kind: "main" },
+        { name: "waiting", label: "waiting", kind: "other" },
+      ],
+    }),
+    new Plot({
+      title: "KV cache",
+      unit: "%",
+      least: 10,
+      series: [
+        { name: "held", label: "in use", kind: "main" },
+        { name: "kept", label: "kept for reuse", kind: "other" },
+      ],
+    }),
+    new Plot({
+      title: "Prompt tokens per second",
+      unit: "/s",
+      least: 10,
+      series: [
+        { name: "prompt", label: "read", kind: "main" },
+        { name: "reused", label: "reused", kind: "other" },
+      ],
+    }),
+    new Plot({
+      title: "Requests in a step",
+      unit: "",
+      least: 3,
+      series: [{ name: "batch", label: "tokens per step", kind: "main" }],
+    }),
   ];
 
   constructor() {
-    const tiles = TILES.map((label, index) => element("div", { class: "tile" }, element("span", {}, label), this.#tiles[index]));
-    const head = ["Request", "State", "Prompt", "Written", "For", "Speed"].map((label) => element("th", { scope: "col" }, label));
-    find("#dashboard").append(element("div", { class: "dashboard-inner" },
-      this.#models, this.#notice, element("div", { class: "tiles" }, ...tiles),
-      element("div", { class: "slots-place" }, "Slots", this.#slots),
-      element("div", { class: "plots" }, ...this.#plots.map((plot) => plot.element),
-        element("section", { class: "plot requests" }, element("h2", {}, "Requests now"),
-          element("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Requests now" },
-            element("table", {}, element("thead", {}, element("tr", {}, ...head)), this.#rows))))));
+    const tiles = TILES.map((label, index) =>
+      element("div", { class: "tile" }, element("span", {}, label), this.#tiles[index]),
+    );
+    const head = ["Request", "State", "Prompt", "Written", "For", "Speed"].map((label) =>
+      element("th", { scope: "col" }, label),
+    );
+    find("#dashboard").append(
+      element(
+        "div",
+        { class: "dashboard-inner" },
+        this.#models,
+        this.#notice,
+        element("div", { class: "tiles" }, ...tiles),
+        element("div", { class: "slots-place" }, "Slots", this.#slots),
+        element(
+          "div",
+          { class: "plots" },
+          ...this.#plots.map((plot) => plot.element),
+          element(
+            "section",
+            { class: "plot requests" },
+            element("h2", {}, "Requests now"),
+            element(
+              "div",
+              { class: "table", tabindex: "0", role: "group", "aria-label": "Requests now" },
+              element("table", {}, element("thead", {}, element("tr", {}, ...head)), this.#rows),
+            ),
+          ),
+        ),
+      ),
+    );
     this.#feed.came.listen(({ at, status }) => this.#take(at, status));
     this.#feed.failed.listen((failure) => this.#fail(failure));
   }
@@ -61,7 +117,10 @@ export class Dashboard {
 
   #draw() {
     const { models, uptime_seconds: uptime } = this.#newest;
-    const model = models.find(({ name }) => name === this.#chosen) ?? models.find(({ loaded }) => loaded) ?? models[0];
+    const model =
+      models.find(({ name }) => name === this.#chosen) ??
+      models.find(({ loaded }) => loaded) ??
+      models[0];
     this.#offer(models, model?.name);
     const samples = this.#histories.get(model?.name)?.samples ?? [];
     for (const plot of this.#plots) plot.show(samples, this.#now);
@@ -72,13 +131,25 @@ export class Dashboard {
   }
 
   #offer(models, chosen) {
-    if (this.#models.childElementCount === models.length && this.#models.dataset.chosen === chosen) return;
+    if (this.#models.childElementCount === models.length && this.#models.dataset.chosen === chosen)
+      return;
     this.#models.dataset.chosen = chosen;
-    this.#models.replaceChildren(...models.map(({ name, loaded }) =>
-      element("button", { type: "button", "aria-pressed": String(name === chosen), click: () => {
-        this.#chosen = name;
-        this.#draw();
-      } }, loaded ? name : `${name} (not loaded)`)));
+    this.#models.replaceChildren(
+      ...models.map(({ name, loaded }) =>
+        element(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(name === chosen),
+            click: () => {
+              this.#chosen = name;
+              this.#draw();
+            },
+          },
+          loaded ? name : `${name} (not loaded)`,
+        ),
+      ),
+    );
   }
 
   #fillTiles(model, samples, uptime) {
@@ -100,13 +171,21 @@ export class Dashboard {
     if (this.#slots.childElementCount !== count) {
       this.#slots.replaceChildren(...Array.from({ length: count }, () => element("span")));
     }
-    [...this.#slots.children].forEach((slot, index) => slot.classList.toggle("taken", index < model.running));
-    this.#slots.setAttribute("aria-label", model ? `${model.running} of ${count} slots are taken` : "no model is loaded");
+    [...this.#slots.children].forEach((slot, index) =>
+      slot.classList.toggle("taken", index < model.running),
+    );
+    this.#slots.setAttribute(
+      "aria-label",
+      model ? `${model.running} of ${count} slots are taken` : "no model is loaded",
+    );
   }
 
   #fail({ kind, message }) {
     this.#notice.hidden = false;
-    const text = kind === "gone" ? "The numbers go on when it answers again." : `${advice(kind)} ${message}`;
-    this.#notice.replaceChildren(element("div", {}, element("strong", {}, heading(kind)), element("p", {}, text)));
+    const text =
+      kind === "gone" ? "The numbers go on when it answers again." : `${advice(kind)} ${message}`;
+    this.#notice.replaceChildren(
+      element("div", {}, element("strong", {}, heading(kind)), element("p", {}, text)),
+    );
   }
 }

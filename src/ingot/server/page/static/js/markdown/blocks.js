@@ -67,7 +67,10 @@ function readBlock(reader, depth) {
   const heading = HEADING.exec(line);
   if (heading) {
     reader.take();
-    const text = (heading[2] ?? "").trim().replace(/(?:^|[ \t])#+$/, "").trimEnd();
+    const text = (heading[2] ?? "")
+      .trim()
+      .replace(/(?:^|[ \t])#+$/, "")
+      .trimEnd();
     return { kind: "heading", level: heading[1].length, text };
   }
   if (RULE.test(line)) {
@@ -172,7 +175,10 @@ function readTable(reader) {
 
 /** The cells of a row: bars split, but not behind a backslash or within code. */
 function cellsOf(line) {
-  const inner = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
+  const inner = line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/(?<!\\)\|$/, "");
   const cells = inner.match(/(?:`[^`]*`|\\.|[^|])+|(?<=\|)(?=\|)/g) ?? [""];
   return cells.map((cell) => cell.trim().replaceAll("\\|", "|"));
 }

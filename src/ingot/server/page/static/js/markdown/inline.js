@@ -8,7 +8,10 @@ const DEEPEST = 12;
 const LONGEST_LINK = 2000;
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const ADDRESS = /^https?:\/\/[^\s<>]+/i;
-const LINK = /^!?\[((?:\\.|`[^`]*`|[^[\]\\`]|\[[^\]]*\])*)\]\(\s*<?([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/;
+const LABEL = /(?:\\.|`[^`]*`|[^[\]\\`]|\[[^\]]*\])*/.source;
+const TARGET = /[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*/.source;
+const TITLE = /(?:\s+(?:"[^"]*"|'[^']*'))?/.source;
+const LINK = new RegExp(`^!?\\[(${LABEL})\\]\\(\\s*<?(${TARGET})>?${TITLE}\\s*\\)`);
 const MARKS = [
   { mark: "**", tag: "strong" },
   { mark: "__", tag: "strong", words: true },

@@ -97,10 +97,22 @@ function listNode({ ordered, first, items, loose }, open) {
 
 function tableNode({ head, align, rows }) {
   const row = (tag, cells) =>
-    element("tr", {}, ...cells.map((cell, column) =>
-      element(tag, { class: align[column] && `align-${align[column]}` }, ...inlineNodes(cell))));
-  const table = element("table", {},
+    element(
+      "tr",
+      {},
+      ...cells.map((cell, column) =>
+        element(tag, { class: align[column] && `align-${align[column]}` }, ...inlineNodes(cell)),
+      ),
+    );
+  const table = element(
+    "table",
+    {},
     element("thead", {}, row("th", head)),
-    element("tbody", {}, ...rows.map((cells) => row("td", cells))));
-  return element("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" }, table);
+    element("tbody", {}, ...rows.map((cells) => row("td", cells))),
+  );
+  return element(
+    "div",
+    { class: "table", tabindex: "0", role: "group", "aria-label": "Table" },
+    table,
+  );
 }

@@ -56,7 +56,8 @@ export class Conversation {
     this.nodes[node.id] = node;
     parent.children.push(node.id);
     parent.chosen = node.id;
-    if (role === "user" && !this.named && parent.id === ROOT) this.title = titleFrom(fields.content);
+    if (role === "user" && !this.named && parent.id === ROOT)
+      this.title = titleFrom(fields.content);
     this.touch();
     return node;
   }

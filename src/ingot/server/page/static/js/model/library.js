@@ -84,7 +84,11 @@ export class Library {
   answer(question) {
     const conversation = this.current;
     if (this.generation(conversation)) return;
-    const node = conversation.add(question, "assistant", { content: "", reasoning: "", finish: null });
+    const node = conversation.add(question, "assistant", {
+      content: "",
+      reasoning: "",
+      finish: null,
+    });
     const generation = new Generation(conversation, node);
     this.#generations.set(conversation.id, generation);
     generation.due.listen(() => this.save(conversation));

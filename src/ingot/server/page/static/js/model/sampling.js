@@ -3,23 +3,43 @@
 
 export const NUMBERS = [
   {
-    name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05,
+    name: "temperature",
+    label: "Temperature",
+    min: 0,
+    max: 2,
+    step: 0.05,
     hint: "0 always takes the likeliest token; higher is bolder.",
   },
   {
-    name: "top_p", label: "Top p", min: 0, max: 1, step: 0.01,
+    name: "top_p",
+    label: "Top p",
+    min: 0,
+    max: 1,
+    step: 0.01,
     hint: "Keep the likeliest tokens that together reach this probability.",
   },
   {
-    name: "top_k", label: "Top k", min: 0, max: 200, step: 1,
+    name: "top_k",
+    label: "Top k",
+    min: 0,
+    max: 200,
+    step: 1,
     hint: "Keep this many of the likeliest tokens; 0 keeps all.",
   },
   {
-    name: "min_p", label: "Min p", min: 0, max: 1, step: 0.01,
+    name: "min_p",
+    label: "Min p",
+    min: 0,
+    max: 1,
+    step: 0.01,
     hint: "Drop tokens less likely than this share of the likeliest.",
   },
   {
-    name: "repeat_penalty", label: "Repeat penalty", min: 0.5, max: 2, step: 0.01,
+    name: "repeat_penalty",
+    label: "Repeat penalty",
+    min: 0.5,
+    max: 2,
+    step: 0.01,
     hint: "Above 1 makes tokens that were used less likely.",
   },
 ];

@@ -11,7 +11,9 @@ export function copyButton(label, text) {
     try {
       await navigator.clipboard.writeText(text());
     } catch {
-      toast("The browser does not let the page copy: it does so over https and on this machine only.");
+      toast(
+        "The browser does not let the page copy: it does so over https and on this machine only.",
+      );
       return;
     }
     button.replaceChildren(icon("check"));

@@ -13,11 +13,15 @@ export function askForKey() {
   dialog.showModal();
   field.select();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => {
-      if (dialog.returnValue !== "keep") return resolve(false);
-      apiKey.set(field.value.trim());
-      resolve(true);
-    }, { once: true });
+    dialog.addEventListener(
+      "close",
+      () => {
+        if (dialog.returnValue !== "keep") return resolve(false);
+        apiKey.set(field.value.trim());
+        resolve(true);
+      },
+      { once: true },
+    );
   });
 }
 

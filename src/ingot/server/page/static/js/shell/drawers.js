@@ -8,8 +8,14 @@ const wide = matchMedia("(min-width: 60rem)");
 export class Drawers {
   #app = find("#app");
   #sides = {
-    sidebar: { panel: find("#sidebar"), buttons: [...document.querySelectorAll("[data-toggle=sidebar]")] },
-    settings: { panel: find("#settings"), buttons: [...document.querySelectorAll("[data-toggle=settings]")] },
+    sidebar: {
+      panel: find("#sidebar"),
+      buttons: [...document.querySelectorAll("[data-toggle=sidebar]")],
+    },
+    settings: {
+      panel: find("#settings"),
+      buttons: [...document.querySelectorAll("[data-toggle=settings]")],
+    },
   };
 
   constructor() {
@@ -30,7 +36,7 @@ export class Drawers {
     if (open) this.#enter(name, panel);
   }
 
-  /** Go to where one begins; on a small screen not into a field, which would bring up a keyboard. */
+  /** Go to where one begins; on a small screen not into a field, which calls up a keyboard. */
   #enter(name, panel) {
     if (!wide.matches) panel.querySelector("button").focus({ preventScroll: true });
     else if (name === "settings") panel.querySelector("textarea").focus({ preventScroll: true });

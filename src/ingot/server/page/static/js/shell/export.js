@@ -16,7 +16,10 @@ export const asJson = (conversation) => `${JSON.stringify(conversation.record, n
 
 /** Hand a text to the browser as a download. */
 export function download(conversation, ending, text) {
-  const name = conversation.title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60);
+  const name = conversation.title
+    .replace(/[^\p{L}\p{N}]+/gu, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 60);
   const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   const link = element("a", { href: address, download: `${name || "conversation"}.${ending}` });
   link.click();

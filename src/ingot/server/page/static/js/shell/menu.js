@@ -6,10 +6,21 @@ import { icon } from "../icons.js";
 /** Open a menu; entries are {icon, label, run, danger}. */
 export function openMenu(button, entries) {
   const items = entries.map(({ icon: name, label, run, danger }) =>
-    element("button", { type: "button", role: "menuitem", class: danger ? "danger" : null, click: () => {
-      close();
-      run();
-    } }, icon(name), label));
+    element(
+      "button",
+      {
+        type: "button",
+        role: "menuitem",
+        class: danger ? "danger" : null,
+        click: () => {
+          close();
+          run();
+        },
+      },
+      icon(name),
+      label,
+    ),
+  );
   const menu = element("div", { class: "menu", role: "menu", popover: "auto" }, ...items);
   const close = () => menu.hidePopover();
   menu.addEventListener("toggle", ({ newState }) => {

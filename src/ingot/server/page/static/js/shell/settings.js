@@ -15,9 +15,16 @@ export class SettingsPanel {
 
   constructor(library, keyChanged) {
     this.#library = library;
-    find("#sampling").append(...NUMBERS.map((setting) => this.#row(setting, true)), ...WHOLE.map((setting) => this.#row(setting, false)));
-    this.#system.addEventListener("change", () => library.changeSettings({ system: this.#system.value.trim() || null }));
-    this.#stop.addEventListener("change", () => library.changeSettings({ stop: stopsFrom(this.#stop.value) }));
+    find("#sampling").append(
+      ...NUMBERS.map((setting) => this.#row(setting, true)),
+      ...WHOLE.map((setting) => this.#row(setting, false)),
+    );
+    this.#system.addEventListener("change", () =>
+      library.changeSettings({ system: this.#system.value.trim() || null }),
+    );
+    this.#stop.addEventListener("change", () =>
+      library.changeSettings({ stop: stopsFrom(this.#stop.value) }),
+    );
     find("#reset").addEventListener("click", () => this.#reset());
     find("#change-key").addEventListener("click", async () => {
       if (await askForKey()) keyChanged();
@@ -35,22 +42,40 @@ export class SettingsPanel {
   show() {
     const settings = this.#library.current?.settings ?? {};
     if (document.activeElement !== this.#system) this.#system.value = settings.system ?? "";
-    if (document.activeElement !== this.#stop) this.#stop.value = (settings.stop ?? []).map(escaped).join("\n");
+    if (document.activeElement !== this.#stop)
+      this.#stop.value = (settings.stop ?? []).map(escaped).join("\n");
     for (const [name, row] of this.#rows) this.#showRow(row, settings[name], this.#defaults[name]);
-    find("#key-state").textContent = apiKey.get() ? "A key is kept in this browser." : "No key is kept in this browser.";
+    find("#key-state").textContent = apiKey.get()
+      ? "A key is kept in this browser."
+      : "No key is kept in this browser.";
   }
 
   #row({ name, label, min, max = null, step = 1, hint }, slides) {
     const id = `setting-${name}`;
-    const number = element("input", { type: "number", id, min, max, step: slides ? "any" : step, inputmode: "decimal", "aria-describedby": `${id}-hint` });
-    const slider = slides ? element("input", { type: "range", min, max, step, "aria-label": label, tabindex: "-1" }) : null;
+    const number = element("input", {
+      type: "number",
+      id,
+      min,
+      max,
+      step: slides ? "any" : step,
+      inputmode: "decimal",
+      "aria-describedby": `${id}-hint`,
+    });
+    const slider = slides
+      ? element("input", { type: "range", min, max, step, "aria-label": label, tabindex: "-1" })
+      : null;
     const row = { number, slider, min, max };
     number.addEventListener("change", () => this.#change(name, number.value));
     slider?.addEventListener("input", () => this.#change(name, slider.value));
     this.#rows.set(name, row);
-    row.element = element("div", { class: "setting" },
-      element("label", { for: id }, label), number, slider,
-      element("p", { class: "hint", id: `${id}-hint` }, hint));
+    row.element = element(
+      "div",
+      { class: "setting" },
+      element("label", { for: id }, label),
+      number,
+      slider,
+      element("p", { class: "hint", id: `${id}-hint` }, hint),
+    );
     return row.element;
   }
 
@@ -80,7 +105,9 @@ export class SettingsPanel {
 /** One text a line; \n and \t stand for what they do in code. */
 function stopsFrom(text) {
   const stops = text.split("\n").filter((line) => line !== "");
-  return stops.length ? stops.map((line) => line.replaceAll("\\n", "\n").replaceAll("\\t", "\t")) : null;
+  return stops.length
+    ? stops.map((line) => line.replaceAll("\\n", "\n").replaceAll("\\t", "\t"))
+    : null;
 }
 
 const escaped = (text) => text.replaceAll("\n", "\\n").replaceAll("\t", "\\t");

@@ -3,7 +3,7 @@
 
 const editable = (node) => node.matches?.("input, textarea, select, [contenteditable]") ?? false;
 
-/** commands: {new, search, composer, sidebar, settings, dashboard, tokens, again, edit, back, on, help, escape}. */
+/** Run `commands`, functions by the names that are used below, when their keys are pressed. */
 export function listenForShortcuts(commands) {
   const plain = {
     "/": commands.composer,
@@ -26,7 +26,8 @@ export function listenForShortcuts(commands) {
     if (key === "Escape") run(commands.escape, event);
     else if (control && key === "k") run(commands.search, event);
     else if (control && event.shiftKey && key === "o") run(commands.new, event);
-    else if (!control && !event.altKey && !editable(event.target) && plain[key]) run(plain[key], event);
+    else if (!control && !event.altKey && !editable(event.target) && plain[key])
+      run(plain[key], event);
   });
 }
 

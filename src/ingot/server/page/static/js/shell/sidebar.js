@@ -42,7 +42,8 @@ export class Sidebar {
       const text = words ? "No conversation holds these words." : "Conversations appear here.";
       nodes.push(element("p", { class: "no-conversations" }, text));
     }
-    const focused = this.#list.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const focused =
+      this.#list.contains(document.activeElement) && document.activeElement.getAttribute("href");
     this.#list.replaceChildren(...nodes);
     if (focused) this.#focus(focused);
   }
@@ -55,10 +56,21 @@ export class Sidebar {
     const { current } = this.#library;
     const here = current?.id === conversation.id;
     const writing = this.#library.generation(conversation) !== null;
-    const link = element("a", { href: `#/chat/${conversation.id}`, title: conversation.title, "aria-current": here ? "page" : null },
-      writing ? element("span", { class: "writing-dot", role: "img", "aria-label": "is being answered" }) : null,
-      element("span", { class: "conversation-title" }, conversation.title || "Untitled"));
-    const menu = iconButton("dots", `Menu of ${conversation.title}`, () => this.#menu(conversation, menu, link));
+    const link = element(
+      "a",
+      {
+        href: `#/chat/${conversation.id}`,
+        title: conversation.title,
+        "aria-current": here ? "page" : null,
+      },
+      writing
+        ? element("span", { class: "writing-dot", role: "img", "aria-label": "is being answered" })
+        : null,
+      element("span", { class: "conversation-title" }, conversation.title || "Untitled"),
+    );
+    const menu = iconButton("dots", `Menu of ${conversation.title}`, () =>
+      this.#menu(conversation, menu, link),
+    );
     menu.title = "Rename, export, delete";
     return element("li", { class: here ? "current" : null }, link, menu);
   }
@@ -66,8 +78,16 @@ export class Sidebar {
   #menu(conversation, button, link) {
     openMenu(button, [
       { icon: "pencil", label: "Rename", run: () => this.#rename(conversation, link) },
-      { icon: "download", label: "Export as Markdown", run: () => download(conversation, "md", asMarkdown(conversation)) },
-      { icon: "download", label: "Export as JSON", run: () => download(conversation, "json", asJson(conversation)) },
+      {
+        icon: "download",
+        label: "Export as Markdown",
+        run: () => download(conversation, "md", asMarkdown(conversation)),
+      },
+      {
+        icon: "download",
+        label: "Export as JSON",
+        run: () => download(conversation, "json", asJson(conversation)),
+      },
       { icon: "trash", label: "Delete", danger: true, run: () => this.remove(conversation) },
     ]);
   }
@@ -78,7 +98,11 @@ export class Sidebar {
   }
 
   #rename(conversation, link) {
-    const field = element("input", { class: "rename-field", "aria-label": "Name of the conversation", maxlength: "200" });
+    const field = element("input", {
+      class: "rename-field",
+      "aria-label": "Name of the conversation",
+      maxlength: "200",
+    });
     field.value = conversation.title;
     let kept = true;
     field.addEventListener("keydown", (event) => {
@@ -122,7 +146,9 @@ export class Sidebar {
 
 function holds(conversation, words) {
   if (conversation.title.toLowerCase().includes(words)) return true;
-  return Object.values(conversation.nodes).some(({ content }) => content?.toLowerCase().includes(words));
+  return Object.values(conversation.nodes).some(({ content }) =>
+    content?.toLowerCase().includes(words),
+  );
 }
 
 function dayName(time) {

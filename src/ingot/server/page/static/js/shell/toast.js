@@ -13,7 +13,9 @@ export function toast(text, action = null) {
       close();
       action.run();
     };
-    notice.append(element("button", { type: "button", class: "link-button", click: run }, action.label));
+    notice.append(
+      element("button", { type: "button", class: "link-button", click: run }, action.label),
+    );
   }
   find("#toasts").append(notice);
   setTimeout(close, SHOWN);

@@ -7,15 +7,25 @@ import { visible } from "../model/tokens.js";
 const GAP = 6; // pixels between token and card
 
 export class TokenCard {
-  element = element("div", { class: "token-card", id: `card-${newId()}`, role: "tooltip", hidden: true });
+  element = element("div", {
+    class: "token-card",
+    id: `card-${newId()}`,
+    role: "tooltip",
+    hidden: true,
+  });
 
   /** Show the card of a token under its span, inside `frame`. */
   show(token, span, frame) {
     const rows = token.alternatives.map(({ text, probability, chosen }) => {
       const bar = element("span", { class: "token-bar" }, element("span"));
       bar.firstChild.style.width = `${(probability * 100).toFixed(1)}%`;
-      return element("li", { class: chosen ? "chosen" : null },
-        element("code", {}, visible(text)), bar, element("span", { class: "token-percent" }, percent(probability)));
+      return element(
+        "li",
+        { class: chosen ? "chosen" : null },
+        element("code", {}, visible(text)),
+        bar,
+        element("span", { class: "token-percent" }, percent(probability)),
+      );
     });
     this.element.replaceChildren(element("ol", {}, ...rows));
     this.element.hidden = false;
@@ -31,7 +41,10 @@ export class TokenCard {
     const { offsetWidth: width, offsetHeight: height } = this.element;
     const below = token.bottom + GAP + height < innerHeight;
     const top = below ? token.bottom + GAP : token.top - GAP - height;
-    const left = Math.min(Math.max(token.left, frame.left), Math.max(frame.left, frame.right - width));
+    const left = Math.min(
+      Math.max(token.left, frame.left),
+      Math.max(frame.left, frame.right - width),
+    );
     this.element.style.top = `${top - frame.top}px`;
     this.element.style.left = `${left - frame.left}px`;
   }

@@ -14,11 +14,20 @@ export class TokenView {
   #spans = [];
   #card = new TokenCard();
   #facts = element("span", { class: "token-facts" });
-  #text = element("div", { class: "token-text", role: "group", "aria-label": "Tokens: arrow keys go from one to the next" });
+  #text = element("div", {
+    class: "token-text",
+    role: "group",
+    "aria-label": "Tokens: arrow keys go from one to the next",
+  });
 
   constructor(tokens) {
-    this.element = element("div", { class: "token-view" },
-      element("div", { class: "token-legend" }, legend(), this.#facts), this.#text, this.#card.element);
+    this.element = element(
+      "div",
+      { class: "token-view" },
+      element("div", { class: "token-legend" }, legend(), this.#facts),
+      this.#text,
+      this.#card.element,
+    );
     this.#text.addEventListener("pointerover", (event) => this.#point(event.target));
     this.#text.addEventListener("pointerleave", () => this.#leave());
     this.#text.addEventListener("focusin", (event) => this.#focused(event.target));
@@ -64,7 +73,14 @@ export class TokenView {
   #key(event) {
     const at = this.#spans.indexOf(document.activeElement);
     const last = this.#spans.length - 1;
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: this.#inLine(at, -1), ArrowDown: this.#inLine(at, 1), Home: 0, End: last }[event.key];
+    const to = {
+      ArrowLeft: at - 1,
+      ArrowRight: at + 1,
+      ArrowUp: this.#inLine(at, -1),
+      ArrowDown: this.#inLine(at, 1),
+      Home: 0,
+      End: last,
+    }[event.key];
     if (event.key === "Escape") this.#card.hide();
     if (to === undefined) return;
     event.preventDefault();
@@ -90,8 +106,11 @@ function span(token, first) {
   if (!token.likeliest) kinds.push("unlikely");
   if (token.thought) kinds.push("thought");
   const label = `${visible(token.text)}, ${(token.probability * 100).toFixed(1)} percent`;
-  return element("span", { class: kinds.join(" "), tabindex: first ? "0" : "-1", role: "img", "aria-label": label },
-    token.text.replaceAll("\n", "↵\n") || "∅");
+  return element(
+    "span",
+    { class: kinds.join(" "), tabindex: first ? "0" : "-1", role: "img", "aria-label": label },
+    token.text.replaceAll("\n", "↵\n") || "∅",
+  );
 }
 
 function legend() {
@@ -102,5 +121,6 @@ function legend() {
 function factsOf(tokens) {
   if (!tokens.length) return "";
   const others = tokens.filter((token) => !read(token).likeliest).length;
-  return `${tokens.length} tokens · ${others} not the likeliest · perplexity ${perplexity(tokens).toFixed(2)}`;
+  const doubt = perplexity(tokens).toFixed(2);
+  return `${tokens.length} tokens · ${others} not the likeliest · perplexity ${doubt}`;
 }
