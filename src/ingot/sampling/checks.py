@@ -14,6 +14,7 @@ from ingot.errors import SamplingError
 LARGEST_SEED = 2**64 - 1
 MOST_PROBABILITIES = 1000  # alternatives reported with a token
 _LARGEST_COUNT = 2**31 - 1
+_LARGEST_BIAS = 1e30  # logits are 32-bit floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +127,20 @@ def token_ids(field: str, value: object) -> tuple[int, ...]:
 
 def biases(field: str, value: object) -> Mapping[int, float]:
     """A bias for each token id; False bans a token, as minus infinity does."""
-    expected = "a mapping of token ids to finite numbers, or to False, which bans the token"
+    expected = (
+        f"a mapping of token ids to numbers up to {_LARGEST_BIAS:g}, or to False, which bans the "
+        "token"
+    )
     if not isinstance(value, Mapping):
         raise SamplingError(field, value, expected)
     checked: dict[int, float] = {}
     for id, bias in value.items():
         if not _is_id(id) or bias is True or not isinstance(bias, (int, float)):
             raise SamplingError(field, value, expected)
-        checked[id] = -math.inf if bias is False else float(bias)
-        if math.isnan(checked[id]) or checked[id] == math.inf:
+        banned = bias is False or bias == -math.inf
+        if not banned and not -_LARGEST_BIAS <= bias <= _LARGEST_BIAS:
             raise SamplingError(field, value, expected)
+        checked[id] = -math.inf if banned else float(bias)
     return MappingProxyType(checked)
 
 

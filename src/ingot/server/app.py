@@ -69,7 +69,7 @@ async def _tell(request: HttpRequest, error: Exception) -> Response:
         case ClientGoneError():
             return Response(status_code=CLIENT_CLOSED)
         case RequestValidationError():
-            facts = _invalid(error)
+            facts = _invalid(error, request.headers.get("content-type", ""))
         case HTTPException():
             facts = Facts(error.status_code, _said(error, request))
         case _:
@@ -78,11 +78,13 @@ async def _tell(request: HttpRequest, error: Exception) -> Response:
     return JSONResponse(error_body(request.url.path, facts), facts.status, headers=headers)
 
 
-def _invalid(error: RequestValidationError) -> Facts:
+def _invalid(error: RequestValidationError, content_type: str) -> Facts:
     """What is wrong with a body, and where: the deepest of what was found."""
     found = max(error.errors(), key=lambda each: len(each["loc"]))
     if found["type"] == "json_invalid":
         return Facts(400, f"the body is no JSON: {found['ctx']['error']}")
+    if found["loc"] == ("body",) and "json" not in content_type.lower():
+        return Facts(400, "the body must be JSON, and said to be: Content-Type: application/json")
     name = ".".join(str(part) for part in found["loc"] if _is_place(part))
     return Facts(400, f"{name or 'the body'}: {found['msg']}", param=name or None)
 

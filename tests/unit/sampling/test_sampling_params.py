@@ -83,6 +83,7 @@ def test_messages_say_the_range() -> None:
         ("stop", [""]), ("stop", 3), ("stop", ["a", 3]), ("dry_sequence_breakers", [b"x"]),
         ("stop_token_ids", [-1]), ("stop_token_ids", [1.0]), ("stop_token_ids", 7),
         ("logit_bias", [1]), ("logit_bias", {1: math.nan}), ("logit_bias", {1: math.inf}),
+        ("logit_bias", {1: 10**40}), ("logit_bias", {1: -1e308}),
         ("logit_bias", {"a": 1.0}), ("logit_bias", {1: True}), ("logit_bias", {-1: 1.0}),
         ("ignore_eos", 1), ("logprobs", "yes"), ("post_sampling_probs", None),
         ("samplers", "top_k"), ("samplers", ["top_k", "top_k"]), ("samplers", ["best"]),

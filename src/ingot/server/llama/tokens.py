@@ -1,5 +1,6 @@
 """`/tokenize` and `/detokenize`: between a text and its tokens."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -54,20 +55,24 @@ def router(server: Server) -> APIRouter:
     async def tokenize(body: TokenizeBody) -> TokenList:
         """The tokens of a text."""
         with await server.catalog.lease(body.model) as lease:
-            tokenizer = lease.llm.tokenizer
-            tokens = tokenizer.encode(body.content, body.add_special, body.parse_special)
-            if not body.with_pieces:
-                return TokenList(tokens=tokens)
-            pieces = [TokenPiece(id=token, piece=_piece(tokenizer, token)) for token in tokens]
-            return TokenList(tokens=pieces)
+            return await asyncio.to_thread(_tokenized, lease.llm.tokenizer, body)
 
     @made.post("/detokenize")
     async def detokenize(body: DetokenizeBody) -> Content:
         """The text of tokens."""
         with await server.catalog.lease(body.model) as lease:
-            return Content(content=lease.llm.tokenizer.decode(body.tokens))
+            text = await asyncio.to_thread(lease.llm.tokenizer.decode, body.tokens)
+            return Content(content=text)
 
     return made
+
+
+def _tokenized(tokenizer: Tokenizer, body: TokenizeBody) -> TokenList:
+    tokens = tokenizer.encode(body.content, body.add_special, body.parse_special)
+    if not body.with_pieces:
+        return TokenList(tokens=tokens)
+    pieces = {token: TokenPiece(id=token, piece=_piece(tokenizer, token)) for token in set(tokens)}
+    return TokenList(tokens=[pieces[token] for token in tokens])
 
 
 def _piece(tokenizer: Tokenizer, token: int) -> str | list[int]:

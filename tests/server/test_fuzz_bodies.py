@@ -1,0 +1,188 @@
+"""Malformed bodies: whatever comes, the server says what is wrong and goes on."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from broken_bodies import BrokenBody, broken_bodies
+from fastapi import FastAPI
+from serving import serving
+
+from ingot.engine import EngineOptions
+from ingot.server import ServedModel, ServerOptions
+from ingot.server.app import application
+from ingot.server.state import Server
+from tiny_llama import write_tiny_llama
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = ("pre", "suf", "mid")
+    keys = {f"tokenizer.ggml.fim_{name}_token_id": id for id, name in enumerate(names)}
+    longer = {"llama.context_length": 2048}
+    return write_tiny_llama(tmp_path_factory.mktemp("fuzz") / "tiny.gguf", keys=keys | longer)
+
+
+def made_server(tiny: Path, folder: Path) -> Server:
+    model = ServedModel(name="tiny", path=tiny, engine=EngineOptions(threads=1))
+    return Server(ServerOptions(models=(model,), max_tokens=8, slots_folder=folder))
+
+
+def post_paths(app: FastAPI) -> list[str]:
+    described = [path for path, methods in app.openapi()["paths"].items() if "post" in methods]
+    return sorted([*described, "/completions", "/embeddings", "/v1/rerank"])
+
+
+async def call(app: FastAPI, request: BrokenBody) -> tuple[int, bytes]:
+    """Hand a request to the application, as a server would: the status and the body."""
+    path, _, query = request.path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path.replace("%00", "\x00"),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(k.encode(), v.encode("latin-1")) for k, v in request.headers.items()],
+        "client": ("fuzz", 1),
+        "server": ("tiny", 80),
+    }
+    half = len(request.body) // 2
+    coming = [
+        {"type": "http.request", "body": request.body[:half], "more_body": True},
+        {"type": "http.request", "body": request.body[half:], "more_body": request.ends_early},
+    ]
+    sent: list[Any] = []
+    told = asyncio.Event()
+
+    async def receive() -> Any:
+        if coming:
+            return coming.pop(0)
+        if not request.ends_early:
+            await told.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            told.set()
+
+    await app(scope, receive, send)
+    if not sent:
+        return 0, b""  # nobody was there to hear it
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def no_json(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def check(request: BrokenBody, status: int, body: bytes) -> None:
+    assert status < 500, f"{request!r}: {status} {body[:500]!r}"
+    if status == 0:
+        assert request.ends_early, request
+        return
+    if body.startswith(b"data: "):
+        return
+    answer = json.loads(body, parse_constant=no_json)
+    if status >= 400:
+        error = answer["error"]
+        assert error["message"], request
+        assert not {"Traceback", "pydantic"} & set(error["message"].split()), request
+
+
+async def send_all(server: Server, seed: int, count: int) -> dict[int, int]:
+    app = application(server)
+    statuses: dict[int, int] = {}
+    for request in broken_bodies(post_paths(app), seed, count):
+        status, body = await call(app, request)
+        check(request, status, body)
+        statuses[status] = statuses.get(status, 0) + 1
+    whole = b'{"prompt":"a","n_predict":2}'
+    last = BrokenBody("/completion", whole, {"content-type": "application/json"})
+    status, body = await call(app, last)
+    assert (status, json.loads(body)["stop"]) == (200, True)
+    assert not list(server.writings)
+    await server.close()
+    return statuses
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 500), pytest.param(2, 19_000, marks=pytest.mark.oracle)]
+)
+def test_no_body_is_answered_with_500(tiny: Path, tmp_path: Path, seed: int, count: int) -> None:
+    statuses = asyncio.run(send_all(made_server(tiny, tmp_path), seed, count))
+    assert sum(statuses.values()) == count
+    assert statuses[400] > count / 4  # most are wrong indeed
+    assert statuses[200] > count / 50  # and some are what they were
+
+
+# What is wrong with more than the body.
+_RAW = (
+    b"POST /completion HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{",
+    b"POST /completion HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n{}",
+    b"POST /completion HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999\r\n\r\n{}",
+    b"POST /completion HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+    b"POST /completion HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{}",
+    b"POST /completion HTTP/1.1\r\n\r\n",
+    b"POST /completion HTTP/9.9\r\nhost: x\r\n\r\n",
+    b"NONSENSE\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: x\r\nx-request-id: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\x00" * 1000,
+    b"",
+)
+
+
+def exchange(address: tuple[str, int], content: bytes, *, is_all: bool) -> bytes:
+    """Send bytes and read what comes back; where they are not all, say that no more come."""
+    with socket.create_connection(address, timeout=60) as connection:
+        try:
+            connection.sendall(content)
+            if not is_all:
+                connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+        except ConnectionError:  # it would not even read all of it
+            return b""
+
+
+def over_sockets(address: tuple[str, int], requests: Iterable[BrokenBody]) -> None:
+    for request in requests:
+        headers = {"host": "x", "connection": "close", "content-length": str(len(request.body))}
+        if request.ends_early:
+            headers["content-length"] = str(2 * len(request.body) + 1)
+        lines = [f"{name}: {value}" for name, value in (headers | dict(request.headers)).items()]
+        head = "\r\n".join([f"POST {request.path} HTTP/1.1", *lines, "", ""])
+        content = head.encode("latin-1") + request.body
+        answer = exchange(address, content, is_all=not request.ends_early)
+        status = int(answer.split(b" ", 2)[1]) if answer else 0
+        assert status < 500, f"{request!r}: {answer[:500]!r}"
+        assert status or request.ends_early, request
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(3, 60), pytest.param(4, 1000, marks=pytest.mark.oracle)]
+)
+def test_no_connection_stops_the_server(tiny: Path, tmp_path: Path, seed: int, count: int) -> None:
+    paths = post_paths(application(made_server(tiny, tmp_path)))
+    with serving(tiny, "--max-tokens", 8, "--slot-save-path", tmp_path) as served:
+        parts = urlsplit(served.url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        address = (parts.hostname, parts.port)
+        for content in _RAW:
+            answer = exchange(address, content, is_all=False)
+            assert not answer.startswith(b"HTTP/1.1 5"), content[:100]
+        over_sockets(address, broken_bodies(paths, seed, count))
+        body = {"prompt": "a", "n_predict": 2}
+        assert httpx.post(f"{served.url}/completion", json=body).json()["stop"] is True
+        assert not [line for line in served.log if "Traceback" in line]
