@@ -37,6 +37,22 @@ _COMPLETION = {
     "stream": False,
     "seed": 1,
 }
+_MESSAGES = {
+    "model": "tiny",
+    "max_tokens": 2,
+    "system": [{"type": "text", "text": "s"}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": "bye"},
+    ],
+    "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+    "tool_choice": {"type": "auto"},
+    "stop_sequences": ["x"],
+    "thinking": {"type": "disabled"},
+    "metadata": {"user_id": "u"},
+    "temperature": 0.5,
+}
 # What endpoints can answer; the last is for all others.
 _BODIES: Mapping[str, Any] = {
     "/v1/completions": {
@@ -50,6 +66,8 @@ _BODIES: Mapping[str, Any] = {
         "stop": "x",
         "stream": False,
     },
+    "/v1/messages": _MESSAGES,
+    "/v1/messages/count_tokens": _MESSAGES,
     "/v1/embeddings": {"input": ["a", "b"], "encoding_format": "float", "dimensions": 4},
     "/completion": _COMPLETION,
     "/completions": _COMPLETION,

@@ -71,9 +71,10 @@ def complete(http: httpx.Client, **fields: object) -> Any:
 
 
 def test_a_text_that_is_being_written_is_seen_in_its_slot(http: httpx.Client) -> None:
-    idle = http.get("/slots").json()
+    while '"is_processing":true' in (listed := http.get("/slots")).text:
+        pass  # what an earlier test has left comes to its end
+    idle = listed.json()
     assert [slot["id"] for slot in idle] == list(range(32))
-    assert not any(slot["is_processing"] for slot in idle)
     body = {"prompt": "One", "n_predict": 1000, "ignore_eos": True, "stream": True, "id_slot": 7}
     with http.stream("POST", "/completion", json=body) as answer:
         lines = answer.iter_lines()

@@ -15,6 +15,7 @@ LARGEST_SEED = 2**64 - 1
 MOST_PROBABILITIES = 1000  # alternatives reported with a token
 _LARGEST_COUNT = 2**31 - 1
 _LARGEST_BIAS = 1e30  # logits are 32-bit floats
+_LARGEST = 1e9  # of numbers they are multiplied with or divided by
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Range:
 
     def __str__(self) -> str:
         number = "a whole number" if self.whole else "a number"
-        if self.high in (math.inf, _LARGEST_COUNT, LARGEST_SEED):
+        if self.high in (math.inf, _LARGEST, _LARGEST_COUNT, LARGEST_SEED):
             least = "greater than" if self.low_open else "of at least"
             return f"{number} {least} {self.low:g}"
         beyond = f" greater than {self.low:g}" if self.low_open else f" from {self.low:g}"
@@ -48,9 +49,9 @@ def _count(low: int) -> Range:
 # A finite number is what every "at least" means: infinities are refused by the check.
 RANGES: Mapping[str, Range] = MappingProxyType(
     {
-        "temperature": Range(0, math.inf),
-        "dynatemp_range": Range(0, math.inf),
-        "dynatemp_exponent": Range(0, math.inf),
+        "temperature": Range(0, _LARGEST),
+        "dynatemp_range": Range(0, _LARGEST),
+        "dynatemp_exponent": Range(0, _LARGEST),
         "top_k": _count(0),
         "top_p": Range(0, 1),
         "min_p": Range(0, 1),
@@ -58,23 +59,23 @@ RANGES: Mapping[str, Range] = MappingProxyType(
         "tfs_z": Range(0, 1, low_open=True),
         "xtc_probability": Range(0, 1),
         "xtc_threshold": Range(0, 1),
-        "top_n_sigma": Range(-1, math.inf),
+        "top_n_sigma": Range(-1, _LARGEST),
         "epsilon_cutoff": Range(0, 1),
         "eta_cutoff": Range(0, 1),
         "adaptive_target": Range(-1, 1),
         "adaptive_decay": Range(0, 0.99),
         "min_keep": _count(0),
         "repeat_last_n": _count(-1),
-        "repeat_penalty": Range(0, math.inf, low_open=True),
+        "repeat_penalty": Range(0, _LARGEST, low_open=True),
         "presence_penalty": Range(-100, 100),
         "frequency_penalty": Range(-100, 100),
-        "dry_multiplier": Range(0, math.inf),
-        "dry_base": Range(1, math.inf),
+        "dry_multiplier": Range(0, _LARGEST),
+        "dry_base": Range(1, _LARGEST),
         "dry_allowed_length": _count(1),
         "dry_penalty_last_n": _count(-1),
         "mirostat": Range(0, 2, whole=True),
-        "mirostat_tau": Range(0, math.inf),
-        "mirostat_eta": Range(0, math.inf),
+        "mirostat_tau": Range(0, _LARGEST),
+        "mirostat_eta": Range(0, _LARGEST),
         "min_tokens": _count(0),
         "n_probs": Range(0, MOST_PROBABILITIES, whole=True),
     }

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ingot import __version__
 from ingot.errors import IngotError
@@ -76,7 +78,21 @@ async def _tell(request: HttpRequest, error: Exception) -> Response:
         case _:
             facts = facts_of(error)
     headers = dict(getattr(error, "headers", None) or {}) | dict(facts.headers)
+    if facts.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods(request))
     return JsonAnswer(error_body(request.url.path, facts), facts.status, headers=headers)
+
+
+def _methods(request: HttpRequest) -> list[str]:
+    """The methods that a path takes; each may have a route of its own."""
+    return [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def _invalid(error: RequestValidationError, content_type: str) -> Facts:

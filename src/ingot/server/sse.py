@@ -6,6 +6,7 @@ Comes in: events as bytes, made by an endpoint from a `Writing`. It does not kno
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -20,6 +21,10 @@ _HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # or a proxy may hold events back
 )
+
+
+# What an endpoint that streams says about it in the API's description.
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
 
 def dumps(value: object) -> str:

@@ -31,7 +31,8 @@ class Penalties(Sampler):
         recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
         ids, counts = np.unique(recent, return_counts=True)
         where, which = candidates.find(ids)
-        logits, repeat = candidates.logits[where], np.float32(self.repeat)
+        # A smaller number would be none in 32 bits.
+        logits, repeat = candidates.logits[where], np.float32(max(self.repeat, 1e-9))
         scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
         lowered = counts[which] * np.float32(self.frequency) + np.float32(self.presence)
         candidates.logits[where] = scaled - lowered.astype(np.float32)

@@ -14,7 +14,7 @@ from ingot.server.call import call_of
 from ingot.server.chatting import Submission, prepare
 from ingot.server.json_answer import JsonAnswer
 from ingot.server.openai.answers import ERRORS as OPENAI_ERRORS
-from ingot.server.sse import EventStream
+from ingot.server.sse import STREAMED, EventStream
 from ingot.server.state import Server
 from ingot.server.writing import while_connected
 
@@ -48,7 +48,7 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     made = APIRouter(tags=["Anthropic"], responses=ERRORS)
 
-    @made.post("/v1/messages", response_model=MessageAnswer)
+    @made.post("/v1/messages", response_model=MessageAnswer, responses=STREAMED)
     async def messages(body: MessagesBody, http: HttpRequest) -> Response:
         """Answer a conversation."""
         submission = Submission(chat_of(body, server.options))

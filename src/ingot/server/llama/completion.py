@@ -15,13 +15,12 @@ from ingot.server.llama.answering import Answering, CompletionAnswer, chosen_fie
 from ingot.server.llama.body import LlamaBody, asked
 from ingot.server.llama.prompts import Prompts, listed, tokens_of
 from ingot.server.several import submit_each
-from ingot.server.sse import EventStream
+from ingot.server.sse import STREAMED, EventStream
 from ingot.server.state import Server
 from ingot.server.writing import while_connected
 
 # One text, several, or the fields of it that were asked for.
 Answers = CompletionAnswer | list[CompletionAnswer] | dict[str, Any] | list[dict[str, Any]]
-STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
 
 class CompletionBody(LlamaBody):
@@ -34,7 +33,7 @@ def router(server: Server) -> APIRouter:
     """The endpoint, under both of its names."""
     made = APIRouter()
 
-    @made.post("/completion", response_model=Answers, responses=STREAM)
+    @made.post("/completion", response_model=Answers, responses=STREAMED)
     @made.post("/completions", include_in_schema=False, response_model=Answers)
     async def completion(body: CompletionBody, http: HttpRequest) -> Response:
         """Continue prompts."""

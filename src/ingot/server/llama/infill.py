@@ -10,8 +10,9 @@ from starlette.responses import Response
 from ingot.api import LLM
 from ingot.server.fill_middle import OtherFile, middle_prompt
 from ingot.server.llama.body import LlamaBody
-from ingot.server.llama.completion import STREAM, Answers, complete
+from ingot.server.llama.completion import Answers, complete
 from ingot.server.sampling_body import Body
+from ingot.server.sse import STREAMED
 from ingot.server.state import Server
 
 
@@ -35,7 +36,7 @@ def router(server: Server) -> APIRouter:
     """The endpoint."""
     made = APIRouter()
 
-    @made.post("/infill", response_model=Answers, responses=STREAM)
+    @made.post("/infill", response_model=Answers, responses=STREAMED)
     async def infill(body: InfillBody, http: HttpRequest) -> Response:
         """Fill a gap."""
         others = [OtherFile(extra.filename, extra.text) for extra in body.input_extra or ()]

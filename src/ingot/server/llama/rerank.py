@@ -74,8 +74,9 @@ def router(server: Server) -> APIRouter:
             raise ApiError(400, "documents is missing", param="documents")
         with await server.catalog.lease(body.model) as lease:
             call_of(http.scope).model = lease.name
-            scores = await asyncio.to_thread(lease.llm.rerank, body.query, documents)
+            found = await asyncio.to_thread(lease.llm.rerank, body.query, documents)
             tokens = _tokens(lease.llm, body.query, documents)
+        scores = [float(score) for score in found]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n]
         if body.documents is None:
             return [

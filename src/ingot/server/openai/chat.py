@@ -10,7 +10,7 @@ from ingot.server.json_answer import JsonAnswer
 from ingot.server.openai.answers import ERRORS
 from ingot.server.openai.chat_answer import ChatAnswer, ChatAnswers
 from ingot.server.openai.chat_body import ChatBody, chat_of
-from ingot.server.sse import EventStream
+from ingot.server.sse import STREAMED, EventStream
 from ingot.server.state import Server
 from ingot.server.writing import while_connected
 
@@ -19,7 +19,7 @@ def router(server: Server) -> APIRouter:
     """The endpoint."""
     made = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/chat/completions", response_model=ChatAnswer)
+    @made.post("/v1/chat/completions", response_model=ChatAnswer, responses=STREAMED)
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Answer a conversation."""
         submission = Submission(chat_of(body, server.options))

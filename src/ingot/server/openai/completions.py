@@ -31,9 +31,9 @@ from ingot.server.openai.answers import (
 from ingot.server.openai.completion_logprobs import CompletionLogprobs, LogprobsWriter
 from ingot.server.openai.prompts import Prompts, listed
 from ingot.server.prompt_logprobs import prompt_logprobs
-from ingot.server.sampling_body import SamplingBody, params_of
+from ingot.server.sampling_body import Body, SamplingBody, params_of
 from ingot.server.several import submit_each
-from ingot.server.sse import DONE, EventStream, event
+from ingot.server.sse import DONE, STREAMED, EventStream, event
 from ingot.server.state import Server
 from ingot.server.writing import Writing, while_connected
 
@@ -42,7 +42,7 @@ _DEFAULT_TOKENS = 16  # written where nothing is said about it, as OpenAI has it
 Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Body):
     """What a stream is to have."""
 
     include_usage: bool | None = None
@@ -89,7 +89,7 @@ def router(server: Server) -> APIRouter:
     """The endpoint."""
     made = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/completions", response_model=CompletionAnswer)
+    @made.post("/v1/completions", response_model=CompletionAnswer, responses=STREAMED)
     async def completions(body: CompletionBody, http: HttpRequest) -> Response | CompletionAnswer:
         """Continue prompts."""
         asked = _asked(body, server)
