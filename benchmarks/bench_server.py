@@ -141,15 +141,15 @@ def streams_seconds(address: Address) -> float:
             selector.register(stream, selectors.EVENT_READ, bytearray())
         while selector.get_map():
             for key, _ in selector.select():
-                stream, received = key.fileobj, key.data
-                assert isinstance(stream, socket.socket)
-                data = stream.recv(1 << 16)
+                received, open_stream = key.data, key.fileobj
+                assert isinstance(open_stream, socket.socket)
+                data = open_stream.recv(1 << 16)
                 received += data
                 if not data:
                     assert received.startswith(b"HTTP/1.1 200"), received[:200]
                     assert b"data: [DONE]" in received[-100:], received[-200:]
-                    selector.unregister(stream)
-                    stream.close()
+                    selector.unregister(open_stream)
+                    open_stream.close()
     return time.perf_counter() - started
 
 

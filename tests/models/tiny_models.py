@@ -52,11 +52,6 @@ def pair_types(length: int) -> list[int]:
     return [int(at >= length // 3) for at in range(length)]
 
 
-def pair_types(length: int) -> list[int]:
-    """A query of a third of the tokens, and a document."""
-    return [int(at >= length // 3) for at in range(length)]
-
-
 @dataclass(frozen=True)
 class Fixture:
     """A tiny model and what it should compute."""
