@@ -7,7 +7,8 @@ other belong together. `joined` makes one reply of them.
 import secrets
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 _LETTERS = string.ascii_letters + string.digits
 
@@ -72,34 +73,19 @@ def new_call_id() -> str:
 def merged(events: Iterable[Event]) -> list[Event]:
     """The same events, with pieces of the same text that follow each other as one."""
     made: list[Event] = []
-    pieces: list[str] = []
-    kind: tuple[type[Event], int] | None = None
-
-    def close() -> None:
-        if kind is not None and pieces:
-            text = "".join(pieces)
-            match kind:
-                case (made_of, _) if made_of is Reasoning:
-                    made.append(Reasoning(text))
-                case (made_of, _) if made_of is Content:
-                    made.append(Content(text))
-                case (_, index):
-                    made.append(ToolCallArguments(index, text))
-            pieces.clear()
-
-    for event in events:
-        if isinstance(event, ToolCallBegin):
-            close()
-            kind = None
-            made.append(event)
-            continue
-        now = (type(event), event.index if isinstance(event, ToolCallArguments) else 0)
-        if now != kind:
-            close()
-            kind = now
-        pieces.append(event.text)
-    close()
+    for _, group in groupby(events, _text_of):
+        first, *rest = group
+        if isinstance(first, ToolCallBegin):
+            made += [first, *rest]
+        else:
+            more = [event.text for event in rest if not isinstance(event, ToolCallBegin)]
+            made.append(replace(first, text="".join([first.text, *more])))
     return made
+
+
+def _text_of(event: Event) -> tuple[type[Event], int]:
+    """Which text an event is a piece of."""
+    return type(event), event.index if isinstance(event, ToolCallArguments) else 0
 
 
 def joined(events: Iterable[Event]) -> Reply:

@@ -44,7 +44,7 @@ CALL_BEGIN, CALL_SEP, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep�
 CHANNEL, MESSAGE, START = "<|channel|>", "<|message|>", "<|start|>"
 END, RETURN, CALL, CONSTRAIN = "<|end|>", "<|return|>", "<|call|>", "<|constrain|>"
 
-_ALL_MARKS = (
+ALL_MARKS = (
     *(mark for marks in _THINKING for mark in (marks.open, marks.close)),
     HERMES_OPEN, HERMES_CLOSE, PYTHON_TAG, MISTRAL_CALLS, MISTRAL_ARGS, GRANITE_OPEN, GRANITE_CLOSE,
     CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_SEP, CALL_END,
@@ -84,9 +84,7 @@ def style_of(template: str, controls: Mapping[str, int] = MappingProxyType({})) 
         calls=_call_style(template, controls, knows_tools),
         thinking=next(thinking, None),
         template_knows_tools=knows_tools,
-        controls=MappingProxyType(
-            {mark: controls[mark] for mark in _ALL_MARKS if mark in controls}
-        ),
+        controls=MappingProxyType({mark: controls[mark] for mark in ALL_MARKS if mark in controls}),
     )
 
 

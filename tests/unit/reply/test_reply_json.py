@@ -61,7 +61,22 @@ def test_one_wrong_character(value: object, at: int, char: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nul", "-", "1.", "1e", '"a', '"\\x"', '"\\u12"', '{"a"', "[1,]", "NaN"]
+    "text",
+    [
+        "",
+        "nul",
+        '"a\nb"',
+        '"\x01"',
+        "-",
+        "1.",
+        "1e",
+        '"a',
+        '"\\x"',
+        '"\\u12"',
+        '{"a"',
+        "[1,]",
+        "NaN",
+    ],
 )
 def test_no_values(text: str) -> None:
     assert read(text) is None

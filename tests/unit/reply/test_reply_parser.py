@@ -96,6 +96,13 @@ def test_without_a_call_the_text_is_the_answer(calls: CallStyle, text: str) -> N
         assert said(reply) == (text, "", [])
 
 
+@pytest.mark.parametrize("calls", CallStyle)
+def test_nobody_calls_what_is_no_tool(calls: CallStyle) -> None:
+    text = write_calls([Called("nobody", {"a": 1})], ReplyStyle(calls))
+    shown = text.removesuffix("<|call|>")  # the end of a message
+    assert said(parse_reply(text, ReplyStyle(calls), TOOLS)) == (shown, "", [])
+
+
 @settings(max_examples=200)
 @given(style=ANY_STYLE, text=SCRAPS)
 def test_what_comes_out_stood_in_the_text(style: ReplyStyle, text: str) -> None:

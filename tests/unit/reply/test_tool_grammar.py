@@ -20,7 +20,7 @@ from ingot.reply import (
     read_tools,
     tool_grammar,
 )
-from ingot.reply.style import _ALL_MARKS
+from ingot.reply.style import ALL_MARKS
 from ingot.sampling import ChainBuilder, Grammar
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.reply.written_calls import THINK, TOOLS, WEATHER
@@ -29,7 +29,7 @@ from unit.tokenizer.small_vocabularies import byte_letters, write_vocabulary
 
 SINGLE = (CallStyle.HARMONY, CallStyle.LLAMA3)
 # Marks that models have as control tokens; the others are text.
-CONTROLS = [mark for mark in _ALL_MARKS if "｜" in mark or "|" in mark or "[" in mark]
+CONTROLS = [mark for mark in ALL_MARKS if "｜" in mark or "|" in mark or "[" in mark]
 
 
 @pytest.fixture(scope="module")
