@@ -285,7 +285,7 @@ class TextTask:
                 written.stopped_by,
                 written.logprobs,
                 written.chain_logprobs,
-                ending=written.ending and written.ending.logprobs,
+                ending=None if written.ending is None else written.ending.logprobs,
             )
         )
 
