@@ -1,5 +1,6 @@
 """schemathesis reads the server's own description and looks for answers that break it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,9 @@ def test_the_description_is_kept(tmp_path: Path) -> None:
     model = write_tiny_llama(tmp_path / "tiny.gguf", keys=keys)
     command = [
         *(sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"),
-        *("run", "--seed", "1", "--max-examples", "40", "--generation-database", "none"),
+        *("run", "--seed", "1", "--max-examples", "25", "--generation-database", "none"),
         *("--phases", "examples,coverage,fuzzing", "--exclude-checks", _EXCLUDED, "--no-color"),
+        *("--request-timeout", "120"),
     ]
     with serving(model, "--max-tokens", 8, "--slot-save-path", tmp_path) as served:
         ran = subprocess.run(
@@ -34,5 +36,6 @@ def test_the_description_is_kept(tmp_path: Path) -> None:
             check=False,
         )
         assert ran.returncode == 0, ran.stdout
-        assert "No issues found" in ran.stdout, ran.stdout
+        (generated,) = re.findall(r"(\d+) generated, \1 passed", ran.stdout)
+        assert int(generated) > 2000
         assert not [line for line in served.log if "Traceback" in line]

@@ -57,6 +57,17 @@ def test_a_text_that_fills_the_context_is_truncated(tmp_path: Path) -> None:
     assert answer["tokens_evaluated"] + answer["tokens_predicted"] == 256
 
 
+def test_two_requests_may_have_the_same_id(tmp_path: Path) -> None:
+    async def run() -> list[Any]:
+        async with asgi_client(write_tiny_llama(tmp_path / "tiny.gguf")) as client:
+            body = {"prompt": "a", "n_predict": 20, "ignore_eos": True}
+            headers = {"x-request-id": "x"}
+            both = [client.post("/completion", json=body, headers=headers) for _ in range(2)]
+            return list(await asyncio.gather(*both))
+
+    assert [answer.status_code for answer in asyncio.run(run())] == [200, 200]
+
+
 def test_special_tokens_around_a_text(tmp_path: Path) -> None:
     async def run() -> list[Any]:
         async with asgi_client(write_tiny_llama(tmp_path / "tiny.gguf")) as client:

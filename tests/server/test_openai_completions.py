@@ -196,3 +196,21 @@ def test_models_are_listed(client: openai.OpenAI, smollm2_path: Path) -> None:
     names = [model.id for model in client.models.list()]
     assert names == [smollm2_path.name.removesuffix(".gguf")]
     assert client.models.retrieve(names[0]).id == names[0]
+
+
+def test_a_scored_prompt_has_one_token_more_though_the_text_ends(
+    client: openai.OpenAI, llm: LLM
+) -> None:
+    chat = "<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\nYes."
+    tokens = llm.tokenizer.encode(chat, parse_special=True)
+    bias = {str(llm.tokenizer.eos_id): 100}
+    ask = {"echo": True, "logprobs": 1, "max_tokens": 1, "logit_bias": bias}
+    choice = complete(client, tokens, **ask).choices[0]
+    assert choice.finish_reason == "stop"
+    assert len(choice.logprobs.token_logprobs) == len(tokens) + 1
+    assert choice.logprobs.tokens[-1] == "<|im_end|>"
+    expected = llm.score(tokens).logprobs
+    assert choice.logprobs.token_logprobs[1:-1] == pytest.approx(expected, abs=1e-5)
+    chunks = complete(client, tokens, stream=True, **ask)
+    told = [chunk.choices[0].logprobs.tokens for chunk in chunks]
+    assert [token for tokens in told for token in tokens] == choice.logprobs.tokens

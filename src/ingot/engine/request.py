@@ -70,6 +70,7 @@ class Completion:
     stopped_by: str | int | None = None  # the stop string, or the token that ended the text
     logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
     chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and behind the samplers
+    ending: TokenLogprobs | None = None  # of the token that ended the text, which is not in it
     parsed: Any = None  # what the text says, if a schema was given and the text is complete
 
 

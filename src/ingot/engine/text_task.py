@@ -285,6 +285,7 @@ class TextTask:
                 written.stopped_by,
                 written.logprobs,
                 written.chain_logprobs,
+                ending=None if written.ending is None else written.ending.logprobs,
             )
         )
 

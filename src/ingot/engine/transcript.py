@@ -47,6 +47,7 @@ class Transcript:
         self.pieces: list[str] = []
         self.finish_reason: FinishReason | None = "length" if params.max_tokens == 0 else None
         self.stopped_by: str | int | None = None
+        self.ending: Choice | None = None  # the token that ended it, which is no part of it
         self._stop = StopChecker(params, tokenizer, skip_special=False, skip_bytes=len(begun))
 
     @property
@@ -88,6 +89,8 @@ class Transcript:
         if self._stop.tokens > taken:  # not one that ended the text
             self.choices.append(choice)
             self.chain.accept(choice.token)
+        else:
+            self.ending = choice
         text = piece.text
         if piece.finished is not None:
             self.finish_reason = _REASONS[piece.finished]

@@ -203,7 +203,8 @@ class _Answer:
                 if self._body.logprobs is not None:
                     found = request.logprobs[told[piece.index] :]
                     told[piece.index] += len(found)
-                    choice.logprobs = writers[piece.index].write(found)
+                    ending = self._ending(piece.done)
+                    choice.logprobs = writers[piece.index].write([*found, *ending])
                 yield event(self._chunk(choice))
             if self._body.stream_options and self._body.stream_options.include_usage:
                 done = [texts[index] for index in range(len(texts))]
@@ -231,12 +232,19 @@ class _Answer:
         prompt = index // self._asked.n
         return writer.write(scores[prompt], first=int(self._prompts[prompt][0]))
 
+    def _ending(self, text: Completion | None) -> list[TokenLogprobs]:
+        """What is told of the token that ended a text.
+
+        Who scores prompts asks for one token more and takes it off: it must be there.
+        """
+        return [text.ending] if self._body.echo and text and text.ending else []
+
     def _choice(self, index: int, text: Completion, scores: list[TokenLogprobs]) -> Choice:
         prompt = index // self._asked.n
         logprobs = None
         if self._body.logprobs is not None:
             first = int(self._prompts[prompt][0]) if self._body.echo else None
-            found = [*scores, *text.logprobs]
+            found = [*scores, *text.logprobs, *self._ending(text)]
             logprobs = LogprobsWriter(self._tokenizer).write(found, first)
         return Choice(
             index=index,
