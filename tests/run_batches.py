@@ -38,18 +38,19 @@ class Runner:
         positions: int = 1024,
         sequences: int = 1,
     ) -> None:
-        layout = KvLayout.of(graph.kv_layers, kv_type)
+        layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
         blocks = -(-positions // BLOCK_TOKENS) * sequences
         self.backend = CpuBackend(
             graph,
             model,
             layout,
             blocks=blocks,
+            states=blocks,
             context=positions,
             threads=threads,
             max_tokens=max_tokens,
         )
-        self.pool = BlockPool(layout, blocks)
+        self.pool = BlockPool(layout, blocks, blocks)
         for memory in self.backend.pools:  # what a block held before must not matter
             memory[:] = np.random.default_rng(0).integers(0, 256, memory.size, np.uint8)
         self.sequences: dict[object, KvSequence] = {}

@@ -22,6 +22,7 @@
 #include "executor/expert_ops.h"
 #include "executor/linear_op.h"
 #include "executor/ops.h"
+#include "executor/recurrent_ops.h"
 #include "executor/route.h"
 #include "isa/dispatch.h"
 
@@ -42,6 +43,9 @@ using Part = std::tuple<Weight, std::optional<Floats>, float, std::optional<int>
 using Experts = std::tuple<Weight, std::optional<Floats>>;  // rows of all experts, their biases
 // group, pool, block bytes, offset in block, type, head size
 using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
+
+// group, pool, block bytes, offset in block
+using State = std::tuple<int, Flat<uint8_t>, int64_t, int64_t>;
 
 constexpr int kMaxThreads = 1024;
 
@@ -99,6 +103,14 @@ CacheLayer as_cache(const Cache& c, int64_t heads) {
   return layer;
 }
 
+StateRef as_state(const State& s, int64_t floats) {
+  const auto& [group, pool, block_bytes, offset] = s;
+  if (group < 0 || offset < 0 || block_bytes < 1 || block_bytes % 4 || offset % 4 ||
+      offset + floats * 4 > block_bytes || static_cast<int64_t>(pool.size()) % block_bytes)
+    refuse("a state outside its blocks");
+  return {group, pool.data(), block_bytes, offset};
+}
+
 class Program {
  public:
   Program(int threads, int64_t arena_bytes_per_token, int64_t max_tokens, int64_t max_positions,
@@ -143,6 +155,44 @@ class Program {
     if (has_selected(at(source)) || !has_selected(at(out)) || at(source).width != at(out).width)
       refuse("a selection takes rows of all tokens to rows of the wanted ones");
     executor_.add(std::make_unique<SelectOp>(at(source), at(out)));
+  }
+  void activate(int gate, std::optional<int> up, int kind, int out) {
+    same_shape({at(gate), up ? at(*up) : at(out), at(out)});
+    executor_.add(std::make_unique<ActivateOp>(at(gate), at(up), as_activation(kind), at(out)));
+  }
+  void causal_conv(int source, const Floats& weight, const Floats& bias, int out,
+                   const State& state) {
+    same_shape({at(source), at(out)});
+    const int64_t channels = at(source).width;
+    const int64_t taps = static_cast<int64_t>(weight.size()) / channels;
+    if (taps < 1 || taps * channels != static_cast<int64_t>(weight.size()) ||
+        static_cast<int64_t>(bias.size()) != channels || has_selected(at(source)))
+      refuse("a convolution that does not fit its channels");
+    CausalConvOp::Spec spec{at(source),  at(out), weight.data(),
+                            bias.data(), taps,    as_state(state, (taps - 1) * channels)};
+    executor_.add(std::make_unique<CausalConvOp>(spec));
+    add_group(state, true);
+  }
+  void state_scan(int x, int step, int b, int c, int out, const Floats& decay, const Floats& skip,
+                  int64_t groups, const State& state) {
+    same_shape({at(x), at(out)});
+    same_shape({at(b), at(c)});
+    const int64_t heads = at(step).width;
+    if (has_selected(at(x)) || has_selected(at(step)) || has_selected(at(b)))
+      refuse("a state space of selected rows");
+    if (groups < 1 || heads % groups || at(b).width % groups || at(x).width % heads)
+      refuse("a state space whose heads and groups do not go together");
+    StateScanOp::Spec spec{at(x),        at(step),    at(b), at(c),  at(out),
+                           decay.data(), skip.data(), false, groups, {}};
+    const int64_t vectors = groups * spec.vectors();
+    const int64_t own = static_cast<int64_t>(decay.size());
+    spec.one_decay = own == vectors * kLanes;
+    if ((!spec.one_decay && own != vectors * kLanes * spec.states()) ||
+        static_cast<int64_t>(skip.size()) != vectors * kLanes)
+      refuse("a state space of the wrong sizes");
+    spec.state = as_state(state, vectors * kLanes * spec.states());
+    executor_.add(std::make_unique<StateScanOp>(spec));
+    add_group(state, true);
   }
   void softcap(int source, float cap, int out) {
     same_shape({at(source), at(out)});
@@ -236,9 +286,7 @@ class Program {
     if (spec.key_norm) check_runs(*spec.key_norm, spec.key);
     if (spec.rotary && 2 * spec.rotary->pairs() > head_size) refuse("a turn longer than a head");
     executor_.add(std::make_unique<StoreKvOp>(std::move(spec)));
-    const int group = std::get<0>(cache);
-    if (group >= static_cast<int>(group_blocks_.size())) group_blocks_.resize(group + 1);
-    group_blocks_[group] = static_cast<int64_t>(std::get<1>(cache).size()) / std::get<2>(cache);
+    add_group(cache, false);
   }
   void attend(int query, int out, const Cache& cache, int64_t heads, int64_t kv_heads, float scale,
               float softcap, int64_t window, const std::optional<Floats>& sinks, bool causal) {
@@ -317,6 +365,14 @@ class Program {
     if (threads < 1 || threads > kMaxThreads) refuse(std::to_string(threads) + " threads");
     return threads;
   }
+  // Remembers how many blocks a group of the cache has.
+  template <class Place>
+  void add_group(const Place& place, bool recurrent) {
+    const size_t group = std::get<0>(place);
+    if (group >= groups_.size()) groups_.resize(group + 1);
+    groups_[group] = {static_cast<int64_t>(std::get<1>(place).size()) / std::get<2>(place),
+                      recurrent};
+  }
   bool has_linear(uint32_t type) const { return kernels_.generate[type] && kernels_.prompt[type]; }
   static ActivationKind as_activation(int activation) {
     if (activation < 0 || activation >= kActivationKinds) refuse("there is no such activation");
@@ -359,7 +415,7 @@ class Program {
   // Fills runs_ with the sequences of a batch, every block they may touch checked.
   void place_runs(const Ints& positions, const Ints& counts, const Ints& tables,
                   const Ints& table_ends) {
-    const int64_t groups = static_cast<int64_t>(group_blocks_.size());
+    const int64_t groups = static_cast<int64_t>(groups_.size());
     if (table_ends.size() != counts.size() * groups)
       refuse("a sequence needs a block table per group");
     runs_.clear();
@@ -383,9 +439,17 @@ class Program {
         const int64_t end = table_ends[s * groups + g];
         if (end < begin || end > tables.size() || deepest / kKvBlockTokens >= end - begin)
           refuse("position " + std::to_string(deepest) + " has no block");
+        // A run may be without a state, but not those that the step reads and ends in.
+        const bool recurrent = groups_[g].recurrent;
         for (int64_t i = begin; i < end; ++i)
-          if (tables[i] < 0 || tables[i] >= group_blocks_[g])
+          if (tables[i] < (recurrent ? -1 : 0) || tables[i] >= groups_[g].blocks)
             refuse("block " + std::to_string(tables[i]) + " is not in the cache");
+        const auto has_state = [&](int64_t position) {
+          return tables[begin + position / kKvBlockTokens] >= 0;
+        };
+        const int64_t start = positions[first];
+        if (recurrent && (!has_state(deepest) || (start > 0 && !has_state(start - 1))))
+          refuse("position " + std::to_string(deepest) + " has no state");
         table_pointers_[s * groups + g] = tables.data() + begin;
         begin = end;
       }
@@ -411,7 +475,11 @@ class Program {
   AttendOp::Buffers attend_buffers_;
   int64_t vocabulary_ = 0, embedding_rows_ = 0;
   bool causal_ = true;
-  std::vector<int64_t> group_blocks_;  // of the cache
+  struct Group {
+    int64_t blocks = 0;
+    bool recurrent = false;
+  };
+  std::vector<Group> groups_;  // of the cache
   std::vector<ValueRef> values_;
   std::vector<const RotaryTable*> rotaries_;
   std::vector<SequenceRun> runs_;
@@ -438,6 +506,13 @@ void bind_executor(nb::module_& module) {
       .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
            nb::arg("residual").none(), nb::arg("out"))
       .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
+      .def("activate", &Program::activate, nb::kw_only(), nb::arg("gate"), nb::arg("up").none(),
+           nb::arg("kind"), nb::arg("out"))
+      .def("causal_conv", &Program::causal_conv, nb::kw_only(), nb::arg("source"),
+           nb::arg("weight"), nb::arg("bias"), nb::arg("out"), nb::arg("state"))
+      .def("state_scan", &Program::state_scan, nb::kw_only(), nb::arg("x"), nb::arg("step"),
+           nb::arg("b"), nb::arg("c"), nb::arg("out"), nb::arg("decay"), nb::arg("skip"),
+           nb::arg("groups"), nb::arg("state"))
       .def("softcap", &Program::softcap, nb::kw_only(), nb::arg("source"), nb::arg("cap"),
            nb::arg("out"))
       .def("rotary", &Program::rotary, nb::kw_only(), nb::arg("speeds"), nb::arg("magnitude"),

@@ -43,6 +43,12 @@ void NormOp::run(const Step& step, int) {
   }
 }
 
+void ActivateOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;)
+    step.kernels.activate(kind_, step.row(gate_, t), up_ ? step.row(*up_, t) : nullptr, out_.width,
+                          step.row(out_, t));
+}
+
 void SelectOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.batch.outputs)) >= 0;)
     std::copy_n(step.row(source_, step.batch.output[t]), source_.width, step.row(out_, t));

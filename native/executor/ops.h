@@ -78,6 +78,22 @@ class NormOp : public Op {
   Queue queue_;
 };
 
+// out = activation(gate) * up, or activation(gate) where there is no up
+class ActivateOp : public Op {
+ public:
+  ActivateOp(ValueRef gate, std::optional<ValueRef> up, ActivationKind kind, ValueRef out)
+      : gate_(gate), up_(up), kind_(kind), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef gate_;
+  const std::optional<ValueRef> up_;
+  const ActivationKind kind_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
 // out = the rows of source that logits are wanted for
 class SelectOp : public Op {
  public:

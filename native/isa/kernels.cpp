@@ -3,6 +3,7 @@
 // own, so that no function built for one instruction set can stand in for another's.
 #include "isa/families.h"
 #include "kernels/attention.h"
+#include "kernels/recurrent.h"
 #include "kernels/rowwise.h"
 
 #define INGOT_STRING_OF(x) #x
@@ -25,6 +26,8 @@ static KernelTable make_table() noexcept {
   table.exponentials = exponentials;
   table.attend = attend;
   table.join_parts = join_parts;
+  table.causal_conv = causal_conv;
+  table.state_scan = state_scan;
   return table;
 }
 

@@ -58,6 +58,10 @@ struct KernelTable {
   void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
                      int64_t mix_stride, int64_t size, const float* sink, float* out);
 
+  // Recurrent operations (kernels/recurrent.h).
+  void (*causal_conv)(const ConvTask& task);
+  void (*state_scan)(const ScanTask& task);
+
   // Linear maps (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights
   Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch

@@ -111,6 +111,18 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
       const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
       return positive * positive;
     }
+    case ActivationKind::kTanh:
+      return simd::tanh(x);
+    case ActivationKind::kSoftplus: {
+      // max(x, 0) + log(1 + e), e = exp(-|x|): twice the inverse hyperbolic tangent of s.
+      const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
+      const F32x16 e = simd::exp(x - positive - positive);
+      const F32x16 s = e / (e + F32x16::splat(2.0f)), square = s * s;
+      F32x16 series = F32x16::splat(1.0f / 15);
+      for (int divisor = 13; divisor > 0; divisor -= 2)
+        series = simd::fma(series, square, F32x16::splat(1.0f / static_cast<float>(divisor)));
+      return positive + (s + s) * series;
+    }
     case ActivationKind::kClampedSwiglu: {
       const F32x16 limited = simd::min(F32x16::splat(kSwigluLimit), x);
       const F32x16 power = simd::exp(F32x16::splat(-1.702f) * limited);

@@ -14,8 +14,10 @@ enum class ActivationKind : int {
   kGeluTanh = 2,
   kReluSquared = 3,
   kClampedSwiglu = 4,
+  kTanh = 5,
+  kSoftplus = 6,
 };
-inline constexpr int kActivationKinds = 5;
+inline constexpr int kActivationKinds = 7;
 
 // Positions in a block of the cache.
 inline constexpr int kKvBlockTokens = 32;
@@ -52,6 +54,37 @@ struct AttendTask {
   AttendRow* row;  // results: one per row,
   float* mix;      // [rows][head_size], not yet divided by the sum
   float* scratch;  // attend_scratch_floats(head_size)
+};
+
+// A causal convolution of channels [begin, end) over the tokens of one sequence.
+struct ConvTask {
+  const float* source;  // [tokens][channels]
+  const float* past;    // [taps - 1][channels]: the rows before
+  const float* weight;  // [taps][channels]
+  const float* bias;    // [channels]
+  int64_t tokens, channels, taps;
+  int64_t begin, end;
+  float* out;  // [tokens][channels]
+};
+
+// Channels of a state space are worked on in lanes.
+inline constexpr int64_t kLanes = 16;
+
+// A state space: the channels of one vector of lanes over tokens of one sequence.
+struct ScanTask {
+  int64_t tokens;
+  int64_t first, channels;  // of the vector: the first of them all, and how many
+  const float* x;           // [tokens][stride], from the first channel on
+  float* out;               // the same
+  int64_t stride;
+  const float* step;  // [tokens][step_stride], one number a head
+  int64_t step_stride, head_size;
+  const float *b, *c;  // [tokens][state_stride], the group's
+  int64_t state_stride, states;
+  const float* decay;  // [states][kLanes], or [kLanes]
+  bool one_decay;      // for all elements of the state
+  const float* skip;   // [kLanes]
+  float* state;        // [states][kLanes]
 };
 
 constexpr int64_t attend_scratch_floats(int64_t head_size) {

@@ -167,6 +167,7 @@ _Part = tuple[_Weight, _Floats | None, float, int | None, int]  # weight, bias, 
 _Experts = tuple[_Weight, _Floats | None]  # rows of all experts, their biases
 # group, pool, bytes of a block, offset inside a block, type, head size
 _Cache = tuple[int, NDArray[np.uint8], int, int, int, int]
+_State = tuple[int, NDArray[np.uint8], int, int]  # group, pool, bytes of a block, offset inside
 
 class Program:
     def __init__(
@@ -190,6 +191,23 @@ class Program:
     ) -> None: ...
     def norm(self, *, norm: _Norm, source: int, residual: int | None, out: int) -> None: ...
     def select(self, *, source: int, out: int) -> None: ...
+    def activate(self, *, gate: int, up: int | None, kind: int, out: int) -> None: ...
+    def causal_conv(
+        self, *, source: int, weight: _Floats, bias: _Floats, out: int, state: _State
+    ) -> None: ...
+    def state_scan(
+        self,
+        *,
+        x: int,
+        step: int,
+        b: int,
+        c: int,
+        out: int,
+        decay: _Floats,
+        skip: _Floats,
+        groups: int,
+        state: _State,
+    ) -> None: ...
     def softcap(self, *, source: int, cap: float, out: int) -> None: ...
     def rotary(self, *, speeds: list[float], magnitude: float, adjacent: bool) -> int: ...
     def linear(

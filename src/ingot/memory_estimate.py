@@ -3,14 +3,15 @@
     weights   the bytes of all tensors; they stay in the mapped file
     KV cache  per layer: tokens * (kv_heads * key_length + kv_heads * value_length) values of
               the KV type; tokens is the context, and in a sliding-window layer at most
-              window + batch
+              window + batch; a recurrent layer (no heads) has one state instead, of
+              4 bytes * (inner * states + (taps - 1) * (inner + 2 * groups * states))
     arena     batch * 4 bytes * (2 * embedding + the widest pair of a layer) + 4 bytes * vocabulary,
               where the widest pair is the larger of queries + keys + values + attention
-              output and of gate + up; the last term is one row of logits
+              output and of gate + up, or twice the inner size; the last term is one row of logits
 
 In come metadata; out go bytes. It does not know architectures: a layer slides only where the
 file says so (`sliding_window_pattern`), so for a file that leaves it to the architecture the
-KV cache is an upper bound. Recurrent layers (no KV heads) count as nothing.
+KV cache is an upper bound.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from ingot.gguf import GgmlType, Value
 
 BATCH_TOKENS = 512  # tokens of a prompt that one step takes
 
+_FLOAT = 4
 _MAX_LAYERS = 10_000  # what a damaged file claims must not keep us counting
 
 
@@ -35,6 +37,8 @@ class Layer:
     value_length: int
     feed_forward: int
     window: int | None  # None: attends to the whole context
+    inner: int = 0  # channels of a recurrent layer
+    state: int = 0  # bytes that it keeps of all tokens together
 
     def kv_bytes(self, tokens: int, kv_type: GgmlType) -> int:
         """Bytes of this layer's keys and values."""
@@ -47,7 +51,7 @@ class Layer:
         """Values per token that the wider half of the layer needs at once."""
         queries_and_output = self.heads * (self.key_length + self.value_length)
         keys_and_values = self.kv_heads * (self.key_length + self.value_length)
-        return max(queries_and_output + keys_and_values, 2 * self.feed_forward)
+        return max(queries_and_output + keys_and_values, 2 * self.feed_forward, 2 * self.inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,9 @@ class ModelDimensions:
         heads = each("attention.head_count", zeros)
         shares = [embedding // max(head, 1) for head in heads]
         used, expert_width = one("expert_used_count"), one("expert_feed_forward_length")
+        inner, states, taps = (one(f"ssm.{k}") for k in ("inner_size", "state_size", "conv_kernel"))
+        convolved = inner + 2 * one("ssm.group_count") * states
+        state = _FLOAT * (inner * states + max(taps - 1, 0) * convolved)
         window = one("attention.sliding_window") or None
         slides = _sliding(metadata.get(f"{arch}.attention.sliding_window_pattern"), count)
         layers = zip(
@@ -110,6 +117,8 @@ class ModelDimensions:
                 for dense in each("feed_forward_length", zeros)
             ],
             [window if slide else None for slide in slides],
+            [0 if head else inner for head in heads],
+            [0 if head else state for head in heads],
             strict=True,
         )
         return cls(
@@ -128,7 +137,7 @@ class ModelDimensions:
         if self.causal:  # an encoder keeps nothing between steps
             for layer in self.layers:
                 tokens = context if layer.window is None else min(context, layer.window + batch)
-                kv_cache += layer.kv_bytes(tokens, kv_type)
+                kv_cache += layer.kv_bytes(tokens, kv_type) + layer.state
         widest = max(layer.width for layer in self.layers)
         arena = 4 * (batch * (2 * self.embedding + widest) + self.vocabulary)
         return MemoryEstimate(context, batch, kv_type, weights, kv_cache, arena)

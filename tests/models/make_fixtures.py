@@ -77,8 +77,8 @@ def rope_metadata(rope: dict[str, Any], head_size: int) -> dict[str, int | float
 
 def metadata(config: Any) -> dict[str, int | float | str]:
     """The keys every architecture has."""
-    heads = config.num_attention_heads
-    own_size = getattr(config, "head_dim", None)
+    heads = getattr(config, "num_attention_heads", 0)
+    own_size = getattr(config, "head_dim", None) if heads else None
     keys: dict[str, int | float | str] = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
@@ -134,6 +134,7 @@ def make(recipe: Recipe) -> Fixture:
     config = kind.config_class(**{**settings, **recipe.config})
     model = kind(config, add_pooling_layer=False) if recipe.encoder else kind(config)
     model = model.double().eval()
+    recipe.adjust(model)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     shapes: dict[str, tuple[int, ...]] = {}
     stored: dict[str, list[torch.Tensor]] = {}
@@ -152,9 +153,10 @@ def make(recipe: Recipe) -> Fixture:
     with torch.no_grad():
         results = model(torch.tensor([token_ids]))
         logits = (results.last_hidden_state if recipe.encoder else results.logits)[0]
+    keys = {**metadata(config), **recipe.metadata(config)}
     return Fixture(
         architecture=recipe.architecture,
-        metadata={**metadata(config), **recipe.metadata(config)},
+        metadata={key: value for key, value in keys.items() if value is not None},
         shapes=shapes,
         constants=recipe.constants(config),
         token_ids=token_ids,

@@ -13,6 +13,7 @@ from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
+from models.recipes_recurrent import RECURRENT
 
 LLAMA = Recipe(
     architecture="llama",
@@ -126,4 +127,5 @@ RECIPES: dict[str, Recipe] = {
     **DENSE,
     **ENCODERS,
     **EXPERTS,
+    **RECURRENT,
 }

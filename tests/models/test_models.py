@@ -107,13 +107,15 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
         graph = build_graph(model, CONTEXT)
         expected = Reference(graph, model, np.float64).forward(ids)
         if type is GgmlType.Q8_0:  # near the float model too: the right bytes were read
-            bound = 0.2 if "expert_count" in fixture.metadata else 0.1
+            bound = 0.2 if fixture.metadata.keys() & {"expert_count", "ssm.state_size"} else 0.1
             errors = np.abs(expected - fixture.logits).max(axis=1)
             assert np.quantile(errors, rows_within(fixture, 0.5)) <= bound
         for isa in _native.instruction_sets():
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
                 bound, share = QUANTIZED, rows_within(fixture, 0.9)
+                if "ssm.state_size" in fixture.metadata:  # inputs multiply each other
+                    bound *= 2
                 if isa == "amx":
                     bound, share = IN_TILES, rows_within(fixture, 0.5)
                 found = runner.run(ids, chunks=[33], generated=10)

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent / "fixtures"
 
 
 def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
-    """The weights of a tensor: even numbers around 0, or around 1 for a norm's weight.
+    """The weights of a tensor: even numbers around 0, around 1 for a norm's, below 0 for decays.
 
     Matrices keep the size of what they multiply. PCG64's raw output is the same in every
     version of NumPy, which is not promised of its distributions.
@@ -34,6 +34,8 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     even = ((raw >> np.uint64(40)).astype(np.float32) / np.float32(2**23) - 1).reshape(shape)
     if name.endswith("norm.weight"):
         return 1 + np.float32(0.3) * even
+    if name.endswith("ssm_a"):  # what decays
+        return -1 - np.float32(0.9) * even
     if len(shape) == 1:
         return np.float32(0.3) * even
     return np.float32((3 / shape[-1]) ** 0.5) * even
@@ -105,7 +107,7 @@ class Fixture:
         writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)
         writer.add("tokenizer.ggml.token_type", [1] * VOCABULARY, ValueType.INT32)
         for name, values in self.tensors().items():
-            matrix = values.ndim > 1 and not name.endswith(".bias") and "_inp" not in name
+            matrix = values.ndim > 1 and name.endswith(".weight") and "_inp" not in name
             quantized = matrix and values.shape[-1] % type.block_size == 0
             kind = type if quantized else GgmlType.F32
             writer.add_tensor(name, encode(values, kind), kind, values.shape)

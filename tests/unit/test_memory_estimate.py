@@ -75,6 +75,18 @@ def test_key_and_value_lengths_of_their_own() -> None:
     assert found.estimate(0, 1, GgmlType.F16).kv_cache == 30 * 3 * (256 + 128) * 2
 
 
+def test_recurrent_layers_have_one_state() -> None:
+    sizes = {"ssm__inner_size": 1536, "ssm__state_size": 16, "ssm__conv_kernel": 4}
+    found = dimensions(attention__head_count=0, attention__head_count_kv=0, **sizes)
+    states = [found.estimate(0, context, GgmlType.F16).kv_cache for context in (10, 10_000)]
+    assert states == [30 * 4 * 1536 * (16 + 3)] * 2
+    found = dimensions(
+        attention__head_count=0, attention__head_count_kv=0, ssm__group_count=2, **sizes
+    )
+    assert found.estimate(0, 1, GgmlType.F16).kv_cache == states[0] + 30 * 4 * 3 * 2 * 2 * 16
+    assert dimensions(**sizes).estimate(0, 10, GgmlType.F16).kv_cache == 30 * 10 * 2 * 3 * 64 * 2
+
+
 def test_without_kv_heads_every_head_has_its_own() -> None:
     keys = {key: value for key, value in SMALL.items() if not key.endswith("head_count_kv")}
     found = ModelDimensions.from_metadata(keys)

@@ -13,7 +13,8 @@ JSON (`--json`):
     unshared_bytes_per_token
                             what they would take side by side
     logits_bytes_per_token  of each token whose logits are wanted
-    kv_cache                type, and per group of layers: window (0: none), bytes_per_token
+    kv_cache                type, and per group of layers: window (0: none), bytes_per_token;
+                            state_bytes of a text, where layers are recurrent
 """
 
 from pathlib import Path
@@ -43,7 +44,7 @@ def show_graph(
         raise ConfigError(f"--output is {str(output)!r}; its name must end in one of {known}")
     graph = build_graph(loader)
     listing = GraphListing.of(fuse(graph) if fused else graph)
-    layout = KvLayout.of(graph.kv_layers, kv_type)
+    layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
     if output:
         title = f"{loader.path.name}{'' if fused else ', before fusion'}"
         text = _WRITERS[output.suffix.lower()](Drawing.of(listing), printable(title))
@@ -64,8 +65,17 @@ def _logits_bytes(listing: GraphListing) -> int:
 
 
 def _cache_bytes(layout: KvLayout) -> list[tuple[int, int]]:
-    """Window and bytes per token of each group."""
-    return [(group.window, group.block_bytes // BLOCK_TOKENS) for group in layout.groups]
+    """Window and bytes per token of each group of keys and values."""
+    return [
+        (group.window, group.block_bytes // BLOCK_TOKENS)
+        for group in layout.groups
+        if not group.recurrent
+    ]
+
+
+def _state_bytes(layout: KvLayout) -> int:
+    """Bytes of a text's state, however long it is."""
+    return sum(group.block_bytes for group in layout.groups if group.recurrent)
 
 
 def _json(listing: GraphListing, layout: KvLayout, *, fused: bool) -> dict[str, Any]:
@@ -104,6 +114,7 @@ def _json(listing: GraphListing, layout: KvLayout, *, fused: bool) -> dict[str, 
                 {"window": window, "bytes_per_token": count}
                 for window, count in _cache_bytes(layout)
             ],
+            "state_bytes": _state_bytes(layout),
         },
     }
 
@@ -128,6 +139,8 @@ def _write_text(listing: GraphListing, layout: KvLayout, name: str, *, fused: bo
     for window, count in _cache_bytes(layout):
         seen = f"layers that see {window} tokens" if window else "layers that see all tokens"
         totals.append(("KV cache", f"{count} bytes per token as {layout.type.name}, {seen}"))
+    if layout.recurrent:
+        totals.append(("state", f"{_state_bytes(layout)} bytes per text, however long it is"))
     write_columns(totals)
 
 

@@ -30,6 +30,7 @@ from ingot.engine.speculation import NgramProposer
 from ingot.engine.strand import Strand
 from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
 from ingot.errors import ConfigError, ModelError, SamplingError
+from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.saved import SavedText, read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
@@ -91,6 +92,8 @@ class InferenceEngine:
             reuse=options.reuse,
         )
         try:
+            if options.speculation or options.draft:
+                _check_guesses(model)
             tokenizer = Tokenizer.from_metadata(model.file.metadata)
             draft = _open_draft(options, model)
         except BaseException:
@@ -181,6 +184,9 @@ class InferenceEngine:
         else:
             tokens = self.encode(text)
             prompted = len(tokens)
+        # A state is that of the last token which ran: it must be the one that is saved.
+        tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
+        prompted = min(prompted, len(tokens))
         saved: list[SavedText] = []
 
         def show(strand: Strand) -> None:
@@ -231,8 +237,8 @@ class InferenceEngine:
             reused_tokens=scheduler.reused_tokens,
             generated_tokens=stepper.generated_tokens,
             preemptions=scheduler.preemptions,
-            blocks=pool.blocks,
-            blocks_held=max((pool.blocks - pool.available(g) for g in groups), default=0),
+            blocks=max(pool.sizes, default=0),
+            blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
             blocks_kept=max((pool.available(g) - pool.free(g) for g in groups), default=0),
         )
 
@@ -288,11 +294,21 @@ def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | Non
 
     draft = LoadedModel(options.draft, threads=options.threads)
     try:
+        _check_guesses(draft)
         check_draft(model, draft)
     except ConfigError:
         draft.close()
         raise
     return draft
+
+
+def _check_guesses(model: LoadedModel) -> None:
+    """Refuse guesses of or for a model that cannot take a token back."""
+    if model.layout.recurrent:
+        raise ConfigError(
+            f"{model.file.path} is a recurrent model, whose state cannot be taken back behind a "
+            "wrong guess; leave speculation and draft out"
+        )
 
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:

@@ -19,6 +19,7 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
+from ingot.engine.cache_size import CacheSize, cache_size
 from ingot.errors import (
     ConfigError,
     ContextLengthError,
@@ -27,13 +28,12 @@ from ingot.errors import (
     ModelError,
 )
 from ingot.gguf import GgmlType, GgufLoader
-from ingot.graph.kv_layout import BLOCK_TOKENS, KV_TYPES, KvLayout
+from ingot.graph.kv_layout import KV_TYPES, KvLayout
 from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
 from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
-_CONTEXTS, _MEMORY_SHARE = 4, 4
 _SAMPLE = 256  # bytes
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
@@ -75,26 +75,15 @@ class LoadedModel:
         try:
             self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)
-            self.layout = KvLayout.of(self.graph.kv_layers, kind)
-            block_bytes = sum(group.block_bytes for group in self.layout.groups)
-            one = -(-self.context // BLOCK_TOKENS)
-            if cache_tokens is None:
-                blocks = min(_CONTEXTS * one, memory.available() // (_MEMORY_SHARE * block_bytes))
-            else:
-                blocks = -(-cache_tokens // BLOCK_TOKENS)
-            blocks = max(blocks, one)
-            memory.require(
-                blocks * block_bytes,
-                f"a cache for {blocks * BLOCK_TOKENS} tokens as {kind.name.lower()}",
-                "choose a smaller context or cache, or a smaller kv_type",
-            )
+            self.layout = KvLayout.of(self.graph.kv_layers, kind, self.graph.states)
+            size = cache_size(self.layout, self.context, cache_tokens)
             self._place_weights(place)
-            self._backend: CpuBackend | None = self._make_backend(blocks)
+            self._backend: CpuBackend | None = self._make_backend(size)
         except BaseException:
             self.file.close()
             raise
         self.step_tokens = self._backend.max_tokens
-        self.cache = KvCache(self.layout, blocks, found)
+        self.cache = KvCache(self.layout, size.blocks, found, size.states)
 
     @property
     def pool(self) -> BlockPool:
@@ -219,13 +208,14 @@ class LoadedModel:
             raise ModelError(f"{self.file.path} is closed; open it again to go on")
         return self._backend
 
-    def _make_backend(self, blocks: int) -> CpuBackend:
+    def _make_backend(self, size: CacheSize) -> CpuBackend:
         try:
             return CpuBackend(
                 self.graph,
                 self.file,
                 self.layout,
-                blocks=blocks,
+                blocks=size.blocks,
+                states=size.states,
                 context=self.context,
                 threads=self.threads,
                 max_tokens=STEP_TOKENS if self.graph.causal else self.context,

@@ -21,6 +21,7 @@ from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 
 Floats = NDArray[np.float32]
+_STATES = 16  # of a recurrent model: two for each text of a step
 
 
 class Probe:
@@ -29,6 +30,7 @@ class Probe:
     def __init__(self, model: LoadedModel) -> None:
         graph = build_graph(model.file, model.context, hidden=True)
         blocks = -(-model.context // BLOCK_TOKENS)
+        states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph)
         self._output = graph.logits
         self._backend = CpuBackend(
@@ -36,12 +38,13 @@ class Probe:
             model.file,
             model.layout,
             blocks=blocks,
+            states=states,
             context=model.context,
             threads=model.threads,
             max_tokens=model.step_tokens,
             keep=[value.name for value in self._streams if value != graph.logits],
         )
-        self._pool = BlockPool(model.layout, blocks)
+        self._pool = BlockPool(model.layout, blocks, states)
         self._turn = Lock()
 
     def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
@@ -56,8 +59,12 @@ class Probe:
             yield from self._run_together(group)
 
     def _fit(self, texts: Sequence[Ints]) -> bool:
-        blocks = sum(-(-len(text) // BLOCK_TOKENS) for text in texts)
-        return blocks <= self._pool.blocks and sum(map(len, texts)) <= self._backend.max_tokens
+        most = self._backend.max_tokens
+        room = all(
+            sum(group.blocks_of(len(text), most) for text in texts) <= size
+            for group, size in zip(self._pool.layout.groups, self._pool.sizes, strict=True)
+        )
+        return room and sum(map(len, texts)) <= most
 
     def layer_states(self, text: Ints) -> Floats:
         """The embedding and the state behind each layer: [1 + layers, tokens, width]."""

@@ -153,10 +153,7 @@ class Scheduler(Generic[T]):
         for group, spec in enumerate(self.cache.pool.layout.groups):
             needed = spare
             for strand in task.strands:
-                tokens = len(strand) + 1
-                if spec.window:  # blocks that are passed go back after every step
-                    tokens = min(tokens, spec.window + self.limits.prompt_tokens)
-                needed += -(-tokens // BLOCK_TOKENS) + 1
+                needed += spec.blocks_of(len(strand) + 1, self.limits.prompt_tokens) + 1
             if needed > self.cache.pool.available(group):
                 return False
         return True

@@ -25,10 +25,16 @@ class KvLayer:
         return self.heads * self.head_size
 
 
+_OF_ALL_TOKENS = o.Select | o.WriteKv | o.Attend | o.CausalConv | o.StateScan
+
+
 def check(ops: Sequence[o.Op], logits: o.Value, layers: Sequence[KvLayer]) -> None:
     """Raise the first thing that is wrong with a graph."""
     selected: dict[str, bool] = {}  # values written so far: rows only for the wanted tokens?
     stored: set[int] = set()
+    states = [op.state for op in ops if isinstance(op, o.CausalConv | o.StateScan)]
+    if sorted(states) != list(range(len(states))):
+        raise GraphError(f"states are not numbered from 0 on, each once: {states}")
     for op in ops:
         for value in op.inputs:
             if value.name not in selected:
@@ -36,7 +42,7 @@ def check(ops: Sequence[o.Op], logits: o.Value, layers: Sequence[KvLayer]) -> No
         if len({selected[value.name] for value in op.inputs}) > 1:
             raise GraphError(f"{_name(op)} mixes all tokens with the selected ones")
         after = any(selected[value.name] for value in op.inputs)
-        if after and isinstance(op, o.Select | o.WriteKv | o.Attend):
+        if after and isinstance(op, _OF_ALL_TOKENS):
             raise GraphError(f"{_name(op)} needs all tokens and gets the selected ones")
         for value in op.outputs:
             if value.name in selected:
@@ -87,13 +93,15 @@ def _fits(op: o.Op) -> bool:
             shapes = [weight.shape for weight in op.weights]
             one = op.type is None or op.type.shape[0] == 1
             return one and all(len(shape) == 2 and shape[1] == op.out.width for shape in shapes)
-        case o.Norm():
-            *heads, run = op.weight.shape
+        case o.Norm(weight=None):
+            return op.bias is None and _same_width(op)
+        case o.Norm(weight=o.Weight() as weight):
+            *heads, run = weight.shape
             if heads:  # a row for each run
                 whole = len(heads) == 1 and op.source.width == heads[0] * run
             else:
                 whole = op.source.width % run == 0
-            bias_fits = op.bias is None or op.bias.shape == op.weight.shape
+            bias_fits = op.bias is None or op.bias.shape == weight.shape
             return whole and bias_fits and _same_width(op)
         case o.Linear():
             shape = (op.out.width, op.source.width)
@@ -106,6 +114,8 @@ def _fits(op: o.Op) -> bool:
             sinks_fit = op.sinks is None or op.sinks.shape == (op.heads,)
             seen = op.causal or not op.window
             return grouped and sinks_fit and seen and _same_width(op)
+        case o.CausalConv() | o.StateScan():
+            return _recurrent_fits(op)
         case o.SoftCap():
             return _same_width(op) and op.cap > 0
         case o.Route() | o.ExpertLinear() | o.MixExperts() | o.GateRows():
@@ -116,6 +126,19 @@ def _fits(op: o.Op) -> bool:
 
 def _same_width(op: o.Op) -> bool:
     return len({value.width for value in (*op.inputs, *op.outputs)}) == 1
+
+
+def _recurrent_fits(op: o.CausalConv | o.StateScan) -> bool:
+    if isinstance(op, o.CausalConv):
+        rows, *taps = op.weight.shape
+        taps_fit = len(taps) == 1 and taps[0] > 1
+        return taps_fit and {rows, *op.bias.shape} == {op.source.width} and _same_width(op)
+    even = op.groups > 0 and not op.heads % op.groups and not op.b.width % op.groups
+    if not even or op.x.width % op.heads:
+        return False
+    decay_fits = op.decay.shape in {(op.heads, op.states), (op.heads, 1)}
+    skip_fits = op.skip.shape in {(op.heads,), (op.heads, 1)}
+    return decay_fits and skip_fits and op.b.width == op.c.width and op.x.width == op.out.width
 
 
 def _experts_fit(op: o.Route | o.ExpertLinear | o.MixExperts | o.GateRows) -> bool:

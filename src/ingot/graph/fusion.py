@@ -164,6 +164,9 @@ FusedOp = (
     | ExpertGate
     | ExpertMix
     | FusedGateRows
+    | o.Activate
+    | o.CausalConv
+    | o.StateScan
 )
 
 
@@ -248,15 +251,10 @@ class _Fuser:
     def activation_of(self, group: list[o.Linear]) -> o.Activate | None:
         """The activation of a gate, or of a gate and the linear map that follows it."""
         reader = self.only_reader(group[0].out)
-        if not isinstance(reader, o.Activate):
-            return None
         outs = tuple(op.out for op in group)
-        if reader.inputs != outs or any(self.only_reader(out) is not reader for out in outs):
-            raise GraphError(
-                f"the activation {reader.out.name} must be the only reader of its gate and up, "
-                "two linear maps of one value that stand next to each other in this order"
-            )
-        return reader
+        if not isinstance(reader, o.Activate) or reader.inputs != outs:
+            return None
+        return reader if all(self.only_reader(out) is reader for out in outs) else None
 
     def experts(self, first: o.ExpertLinear) -> ExpertGate | ExpertMix:
         """A gate with its up and activation, or a down with its mix."""
@@ -328,7 +326,15 @@ class _Fuser:
             if id(op) in self.taken:
                 continue
             match op:
-                case o.Embed() | o.Select() | o.SoftCap() | o.Route():
+                case (
+                    o.Embed()
+                    | o.Select()
+                    | o.SoftCap()
+                    | o.Route()
+                    | o.Activate()
+                    | o.CausalConv()
+                    | o.StateScan()
+                ):
                     self.fused.append(op)
                 case o.ExpertLinear():
                     self.fused.append(self.experts(op))

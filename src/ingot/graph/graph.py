@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ingot.graph.check import KvLayer, check
 from ingot.graph.ops import Attend, Embed, Op, Value, Weight
+from ingot.graph.states import state_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ class ComputationGraph:
     def width(self) -> int:
         """Elements of a token's state."""
         return next(op.weight.shape[1] for op in self.ops if isinstance(op, Embed))
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """Floats that recurrent operations keep of a sequence, by the number of the state."""
+        return state_sizes(self.ops)
 
     @property
     def causal(self) -> bool:

@@ -3,6 +3,9 @@
 Layers that keep the same positions (all of them, or the same window) form a group. A
 block holds BLOCK_TOKENS positions of every layer of its group: layer after layer, in each
 head after head, the head's keys and then its values.
+
+Recurrent operations form one more group, the last: a block of it holds all their states
+(`ingot.graph.states`) after one token of a run of BLOCK_TOKENS, the last that was computed.
 """
 
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ from ingot.gguf import GgmlType
 from ingot.graph.check import KvLayer
 
 BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
+_FLOAT, _ALIGNMENT = 4, 64  # bytes
 KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
 
 
@@ -21,8 +25,23 @@ KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q
 class KvGroup:
     """Layers that share blocks."""
 
-    window: int
+    window: int  # positions that stay visible; 0: all of them
     block_bytes: int
+    recurrent: bool = False  # a block holds what is left of all tokens up to one
+
+    def oldest_run(self, length: int) -> int:
+        """The first run of positions that a token at position `length` or later looks at."""
+        if self.recurrent:
+            return max(0, length - 1) // BLOCK_TOKENS
+        return max(0, length - self.window + 1) // BLOCK_TOKENS if self.window else 0
+
+    def blocks_of(self, tokens: int, step: int) -> int:
+        """The most blocks that a text of so many tokens takes, `step` of them at a time."""
+        if self.recurrent:
+            return 2  # the state it comes from and the one it goes to
+        if self.window:  # blocks that are passed go back after every step
+            tokens = min(tokens, self.window + step)
+        return -(-tokens // BLOCK_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +59,13 @@ class KvLayout:
     type: GgmlType
     groups: tuple[KvGroup, ...]
     places: tuple[KvPlace, ...]
+    states: tuple[KvPlace, ...] = ()  # of recurrent operations
 
     @classmethod
-    def of(cls, layers: Sequence[KvLayer], type: GgmlType) -> "KvLayout":
-        """Lay out the layers of a graph."""
+    def of(
+        cls, layers: Sequence[KvLayer], type: GgmlType, states: Sequence[int] = ()
+    ) -> "KvLayout":
+        """Lay out the layers of a graph and its states, of so many floats each."""
         if type not in KV_TYPES:
             known = ", ".join(kind.name for kind in KV_TYPES)
             raise ModelError(f"the cache cannot be {type.name}; it can be {known}")
@@ -63,8 +85,19 @@ class KvLayout:
             places.append(KvPlace(group, sizes[group]))
             row = layer.head_size // type.block_size * type.block_bytes
             sizes[group] += 2 * layer.heads * row * BLOCK_TOKENS
-        groups = tuple(KvGroup(*group) for group in zip(windows, sizes, strict=True))
-        return cls(type, groups, tuple(places))
+        groups = [KvGroup(*group) for group in zip(windows, sizes, strict=True)]
+        kept, size = [], 0
+        for floats in states:
+            kept.append(KvPlace(len(groups), size))
+            size += -(-floats * _FLOAT // _ALIGNMENT) * _ALIGNMENT
+        if states:
+            groups.append(KvGroup(0, size, recurrent=True))
+        return cls(type, tuple(groups), tuple(places), tuple(kept))
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has states, which cannot be taken back to an earlier token."""
+        return bool(self.states)
 
 
 def whole_blocks(tokens: int) -> int:

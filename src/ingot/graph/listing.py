@@ -48,7 +48,7 @@ class ListedOp:
     reads: tuple[str, ...]
     weights: tuple[o.Weight, ...]
     writes: tuple[ListedValue, ...]
-    cache: str | None  # "written" or "read", where it uses the layer's cache
+    cache: str | None  # "written", "read" or "moved on", where it uses the layer's cache
 
     @property
     def layer(self) -> int | None:
@@ -158,17 +158,22 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
                 ),
                 "read",
             )
-        case o.Activate():
-            return "activate", (f"{op.kind}(gate)" + (" * up" if op.up else ""),), None
-        case o.SoftCap():
-            return "soft cap", (f"{op.cap:g}",), None
+        case o.CausalConv():
+            return "convolve", (f"{op.weight.shape[1]} taps",), "moved on"
+        case o.StateScan():
+            heads = f"{op.heads} heads" + (f" in {op.groups} groups" if op.groups > 1 else "")
+            return "scan", (heads, f"{op.states} states"), "moved on"
         case _:
-            kind, remarks = _expert_words(op)
+            kind, remarks = _words_without_cache(op)
             return kind, remarks, None
 
 
-def _expert_words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...]]:
+def _words_without_cache(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...]]:
     match op:
+        case o.Activate():
+            return "activate", (f"{op.kind}(gate)" + (" * up" if op.up else ""),)
+        case o.SoftCap():
+            return "soft cap", (f"{op.cap:g}",)
         case o.Route():
             return "route", _route(op)
         case o.ExpertLinear():
@@ -194,7 +199,7 @@ def _times(scale: float) -> str:
 
 
 def _norm(norm: o.Norm) -> str:
-    per_head = " of each head" if norm.weight.shape[-1] != norm.source.width else ""
+    per_head = " of each head" if norm.run != norm.source.width else ""
     return f"{norm.kind}{per_head}"
 
 

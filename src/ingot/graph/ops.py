@@ -91,6 +91,8 @@ class Activation(StrEnum):
     GELU = "gelu"  # x * Phi(x), exact
     GELU_TANH = "gelu_tanh"  # the tanh approximation of it
     RELU_SQUARED = "relu_squared"  # max(x, 0)^2
+    TANH = "tanh"
+    SOFTPLUS = "softplus"  # log(1 + exp(x))
     # x * sigmoid(1.702 x) of x = min(gate, 7); what it multiplies is up, kept within 7 either
     # way, plus one
     CLAMPED_SWIGLU = "clamped_swiglu"
@@ -134,15 +136,20 @@ class Norm(Op):
     """out = normalize(source) * weight + bias, over runs of the length of weight's rows.
 
     The run is the whole row, or one head where the weight is as long as a head. A weight of
-    several rows has one for each head.
+    several rows has one for each head. Without a weight, the run is the row and nothing follows.
     """
 
     source: Value = field(metadata=_READ)
     out: Value = field(metadata=_WRITTEN)
-    weight: Weight = field(metadata=_TENSOR)
+    weight: Weight | None = field(metadata=_TENSOR)
     kind: NormKind
     epsilon: float
     bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+    @property
+    def run(self) -> int:
+        """Elements that are normalized together."""
+        return self.weight.shape[-1] if self.weight else self.source.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +208,56 @@ class Attend(Op):
     softcap: float = 0.0
     sinks: Weight | None = field(default=None, metadata=_TENSOR)
     causal: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalConv(Op):
+    """out[t] = silu(bias + the sum over j of weight[:, j] * source[t - taps + 1 + j]).
+
+    Every channel by itself, with a row of `taps` weights. What lies before the first token is 0;
+    a sequence's last taps - 1 rows of the source are its state (`ingot.graph.states`).
+    """
+
+    source: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)  # [channels, taps]
+    bias: Weight = field(metadata=_TENSOR)
+    state: int  # its place among the graph's states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateScan(Op):
+    """A state space that every token moves on, and what it shows of it.
+
+    The channels of x belong to heads, each with a row of `decay`, a number of `skip` and a number
+    of `step`; heads belong to groups, each with `states` elements of b and of c. A channel's state
+    h has as many elements, all 0 before the first token:
+
+        h = exp(step * decay) * h + step * b * x
+        out = h . c + skip * x
+
+    A row of `decay` has an element for each of the state's, or one for all of them.
+    """
+
+    x: Value = field(metadata=_READ)
+    step: Value = field(metadata=_READ)
+    b: Value = field(metadata=_READ)
+    c: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    decay: Weight = field(metadata=_TENSOR)  # [heads, states], or [heads, 1]
+    skip: Weight = field(metadata=_TENSOR)
+    groups: int
+    state: int  # its place among the graph's states
+
+    @property
+    def heads(self) -> int:
+        """Heads of x."""
+        return self.step.width
+
+    @property
+    def states(self) -> int:
+        """Elements of a channel's state."""
+        return self.b.width // self.groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

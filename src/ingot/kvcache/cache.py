@@ -44,8 +44,10 @@ class CachedSequence:
 class KvCache:
     """The pool and the tree of one model. One thread at a time."""
 
-    def __init__(self, layout: KvLayout, blocks: int, reuse: Reuse = Reuse.ALL) -> None:
-        self.pool = BlockPool(layout, blocks)
+    def __init__(
+        self, layout: KvLayout, blocks: int, reuse: Reuse = Reuse.ALL, states: int = 0
+    ) -> None:
+        self.pool = BlockPool(layout, blocks, states)
         self.reuse = reuse
         self._tree = PrefixTree(self.pool)
 

@@ -1,8 +1,9 @@
 """BlockPool: the blocks of the cache, who holds them, and which are free. No tensors.
 
-Every cache group (see `ingot.graph.kv_layout`) has as many blocks as the others. A block that
-the prefix tree knows (`keep`) stays as it is when nobody holds it any more, until its place is
-needed: the one that was let go first goes first.
+Every group of keys and values (see `ingot.graph.kv_layout`) has as many blocks as the others; the
+states of recurrent operations, of which a text needs one or two, have a number of their own. A
+block that the prefix tree knows (`keep`) stays as it is when nobody holds it any more, until its
+place is needed: the one that was let go first goes first.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ Forget = Callable[[int, int], None]  # group, block
 class BlockPool:
     """The blocks of every group: held, kept or free."""
 
-    def __init__(self, layout: KvLayout, blocks: int) -> None:
+    def __init__(self, layout: KvLayout, blocks: int, states: int = 0) -> None:
         self.layout = layout
-        self.blocks = blocks
-        self._free = [list(range(blocks - 1, -1, -1)) for _ in layout.groups]
-        self._holders = [[0] * blocks for _ in layout.groups]
+        self.sizes = [states if group.recurrent else blocks for group in layout.groups]
+        self._free = [list(range(size - 1, -1, -1)) for size in self.sizes]
+        self._holders = [[0] * size for size in self.sizes]
         self._forget: list[dict[int, Forget]] = [{} for _ in layout.groups]
         self._idle: list[dict[int, None]] = [{} for _ in layout.groups]  # kept, oldest first
 
@@ -33,9 +34,12 @@ class BlockPool:
             del self._idle[group][block]
             self._forget[group].pop(block)(group, block)
         else:
+            size = self.sizes[group]
+            what = f"blocks of the cache ({size * BLOCK_TOKENS} tokens)"
+            if self.layout.groups[group].recurrent:
+                what = "states of the cache"
             raise CacheFullError(
-                f"all {self.blocks} blocks of the cache ({self.blocks * BLOCK_TOKENS} tokens) "
-                "are in use; give it more memory or wait for a sequence to end"
+                f"all {size} {what} are in use; give it more memory or wait for a sequence to end"
             )
         self._holders[group][block] = 1
         return block

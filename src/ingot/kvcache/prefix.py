@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.pool import BlockPool
-from ingot.kvcache.sequence import NO_BLOCK, oldest_run
+from ingot.kvcache.sequence import NO_BLOCK
 
 Ints = NDArray[np.int32]
 
@@ -81,7 +81,8 @@ class PrefixTree:
         """
         path: list[Node] = []
         best = 0
-        since = [0] * len(self._pool.layout.groups)  # the run from which on no block is gone
+        groups = self._pool.layout.groups
+        since = [0] * len(groups)  # the run from which on no block is gone
         for node in self._walk(tokens, prompted, exactly):
             path.append(node)
             for group, block in enumerate(node.blocks):
@@ -89,7 +90,8 @@ class PrefixTree:
                     since[group] = len(path)
             length = len(path) * BLOCK_TOKENS
             if all(
-                first <= oldest_run(self._pool, group, length) for group, first in enumerate(since)
+                first <= group.oldest_run(length)
+                for group, first in zip(groups, since, strict=True)
             ):
                 best = len(path)
         return path[:best]

@@ -3,6 +3,10 @@
 A sequence takes a block from each group when it grows past the last one and gives back, in
 groups with a window, those that no later token can see. Blocks that are full are never written
 again, so forks and the prefix tree share them; the last one, still filling, has one owner.
+
+Of recurrent operations a later token needs only the state before it: a text that grows takes a
+block for the run it ends in. Of the runs between, some get one too, if there are any to spare, and
+their states stay for texts that begin in the same way (`_keeps_state`).
 """
 
 from collections.abc import Sequence as Items
@@ -17,6 +21,7 @@ from ingot.kvcache.pool import BlockPool
 
 Ints = NDArray[np.int32]
 NO_BLOCK = -1
+STATE_RUNS = 4  # of a prompt, one run in so many has its state kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class Sequence:
 
     pool: BlockPool
     length: int = 0
-    tables: list[Ints] = field(init=False)  # entries of runs that were given back mean nothing
+    tables: list[Ints] = field(init=False)  # entries of runs that were given back mean nothing,
+    # and NO_BLOCK stands for a run whose state is not kept
     _first: list[int] = field(init=False)  # runs before this one were given back
 
     def __post_init__(self) -> None:
@@ -46,7 +52,7 @@ class Sequence:
         """Begin an empty sequence with full runs that are in the cache: [runs][groups] blocks."""
         self.length = len(runs) * BLOCK_TOKENS
         for group in range(len(self.tables)):
-            first = oldest_run(self.pool, group, self.length)
+            first = self.pool.layout.groups[group].oldest_run(self.length)
             blocks = [run[group] for run in runs[first:]]
             for block in blocks:
                 self.pool.share(group, block)
@@ -74,12 +80,14 @@ class Sequence:
         fresh: list[list[int]] = [[] for _ in self.tables]
         try:
             for group, table in enumerate(self.tables):
+                if self.pool.layout.groups[group].recurrent:
+                    fresh[group] = self._take_states(group, range(len(table), runs))
+                    continue
                 for _ in range(len(table), runs):
                     fresh[group].append(self.pool.take(group))
         except CacheFullError:
             for group, blocks in enumerate(fresh):
-                for block in blocks:
-                    self.pool.give_back(group, block)
+                self._give_back(group, blocks)
             raise
         for group, blocks in enumerate(fresh):
             if blocks:
@@ -87,10 +95,27 @@ class Sequence:
                 self.tables[group] = np.concatenate([self.tables[group], added])
         self.length += tokens
 
+    def _take_states(self, group: int, runs: range) -> list[int]:
+        """A block for the last of new runs, and for those of the others that are worth one."""
+        if not runs:
+            return []
+        states = [NO_BLOCK] * (len(runs) - 1) + [self.pool.take(group)]
+        for place, run in enumerate(runs[:-1]):
+            if _keeps_state(run, runs[-1]) and self.pool.available(group):
+                states[place] = self.pool.take(group)
+        return states
+
+    def _give_back(self, group: int, blocks: Items[int]) -> None:
+        for block in blocks:
+            if block != NO_BLOCK:
+                self.pool.give_back(group, block)
+
     def can_shrink(self, length: int) -> bool:
         """Whether all that a token at position `length` sees is still held."""
-        return all(
-            first <= oldest_run(self.pool, group, length) for group, first in enumerate(self._first)
+        groups = self.pool.layout.groups
+        return length == self.length or all(
+            first <= group.oldest_run(length) and not group.recurrent
+            for group, first in zip(groups, self._first, strict=True)
         )
 
     def shrink(self, length: int) -> None:
@@ -100,17 +125,15 @@ class Sequence:
         """
         runs = -(-length // BLOCK_TOKENS)
         for group, table in enumerate(self.tables):
-            for block in table[runs:].tolist():
-                self.pool.give_back(group, block)
+            self._give_back(group, table[runs:].tolist())
             self.tables[group] = table[:runs]
         self.length = length
 
     def release_passed(self) -> None:
         """Give back the blocks that fell out of their window."""
-        for group in range(len(self.tables)):
-            oldest = oldest_run(self.pool, group, self.length)
-            for run in range(self._first[group], oldest):
-                self.pool.give_back(group, int(self.tables[group][run]))
+        for group, spec in enumerate(self.pool.layout.groups):
+            oldest = spec.oldest_run(self.length)
+            self._give_back(group, self.tables[group][self._first[group] : oldest].tolist())
             self._first[group] = max(self._first[group], oldest)
 
     @property
@@ -145,8 +168,9 @@ class Sequence:
             raise
         targets = {(made.group, made.source): made.target for made in copies}
         for group, table in enumerate(self.tables):
-            for run in range(self._first[group], min(full, len(table))):
-                self.pool.share(group, int(table[run]))
+            for block in table[self._first[group] : full].tolist():
+                if block != NO_BLOCK:
+                    self.pool.share(group, block)
             entries = [targets.get((group, block), block) for block in table.tolist()]
             copy.tables[group] = np.array(entries, np.int32)
         copy._first = list(self._first)
@@ -156,14 +180,15 @@ class Sequence:
     def close(self) -> None:
         """Give everything back; the end first, which is worth least to others."""
         for group, table in enumerate(self.tables):
-            for block in table[self._first[group] :][::-1].tolist():
-                self.pool.give_back(group, block)
+            self._give_back(group, table[self._first[group] :][::-1].tolist())
         self.tables = [np.empty(0, np.int32) for _ in self.tables]
         self._first = [0] * len(self.tables)
         self.length = 0
 
 
-def oldest_run(pool: BlockPool, group: int, length: int) -> int:
-    """The first run of a group that a token at position `length` or later can see."""
-    window = pool.layout.groups[group].window
-    return max(0, length - window + 1) // BLOCK_TOKENS if window else 0
+def _keeps_state(run: int, last: int) -> bool:
+    """Whether the state at the end of a run may be wanted again: see `STATE_RUNS`.
+
+    That before the last run is where a text that goes on differently begins.
+    """
+    return (run + 1) % STATE_RUNS == 0 or run + 1 == last

@@ -20,7 +20,7 @@ from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.spec import Network
 
-_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "spec"}
+_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states", "spec"}
 
 
 def architectures() -> list[str]:

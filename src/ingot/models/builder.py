@@ -15,6 +15,7 @@ class Builder:
 
     prefix: str = ""
     ops: list[o.Op] = field(default_factory=list)
+    states: int = 0  # of recurrent operations so far
 
     def value(self, name: str, width: int) -> o.Value:
         """A value of the layer."""
@@ -23,6 +24,11 @@ class Builder:
     def weight(self, name: str, *shape: int) -> o.Weight:
         """A tensor of the layer."""
         return o.Weight(self.prefix + name, shape)
+
+    def new_state(self) -> int:
+        """The number of one more state."""
+        self.states += 1
+        return self.states - 1
 
     def norm(
         self,

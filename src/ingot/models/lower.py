@@ -5,12 +5,13 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
 from ingot.models.lower_experts import add_experts
+from ingot.models.lower_states import add_states
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
@@ -26,7 +27,11 @@ from ingot.models.spec import (
 class _Blocks(Builder):
     """The blocks of a layer; each method returns what it writes."""
 
-    def attention(self, x: o.Value, spec: AttentionSpec, layer: int) -> o.Value:
+    kv_layers: list[KvLayer] = field(default_factory=list)
+
+    def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
+        layer = len(self.kv_layers)
+        self.kv_layers.append(KvLayer(spec.kv_heads, spec.head_size, spec.window))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
         rows = sum(heads.values()) * spec.head_size
@@ -87,22 +92,24 @@ class _Blocks(Builder):
     def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
         normed = self.optional_norm(stream, spec.attention_norm)
-        mixed = self.attention(normed, spec.attention, index)
+        if isinstance(spec.attention, AttentionSpec):
+            mixed = self.attention(normed, spec.attention)
+        else:
+            mixed = add_states(self, normed, spec.attention)
         if last:  # nobody looks at the other tokens of the last layer any more
             mixed, stream = self.select(mixed), self.select(stream)
             if spec.parallel and not spec.mlp_norm:
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
-        mixed = self.linear(
-            mixed,
-            "attn_output",
-            stream.width,
-            bias=spec.attention.output_bias,
-            scale=spec.residual_scale,
-        )
+        name, bias = "ssm_out", False
+        if isinstance(spec.attention, AttentionSpec):
+            name, bias = "attn_output", spec.attention.output_bias
+        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.attention_post_norm)
         stream = self.add(stream, mixed, "attn_residual")
         stream = self.optional_norm(stream, spec.attention_stream_norm)
+        if spec.mlp is None:
+            return stream
         if spec.mlp_norm:
             normed = self.norm(before if spec.parallel else stream, spec.mlp_norm)
         elif not spec.parallel:
@@ -132,10 +139,7 @@ def lower(
     return ComputationGraph(
         ops=tuple(build.ops),
         logits=stream,
-        kv_layers=tuple(
-            KvLayer(layer.attention.kv_heads, layer.attention.head_size, layer.attention.window)
-            for layer in network.layers
-        ),
+        kv_layers=tuple(build.kv_layers),
         context_length=network.context_length,
         hidden=hidden,
     )

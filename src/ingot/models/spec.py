@@ -62,6 +62,37 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MambaSpec:
+    """ssm_in, ssm_conv1d, ssm_x, ssm_dt, ssm_a, ssm_d, ssm_out around a state space.
+
+    Every channel is a head of its own, with steps that ssm_x makes `step_rank` numbers of and
+    ssm_dt makes whole.
+    """
+
+    width: int  # channels
+    states: int
+    taps: int  # of the convolution
+    step_rank: int
+    inner_norm: float | None = None  # epsilon of norms of what ssm_x gives, which have no weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mamba2Spec:
+    """ssm_in, ssm_conv1d, ssm_dt, ssm_a, ssm_d, ssm_norm, ssm_out around a state space.
+
+    Heads of several channels, and groups of heads with the same b and c; the convolution is over
+    these too.
+    """
+
+    width: int  # channels
+    states: int
+    taps: int  # of the convolution
+    heads: int
+    groups: int
+    norm: NormSpec  # of each group, behind the gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MlpSpec:
     """ffn_up, ffn_down and, if gated, ffn_gate."""
 
@@ -99,7 +130,7 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """Attention and MLP on a residual stream.
+    """Attention and MLP on a residual stream; or a state space alone, in the place of attention.
 
     One after the other, each behind its norm if it has one; or `parallel`: both look at the
     same stream, and an MLP without a norm of its own is behind the attention's. A post-norm is
@@ -107,9 +138,9 @@ class LayerSpec:
     that.
     """
 
-    attention: AttentionSpec
+    attention: AttentionSpec | MambaSpec | Mamba2Spec
     attention_norm: NormSpec | None
-    mlp: MlpSpec | ExpertsSpec
+    mlp: MlpSpec | ExpertsSpec | None
     mlp_norm: NormSpec | None
     parallel: bool = False
     attention_post_norm: NormSpec | None = None

@@ -121,7 +121,7 @@ class Case:
                         max_tokens=max(self.tokens, 8),
                     )
                     assert_near(runner.run(ids, self.chunks, self.generated), expected, FLOAT)
-                    assert runner.pool.free(0) == runner.pool.blocks
+                    assert runner.pool.free(0) == runner.pool.sizes[0]
 
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from command_runs import Run
 
+from models.tiny_models import Fixture
 from tiny_llama import FEED_FORWARD, LAYERS, WIDTH, write_tiny_llama
 
 
@@ -61,7 +62,23 @@ def test_the_graph_as_json(run: Run, model: Path, flags: list[str]) -> None:
     assert found["kv_cache"] == {
         "type": "Q8_0",
         "groups": [{"window": 0, "bytes_per_token": LAYERS * 2 * 34}],
+        "state_bytes": 0,
     }
+
+
+def test_the_graph_of_a_recurrent_model(run: Run, tmp_path: Path) -> None:
+    model = Fixture.load("mamba2-groups").write(tmp_path / "mamba2.gguf")
+    out = run("inspect", "--graph", model).out
+    assert "scan, 8 heads in 2 groups, 7 states" in out
+    assert "convolve, 4 taps" in out
+    # 3 layers of 128 channels: states of 7, and 3 rows of the channels and of 2 groups' b and c,
+    # each of which is rounded up to 64 bytes
+    state = 3 * 4 * (128 * 7 + 3 * 128 + 2 * 3 * 16)
+    assert out.splitlines()[-1] == f"state   {state} bytes per text, however long it is"
+    found = json.loads(run("inspect", "--graph", "--json", model).out)
+    assert found["kv_cache"] == {"type": "F16", "groups": [], "state_bytes": state}
+    drawn = run("inspect", "--graph", "-o", tmp_path / "x.svg", model)
+    assert (drawn.status, drawn.out) == (0, "")
 
 
 def test_drawings(run: Run, model: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.reference import operations as do
+from ingot.backends.reference.recurrent import causal_conv, state_scan
 from ingot.gguf import GgufLoader
 from ingot.graph import ops as o
 from ingot.graph.fusion import (
@@ -70,6 +71,16 @@ class FusedReference:
                 case FusedGateRows():
                     y = do.sigmoid(values[op.gated.gate.name]) * values[op.gated.source.name]
                     values[op.out.name] = y + values[op.residual.name] if op.residual else y
+                case o.Activate():
+                    parts = [values[value.name] for value in op.inputs]
+                    values[op.out.name] = do.activate(op.kind, *parts)
+                case o.CausalConv():
+                    weights = self._weight(op.weight), self._weight(op.bias)
+                    values[op.out.name], _ = causal_conv(values[op.source.name], None, *weights)
+                case o.StateScan():
+                    weights = self._weight(op.decay), self._weight(op.skip)
+                    rows = [values[value.name] for value in op.inputs]
+                    values[op.out.name], _ = state_scan(*rows, op, None, *weights)
                 case o.SoftCap():
                     values[op.out.name] = do.softcap(values[op.source.name], op.cap)
         return values[self.graph.logits.name]
@@ -94,8 +105,8 @@ class FusedReference:
         return do.expert_linear(x, choice, self._weight(op.weight), bias)
 
     def _norm(self, norm: o.Norm, x: Matrix) -> Matrix:
-        bias = self._weight(norm.bias) if norm.bias else None
-        return do.norm(x, norm.kind, norm.epsilon, self._weight(norm.weight), bias)
+        weight, bias = (w and self._weight(w) for w in (norm.weight, norm.bias))
+        return do.norm(x, norm.kind, norm.epsilon, weight, bias)
 
     def _weight(self, weight: o.Weight) -> Matrix:
         tensor = self._model.tensors[weight.name]

@@ -29,6 +29,7 @@ from ingot.graph.fusion import (
     fuse,
 )
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.states import in_lanes
 from ingot.quant import decode
 
 _ACTIVATIONS = {
@@ -37,6 +38,8 @@ _ACTIVATIONS = {
     o.Activation.GELU_TANH: 2,
     o.Activation.RELU_SQUARED: 3,
     o.Activation.CLAMPED_SWIGLU: 4,
+    o.Activation.TANH: 5,
+    o.Activation.SOFTPLUS: 6,
 }
 _GATINGS = {
     o.Gating.SOFTMAX: 0,
@@ -60,15 +63,23 @@ class CpuBackend:
         context: int,
         threads: int,
         max_tokens: int = 512,
+        states: int = 0,
         keep: Collection[str] = (),
     ) -> None:
-        """`keep` names values that `kept` can tell after a step."""
+        """`blocks` of every group of the cache, `states` of that of recurrent operations.
+
+        `keep` names values that `kept` can tell after a step.
+        """
         self.layout = layout
         self.max_tokens = max_tokens
-        self.pools = [np.empty(blocks * group.block_bytes, np.uint8) for group in layout.groups]
+        self.pools = [
+            np.empty((states if group.recurrent else blocks) * group.block_bytes, np.uint8)
+            for group in layout.groups
+        ]
         self._model = model
         self._vocabulary = graph.logits.width
         self._floats: dict[str, NDArray[np.float32]] = {}
+        self._made: list[NDArray[np.float32]] = []  # for the program, which keeps pointers
         self._graph = fuse(graph)
         self.plan = MemoryPlan.of(self._graph, keep)
         linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
@@ -142,19 +153,27 @@ class CpuBackend:
         return self._matrix(linear.weight), self._vector(linear.bias)
 
     def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
-        if weight is None:
-            return None
+        return None if weight is None else self._floats_of(weight)
+
+    def _floats_of(self, weight: o.Weight) -> NDArray[np.float32]:
         if weight.name not in self._floats:
             tensor = self._model.tensors[weight.name]
             floats = decode(tensor.data, tensor.type)
             self._floats[weight.name] = floats.reshape(weight.tensor_shape)
         return self._floats[weight.name][weight.rows].reshape(-1)
 
+    def _keep(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        self._made.append(values.reshape(-1))
+        return self._made[-1]
+
     def _norm(self, norm: o.Norm | None) -> Any:
         if norm is None:
             return None
-        layer, run = norm.kind is o.NormKind.LAYER, norm.weight.shape[-1]
-        return self._vector(norm.weight), self._vector(norm.bias), run, norm.epsilon, layer
+        weight = self._vector(norm.weight)
+        if weight is None:
+            weight = self._keep(np.ones(norm.run, np.float32))
+        layer = norm.kind is o.NormKind.LAYER
+        return weight, self._vector(norm.bias), norm.run, norm.epsilon, layer
 
     def _rotary(self, rope: o.Rope) -> int:
         key = rope.frequencies, rope.magnitude, rope.layout
@@ -172,6 +191,46 @@ class CpuBackend:
         size = self._graph.kv_layers[layer].head_size
         pool = self.pools[place.group]
         return place.group, pool, group.block_bytes, place.offset, int(self.layout.type), size
+
+    def _state(self, number: int) -> Any:
+        place = self.layout.states[number]
+        group, pool = self.layout.groups[place.group], self.pools[place.group]
+        return place.group, pool, group.block_bytes, place.offset
+
+    def _add_special(self, op: FusedOp) -> None:
+        """What only some networks have."""
+        value = self._value
+        match op:
+            case o.Activate():
+                self._program.activate(
+                    gate=value(op.gate),
+                    up=value(op.up) if op.up else None,
+                    kind=_ACTIVATIONS[op.kind],
+                    out=value(op.out),
+                )
+            case o.CausalConv():
+                weight = self._floats_of(op.weight).reshape(op.weight.shape)
+                self._program.causal_conv(
+                    source=value(op.source),
+                    weight=self._keep(np.ascontiguousarray(weight.T)),  # [taps, channels]
+                    bias=self._floats_of(op.bias),
+                    out=value(op.out),
+                    state=self._state(op.state),
+                )
+            case o.StateScan():
+                self._program.state_scan(
+                    x=value(op.x),
+                    step=value(op.step),
+                    b=value(op.b),
+                    c=value(op.c),
+                    out=value(op.out),
+                    decay=self._keep(in_lanes(op, self._floats_of(op.decay))),
+                    skip=self._keep(in_lanes(op, self._floats_of(op.skip))),
+                    groups=op.groups,
+                    state=self._state(op.state),
+                )
+            case _:
+                raise ModelError(f"the CPU backend has no {type(op).__name__}")
 
     def _add(self, op: FusedOp) -> None:
         program, value = self._program, self._value
@@ -272,4 +331,4 @@ class CpuBackend:
             case o.SoftCap():
                 program.softcap(source=value(op.source), cap=op.cap, out=value(op.out))
             case _:
-                raise ModelError(f"the CPU backend has no {type(op).__name__}")
+                self._add_special(op)

@@ -17,14 +17,19 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def norm(
-    x: Matrix, kind: NormKind, epsilon: float, weight: Matrix, bias: Matrix | None = None
+    x: Matrix,
+    kind: NormKind,
+    epsilon: float,
+    weight: Matrix | None = None,
+    bias: Matrix | None = None,
 ) -> Matrix:
-    """Normalize runs of the length of the weight's rows."""
-    runs: Matrix = x.reshape(len(x), -1, weight.shape[-1])
+    """Normalize runs of the length of the weight's rows, or whole rows."""
+    runs: Matrix = x.reshape(len(x), -1, x.shape[1] if weight is None else weight.shape[-1])
     if kind is NormKind.LAYER:
         runs = runs - runs.mean(axis=-1, keepdims=True)
     runs = runs / np.sqrt((runs * runs).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon))
-    runs = runs * weight
+    if weight is not None:
+        runs = runs * weight
     if bias is not None:
         runs = runs + bias
     return runs.reshape(x.shape)
@@ -107,6 +112,10 @@ def activate(kind: Activation, gate: Matrix, up: Matrix | None = None) -> Matrix
             out = gate * (one + np.tanh(inner)) / 2
         case Activation.RELU_SQUARED:
             out = np.maximum(gate, 0) ** 2
+        case Activation.TANH:
+            out = np.tanh(gate)
+        case Activation.SOFTPLUS:
+            out = np.logaddexp(gate, gate.dtype.type(0))
         case Activation.CLAMPED_SWIGLU:
             limited = np.minimum(gate, 7)
             out = limited * sigmoid(limited * gate.dtype.type(1.702))

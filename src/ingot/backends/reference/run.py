@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.reference import operations as do
+from ingot.backends.reference.recurrent import causal_conv, state_scan
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
@@ -22,10 +23,11 @@ Matrix = NDArray[Any]
 
 @dataclass(slots=True)
 class Cache:
-    """Keys and values of one sequence: per layer two matrices [positions, width]."""
+    """What is left of one sequence: keys and values, per layer [positions, width], and states."""
 
     keys: dict[int, Matrix] = field(default_factory=dict)
     values: dict[int, Matrix] = field(default_factory=dict)
+    states: dict[int, Matrix] = field(default_factory=dict)  # of recurrent operations
     length: int = 0
 
 
@@ -104,11 +106,21 @@ class Reference:
             case o.SoftCap(cap=cap):
                 return do.softcap(inputs[0], cap)
             case _:
-                return _run_experts(op, inputs, weights)
+                return _run_special(op, inputs, weights, cache)
 
 
-def _run_experts(op: o.Op, inputs: list[Matrix], weights: list[Matrix]) -> Matrix:
+def _run_special(op: o.Op, inputs: list[Matrix], weights: list[Matrix], cache: Cache) -> Matrix:
+    """What only some networks have: experts and recurrent operations."""
     match op:
+        case o.CausalConv(state=number):
+            past = cache.states.get(number)
+            out, cache.states[number] = causal_conv(inputs[0], past, *weights)
+            return out
+        case o.StateScan(state=number):
+            x, step, b, c = inputs
+            past = cache.states.get(number)
+            out, cache.states[number] = state_scan(x, step, b, c, op, past, *weights)
+            return out
         case o.Route():
             return do.route(inputs[0], op, *weights)
         case o.ExpertLinear():

@@ -1,0 +1,46 @@
+"""Recurrent operations as their definitions, token by token.
+
+Rows of one sequence and its state come in; rows and the state behind the last of them go out.
+"""
+
+import numpy as np
+
+from ingot.backends.reference.operations import Matrix, activate
+from ingot.graph.ops import Activation, StateScan
+
+
+def causal_conv(
+    x: Matrix, state: Matrix | None, weight: Matrix, bias: Matrix
+) -> tuple[Matrix, Matrix]:
+    """A convolution of each channel; the state is the last rows of its source."""
+    before = weight.shape[1] - 1
+    past = np.zeros((before, x.shape[1]), x.dtype) if state is None else state
+    rows = np.concatenate([past, x])
+    sums = [bias + (rows[t : t + before + 1] * weight.T).sum(axis=0) for t in range(len(x))]
+    return activate(Activation.SILU, np.stack(sums)), rows[len(x) :]
+
+
+def state_scan(
+    x: Matrix,
+    step: Matrix,
+    b: Matrix,
+    c: Matrix,
+    op: StateScan,
+    state: Matrix | None,
+    decay: Matrix,
+    skip: Matrix,
+) -> tuple[Matrix, Matrix]:
+    """A state space; its state is [heads, channels of a head, states]."""
+    size, of_group = op.x.width // op.heads, op.heads // op.groups
+    h = np.zeros((op.heads, size, op.states), x.dtype) if state is None else state
+    out = np.empty_like(x)
+    for t in range(len(x)):
+        channels = x[t].reshape(op.heads, size, 1)
+        steps = step[t].reshape(op.heads, 1, 1)
+        coming, seen = (
+            row[t].reshape(op.groups, 1, op.states).repeat(of_group, axis=0) for row in (b, c)
+        )
+        h = np.exp(steps * decay.reshape(op.heads, 1, -1)) * h + steps * coming * channels
+        shown = (h * seen).sum(axis=-1) + skip.reshape(op.heads, 1) * channels[..., 0]
+        out[t] = shown.reshape(-1)
+    return out, h

@@ -1,0 +1,111 @@
+"""State spaces as operations: what stands in the place of attention in a recurrent layer.
+
+A layer's normed stream comes in; the rows that its output matrix takes go out.
+"""
+
+from ingot.graph import ops as o
+from ingot.models.builder import Builder
+from ingot.models.spec import Mamba2Spec, MambaSpec
+
+
+def add_states(build: Builder, x: o.Value, spec: MambaSpec | Mamba2Spec) -> o.Value:
+    """Write a state space down."""
+    return _mamba(build, x, spec) if isinstance(spec, MambaSpec) else _mamba2(build, x, spec)
+
+
+def _mamba(build: Builder, x: o.Value, spec: MambaSpec) -> o.Value:
+    channels = build.linear(x, "ssm_x_in", spec.width, fused=("ssm_in", 0, 2 * spec.width))
+    gate = build.linear(x, "ssm_z", spec.width, fused=("ssm_in", spec.width, 2 * spec.width))
+    channels = _convolve(build, channels, spec.taps, 0, spec.width)
+    made, first = [], 0
+    rows = spec.step_rank + 2 * spec.states
+    for name, width in (("rank", spec.step_rank), ("b", spec.states), ("c", spec.states)):
+        made.append(build.linear(channels, f"ssm_{name}", width, fused=("ssm_x", first, rows)))
+        first += width
+    if spec.inner_norm is not None:
+        made = [_plain_norm(build, value, spec.inner_norm) for value in made]
+    step, b, c = made
+    step = build.linear(step, "ssm_dt", spec.width, bias=True)
+    decay = build.weight("ssm_a", spec.width, spec.states)
+    out = _scan(build, channels, step, b, c, decay, build.weight("ssm_d", spec.width))
+    return build.activate(gate, out, "ssm_gated", o.Activation.SILU)
+
+
+def _mamba2(build: Builder, x: o.Value, spec: Mamba2Spec) -> o.Value:
+    wide = spec.groups * spec.states
+    widths = {"z": spec.width, "x": spec.width, "b": wide, "c": wide, "dt": spec.heads}
+    rows, first = sum(widths.values()), 0
+    made = {}
+    for name, width in widths.items():
+        made[name] = build.value(f"ssm_{name}", width)
+        build.ops.append(
+            o.Linear(
+                source=x,
+                out=made[name],
+                weight=o.Weight(f"{build.prefix}ssm_in.weight", (width, x.width), first, rows),
+                bias=build.weight("ssm_dt.bias", width) if name == "dt" else None,
+            )
+        )
+        first += width
+    channels, first = spec.width + 2 * wide, 0
+    for name in ("x", "b", "c"):
+        made[name] = _convolve(build, made[name], spec.taps, first, channels)
+        first += widths[name]
+    decay, skip = (build.weight(name, spec.heads, 1) for name in ("ssm_a", "ssm_d"))
+    x, step, b, c = (made[name] for name in ("x", "dt", "b", "c"))
+    out = _scan(build, x, step, b, c, decay, skip, spec.groups)
+    out = build.activate(made["z"], out, "ssm_gated", o.Activation.SILU)
+    return build.norm(out, spec.norm, shape=(spec.groups, spec.width // spec.groups))
+
+
+def _convolve(build: Builder, source: o.Value, taps: int, first: int, channels: int) -> o.Value:
+    """A convolution by some rows of the layer's."""
+    out = build.value(f"{source.name.removeprefix(build.prefix)}.convolved", source.width)
+    name = f"{build.prefix}ssm_conv1d"
+    build.ops.append(
+        o.CausalConv(
+            source=source,
+            out=out,
+            weight=o.Weight(f"{name}.weight", (source.width, taps), first, channels),
+            bias=o.Weight(f"{name}.bias", (source.width,), first, channels),
+            state=build.new_state(),
+        )
+    )
+    return out
+
+
+def _scan(
+    build: Builder,
+    x: o.Value,
+    step: o.Value,
+    b: o.Value,
+    c: o.Value,
+    decay: o.Weight,
+    skip: o.Weight,
+    groups: int = 1,
+) -> o.Value:
+    """A state space; the softplus of its steps."""
+    step = build.activate(step, None, "ssm_step", o.Activation.SOFTPLUS)
+    out = build.value("ssm_scan", x.width)
+    build.ops.append(
+        o.StateScan(
+            x=x,
+            step=step,
+            b=b,
+            c=c,
+            out=out,
+            decay=decay,
+            skip=skip,
+            groups=groups,
+            state=build.new_state(),
+        )
+    )
+    return out
+
+
+def _plain_norm(build: Builder, source: o.Value, epsilon: float) -> o.Value:
+    out = build.value(f"{source.name.removeprefix(build.prefix)}.normed", source.width)
+    build.ops.append(
+        o.Norm(source=source, out=out, weight=None, kind=o.NormKind.RMS, epsilon=epsilon)
+    )
+    return out

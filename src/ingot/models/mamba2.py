@@ -1,0 +1,30 @@
+"""Mamba 2, Codestral Mamba: no attention but a state space that every token moves on; heads of
+channels that decay together, and a norm of each group of heads behind the gate."""
+
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import LayerSpec, Mamba2Spec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+    states = Mamba2Spec(
+        width=h.size("ssm.inner_size"),
+        states=h.size("ssm.state_size"),
+        taps=h.size("ssm.conv_kernel"),
+        heads=h.size("ssm.time_step_rank"),
+        groups=h.size("ssm.group_count"),
+        norm=NormSpec("ssm_norm", h.rms_epsilon),
+    )
+    layer = LayerSpec(
+        attention=states,
+        attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+        mlp=None,
+        mlp_norm=None,
+    )
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=[layer] * h.layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+    )

@@ -1,0 +1,151 @@
+"""A recurrent model in the engine: states are found, forked, saved and given up like keys and
+values, and nobody notices."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot import LLM
+from ingot.engine import memory
+from ingot.engine.cache_size import cache_size
+from ingot.errors import ConfigError
+from ingot.gguf import GgmlType
+from ingot.graph.kv_layout import KvLayout
+from models.tiny_models import Fixture
+from tiny_llama import write_tiny_llama
+
+PROMPT = np.random.default_rng(1).integers(0, 61, 150).tolist()
+GREEDY = {"temperature": 0, "ignore_eos": True}
+HOT = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Mamba 2 of three layers."""
+    return Fixture.load("mamba2-groups").write(tmp_path_factory.mktemp("engine") / "mamba2.gguf")
+
+
+@pytest.fixture
+def llm(path: Path) -> Iterator[LLM]:
+    """It, open."""
+    with LLM(path, threads=1) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def plain(path: Path) -> Iterator[LLM]:
+    """It, without anything that texts share."""
+    with LLM(path, threads=1, reuse="none") as opened:
+        yield opened
+
+
+def test_prompts_find_the_last_state_that_was_kept(llm: LLM, plain: LLM) -> None:
+    """At every fourth run, and at the last whole one."""
+    expected = plain.generate(PROMPT, max_tokens=10, seed=1, **HOT)
+    for reused in (0, 128):
+        done = llm.generate(PROMPT, max_tokens=10, seed=1, **HOT)
+        assert done.token_ids == expected.token_ids
+        assert done.timings.reused_tokens == reused
+    other = [*PROMPT[:140], 3, 4, 5]
+    done = llm.generate(other, max_tokens=10, seed=1, **HOT)
+    assert done.timings.reused_tokens == 128
+    assert done.token_ids == plain.generate(other, max_tokens=10, seed=1, **HOT).token_ids
+    assert llm.generate(PROMPT[:100], max_tokens=1).timings.reused_tokens == 0
+
+
+def test_a_conversation_finds_what_was_written(path: Path) -> None:
+    with LLM(path, threads=1, reuse="all") as llm:
+        done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
+        history = [*PROMPT, *done.token_ids, 5, 6, 7]
+        again = llm.generate(history, max_tokens=5, **GREEDY)
+        assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
+
+
+def test_too_few_states_change_no_text(path: Path, plain: LLM) -> None:
+    """Eight states for ten texts, which take turns and lose nothing."""
+    prompts = [[n + 1, *PROMPT[:60]] for n in range(10)]
+    expected = [
+        plain.generate(prompt, max_tokens=50, seed=n, **HOT).token_ids
+        for n, prompt in enumerate(prompts)
+    ]
+    for reuse in ("none", "prompt", "all"):
+        with LLM(path, threads=1, reuse=reuse, cache_tokens=32) as llm:
+            requests = [
+                llm.stream(prompt, max_tokens=50, seed=n, **HOT) for n, prompt in enumerate(prompts)
+            ]
+            assert [request.result().token_ids for request in requests] == expected
+            assert llm.stats.blocks == 8
+            assert llm.stats.blocks_held == 0
+
+
+def test_beams_fork_states(llm: LLM) -> None:
+    """Over the end of a run, from which on they have states of their own."""
+    for beam in llm.beam_search(PROMPT[:40], 6, max_tokens=40):
+        end = [llm.tokenizer.eos_id] if len(beam.token_ids) < 40 else []
+        score = llm.score([*PROMPT[:40], *beam.token_ids, *end], first=40)
+        assert beam.logprob == pytest.approx(sum(score.logprobs), abs=1e-3)
+
+
+def test_a_fork_goes_on_from_here(llm: LLM) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(token_ids: np.ndarray, _: Any) -> None:
+        if len(token_ids) == len(PROMPT) + 20:
+            began.set()
+            assert go_on.wait(30)
+
+    request = llm.stream(PROMPT, max_tokens=50, seed=3, processors=[hold], **HOT)
+    assert began.wait(30)
+    threading.Timer(0.05, go_on.set).start()
+    fork = request.fork(seed=3, processors=())
+    assert fork.result().token_ids == request.result().token_ids
+    assert llm.stats.blocks_held == 0
+
+
+@pytest.mark.parametrize("length", [150, 96, 20])
+def test_a_saved_text_comes_back(path: Path, tmp_path: Path, plain: LLM, length: int) -> None:
+    file = tmp_path / "text.kv"
+    with LLM(path, threads=1) as llm:
+        llm.save(PROMPT[:length], file)
+    with LLM(path, threads=1) as llm:
+        tokens = llm.restore(file)
+        assert list(tokens) == PROMPT[: length // 32 * 32]
+        text = [*PROMPT[:length], 1, 2]
+        done = llm.generate(text, max_tokens=10, seed=2, **HOT)
+        assert done.timings.reused_tokens == len(tokens)
+        assert done.token_ids == plain.generate(text, max_tokens=10, seed=2, **HOT).token_ids
+
+
+def test_states_inside_are_told(llm: LLM) -> None:
+    states = llm.hidden_states(PROMPT)
+    assert states.shape == (4, 150, 64)
+    assert llm.embed(["t1 t2", "t3"] * 12).shape == (24, 64)
+
+
+def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
+    llama = write_tiny_llama(tmp_path / "llama.gguf")
+    for file, options in (
+        (path, {"speculation": "ngram"}),
+        (path, {"draft": path}),
+        (llama, {"draft": path}),
+    ):
+        with pytest.raises(ConfigError, match=r"mamba2.gguf is a recurrent model"):
+            LLM(file, **options)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "bytes_there", "states"),
+    [(None, 1 << 40, 256), (None, 400 << 10, 100), (None, 4 << 10, 8), (64, 1 << 40, 8)],
+)
+def test_as_many_states_as_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, tokens: int | None, bytes_there: int, states: int
+) -> None:
+    """Four contexts' worth, a quarter of the memory, and at least what a few texts need."""
+    monkeypatch.setattr(memory, "available", lambda: bytes_there)
+    monkeypatch.setattr(memory, "require", lambda *_: None)
+    layout = KvLayout.of([], GgmlType.F16, [256])
+    assert cache_size(layout, 8192, tokens).states == states
