@@ -56,7 +56,10 @@ class Runner:
         self.sequences: dict[object, KvSequence] = {}
 
     def step(
-        self, tokens: Mapping[object, Sequence[int]], phase: ExecutionPhase = PROMPT
+        self,
+        tokens: Mapping[object, Sequence[int]],
+        phase: ExecutionPhase = PROMPT,
+        types: Sequence[int] | None = None,
     ) -> dict[object, Logits]:
         """Run the next tokens of some sequences together; logits of all tokens, by name."""
         held = [self.sequences.setdefault(name, KvSequence(self.pool)) for name in tokens]
@@ -73,6 +76,7 @@ class Runner:
             tables=[sequence.tables for sequence in held],
             outputs=np.arange(sum(counts), dtype=np.int32),
             phase=phase,
+            types=None if types is None else np.asarray(types, np.int32),
         )
         logits = self.backend.forward(batch)
         for sequence in held:

@@ -130,9 +130,9 @@ class Program {
   }
 
   void embed(const Weight& weight, float scale, const std::optional<Weight>& positions,
-             const std::optional<Floats>& added, int out) {
+             const std::optional<Floats>& types, int out) {
     embedding_rows_ = std::get<2>(weight);
-    EmbedOp::Spec spec{as_weight(weight), scale, std::nullopt, added ? added->data() : nullptr,
+    EmbedOp::Spec spec{as_weight(weight), scale, std::nullopt, types ? types->data() : nullptr,
                        at(out)};
     check_table(spec.weight, at(out));
     if (positions) {
@@ -142,8 +142,9 @@ class Program {
         refuse("a context of " + std::to_string(max_positions_) + " tokens for " +
                std::to_string(spec.positions->rows) + " learned positions");
     }
-    if (added && static_cast<int64_t>(added->size()) != at(out).width)
+    if (types && (types->size() == 0 || types->size() % at(out).width))
       refuse("an embedding of another width than its value");
+    types_ = types ? static_cast<int64_t>(types->size()) / at(out).width : 1;
     executor_.add(std::make_unique<EmbedOp>(std::move(spec), executor_.threads()));
   }
   void norm(const Norm& norm, int source, std::optional<int> residual, int out) {
@@ -313,12 +314,14 @@ class Program {
   // each of them ends.
   void run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
            nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
-           bool prompt, nb::handle logits_array) {
+           nb::handle types_array, bool prompt, nb::handle logits_array) {
     const ArrayView<const int32_t> ids(ids_array, 1, "ids"),
         positions(positions_array, 1, "positions"), counts(counts_array, 1, "counts"),
         tables(tables_array, 1, "tables"), table_ends(table_ends_array, 1, "table_ends"),
         outputs(outputs_array, 1, "outputs");
     const ArrayView<float> logits(logits_array, 2, "logits");
+    const bool typed = !types_array.is_none();
+    const ArrayView<const int32_t> types(typed ? types_array : ids_array, 1, "types");
     const int64_t tokens = ids.size();
     if (tokens < 1 || tokens > max_tokens_) refuse(std::to_string(tokens) + " tokens in one step");
     if (!prompt && tokens > attend_buffers_.max_tokens)
@@ -332,10 +335,15 @@ class Program {
         refuse("token id " + std::to_string(ids[t]) + " is not in the vocabulary");
     for (int64_t i = 0; i < outputs.size(); ++i)
       if (outputs[i] < 0 || outputs[i] >= tokens) refuse("an output that is no token");
+    if (typed && types.size() != tokens) refuse("ids and types differ in length");
+    for (int64_t t = 0; typed && t < tokens; ++t)
+      if (types[t] < 0 || types[t] >= types_)
+        refuse("token type " + std::to_string(types[t]) + " of " + std::to_string(types_));
     place_runs(positions, counts, tables, table_ends);
     const Batch batch{static_cast<int32_t>(tokens),
                       ids.data(),
                       positions.data(),
+                      typed ? types.data() : nullptr,
                       static_cast<int32_t>(runs_.size()),
                       runs_.data(),
                       static_cast<int32_t>(outputs.size()),
@@ -473,7 +481,7 @@ class Program {
   int choice_ = -1;  // of the latest route, whose groups the experts behind it use
   int64_t experts_ = 0;
   AttendOp::Buffers attend_buffers_;
-  int64_t vocabulary_ = 0, embedding_rows_ = 0;
+  int64_t vocabulary_ = 0, embedding_rows_ = 0, types_ = 1;
   bool causal_ = true;
   struct Group {
     int64_t blocks = 0;
@@ -502,7 +510,7 @@ void bind_executor(nb::module_& module) {
       .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
            nb::arg("selected"), nb::arg("logits"))
       .def("embed", &Program::embed, nb::kw_only(), nb::arg("weight"), nb::arg("scale"),
-           nb::arg("positions").none(), nb::arg("added").none(), nb::arg("out"))
+           nb::arg("positions").none(), nb::arg("types").none(), nb::arg("out"))
       .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
            nb::arg("residual").none(), nb::arg("out"))
       .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
@@ -536,7 +544,7 @@ void bind_executor(nb::module_& module) {
            nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none(), nb::arg("causal"))
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
-           nb::arg("prompt"), nb::arg("logits"))
+           nb::arg("types").none(), nb::arg("prompt"), nb::arg("logits"))
       .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),
            nb::arg("out"));
 }

@@ -28,8 +28,10 @@ void EmbedOp::run(const Step& step, int member) {
       decode_row(step.kernels, *spec_.positions, step.batch.positions[t], row);
       for (int64_t i = 0; i < width; ++i) out[i] += row[i];
     }
-    if (spec_.added)
-      for (int64_t i = 0; i < width; ++i) out[i] += spec_.added[i];
+    if (spec_.types) {
+      const float* row = spec_.types + (step.batch.types ? step.batch.types[t] : 0) * width;
+      for (int64_t i = 0; i < width; ++i) out[i] += row[i];
+    }
   }
 }
 

@@ -41,14 +41,14 @@ struct NormRef {
   }
 };
 
-// out = scale * weight[token] + positions[position] + added
+// out = scale * weight[token] + positions[position] + types[type]
 class EmbedOp : public Op {
  public:
   struct Spec {
     WeightRef weight;
     float scale;
     std::optional<WeightRef> positions;
-    const float* added;  // one row; may be null
+    const float* types;  // a row each; may be null
     ValueRef out;
   };
   EmbedOp(Spec spec, int members)

@@ -26,6 +26,7 @@ struct Batch {
   int32_t tokens;
   const int32_t* ids;
   const int32_t* positions;
+  const int32_t* types;  // null: all 0
   int32_t runs;
   const SequenceRun* run;
   int32_t outputs;  // tokens whose logits are wanted

@@ -186,7 +186,7 @@ class Program:
         weight: _Weight,
         scale: float,
         positions: _Weight | None,
-        added: _Floats | None,
+        types: _Floats | None,
         out: int,
     ) -> None: ...
     def norm(self, *, norm: _Norm, source: int, residual: int | None, out: int) -> None: ...
@@ -266,6 +266,7 @@ class Program:
         tables: _Ints,
         table_ends: _Ints,
         outputs: _Ints,
+        types: _Ints | None,
         prompt: bool,
         logits: _Floats,
     ) -> None: ...

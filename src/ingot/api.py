@@ -336,6 +336,25 @@ class LLM:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    def rerank(self, query: str, documents: Sequence[str]) -> Floats:
+        """How well each document answers a query, by a model with a head for it (a reranker).
+
+        Scores [documents]: larger is better, and only their order means something. Other models
+        are refused; for these there is `embed`.
+
+        >>> llm.rerank("capital of France", ["Paris", "a cat"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ingot.errors.ModelError: ... use embed
+        """
+        from ingot.engine.ranking import PairEncoder  # noqa: PLC0415 (few need it)
+
+        pairs = PairEncoder(self.engine.model, self.tokenizer)
+        if not documents:
+            return np.empty(0, np.float32)
+        tokens, types = zip(*(pairs.encode(query, text) for text in documents), strict=True)
+        return self._ranker.scores(tokens, types)[:, 0]
+
     def hidden_states(self, prompt: Prompt) -> Floats:
         """States inside the model [1 + layers, tokens, width]: the embedding, then each layer's.
 
@@ -414,7 +433,15 @@ class LLM:
         from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
 
         with self._making_probe:
-            return Probe(self.engine.model)
+            model = self.engine.model
+            return Probe(model, models.build_graph(model.file, model.context, hidden=True))
+
+    @cached_property
+    def _ranker(self) -> "Probe":
+        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+
+        with self._making_probe:
+            return Probe(self.engine.model, self.graph)
 
 
 _POOLINGS: Mapping[models.Pooling, Pooling] = {

@@ -15,7 +15,7 @@ import transformers
 
 from models.recipe import Joined, Recipe
 from models.recipes import RECIPES
-from models.tiny_models import VOCABULARY, Fixture, stable_values
+from models.tiny_models import PAIR_LENGTHS, VOCABULARY, Fixture, pair_types, stable_values
 
 CONTEXT = 256
 NAMES = {
@@ -151,8 +151,16 @@ def make(recipe: Recipe) -> Fixture:
     raw = np.random.PCG64(7).random_raw(recipe.tokens)
     token_ids = [int(word % np.uint64(VOCABULARY)) for word in raw]
     with torch.no_grad():
-        results = model(torch.tensor([token_ids]))
-        logits = (results.last_hidden_state if recipe.encoder else results.logits)[0]
+        if recipe.ranker:
+            pairs = [(token_ids[:length], pair_types(length)) for length in PAIR_LENGTHS]
+            found = [
+                model(torch.tensor([ids]), token_type_ids=torch.tensor([types])).logits
+                for ids, types in pairs
+            ]
+            logits = torch.cat(found)
+        else:
+            results = model(torch.tensor([token_ids]))
+            logits = (results.last_hidden_state if recipe.encoder else results.logits)[0]
     keys = {**metadata(config), **recipe.metadata(config)}
     return Fixture(
         architecture=recipe.architecture,

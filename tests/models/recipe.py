@@ -84,6 +84,7 @@ class Recipe:
     constants: Callable[[Any], dict[str, Floats]] = lambda _: {}
     adjust: Callable[[Any], None] = lambda _: None  # the model, where files mean another one
     encoder: bool = False  # what counts are hidden rows
+    ranker: bool = False  # what counts are scores of texts
     tokens: int = 70
 
 

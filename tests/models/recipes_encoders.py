@@ -1,6 +1,8 @@
 """Recipes of encoders (see recipes.py): what comes out is a hidden row for every token."""
 
-from models.recipe import Recipe
+from dataclasses import replace
+
+from models.recipe import Recipe, changed
 
 SIZES = {
     "hidden_size": 60,
@@ -14,30 +16,45 @@ EMBEDDINGS = {
     "embeddings.LayerNorm": "token_embd_norm",
 }
 
+BERT = Recipe(
+    architecture="bert",
+    model="BertModel",
+    config=SIZES,
+    metadata=lambda c: {
+        "attention.causal": False,
+        "pooling_type": 2,
+        "tokenizer.ggml.token_type_count": c.type_vocab_size,
+    },
+    names={
+        **EMBEDDINGS,
+        "embeddings.position_embeddings": "position_embd",
+        "encoder.layer.": "blk.",
+        "attention.self.query": "attn_q",
+        "attention.self.key": "attn_k",
+        "attention.self.value": "attn_v",
+        "attention.output.dense": "attn_output",
+        "attention.output.LayerNorm": "attn_output_norm",
+        "intermediate.dense": "ffn_up",
+        "output.dense": "ffn_down",
+        "output.LayerNorm": "layer_output_norm",
+    },
+    encoder=True,
+)
+
 ENCODERS: dict[str, Recipe] = {
-    "bert": Recipe(
-        architecture="bert",
-        model="BertModel",
-        config=SIZES,
-        metadata=lambda c: {
-            "attention.causal": False,
-            "pooling_type": 2,
-            "tokenizer.ggml.token_type_count": c.type_vocab_size,
-        },
+    "bert": BERT,
+    "bert-rank": replace(
+        changed(BERT, {"num_labels": 1}),
+        model="BertForSequenceClassification",
+        metadata=lambda c: {**BERT.metadata(c), "pooling_type": 4},
         names={
-            **EMBEDDINGS,
-            "embeddings.position_embeddings": "position_embd",
-            "encoder.layer.": "blk.",
-            "attention.self.query": "attn_q",
-            "attention.self.key": "attn_k",
-            "attention.self.value": "attn_v",
-            "attention.output.dense": "attn_output",
-            "attention.output.LayerNorm": "attn_output_norm",
-            "intermediate.dense": "ffn_up",
-            "output.dense": "ffn_down",
-            "output.LayerNorm": "layer_output_norm",
+            "bert.": "",
+            "pooler.dense": "cls",
+            "classifier": "cls.output",
+            **BERT.names,
         },
-        encoder=True,
+        encoder=False,
+        ranker=True,
     ),
     "nomic-bert": Recipe(
         architecture="nomic-bert",

@@ -29,7 +29,10 @@ IN_TILES = 5e-2  # AMX rounds a prompt's weights and inputs to BF16
 CONTEXT = 96  # tokens of every sequence here
 
 
-@pytest.fixture(scope="module", params=[name for name in RECIPES if not RECIPES[name].encoder])
+DECODERS = [name for name, recipe in RECIPES.items() if not recipe.encoder and not recipe.ranker]
+
+
+@pytest.fixture(scope="module", params=DECODERS)
 def fixture(request: pytest.FixtureRequest) -> Fixture:
     return Fixture.load(request.param)
 

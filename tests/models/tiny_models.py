@@ -22,6 +22,7 @@ Floats = NDArray[np.float32]
 Metadata = Mapping[str, int | float | str]
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
+PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
 
 
 def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
@@ -41,6 +42,11 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     return np.float32((3 / shape[-1]) ** 0.5) * even
 
 
+def pair_types(length: int) -> list[int]:
+    """A query of a third of the tokens, and a document."""
+    return [int(at >= length // 3) for at in range(length)]
+
+
 @dataclass(frozen=True)
 class Fixture:
     """A tiny model and what it should compute."""
@@ -50,7 +56,7 @@ class Fixture:
     shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
     constants: Mapping[str, Floats]  # tensors that are not random
     token_ids: list[int]
-    logits: Floats  # [tokens, vocabulary], or [tokens, width] of an encoder
+    logits: Floats  # [tokens, vocabulary], [tokens, width] of an encoder, [pairs, 1] of a ranker
 
     def save(self, name: str) -> None:
         """Write fixtures/<name>.npz."""

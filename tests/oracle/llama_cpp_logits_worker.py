@@ -2,9 +2,9 @@
 
     llama_cpp_logits_worker.py JOBS
 
-JOBS is a JSON list of objects: model (a path), ids (tokens of one sequence), hidden (whether rows
-of an encoder are wanted instead of logits), out (where to save them, .npy). A model that llama.cpp
-refuses has no file afterwards.
+JOBS is a JSON list of objects: model (a path), ids (tokens of one sequence), want ("logits",
+"hidden" for rows of an encoder, or "score" for one of the text), out (where to save them, .npy). A
+model that llama.cpp refuses has no file afterwards.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ def quiet(level: int, text: bytes, user_data: object) -> None:
 
 
 def rows_of(job: dict[str, Any]) -> np.ndarray | None:
-    """One row for each token, from one pass over all of them."""
-    ids = job["ids"]
+    """One row for each token, from one pass over all of them; or one of scores."""
+    ids, want = job["ids"], job["want"]
     model = lc.llama_model_load_from_file(job["model"].encode(), lc.llama_model_default_params())
     if not model:
         return None
@@ -34,8 +34,9 @@ def rows_of(job: dict[str, Any]) -> np.ndarray | None:
     parameters.n_threads = parameters.n_threads_batch = 1
     parameters.type_k = parameters.type_v = lc.GGML_TYPE_F32
     parameters.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    parameters.embeddings = job["hidden"]
-    parameters.pooling_type = lc.LLAMA_POOLING_TYPE_NONE
+    parameters.embeddings = want != "logits"
+    ranks = want == "score"
+    parameters.pooling_type = lc.LLAMA_POOLING_TYPE_RANK if ranks else lc.LLAMA_POOLING_TYPE_NONE
     context = lc.llama_init_from_model(model, parameters)
     batch = lc.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
@@ -44,9 +45,12 @@ def rows_of(job: dict[str, Any]) -> np.ndarray | None:
         batch.seq_id[at][0], batch.logits[at] = 0, True
     if lc.llama_decode(context, batch):
         return None
-    get = lc.llama_get_embeddings_ith if job["hidden"] else lc.llama_get_logits_ith
-    width = job["width"]
-    rows = np.array([np.ctypeslib.as_array(get(context, at), (width,)) for at in range(len(ids))])
+    if ranks:
+        found = [lc.llama_get_embeddings_seq(context, 0)]
+    else:
+        get = lc.llama_get_embeddings_ith if want == "hidden" else lc.llama_get_logits_ith
+        found = [get(context, at) for at in range(len(ids))]
+    rows = np.array([np.ctypeslib.as_array(row, (job["width"],)) for row in found])
     lc.llama_batch_free(batch)
     lc.llama_free(context)
     lc.llama_model_free(model)

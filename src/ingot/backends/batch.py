@@ -27,3 +27,4 @@ class Batch:
     tables: Sequence[Sequence[Ints]]  # [sequences][cache groups][blocks]
     outputs: Ints  # the tokens whose logits are wanted
     phase: ExecutionPhase
+    types: Ints | None = None  # [tokens], of models that tell kinds of tokens apart; None: all 0

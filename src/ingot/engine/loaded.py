@@ -156,6 +156,11 @@ class LoadedModel:
 
     def require_logits(self) -> None:
         """Raise an error if the model writes no text."""
+        if self.graph.scores:
+            raise ModelError(
+                f"{self.file.path} is a reranker: it scores texts for a query (LLM.rerank), "
+                "and writes none"
+            )
         if self.graph.hidden:
             raise ModelError(
                 f"{self.file.path} is an encoder: it has a row for every token of a text, "

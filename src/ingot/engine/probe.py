@@ -1,7 +1,7 @@
-"""Probe: the states inside a model, for embeddings and for looking at its layers.
+"""Probe: the states inside a model, for embeddings and for looking at its layers; and scores.
 
-A second program over the same weights that ends before the logits, with a cache of its own. It
-runs beside the engine's, in the caller's thread.
+A second program over the same weights that ends before the logits, or with a head that scores
+texts, with a cache of its own. It runs beside the engine's, in the caller's thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,20 +18,19 @@ from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool
 from ingot.kvcache import Sequence as KvSequence
-from ingot.models import build_graph
 
 Floats = NDArray[np.float32]
 _STATES = 16  # of a recurrent model: two for each text of a step
 
 
 class Probe:
-    """Runs texts for their states. Calls of several threads take turns."""
+    """Runs texts for their states or scores. Calls of several threads take turns."""
 
-    def __init__(self, model: LoadedModel) -> None:
-        graph = build_graph(model.file, model.context, hidden=True)
+    def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:
+        """`graph` is another one of the model's file: its hidden rows, or its scores."""
         blocks = -(-model.context // BLOCK_TOKENS)
         states = _STATES if model.layout.recurrent else 0
-        self._streams = _streams(graph)
+        self._streams = _streams(graph) if graph.hidden else []
         self._output = graph.logits
         self._backend = CpuBackend(
             graph,
@@ -49,14 +48,22 @@ class Probe:
 
     def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
         """What each text's tokens are to the model in the end: [tokens, width], text by text."""
-        group: list[Ints] = []
-        for text in texts:
-            if group and not self._fit([*group, text]):
-                yield from self._run_together(group)
-                group = []
-            group.append(text)
-        if group:
-            yield from self._run_together(group)
+        for group in self._groups(texts):
+            yield from self._run_together(texts[group])
+
+    def scores(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
+        """Scores [texts, outputs] of texts, whose tokens have types, by a model with a head."""
+        return np.concatenate(
+            [self._score_together(texts[group], types[group]) for group in self._groups(texts)]
+        )
+
+    def _groups(self, texts: Sequence[Ints]) -> Iterator[slice]:
+        """Texts that run in one step."""
+        first = 0
+        for after in range(1, len(texts) + 1):
+            if after == len(texts) or not self._fit(texts[first : after + 1]):
+                yield slice(first, after)
+                first = after
 
     def _fit(self, texts: Sequence[Ints]) -> bool:
         most = self._backend.max_tokens
@@ -101,7 +108,23 @@ class Probe:
         states = np.concatenate(pieces)
         return np.split(states, np.cumsum([len(text) for text in texts])[:-1])
 
-    def _forward(self, sequences: Sequence[KvSequence], texts: Sequence[Ints]) -> Floats:
+    def _score_together(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
+        firsts = np.cumsum([0, *(len(text) for text in texts[:-1])], dtype=np.int32)
+        with self._turn:
+            sequences = [KvSequence(self._pool) for _ in texts]
+            try:
+                return self._forward(sequences, texts, firsts, np.concatenate(types))
+            finally:
+                for sequence in sequences:
+                    sequence.close()
+
+    def _forward(
+        self,
+        sequences: Sequence[KvSequence],
+        texts: Sequence[Ints],
+        outputs: Ints | None = None,
+        types: Ints | None = None,
+    ) -> Floats:
         positions = []
         for sequence, text in zip(sequences, texts, strict=True):
             positions.append(np.arange(sequence.length, sequence.length + len(text)))
@@ -113,8 +136,9 @@ class Probe:
                 positions=np.concatenate(positions).astype(np.int32),
                 counts=counts,
                 tables=[sequence.tables for sequence in sequences],
-                outputs=np.arange(counts.sum(), dtype=np.int32),
+                outputs=np.arange(counts.sum(), dtype=np.int32) if outputs is None else outputs,
                 phase=ExecutionPhase.PROMPT,
+                types=types,
             )
         )
         for sequence in sequences:

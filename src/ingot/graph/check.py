@@ -91,8 +91,7 @@ def _fits(op: o.Op) -> bool:
     match op:
         case o.Embed():
             shapes = [weight.shape for weight in op.weights]
-            one = op.type is None or op.type.shape[0] == 1
-            return one and all(len(shape) == 2 and shape[1] == op.out.width for shape in shapes)
+            return all(len(shape) == 2 and shape[1] == op.out.width for shape in shapes)
         case o.Norm(weight=None):
             return op.bias is None and _same_width(op)
         case o.Norm(weight=o.Weight() as weight):

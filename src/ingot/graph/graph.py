@@ -21,6 +21,7 @@ class ComputationGraph:
     kv_layers: tuple[KvLayer, ...]
     context_length: int
     hidden: bool = False  # what comes out are hidden rows, not logits
+    scores: bool = False  # what comes out are scores of the text, in the row of its first token
 
     def __post_init__(self) -> None:
         check(self.ops, self.logits, self.kv_layers)

@@ -118,7 +118,7 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
     """What an operation is called, what is special about it, what it does to the cache."""
     match op:
         case o.Embed():
-            added = ("+ positions" if op.positions else "", "+ type" if op.type else "")
+            added = ("+ positions" if op.positions else "", "+ types" if op.types else "")
             return "embed", (_times(op.scale), *added), None
         case o.Norm():
             return "norm", (_norm(op),), None

@@ -118,17 +118,17 @@ class RopeLayout(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed(Op):
-    """out[t] = scale * weight[token[t]] + positions[position[t]] + type[0].
+    """out[t] = scale * weight[token[t]] + positions[position[t]] + types[type[t]].
 
-    The last two where there are any: learned positions, and the one row that every token has
-    added (all tokens are of the first type).
+    The last two where there are any: learned positions, and a row for each type of token (the
+    texts of a pair have different ones).
     """
 
     weight: Weight = field(metadata=_TENSOR)
     out: Value = field(metadata=_WRITTEN)
     scale: float = 1.0
     positions: Weight | None = field(default=None, metadata=_TENSOR)
-    type: Weight | None = field(default=None, metadata=_TENSOR)
+    types: Weight | None = field(default=None, metadata=_TENSOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

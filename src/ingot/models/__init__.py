@@ -47,7 +47,7 @@ def build_graph(
     """The graph of a model file, every tensor it needs checked.
 
     `context`: the longest sequence that will run, where the model may choose by it; None: all
-    that it allows. `hidden`: what comes out are the rows before the output matrix.
+    that it allows. `hidden`: what comes out are the rows before the output matrix or the head.
     """
     name = model.metadata.string("general.architecture")
     if name not in architectures():

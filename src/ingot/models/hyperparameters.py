@@ -15,7 +15,7 @@ from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import RopeLayout
-from ingot.models.spec import RopeSpec
+from ingot.models.spec import HeadSpec, RopeSpec
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -163,6 +163,23 @@ class Hyperparameters:
     def experts_used(self) -> int:
         """Experts that one token uses."""
         return self.size("expert_used_count", most=self.experts)
+
+    def head(self) -> HeadSpec | None:
+        """The head that scores whole texts, if the file has one."""
+        dense, outputs = self._rows("cls.weight"), self._rows("cls.output.weight")
+        if not dense and not outputs:
+            return None
+        return HeadSpec(
+            dense=dense,
+            outputs=outputs,
+            dense_bias=self.has_tensor("cls.bias"),
+            output_bias=self.has_tensor("cls.output.bias"),
+        )
+
+    def _rows(self, name: str) -> int:
+        """The rows of a matrix, of which there may be none; one may be stored as a vector."""
+        shape = self.tensors[name].shape if name in self.tensors else (0, 0)
+        return shape[0] if len(shape) > 1 else 1
 
     def rope(self, layout: RopeLayout, *, yarn_in_whole_pairs: bool = True) -> RopeSpec:
         """Rotary positions as the file asks for."""

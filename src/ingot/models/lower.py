@@ -15,6 +15,7 @@ from ingot.models.lower_states import add_states
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
+    HeadSpec,
     LayerSpec,
     MlpSpec,
     Network,
@@ -125,7 +126,7 @@ class _Blocks(Builder):
 def lower(
     network: Network, has_tensor: Callable[[str], bool], *, hidden: bool = False
 ) -> ComputationGraph:
-    """Write a network down as operations; `hidden`: up to the rows before the output matrix."""
+    """Write a network down as operations; `hidden`: up to the rows before its output or head."""
     build = _Blocks()
     stream = _embed(build, network)
     for index, spec in enumerate(network.layers):
@@ -133,15 +134,19 @@ def lower(
         stream = build.layer(stream, spec, index, last=last)
     build.prefix = ""
     stream = build.optional_norm(stream, network.output_norm)
+    head = None if hidden else network.head
     hidden = hidden or not network.logits
-    if not hidden:
+    if head:
+        stream = _head(build, head, stream)
+    elif not hidden:
         stream = _output(build, network, stream, tied=not has_tensor("output.weight"))
     return ComputationGraph(
         ops=tuple(build.ops),
         logits=stream,
         kv_layers=tuple(build.kv_layers),
         context_length=network.context_length,
-        hidden=hidden,
+        hidden=hidden and not head,
+        scores=head is not None,
     )
 
 
@@ -150,7 +155,7 @@ def _embed(build: Builder, network: Network) -> o.Value:
     if network.learned_positions:
         positions = build.weight("position_embd.weight", network.context_length, width)
     if network.token_types:
-        kind = o.Weight("token_types.weight", (1, width), 0, network.token_types)
+        kind = build.weight("token_types.weight", network.token_types, width)
     stream = build.value("token_embd", width)
     build.ops.append(
         o.Embed(
@@ -158,10 +163,19 @@ def _embed(build: Builder, network: Network) -> o.Value:
             out=stream,
             scale=network.embedding_scale,
             positions=positions,
-            type=kind,
+            types=kind,
         )
     )
     return build.optional_norm(stream, network.embedding_norm)
+
+
+def _head(build: Builder, head: HeadSpec, stream: o.Value) -> o.Value:
+    if head.dense:
+        stream = build.linear(stream, "cls", head.dense, bias=head.dense_bias)
+        stream = build.activate(stream, None, "cls.act", o.Activation.TANH)
+    if head.outputs:
+        stream = build.linear(stream, "cls.output", head.outputs, bias=head.output_bias)
+    return stream
 
 
 def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:

@@ -40,4 +40,5 @@ def network(h: Hyperparameters) -> Network:
         token_types=h.token_types,
         embedding_norm=norm("token_embd_norm"),
         logits=False,
+        head=h.head(),
     )

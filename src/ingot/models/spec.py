@@ -151,11 +151,24 @@ class LayerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSpec:
+    """cls and cls.output on the row of a text's first token: the tanh of one, then the other.
+
+    Each has as many rows as said; 0: there is none.
+    """
+
+    dense: int
+    outputs: int
+    dense_bias: bool
+    output_bias: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """Embedding, layers, norm and output (tied to the embedding if absent).
 
     Without `logits` there is no output matrix: a row of the network's width is what comes out
-    for every token.
+    for every token, or with a `head` scores for a whole text.
     """
 
     width: int
@@ -165,9 +178,10 @@ class Network:
     output_norm: NormSpec | None
     embedding_scale: float = 1.0
     learned_positions: bool = False  # position_embd: a row for each position
-    token_types: int = 0  # rows of token_types, of which the first is added to every token
+    token_types: int = 0  # rows of token_types, one of which is added to every token
     embedding_norm: NormSpec | None = None
     logits: bool = True
+    head: HeadSpec | None = None
     output_bias: bool = False
     logit_scale: float = 1.0
     logit_softcap: float = 0.0

@@ -40,7 +40,7 @@ class FusedReference:
                 case o.Embed():
                     x = self._weight(op.weight)[ids] * op.scale
                     x = x + self._weight(op.positions)[positions] if op.positions else x
-                    values[op.out.name] = x + self._weight(op.type) if op.type else x
+                    values[op.out.name] = x + self._weight(op.types)[0] if op.types else x
                 case FusedLinear():
                     self._linear(op, values)
                 case FusedNorm():

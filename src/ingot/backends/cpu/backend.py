@@ -110,6 +110,7 @@ class CpuBackend:
             tables=np.concatenate(tables) if tables else _NO_TABLES,
             table_ends=np.cumsum([len(table) for table in tables], dtype=np.int32),
             outputs=batch.outputs,
+            types=batch.types,
             prompt=batch.phase is ExecutionPhase.PROMPT,
             logits=logits,
         )
@@ -240,7 +241,7 @@ class CpuBackend:
                     weight=self._weight(op.weight),
                     scale=op.scale,
                     positions=self._weight(op.positions) if op.positions else None,
-                    added=self._vector(op.type),
+                    types=self._vector(op.types),
                     out=value(op.out),
                 )
             case FusedLinear():

@@ -31,6 +31,15 @@ class Cache:
     length: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Of each token of a step: its id, its position and its type."""
+
+    ids: Matrix
+    positions: Matrix
+    types: Matrix
+
+
 class Reference:
     """A model run in NumPy, in float32 or float64."""
 
@@ -49,11 +58,16 @@ class Reference:
         }
 
     def forward(
-        self, token_ids: list[int], cache: Cache | None = None, outputs: list[int] | None = None
+        self,
+        token_ids: list[int],
+        cache: Cache | None = None,
+        outputs: list[int] | None = None,
+        types: list[int] | None = None,
     ) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary] of the tokens that follow what the cache holds.
 
-        `outputs` are the tokens whose logits are wanted, by their place; None means all.
+        `outputs` are the tokens whose logits are wanted, by their place; None means all. `types`
+        are those of the tokens, where the model tells them apart; None means 0.
         """
         cache = Cache() if cache is None else cache
         ids = np.asarray(token_ids, dtype=np.int64)
@@ -62,42 +76,44 @@ class Reference:
             raise ModelError(f"token ids must be a non-empty list of numbers from 0 to {size - 1}")
         if cache.length and not self.graph.causal:
             raise ModelError("tokens that see later ones cannot be added to a sequence")
-        positions = np.arange(cache.length, cache.length + len(ids))
+        places = _Places(
+            ids,
+            np.arange(cache.length, cache.length + len(ids)),
+            np.zeros(len(ids), np.int64) if types is None else np.asarray(types, np.int64),
+        )
         values: dict[str, Matrix] = {}
         for op in self.graph.ops:
             inputs = [values[value.name] for value in op.inputs]
             if isinstance(op, o.Select):
                 result: Matrix | None = inputs[0] if outputs is None else inputs[0][outputs]
             else:
-                result = self._run(op, inputs, ids, positions, cache)
+                result = self._run(op, inputs, places, cache)
             if result is not None:
                 values[op.outputs[0].name] = result
         cache.length += len(ids)
         return values[self.graph.logits.name].astype(np.float32)
 
-    def _run(
-        self, op: o.Op, inputs: list[Matrix], ids: Matrix, positions: Matrix, cache: Cache
-    ) -> Matrix | None:
+    def _run(self, op: o.Op, inputs: list[Matrix], at: _Places, cache: Cache) -> Matrix | None:
         weights = [self._weights[weight.name][weight.rows] for weight in op.weights]
         match op:
             case o.Embed():
-                rows: Matrix = weights[0][ids] * self._dtype(op.scale)
+                rows: Matrix = weights[0][at.ids] * self._dtype(op.scale)
                 if op.positions:
-                    rows = rows + weights[1][positions]
-                return rows + weights[-1] if op.type else rows
+                    rows = rows + weights[1][at.positions]
+                return rows + weights[-1][at.types] if op.types else rows
             case o.Norm():
                 return do.norm(inputs[0], op.kind, op.epsilon, *weights)
             case o.Linear():
                 return do.linear(inputs[0], op.scale, *weights)
             case o.Rope():
-                return do.rope(inputs[0], positions, op)
+                return do.rope(inputs[0], at.positions, op)
             case o.WriteKv(layer=layer):
                 for store, new in ((cache.keys, inputs[0]), (cache.values, inputs[1])):
                     store[layer] = np.concatenate([store[layer], new]) if layer in store else new
                 return None
             case o.Attend(layer=layer):
                 return do.attend(
-                    inputs[0], cache.keys[layer], cache.values[layer], positions, op, *weights
+                    inputs[0], cache.keys[layer], cache.values[layer], at.positions, op, *weights
                 )
             case o.Activate(kind=kind):
                 return do.activate(kind, *inputs)

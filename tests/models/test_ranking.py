@@ -1,0 +1,117 @@
+"""Rerankers: scores of pairs of texts, against what `transformers` computed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot import LLM
+from ingot.backends.reference import Reference
+from ingot.errors import ContextLengthError, ModelError
+from ingot.gguf import GgufLoader
+from ingot.models import build_graph
+from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
+
+FIXTURE = Fixture.load("bert-rank")
+PAIRS = [FIXTURE.token_ids[:length] for length in PAIR_LENGTHS]
+TYPES = [pair_types(length) for length in PAIR_LENGTHS]
+
+
+def changed(metadata: Mapping[str, Any], **shapes: tuple[int, ...] | None) -> Fixture:
+    """The model with other keys, and tensors of other shapes or none."""
+    named = {name.replace("__", "."): shape for name, shape in shapes.items()}
+    kept = {name: shape for name, shape in {**FIXTURE.shapes, **named}.items() if shape}
+    return replace(FIXTURE, metadata={**FIXTURE.metadata, **metadata}, shapes=kept)
+
+
+def test_scores_are_those_of_transformers(tmp_path: Path) -> None:
+    with GgufLoader(FIXTURE.write(tmp_path / "model.gguf")) as model:
+        graph = build_graph(model)
+        assert (graph.scores, graph.hidden) == (True, False)
+        reference = Reference(graph, model, np.float64)
+        for ids, types, score in zip(PAIRS, TYPES, FIXTURE.logits, strict=True):
+            found = reference.forward(ids, outputs=[0], types=types)
+            np.testing.assert_allclose(found, [score], rtol=0, atol=1e-5)
+            assert abs(reference.forward(ids, outputs=[0])[0, 0] - score[0]) > 1e-3
+
+
+@pytest.mark.usefixtures("isa")
+def test_pairs_run_together_as_alone(tmp_path: Path) -> None:
+    with LLM(FIXTURE.write(tmp_path / "model.gguf"), threads=2, kv_type="f32") as llm:
+        tokens, types = (
+            [np.array(row, np.int32) for row in rows] for rows in (PAIRS * 3, TYPES * 3)
+        )
+        together = llm._ranker.scores(tokens, types)
+        np.testing.assert_allclose(together, np.tile(FIXTURE.logits, (3, 1)), rtol=0, atol=1e-4)
+        for ids, kinds, score in zip(tokens, types, together, strict=True):
+            assert llm._ranker.scores([ids], [kinds])[0] == score
+
+
+@pytest.mark.parametrize("separated", [False, True])
+def test_a_query_and_documents(tmp_path: Path, separated: bool) -> None:
+    keys = {"tokenizer.ggml.add_eos_token": True, "tokenizer.ggml.seperator_token_id": 5}
+    model = changed({**keys, "tokenizer.ggml.add_sep_token": separated})
+    with LLM(model.write(tmp_path / "model.gguf"), threads=1) as llm:
+        scores = llm.rerank("t7", ["t9 t8", "t11"])
+        assert scores.shape == (2,)
+        between = [5] if separated else []
+        query, *documents = (llm.tokenize(text)[1:] for text in ("t7", "t9 t8", "t11"))
+        for score, document in zip(scores, documents, strict=True):
+            first = [1, *query, *between]  # each text ends with its EOS
+            types = [0] * len(first) + [1] * len(document)
+            ids = np.array(first + document, np.int32)
+            assert ids[-1] == query[-1] == 2
+            assert llm._ranker.scores([ids], [np.array(types, np.int32)])[0, 0] == score
+        assert llm.rerank("t7", []).shape == (0,)
+        with pytest.raises(ContextLengthError, match="cut the document"):
+            llm.rerank("t7", ["t9 " * 300])
+
+
+def test_heads_of_one_matrix(tmp_path: Path) -> None:
+    """Either can be missing; and one row may be a vector."""
+    plain = changed({}, cls__weight=None, cls__bias=None, cls__output__weight=(60,))
+    dense = changed(
+        {},
+        cls__weight=(1, 60),
+        cls__bias=None,
+        cls__output__weight=None,
+        cls__output__bias=None,
+    )
+    for model, squash in ((plain, np.array), (dense, np.tanh)):
+        with LLM(model.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
+            tensors = model.tensors()
+            (state,) = llm._probe.last_states([np.array(PAIRS[0], np.int32)])
+            weight = tensors.get("cls.output.weight", tensors.get("cls.weight")).reshape(-1)
+            bias = tensors.get("cls.output.bias", np.zeros(1))
+            zeros = np.zeros(len(PAIRS[0]), np.int32)
+            found = llm._ranker.scores([np.array(PAIRS[0], np.int32)], [zeros])
+            np.testing.assert_allclose(found[0], squash(state[0] @ weight + bias), atol=1e-4)
+
+
+def test_what_a_reranker_does_not_do(tmp_path: Path) -> None:
+    with LLM(FIXTURE.write(tmp_path / "model.gguf"), threads=1) as llm:
+        for call in (llm.generate, llm.score, llm.logits):
+            with pytest.raises(ModelError, match=r"model.gguf is a reranker: .*LLM.rerank"):
+                call([1, 2, 3])
+        assert llm.embed("t1 t2").shape == (60,)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_model_without_a_head(name: str, tmp_path: Path) -> None:
+    with (
+        LLM(Fixture.load(name).write(tmp_path / "model.gguf"), threads=1) as llm,
+        pytest.raises(ModelError, match=r"model.gguf has no head .* use embed"),
+    ):
+        llm.rerank("t1", ["t2"])
+
+
+def test_a_head_of_several_outputs_is_no_reranker(tmp_path: Path) -> None:
+    model = changed({}, cls__output__weight=(3, 60), cls__output__bias=(3,))
+    with (
+        LLM(model.write(tmp_path / "model.gguf"), threads=1) as llm,
+        pytest.raises(ModelError, match="has a head of 3 outputs"),
+    ):
+        llm.rerank("t1", ["t2"])
