@@ -40,10 +40,14 @@ $(VENV)/.lint: $(VENV)/.built
 	@$(PIP) install --no-build-isolation --editable '.[lint]'
 	@touch $@
 
-$(VENV)/.oracle: $(VENV)/.built
-	@echo "installing the oracles; llama.cpp is compiled (about six minutes the first time)"
-	@$(PIP) install --no-build-isolation --editable '.[oracle]'
+$(VENV)/.peer: $(VENV)/.built
+	@echo "installing llama.cpp, which is compiled (about six minutes the first time)"
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
+	@touch $@
+
+$(VENV)/.oracle: $(VENV)/.peer
+	@echo "installing the oracles"
+	@$(PIP) install --no-build-isolation --editable '.[oracle]'
 	@$(BIN)/ingot pull default >/dev/null
 	@touch $@
 
@@ -76,7 +80,7 @@ test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and com
 test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
 	$(BIN)/python -m pytest -m oracle
 
-test-peer: $(VENV)/.oracle ## run tiny models of every architecture in llama.cpp too (part of test-compared)
+test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp too (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.

@@ -55,6 +55,24 @@ def llama3_factors(config: Any) -> dict[str, Floats]:
     return {"rope_freqs.weight": np.array(factors, np.float32)}
 
 
+def long_rope_keys(config: Any) -> dict[str, int | float | str]:
+    """How much larger cosines and sines become."""
+    original = config.rope_parameters["original_max_position_embeddings"]
+    scale = config.max_position_embeddings / original
+    factor = math.sqrt(1 + math.log(scale) / math.log(original))
+    return {"rope.scaling.attn_factor": factor, "attention.sliding_window": 0}
+
+
+def long_rope_factors(config: Any) -> dict[str, Floats]:
+    """The factors as tensors."""
+    return {
+        f"rope_factors_{name}.weight": np.array(
+            config.rope_parameters[f"{name}_factor"], np.float32
+        )
+        for name in ("short", "long")
+    }
+
+
 @dataclass(frozen=True)
 class Joined:
     """A parameter of the model that is several tensors of the file, or another shape of one."""

@@ -1,6 +1,5 @@
 """Recipes of decoders without experts (see recipes.py)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,8 @@ from models.recipe import (
     Recipe,
     changed,
     llama3_factors,
+    long_rope_factors,
+    long_rope_keys,
 )
 
 SIZES = {
@@ -50,24 +51,6 @@ def long_rope(original: int) -> dict[str, Any]:
         "long_factor": [1.5 + 0.7 * pair for pair in pairs],
     }
     return {"original_max_position_embeddings": original, "rope_parameters": scaling}
-
-
-def long_rope_keys(config: Any) -> dict[str, int | float | str]:
-    """How much larger cosines and sines become."""
-    original = config.rope_parameters["original_max_position_embeddings"]
-    scale = config.max_position_embeddings / original
-    factor = math.sqrt(1 + math.log(scale) / math.log(original))
-    return {"rope.scaling.attn_factor": factor, "attention.sliding_window": 0}
-
-
-def long_rope_factors(config: Any) -> dict[str, Floats]:
-    """The factors as tensors."""
-    return {
-        f"rope_factors_{name}.weight": np.array(
-            config.rope_parameters[f"{name}_factor"], np.float32
-        )
-        for name in ("short", "long")
-    }
 
 
 def grouped_heads(values: Floats, heads: int, kv_heads: int) -> Floats:

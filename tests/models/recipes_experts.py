@@ -1,10 +1,19 @@
 """Recipes of models with experts."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from models.recipe import TURNED_PAIRS, Floats, Joined, Recipe, changed
+from models.recipe import (
+    TURNED_PAIRS,
+    Floats,
+    Joined,
+    Recipe,
+    changed,
+    long_rope_factors,
+    long_rope_keys,
+)
 
 GATE_UP = Joined(
     ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
@@ -105,6 +114,35 @@ GPT_OSS = Recipe(
     joined=GPT_OSS_EXPERTS,
 )
 
+PHIMOE = Recipe(
+    architecture="phimoe",
+    model="PhimoeForCausalLM",
+    config={
+        **SIZES,
+        "num_local_experts": 7,
+        "num_experts_per_tok": 2,
+        "attention_bias": True,
+        "lm_head_bias": True,
+    },
+    names={
+        "mlp.router": "ffn_gate_inp",
+        "mlp.experts.down_proj": "ffn_down_exps.weight",
+    },
+    joined={"mlp.experts.gate_up_proj": GATE_UP},
+)
+# A context that its tokens fit: in a longer one, transformers takes the same factors for this
+# family. What multiplies cosines and sines is in its configuration; files say what follows from
+# the two contexts.
+SHORT_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "original_max_position_embeddings": 128,
+    "short_factor": [1 + 0.1 * pair for pair in range(8)],
+    "long_factor": [1.5 + 0.7 * pair for pair in range(8)],
+    "short_mscale": (1 + math.log(2) / math.log(128)) ** 0.5,
+    "long_mscale": 1.0,
+}
+
 EXPERTS: dict[str, Recipe] = {
     "mixtral": Recipe(
         architecture="llama",
@@ -175,21 +213,11 @@ EXPERTS: dict[str, Recipe] = {
         names={**GRANITE.names, "shared_mlp.output_linear": "ffn_down_shexp"},
         joined={**GRANITE.joined, "shared_mlp.input_linear.weight": SHARED_GATE_UP},
     ),
-    "phimoe": Recipe(
-        architecture="phimoe",
-        model="PhimoeForCausalLM",
-        config={
-            **SIZES,
-            "num_local_experts": 7,
-            "num_experts_per_tok": 2,
-            "attention_bias": True,
-            "lm_head_bias": True,
-        },
-        names={
-            "mlp.router": "ffn_gate_inp",
-            "mlp.experts.down_proj": "ffn_down_exps.weight",
-        },
-        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    "phimoe": PHIMOE,
+    "phimoe-short": replace(
+        changed(PHIMOE, {"rope_parameters": SHORT_ROPE}),
+        metadata=long_rope_keys,
+        constants=long_rope_factors,
     ),
     "gpt-oss": GPT_OSS,
     "gpt-oss-unstretched": changed(GPT_OSS, {"rope_parameters": SIZES["rope_parameters"]}),

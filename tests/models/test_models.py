@@ -116,7 +116,7 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
         for isa in _native.instruction_sets():
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
-                bound, share = QUANTIZED, rows_within(fixture, 0.9)
+                bound, share = QUANTIZED, rows_within(fixture, 0.75)
                 if "ssm.state_size" in fixture.metadata:  # inputs multiply each other
                     bound *= 2
                 if isa == "amx":
