@@ -3,7 +3,8 @@
     PYTHONPATH=tests python docs/make_models_table.py
 
 Runs the tiny models of tests/models on the CPU and compares every logit (of an encoder: every
-hidden element) with what `transformers` computed. The text around the table stays as it is.
+hidden element; of a reranker: every score) with what `transformers` computed. The text around the
+table stays as it is.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ import ingot.models
 from ingot.gguf import GgufLoader
 from ingot.models import architectures, build_graph, described
 from models.recipes import RECIPES
-from models.tiny_models import Fixture
+from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
 from run_batches import Runner
 
 PAGE = Path(__file__).with_name("models.md")
@@ -31,8 +32,13 @@ def difference(name: str) -> float:
         TemporaryDirectory() as folder,
         GgufLoader(fixture.write(Path(folder) / "model.gguf")) as model,
     ):
-        graph = build_graph(model, CONTEXT)
-        rows = Runner(graph, model, positions=CONTEXT).run(fixture.token_ids)
+        runner = Runner(build_graph(model, CONTEXT), model, positions=CONTEXT, sequences=3)
+        if RECIPES[name].ranker:
+            pairs = {length: fixture.token_ids[:length] for length in PAIR_LENGTHS}
+            types = [kind for length in PAIR_LENGTHS for kind in pair_types(length)]
+            rows = np.array([found[0] for found in runner.step(pairs, types=types).values()])
+        else:
+            rows = runner.run(fixture.token_ids)
     return float(np.abs(rows - fixture.logits).max())
 
 

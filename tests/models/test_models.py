@@ -1,11 +1,15 @@
 """Whole decoders of every architecture, tiny ones, against what `transformers` computed.
 
-Logits at every position; as a float32 file to 1e-4, as a Q8_0 file against the reference
+Logits at every position; as a float32 file to 1e-4, as a quantized file against the reference
 on the same bytes. A prompt whole, in pieces, token by token, and beside another sequence.
+
+Of the instruction sets (all of which the tests of the operations go through), each model runs on
+the best and on one of the others; on all of them, and with more types, in the slow tests.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -27,6 +31,8 @@ IN_TILES = 5e-2  # AMX rounds a prompt's weights and inputs to BF16
 
 
 CONTEXT = 96  # tokens of every sequence here
+EVERY_SET = [False, pytest.param(True, marks=pytest.mark.oracle)]
+Logits = NDArray[np.float32]
 
 
 DECODERS = [name for name, recipe in RECIPES.items() if not recipe.encoder and not recipe.ranker]
@@ -63,48 +69,69 @@ def rows_within(fixture: Fixture, share: float) -> float:
     return share if "expert_count" in fixture.metadata else 1.0
 
 
+def instruction_sets(fixture: Fixture, *, every: bool) -> list[str]:
+    """The best and another one, or all of them."""
+    *others, best = _native.instruction_sets()
+    if every or not others:
+        return [*others, best]
+    return [others[crc32(repr(fixture.shapes).encode()) % len(others)], best]
+
+
 def test_every_architecture_has_a_recipe() -> None:
     assert {recipe.architecture for recipe in RECIPES.values()} == set(architectures())
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_reference(fixture: Fixture, model: GgufLoader, dtype: type) -> None:
-    reference = Reference(build_graph(model, CONTEXT), model, dtype)
-    assert_within(reference.forward(fixture.token_ids), fixture.logits, FLOAT)
+def test_reference(fixture: Fixture, model: GgufLoader) -> None:
+    graph = build_graph(model, CONTEXT)
+    single, double = (Reference(graph, model, dtype) for dtype in (np.float32, np.float64))
+    assert_within(single.forward(fixture.token_ids), fixture.logits, FLOAT)
     cache = Cache()
     pieces = [fixture.token_ids[:1], fixture.token_ids[1:40], fixture.token_ids[40:]]
-    logits = np.concatenate([reference.forward(piece, cache) for piece in pieces])
+    logits = np.concatenate([double.forward(piece, cache) for piece in pieces])
     assert_within(logits, fixture.logits, FLOAT)
 
 
-@pytest.mark.parametrize("isa", _native.instruction_sets())
-def test_float_file(fixture: Fixture, model: GgufLoader, isa: str) -> None:
+@pytest.mark.parametrize("every", EVERY_SET)
+def test_float_file(fixture: Fixture, model: GgufLoader, every: bool) -> None:
     ids, expected = fixture.token_ids, fixture.logits
-    with using_isa(isa):
-        runner = Runner(build_graph(model, CONTEXT), model, positions=CONTEXT, sequences=3)
-        assert_within(runner.run(ids), expected, FLOAT)
-        assert_within(runner.run(ids, chunks=[1, 2, 30, 31]), expected, FLOAT)
-        assert_within(runner.run(ids, generated=len(ids)), expected, FLOAT)
-        assert_within(runner.run(ids, chunks=[20], generated=25), expected, FLOAT)
-        # Two sequences in one batch, at different depths: one is ahead and waits for nobody.
-        ahead = [runner.step({"a": ids[:13]})["a"]]
-        both = [
-            runner.step({"a": ids[13:50], "b": ids[:9]}),
-            runner.step({"b": ids[9:12], "a": ids[50:]}),
-        ]
-        assert_within(np.concatenate(ahead + [step["a"] for step in both]), expected, FLOAT)
-        assert_within(np.concatenate([step["b"] for step in both]), expected[:12], FLOAT)
-        runner.end("a")
-        first = runner.step({"a": ids[:40], "b": ids[12:20]})
-        assert_within(first["b"], expected[12:20], FLOAT)
-        for at in range(40, 60):
-            step = runner.step({"a": [ids[at]], "b": [ids[at - 20]]}, GENERATION)
-            assert_within(step["a"], expected[at : at + 1], FLOAT)
-            assert_within(step["b"], expected[at - 20 : at - 19], FLOAT)
+    graph = build_graph(model, CONTEXT)
+    for isa in instruction_sets(fixture, every=every):
+        with using_isa(isa):
+            runner = Runner(graph, model, positions=CONTEXT, sequences=3)
+            assert_within(runner.run(ids), expected, FLOAT)
+            assert_within(runner.run(ids, chunks=[1, 2, 30, 31]), expected, FLOAT)
+            assert_within(runner.run(ids, chunks=[20], generated=25), expected, FLOAT)
+            check_two_together(runner, ids, expected)
 
 
-@pytest.mark.parametrize("type", [GgmlType.Q8_0, GgmlType.Q4_0, GgmlType.MXFP4])
-def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> None:
+def check_two_together(runner: Runner, ids: list[int], expected: Logits) -> None:
+    """Two sequences in one batch, at different depths: one is ahead and waits for nobody."""
+    ahead = [runner.step({"a": ids[:13]})["a"]]
+    both = [
+        runner.step({"a": ids[13:50], "b": ids[:9]}),
+        runner.step({"b": ids[9:12], "a": ids[50:]}),
+    ]
+    assert_within(np.concatenate(ahead + [step["a"] for step in both]), expected, FLOAT)
+    assert_within(np.concatenate([step["b"] for step in both]), expected[:12], FLOAT)
+    runner.end("a")
+    first = runner.step({"a": ids[:40], "b": ids[12:20]})
+    assert_within(first["b"], expected[12:20], FLOAT)
+    for at in range(40, 50):
+        step = runner.step({"a": [ids[at]], "b": [ids[at - 20]]}, GENERATION)
+        assert_within(step["a"], expected[at : at + 1], FLOAT)
+        assert_within(step["b"], expected[at - 20 : at - 19], FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("type", "every"),
+    [
+        (GgmlType.Q8_0, False),
+        pytest.param(GgmlType.Q8_0, True, marks=pytest.mark.oracle),
+        pytest.param(GgmlType.Q4_0, True, marks=pytest.mark.oracle),
+        pytest.param(GgmlType.MXFP4, True, marks=pytest.mark.oracle),
+    ],
+)
+def test_quantized_file(fixture: Fixture, type: GgmlType, every: bool, tmp_path: Path) -> None:
     ids = fixture.token_ids
     with GgufLoader(fixture.write(tmp_path / "quantized.gguf", type)) as model:
         graph = build_graph(model, CONTEXT)
@@ -113,7 +140,7 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
             bound = 0.2 if fixture.metadata.keys() & {"expert_count", "ssm.state_size"} else 0.1
             errors = np.abs(expected - fixture.logits).max(axis=1)
             assert np.quantile(errors, rows_within(fixture, 0.5)) <= bound
-        for isa in _native.instruction_sets():
+        for isa in instruction_sets(fixture, every=every):
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
                 bound, share = QUANTIZED, rows_within(fixture, 0.75)
@@ -125,13 +152,16 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, tmp_path: Path) -> Non
                 assert_within(found, expected, bound, share)
 
 
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(
+    "kv_type", ["f32", *(pytest.param(kind, marks=pytest.mark.oracle) for kind in ("f16", "bf16"))]
+)
 def test_llm_opens_it(fixture: Fixture, float_path: Path, kv_type: str) -> None:
     """The front door gives the same, in the precision of its cache."""
     bound = {"f32": FLOAT, "f16": 1e-2, "bf16": 6e-2}[kv_type]
     with LLM(float_path, threads=1, kv_type=kv_type, context=CONTEXT) as llm:
         share = 1.0 if kv_type == "f32" else rows_within(fixture, 0.5)
-        assert_within(llm.logits(fixture.token_ids), fixture.logits, bound, share)
+        rows = llm.logits(fixture.token_ids)
+        assert_within(rows, fixture.logits, bound, share)
         if kv_type == "f32":
             prompt = fixture.token_ids[:50]
             written = llm.generate(prompt, max_tokens=8, temperature=0)

@@ -9,6 +9,7 @@ from a tensor's name, the same on every machine.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -25,6 +26,7 @@ FOLDER = Path(__file__).parent / "fixtures"
 PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
 
 
+@cache
 def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     """The weights of a tensor: even numbers around 0, around 1 for a norm's, below 0 for decays.
 
@@ -33,13 +35,16 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     """
     raw = np.random.PCG64(crc32(name.encode())).random_raw(int(np.prod(shape)))
     even = ((raw >> np.uint64(40)).astype(np.float32) / np.float32(2**23) - 1).reshape(shape)
+    middle, size = 0, (3 / shape[-1]) ** 0.5
     if name.endswith("norm.weight"):
-        return 1 + np.float32(0.3) * even
-    if name.endswith("ssm_a"):  # what decays
-        return -1 - np.float32(0.9) * even
-    if len(shape) == 1:
-        return np.float32(0.3) * even
-    return np.float32((3 / shape[-1]) ** 0.5) * even
+        middle, size = 1, 0.3
+    elif name.endswith("ssm_a"):  # what decays
+        middle, size = -1, -0.9
+    elif len(shape) == 1:
+        size = 0.3
+    values = np.float32(middle) + np.float32(size) * even
+    values.flags.writeable = False  # whoever asks gets the same
+    return values
 
 
 def pair_types(length: int) -> list[int]:
@@ -76,6 +81,7 @@ class Fixture:
         )
 
     @classmethod
+    @cache
     def load(cls, name: str) -> "Fixture":
         """Read fixtures/<name>.npz."""
         with np.load(FOLDER / f"{name}.npz") as stored:

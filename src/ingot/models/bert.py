@@ -1,5 +1,5 @@
 """BERT (an encoder): every token sees the whole text, learned positions, token types, a layer norm
-of the stream behind each block."""
+of the stream behind each block; with a head, a reranker of pairs of texts."""
 
 from ingot.graph.ops import Activation, NormKind
 from ingot.models.hyperparameters import Hyperparameters
