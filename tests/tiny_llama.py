@@ -4,6 +4,7 @@ Small enough to be written and run in milliseconds; what it says makes no sense.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,26 +28,54 @@ def vocabulary() -> list[str]:
     return [chr(b) if b in plain else chr(next(others)) for b in range(256)] + list(CONTROLS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The numbers of a llama."""
+
+    width: int = WIDTH
+    layers: int = LAYERS
+    heads: int = HEADS
+    kv_heads: int = KV_HEADS
+    feed_forward: int = FEED_FORWARD
+    context: int = CONTEXT
+
+    def metadata(self) -> dict[str, object]:
+        """What a file says of them, without the architecture's name in front."""
+        return {
+            "block_count": self.layers,
+            "context_length": self.context,
+            "embedding_length": self.width,
+            "feed_forward_length": self.feed_forward,
+            "attention.head_count": self.heads,
+            "attention.head_count_kv": self.kv_heads,
+            "attention.layer_norm_rms_epsilon": 1e-5,
+        }
+
+    def shapes(self, tokens: int) -> dict[str, tuple[int, ...]]:
+        """Every tensor, for a vocabulary of so many tokens."""
+        width, keys = self.width, self.kv_heads * self.width // self.heads
+        found: dict[str, tuple[int, ...]] = {"token_embd.weight": (tokens, width)}
+        for layer in range(self.layers):
+            found |= {
+                f"blk.{layer}.{name}.weight": shape
+                for name, shape in {
+                    "attn_norm": (width,),
+                    "attn_q": (width, width),
+                    "attn_k": (keys, width),
+                    "attn_v": (keys, width),
+                    "attn_output": (width, width),
+                    "ffn_norm": (width,),
+                    "ffn_gate": (self.feed_forward, width),
+                    "ffn_up": (self.feed_forward, width),
+                    "ffn_down": (width, self.feed_forward),
+                }.items()
+            }
+        return found | {"output_norm.weight": (width,)}
+
+
 def shapes(layers: int = LAYERS) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model."""
-    head = WIDTH // HEADS
-    found: dict[str, tuple[int, ...]] = {"token_embd.weight": (len(vocabulary()), WIDTH)}
-    for layer in range(layers):
-        found |= {
-            f"blk.{layer}.{name}.weight": shape
-            for name, shape in {
-                "attn_norm": (WIDTH,),
-                "attn_q": (WIDTH, WIDTH),
-                "attn_k": (KV_HEADS * head, WIDTH),
-                "attn_v": (KV_HEADS * head, WIDTH),
-                "attn_output": (WIDTH, WIDTH),
-                "ffn_norm": (WIDTH,),
-                "ffn_gate": (FEED_FORWARD, WIDTH),
-                "ffn_up": (FEED_FORWARD, WIDTH),
-                "ffn_down": (WIDTH, FEED_FORWARD),
-            }.items()
-        }
-    return found | {"output_norm.weight": (WIDTH,)}
+    return Sizes(layers=layers).shapes(len(vocabulary()))
 
 
 def write_tiny_llama(
@@ -62,13 +91,7 @@ def write_tiny_llama(
     writer = GgufWriter(path)
     metadata: dict[str, object] = {
         "general.architecture": "llama",
-        "llama.block_count": layers,
-        "llama.context_length": CONTEXT,
-        "llama.embedding_length": WIDTH,
-        "llama.feed_forward_length": FEED_FORWARD,
-        "llama.attention.head_count": HEADS,
-        "llama.attention.head_count_kv": KV_HEADS,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        **{f"llama.{key}": value for key, value in Sizes(layers=layers).metadata().items()},
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
         "tokenizer.ggml.bos_token_id": 256,

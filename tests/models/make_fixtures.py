@@ -107,7 +107,7 @@ def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any)
         if name.endswith(ending):
             values = transform(values, config)
     for parameter, part in zip(parameters, np.split(values, np.cumsum(rows)[:-1]), strict=True):
-        own = torch.from_numpy(np.ascontiguousarray(part))
+        own = torch.from_numpy(np.array(part, order="C"))
         parameter.copy_(own.T if name.endswith(recipe.transposed) else own.reshape(parameter.shape))
     return shape
 
@@ -117,7 +117,7 @@ def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str
     names = [layer + name for name in joined.names]
     shape = joined.shape(*parameter.shape)
     values = joined.join(*(stable_values(name, shape) for name in names))
-    parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    parameter.copy_(torch.from_numpy(np.array(values, order="C")))
     return dict.fromkeys(names, shape)
 
 

@@ -16,41 +16,21 @@ from ingot import _native
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.models import build_graph
-from models.tiny_models import Fixture
+from models.tiny_models import VOCABULARY, Fixture
 from run_batches import GENERATION, Runner, using_isa
+from tiny_llama import Sizes
 
 Model = tuple[ComputationGraph, GgufLoader]
-VOCABULARY = 61
 ISAS = st.sampled_from(_native.instruction_sets())
 
 
 def k_quant_model() -> Fixture:
     """A model whose rows are whole blocks of 256, which the fixtures' are not."""
-    width, inner, heads, kv_heads, size = 256, 256, 4, 1, 64
-    block = {
-        "attn_norm": (width,),
-        "attn_q": (heads * size, width),
-        "attn_k": (kv_heads * size, width),
-        "attn_v": (kv_heads * size, width),
-        "attn_output": (width, heads * size),
-        "ffn_norm": (width,),
-        "ffn_gate": (inner, width),
-        "ffn_up": (inner, width),
-        "ffn_down": (width, inner),
-    }
-    shapes = {f"blk.{i}.{name}.weight": shape for i in range(2) for name, shape in block.items()}
+    sizes = Sizes(width=256, heads=4, kv_heads=1, feed_forward=256, context=2048)
     return Fixture(
         architecture="llama",
-        metadata={
-            "block_count": 2,
-            "context_length": 2048,
-            "embedding_length": width,
-            "feed_forward_length": inner,
-            "attention.head_count": heads,
-            "attention.head_count_kv": kv_heads,
-            "attention.layer_norm_rms_epsilon": 1e-5,
-        },
-        shapes={"token_embd.weight": (VOCABULARY, width), "output_norm.weight": (width,), **shapes},
+        metadata=sizes.metadata(),
+        shapes=sizes.shapes(VOCABULARY),
         constants={},
         token_ids=[],
         logits=np.zeros((1, VOCABULARY), np.float32),

@@ -67,6 +67,8 @@ def check_allocations(counter: Path, model: Path, threads: int, *kv_types: str) 
         ("gpt2", GgmlType.F16, 3, ["F32"]),
         ("gpt-oss", GgmlType.MXFP4, 2, ["F16"]),
         ("qwen2moe", GgmlType.F32, 1, ["F16"]),
+        ("mamba-falcon", GgmlType.Q8_0, 2, ["F16"]),
+        ("mamba2-groups", GgmlType.F32, 1, ["F16"]),
     ],
 )
 def test_a_step_allocates_nothing(
