@@ -12,6 +12,7 @@ from small_graphs import SmallGraph, assert_near, expected_logits
 
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.reference import Reference
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
 from run_batches import GENERATION, Runner, using_isa
@@ -59,7 +60,7 @@ def test_quantized_embedding(type: GgmlType, tmp_path: Path) -> None:
 def test_embedding_of_positions_and_type(
     positions: bool, kind: bool, type: GgmlType, tmp_path: Path
 ) -> None:
-    """Rows of other tables are added; of the types, it is always the first."""
+    """Rows of other tables are added; of the types, the first where nothing is said."""
     small = SmallGraph()
     out = small.value(96)
     types = small.weight(small.random(3, 96), type)
@@ -69,10 +70,25 @@ def test_embedding_of_positions_and_type(
             out=out,
             scale=1.5,
             positions=small.weight(small.random(1024, 96), type) if positions else None,
-            type=o.Weight(types.name, (1, 96), 0, 3) if kind else None,
+            types=types if kind else None,
         )
     )
     check(small, small.select(out), tmp_path, 1e-6)
+
+
+def test_types_of_tokens(tmp_path: Path) -> None:
+    small = SmallGraph()
+    out = small.value(10)
+    weight, types = small.weight(small.random(5, 10)), small.weight(small.random(3, 10))
+    small.ops.append(o.Embed(weight=weight, out=out, types=types))
+    graph, model = small.build(small.select(out), tmp_path / "small.gguf")
+    with model:
+        runner = Runner(graph, model)
+        expected = Reference(graph, model).forward([1, 2, 3], types=[2, 0, 1])
+        np.testing.assert_array_equal(runner.step({0: [1, 2, 3]}, types=[2, 0, 1])[0], expected)
+        for wrong in ([0, 0], [0, 0, 3], [0, -1, 0]):
+            with pytest.raises(ValueError, match="type"):
+                runner.step({1: [1, 2, 3]}, types=wrong)
 
 
 def test_a_context_longer_than_the_learned_positions(tmp_path: Path) -> None:
