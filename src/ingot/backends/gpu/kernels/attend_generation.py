@@ -1,0 +1,172 @@
+"""Attention of one new token of each sequence: its past is shared out in parts of fixed bounds.
+
+A program takes the query heads of one key head and one part of the positions. The program that comes
+last joins the parts, in their order.
+"""
+
+import triton
+import triton.language as tl
+
+from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
+from ingot.backends.gpu.kernels.epilogue import store_rounded
+from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
+
+
+@triton.jit
+def attend_generation_kernel(
+    query,  # halves [tokens, heads * SIZE]
+    out,  # the same, halves or floats
+    out_scale,
+    first,
+    positions,
+    sequences,
+    table,
+    table_stride,
+    pool,
+    pool_scales,
+    block_stride,
+    layer_start,
+    sinks,
+    heads,
+    group,
+    scale,
+    cap,
+    window,
+    work_mixed,  # [tokens from first on, heads, parts, PADDED]
+    work_best,  # [tokens, heads, parts]
+    work_total,
+    counters,  # [tokens, key heads]
+    SIZE: tl.constexpr,
+    PADDED: tl.constexpr,
+    SIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    SPAN: tl.constexpr,
+    PART: tl.constexpr,
+    CAPPED: tl.constexpr,
+    SINKS: tl.constexpr,
+    Q8: tl.constexpr,
+    HALF: tl.constexpr,
+    STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Parts that a token does not see have nothing to do."""
+    part = tl.program_id(0)
+    kv_head = tl.program_id(1)
+    token = first + tl.program_id(2).to(tl.int64)
+    position = tl.load(positions + token)
+    begin = 0
+    if window > 0:
+        begin = tl.maximum(position - window + 1, 0)
+    first_part = begin // PART
+    last_part = position // PART
+    if (position >= 0) & (part >= first_part) & (part <= last_part):
+        sequence = tl.load(sequences + token)
+        row = tl.arange(0, ROWS)
+        at = tl.arange(0, PADDED)
+        place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
+        mask = (row < group)[:, None] & (at < SIZE)[None, :]
+        q = tl.load(query + place, mask=mask, other=0.0)
+        if PRECISION == "ieee":
+            q = q.to(tl.float32)
+        best = tl.full((ROWS,), LOWEST, tl.float32)
+        total = tl.zeros((ROWS,), tl.float32)
+        mixed = tl.zeros((ROWS, PADDED), tl.float32)
+        EVEN: tl.constexpr = SIZE == PADDED
+        low = tl.maximum(part * PART, begin // SPAN * SPAN)
+        high = tl.minimum(part * PART + PART, position + 1)
+        for base in tl.range(low, high, SPAN, num_stages=STAGES):
+            where = base + tl.arange(0, SPAN)
+            known = (where <= position) & (where >= begin)
+            block = tl.load(
+                table + sequence * table_stride + where // BLOCK_TOKENS, mask=known, other=0
+            )
+            slot = where % BLOCK_TOKENS
+            start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
+            keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
+            start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
+            values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
+            best, total, mixed = absorb(
+                q,
+                keys,
+                values,
+                known[None, :],
+                best,
+                total,
+                mixed,
+                scale,
+                cap,
+                CAPPED,
+                PRECISION,
+            )
+        if first_part < last_part:
+            real = row < group
+            pair = tl.program_id(2) * tl.num_programs(1) + kv_head
+            parts = tl.num_programs(0)
+            work_row = (tl.program_id(2).to(tl.int64) * heads + kv_head * group + row) * parts
+            here = work_row + part
+            tl.store(
+                work_mixed + here[:, None] * PADDED + at[None, :], mixed, mask=real[:, None]
+            )
+            tl.store(work_best + here, best, mask=real)
+            tl.store(work_total + here, total, mask=real)
+            tl.debug_barrier()
+            ticket = tl.atomic_add(counters + pair, 1, sem="acq_rel")
+            if ticket == last_part - first_part:
+                best = tl.full((ROWS,), LOWEST, tl.float32)
+                total = tl.zeros((ROWS,), tl.float32)
+                mixed = tl.zeros((ROWS, PADDED), tl.float32)
+                for number in range(first_part, last_part + 1):
+                    there = work_row + number
+                    theirs = tl.load(
+                        work_best + there, mask=real, other=LOWEST, cache_modifier=".cg"
+                    )
+                    higher = tl.maximum(best, theirs)
+                    ours, other = tl.exp2(best - higher), tl.exp2(theirs - higher)
+                    more = tl.load(
+                        work_mixed + there[:, None] * PADDED + at[None, :],
+                        mask=real[:, None],
+                        other=0.0,
+                        cache_modifier=".cg",
+                    )
+                    sums = tl.load(work_total + there, mask=real, other=0.0, cache_modifier=".cg")
+                    mixed = mixed * ours[:, None] + more * other[:, None]
+                    total = total * ours + sums * other
+                    best = higher
+                tl.store(counters + pair, 0)
+                _write(
+                    best,
+                    total,
+                    mixed,
+                    sinks,
+                    kv_head * group + row,
+                    row < group,
+                    out + place,
+                    mask,
+                    out_scale,
+                    SINKS,
+                    HALF,
+                )
+        else:
+            _write(
+                best,
+                total,
+                mixed,
+                sinks,
+                kv_head * group + row,
+                row < group,
+                out + place,
+                mask,
+                out_scale,
+                SINKS,
+                HALF,
+            )
+
+
+@triton.jit
+def _write(best, total, mixed, sinks, head, real, place, mask, out_scale, SINKS: tl.constexpr, HALF: tl.constexpr):
+    """The weighted mean of the values, as halves."""
+    if SINKS:
+        shrink, total = with_sink(best, total, tl.load(sinks + head, mask=real, other=0.0))
+        mixed *= shrink[:, None]
+    total = tl.where(real, total, 1.0)
+    store_rounded(place, mixed / total[:, None], out_scale, mask, HALF)

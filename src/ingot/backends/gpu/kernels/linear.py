@@ -1,0 +1,154 @@
+"""A linear map straight from quantized weights: each block of them is unpacked in registers.
+
+Inputs are half floats [tokens, columns]; a program takes BLOCK rows of the matrix, a share of its
+columns and COLS tokens from `first` on, and adds up products chunk by chunk on the matrix units, in float32. Where
+the columns are shared out, the program that comes last adds the shares, in their order. What a
+token gets depends on neither the other tokens nor how many there are: chunks are added in the
+same order by the same instructions whatever COLS is.
+"""
+
+import triton
+import triton.language as tl
+
+from ingot.backends.gpu.kernels.epilogue import finish
+from ingot.backends.gpu.kernels.weights import CHUNK, ROWS, SLICE, TILE, chunk_slices
+
+
+@triton.jit
+def _inputs(x, token, live, column, columns, EVEN: tl.constexpr):
+    """A slice of the inputs, [16, COLS]."""
+    at = column + tl.arange(0, SLICE)
+    place = x + token[None, :] + at[:, None]
+    if EVEN:
+        return tl.load(place, mask=live[None, :], other=0.0)
+    else:
+        return tl.load(place, mask=live[None, :] & (at < columns)[:, None], other=0.0)
+
+
+@triton.jit
+def linear_kernel(
+    x,
+    x_stride,
+    columns,
+    codes,
+    extras,
+    scales,
+    chunks,
+    first,
+    tokens,
+    rows,
+    work,
+    counters,
+    factor,
+    bias,
+    residual,
+    out,
+    half_scale,
+    places,
+    BLOCK: tl.constexpr,
+    COLS: tl.constexpr,
+    UNROLL: tl.constexpr,
+    STAGES: tl.constexpr,
+    SPLITS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BITS: tl.constexpr,
+    HIGH: tl.constexpr,
+    FINE: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
+    ASM: tl.constexpr,
+    PARTS: tl.constexpr,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    GATED: tl.constexpr,
+    HALF: tl.constexpr,
+):
+    """out = epilogue(weights @ x)."""
+    block = tl.program_id(0)
+    split = tl.program_id(1)
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    column_of = tl.arange(0, COLS)
+    token = first + tl.program_id(2) * COLS + column_of
+    live = token < tokens
+    start = token.to(tl.int64) * x_stride
+
+    tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows behind the last are not stored
+    lane = row % ROWS
+    word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
+    CODE_TILES: tl.constexpr = BITS // 4
+    GROUPS: tl.constexpr = 4 if FINE else 2
+    code_words = codes + (tile * chunks * (CODE_TILES * TILE))[:, None] + word
+    extra_words = code_words
+    if HIGH > 0:
+        SHARE: tl.constexpr = 4 // HIGH
+        extra_words = extras + (tile * ((chunks + SHARE - 1) // SHARE) * TILE)[:, None] + word
+    group_scales = scales + tile * chunks * (GROUPS * ROWS) + lane
+
+    steps = chunks // UNROLL
+    share = (steps + SPLITS - 1) // SPLITS
+    begin = split * share
+    end = tl.minimum(begin + share, steps)
+    sums = tl.zeros((BLOCK, COLS), tl.float32)
+    for step in tl.range(begin, end, num_stages=STAGES):
+        for part in tl.static_range(UNROLL):
+            chunk = step * UNROLL + part
+            w0, w1, w2, w3 = chunk_slices(
+                code_words, extra_words, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
+            )
+            column = chunk * CHUNK
+            sums = tl.dot(w0, _inputs(x, start, live, column, columns, EVEN), sums)
+            sums = tl.dot(w1, _inputs(x, start, live, column + 16, columns, EVEN), sums)
+            sums = tl.dot(w2, _inputs(x, start, live, column + 32, columns, EVEN), sums)
+            sums = tl.dot(w3, _inputs(x, start, live, column + 48, columns, EVEN), sums)
+
+    if SPLITS == 1:
+        finish(
+            sums,
+            row,
+            token,
+            tokens,
+            factor,
+            bias,
+            residual,
+            out,
+            half_scale,
+            places,
+            PARTS,
+            BIAS,
+            RESIDUAL,
+            ACTIVATION,
+            GATED,
+            HALF,
+        )
+    else:
+        share_at = work + column_of[None, :] * (rows * SPLITS) + row[:, None]
+        tl.store(share_at + split * rows, sums, mask=live[None, :])
+        tl.debug_barrier()
+        counter = counters + block
+        ticket = tl.atomic_add(counter, 1, sem="acq_rel")
+        if ticket == SPLITS - 1:
+            total = tl.zeros((BLOCK, COLS), tl.float32)
+            for number in tl.static_range(SPLITS):
+                total += tl.load(
+                    share_at + number * rows, mask=live[None, :], other=0.0, cache_modifier=".cg"
+                )
+            tl.store(counter, 0)
+            finish(
+                total,
+                row,
+                token,
+                tokens,
+                factor,
+                bias,
+                residual,
+                out,
+                half_scale,
+                places,
+                PARTS,
+                BIAS,
+                RESIDUAL,
+                ACTIVATION,
+                GATED,
+                HALF,
+            )

@@ -1,0 +1,69 @@
+"""Whole rows moved or changed one by one: embedding, selection, soft cap."""
+
+import triton
+import triton.language as tl
+
+from ingot.backends.gpu.kernels.activation import tanh
+from ingot.backends.gpu.kernels.weights import CHUNK, ROWS, SLICE, TILE, chunk_slices
+
+
+@triton.jit
+def embed_kernel(
+    ids,
+    codes,
+    extras,
+    scales,
+    chunks,
+    factor,
+    out,
+    width,
+    BITS: tl.constexpr,
+    HIGH: tl.constexpr,
+    FINE: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
+):
+    """out[token] = factor * row ids[token]; a program unpacks a chunk of one row."""
+    token = tl.program_id(1).to(tl.int64)
+    chunk = tl.program_id(0)
+    row = tl.load(ids + token)
+    tile = (row // ROWS).to(tl.int64) + tl.zeros((1,), tl.int64)
+    lane = row % ROWS + tl.zeros((1,), tl.int32)
+    word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
+    CODE_TILES: tl.constexpr = BITS // 4
+    GROUPS: tl.constexpr = 4 if FINE else 2
+    code_words = codes + (tile * chunks * (CODE_TILES * TILE))[:, None] + word
+    extra_words = code_words
+    if HIGH > 0:
+        SHARE: tl.constexpr = 4 // HIGH
+        extra_words = extras + (tile * ((chunks + SHARE - 1) // SHARE) * TILE)[:, None] + word
+    group_scales = scales + tile * chunks * (GROUPS * ROWS) + lane
+    w0, w1, w2, w3 = chunk_slices(
+        code_words, extra_words, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, False
+    )
+    at = chunk * CHUNK + tl.arange(0, SLICE)[None, :]
+    place = out + token * width + at
+    tl.store(place, w0.to(tl.float32) * factor, mask=at < width)
+    tl.store(place + 16, w1.to(tl.float32) * factor, mask=at + 16 < width)
+    tl.store(place + 32, w2.to(tl.float32) * factor, mask=at + 32 < width)
+    tl.store(place + 48, w3.to(tl.float32) * factor, mask=at + 48 < width)
+
+
+@triton.jit
+def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr):
+    """out[row] = x[wanted[row]]."""
+    row = tl.program_id(1).to(tl.int64)
+    source = tl.load(wanted + row).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < width
+    tl.store(out + row * width + at, tl.load(x + source * width + at, mask=inside), mask=inside)
+
+
+@triton.jit
+def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr):
+    """out = cap * tanh(x / cap)."""
+    row = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < width
+    value = tl.load(x + row * width + at, mask=inside, other=0.0)
+    tl.store(out + row * width + at, tanh(value / cap) * cap, mask=inside)

@@ -1,0 +1,201 @@
+"""Launch a linear map: which kernel, in which pieces.
+
+A generation unpacks weights in registers, 32 rows and up to 64 tokens a program, columns shared out
+until the device is full. A prompt does the same in larger tiles while its tokens are few; from
+LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both add products
+in the same order, so where one ends and the other begins cannot be seen in the result.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
+from ingot.backends.gpu.kernels.linear import linear_kernel
+from ingot.backends.gpu.kernels.matmul import matmul_kernel
+from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes
+
+MAX_COLUMNS = 64  # tokens that a program of a generation takes
+LONG_PROMPT = 256  # tokens
+_MAX_SPLITS = 16
+_PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
+_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What follows the sums; see `kernels.epilogue`."""
+
+    places: torch.Tensor  # int64 [parts, 3]
+    bias: torch.Tensor | None
+    residual: torch.Tensor | None
+    activation: int
+    gated: bool
+    half: bool
+
+    def constants(self) -> dict[str, int | bool]:
+        """As the kernels name them."""
+        return {
+            "PARTS": len(self.places),
+            "BIAS": self.bias is not None,
+            "RESIDUAL": self.residual is not None,
+            "ACTIVATION": self.activation,
+            "GATED": self.gated,
+            "HALF": self.half,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that launches share, one after the other."""
+
+    sums: torch.Tensor  # float32: shares of sums
+    counters: torch.Tensor  # int32, all 0 between launches
+    scratch: torch.Tensor  # halves: one unpacked matrix
+
+
+def splits_of(planes: Planes, device: Device) -> int:
+    """Shares of the columns: as many as fill the device, two steps each at least."""
+    blocks = planes.sizes.rows // _ROWS
+    steps = planes.sizes.chunks // _unroll(planes)
+    wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
+    return max(1, min(wanted, steps // 2, _MAX_SPLITS))
+
+
+def work_floats(planes: Planes, device: Device) -> int:
+    """How many shares of sums a generation writes."""
+    splits = splits_of(planes, device)
+    return MAX_COLUMNS * planes.sizes.rows * splits if splits > 1 else 0
+
+
+def _unroll(planes: Planes) -> int:
+    return next(count for count in (4, 2, 1) if planes.sizes.chunks % count == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearLauncher:
+    """Runs linear maps on a device."""
+
+    device: Device
+    work: Workspace
+
+    def run(
+        self,
+        planes: Planes,
+        x: torch.Tensor,
+        x_stride: int,
+        tokens: int,
+        phase: ExecutionPhase,
+        factor: float,
+        out: torch.Tensor,
+        half_scale: float,
+        epilogue: Epilogue,
+    ) -> None:
+        """out = epilogue(factor * planes @ x) for all tokens."""
+        tail = (factor * planes.factor, epilogue.bias, epilogue.residual, out, half_scale)
+        if phase is ExecutionPhase.GENERATION:
+            splits = splits_of(planes, self.device)
+            for first in range(0, tokens, MAX_COLUMNS):
+                count = min(MAX_COLUMNS, tokens - first)
+                columns = max(8, triton.next_power_of_2(count))
+                if self.device.interpreted or not self.device.assembly:
+                    columns = max(16, columns)
+                self._direct(
+                    planes, x, x_stride, first, tokens, tail, epilogue, 32, columns, splits, 2, 1
+                )
+        elif tokens < LONG_PROMPT:
+            columns = MAX_COLUMNS
+            blocks = triton.cdiv(tokens, columns)
+            self._direct(
+                planes, x, x_stride, 0, tokens, tail, epilogue, 64, columns, 1, 4, blocks
+            )
+        else:
+            self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
+
+    def _direct(
+        self,
+        planes: Planes,
+        x: torch.Tensor,
+        x_stride: int,
+        first: int,
+        tokens: int,
+        tail: tuple[float, torch.Tensor | None, torch.Tensor | None, torch.Tensor, float],
+        epilogue: Epilogue,
+        block: int,
+        columns: int,
+        splits: int,
+        warps: int,
+        column_blocks: int,
+    ) -> None:
+        sizes = planes.sizes
+        grid = (triton.cdiv(sizes.rows, block), splits, column_blocks)
+        linear_kernel[grid](
+            x,
+            x_stride,
+            planes.columns,
+            planes.codes,
+            planes.extras,
+            planes.scales,
+            sizes.chunks,
+            first,
+            tokens,
+            sizes.rows,
+            self.work.sums,
+            self.work.counters,
+            *tail,
+            epilogue.places,
+            BLOCK=block,
+            COLS=columns,
+            UNROLL=_unroll(planes),
+            STAGES=3,
+            SPLITS=splits,
+            EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
+            ASM=self.device.assembly,
+            **planes.form.constants(),
+            **epilogue.constants(),
+            num_warps=warps,
+        )
+
+    def _unpacked(
+        self,
+        planes: Planes,
+        x: torch.Tensor,
+        x_stride: int,
+        tokens: int,
+        tail: tuple[float, torch.Tensor | None, torch.Tensor | None, torch.Tensor, float],
+        epilogue: Epilogue,
+    ) -> None:
+        sizes = planes.sizes
+        dequantize_kernel[(sizes.chunks, sizes.rows // ROW_TILE)](
+            planes.codes,
+            planes.extras,
+            planes.scales,
+            sizes.chunks,
+            self.work.scratch,
+            ASM=self.device.assembly,
+            **planes.form.constants(),
+            num_warps=2,
+        )
+        block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 128, 64)
+        grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(tokens, columns),)
+        matmul_kernel[grid](
+            x,
+            x_stride,
+            planes.columns,
+            self.work.scratch,
+            sizes.chunks * CHUNK,
+            tokens,
+            sizes.rows,
+            *tail,
+            epilogue.places,
+            BLOCK=block,
+            COLS=columns,
+            DEPTH=depth,
+            STAGES=3,
+            EVEN=planes.columns == sizes.chunks * CHUNK,
+            **epilogue.constants(),
+            num_warps=8,
+        )
