@@ -56,7 +56,7 @@ class BeamText:
 
 
 class LLM:
-    """A model on the CPU.
+    """A model on the CPU or a GPU.
 
     Any thread may call it. `generate` and `logits` take turns; a stream shares the model with
     them, step by step, so a loop over one may call the others. Together they hold at most
@@ -71,16 +71,23 @@ class LLM:
         context: int | None = None,
         kv_type: str = "f16",
         weights: str = "map",
+        device: str = "cpu",
     ) -> None:
         """Open a model; all that can be wrong with it is said here.
 
         `threads`: default INGOT_THREADS or the cores this process may use. `context`: tokens
         to make room for, default what the model allows, at most 8192. `kv_type`: how keys and
         values are stored: f32, f16, bf16, q8_0 or q4_0. `weights`: "map" uses them where they
-        are in the file, "lock" also keeps them in memory, "read" copies them.
+        are in the file, "lock" also keeps them in memory, "read" copies them. `device`: "cpu",
+        "cuda" (a GPU of NVIDIA or AMD; needs `ingot[gpu]`) or "auto", a GPU if there is one.
         """
         self._model = LoadedModel(
-            path, threads=threads, context=context, kv_type=kv_type, weights=weights
+            path,
+            threads=threads,
+            context=context,
+            kv_type=kv_type,
+            weights=weights,
+            device=device,
         )
         self.path = self._model.file.path
         self.model = self._model.file

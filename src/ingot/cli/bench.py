@@ -18,7 +18,7 @@ import typer
 from ingot import _native
 from ingot.cli.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import KvTypeOption, WeightsOption
+from ingot.cli.options import DeviceOption, KvTypeOption, WeightsOption
 from ingot.cli.summary import architecture, quantization
 from ingot.cli.text import printable, quantity, write_json
 from ingot.config import config
@@ -107,6 +107,7 @@ def command(
     ] = 3,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
     """Time prompts and generation, each after n-depth tokens of context.
@@ -135,6 +136,7 @@ def command(
             sequences=max(test.n_sequences for test in tests),
             kv_type=kv_type,
             weights=weights,
+            device=device,
         ) as loaded:
             for result in _run(loaded, tests, repetitions, path):
                 results.append(result)

@@ -10,7 +10,7 @@ from ingot.api import LLM
 from ingot.cli import sampling
 from ingot.cli.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.options import DeviceOption, KvTypeOption, ThreadsOption, WeightsOption
 from ingot.cli.text import notice, printable
 from ingot.engine import Generation
 from ingot.errors import ConfigError
@@ -59,6 +59,7 @@ def command(
     ] = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
 ) -> None:
     """Generate text. It goes to stdout as it is written; a line of timings goes to stderr.
 
@@ -89,7 +90,12 @@ def command(
         json_schema=json_schema,
     )
     with LLM(
-        locate(model), threads=threads, context=context, kv_type=kv_type, weights=weights
+        locate(model),
+        threads=threads,
+        context=context,
+        kv_type=kv_type,
+        weights=weights,
+        device=device,
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)

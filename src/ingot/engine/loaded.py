@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.backends.backend import Backend, choose_device
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.config import MAX_THREADS, config
@@ -46,7 +47,7 @@ class Weights(StrEnum):
 
 
 class LoadedModel:
-    """A model on the CPU with a cache for its sequences. Steps of several threads take turns."""
+    """A model on a device with a cache for its sequences. Steps of several threads take turns."""
 
     def __init__(
         self,
@@ -57,9 +58,11 @@ class LoadedModel:
         kv_type: str = "f16",
         weights: str = Weights.MAP,
         sequences: int = 1,
+        device: str = "cpu",
     ) -> None:
         """`context` is the longest sequence; there is cache for `sequences` of that length."""
         self.threads = _checked_threads(threads)
+        self._gpu = choose_device(device)
         kind, place = _kv_type(kv_type), _weights(weights)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
@@ -67,13 +70,14 @@ class LoadedModel:
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind)
             blocks = sequences * -(-self.context // BLOCK_TOKENS)
-            memory.require(
-                blocks * sum(group.block_bytes for group in self.layout.groups),
-                f"a cache for {sequences * self.context} tokens as {kind.name.lower()}",
-                "choose a smaller context or a smaller kv_type",
-            )
+            if self._gpu is None:
+                memory.require(
+                    blocks * sum(group.block_bytes for group in self.layout.groups),
+                    f"a cache for {sequences * self.context} tokens as {kind.name.lower()}",
+                    "choose a smaller context or a smaller kv_type",
+                )
             self._place_weights(place)
-            self._backend: CpuBackend | None = self._make_backend(blocks)
+            self._backend: Backend | None = self._make_backend(blocks)
         except BaseException:
             self.file.close()
             raise
@@ -171,7 +175,18 @@ class LoadedModel:
     ) -> None:
         self.close()
 
-    def _make_backend(self, blocks: int) -> CpuBackend:
+    def _make_backend(self, blocks: int) -> Backend:
+        if self._gpu is not None:
+            from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
+
+            return GpuBackend(
+                self.graph,
+                self.file,
+                self.layout,
+                blocks=blocks,
+                context=self.context,
+                device=self._gpu,
+            )
         try:
             return CpuBackend(
                 self.graph,

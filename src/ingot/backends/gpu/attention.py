@@ -83,7 +83,6 @@ class CacheView:
     head_size: int
     side: int
     quantized: bool
-    precise: bool
 
     @classmethod
     def of(cls, layout: KvLayout, layer: int, kind: KvLayer, pool: torch.Tensor) -> "CacheView":
@@ -101,7 +100,6 @@ class CacheView:
             head_size=kind.head_size,
             side=side // size,
             quantized=layout.type is GgmlType.Q8_0,
-            precise=layout.type is GgmlType.F32,
         )
 
 
@@ -195,7 +193,6 @@ class AttentionLauncher:
             "SINKS": sinks is not None,
             "Q8": cache.quantized,
             "HALF": out.dtype == torch.float16,
-            "PRECISION": "ieee" if cache.precise else "tf32",
         }
         if phase is ExecutionPhase.PROMPT:
             attend_prompt_kernel[(op.heads, inputs.tile_count)](

@@ -336,7 +336,7 @@ class GpuBackend:
             ]
             residual = parts[0].residual
             epilogue = Epilogue(
-                places=torch.tensor(places, dtype=torch.int64).to(self.device.torch),
+                places=torch.tensor(places, dtype=torch.int32).to(self.device.torch),
                 bias=self._bias(plan, parts),
                 residual=self._value(residual) if residual else None,
                 activation=_ACTIVATIONS[op.activation],

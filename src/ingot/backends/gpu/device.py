@@ -23,6 +23,11 @@ class Device:
         return self.torch.type == "cpu"
 
 
+def has_gpu() -> bool:
+    """Whether there is a GPU, or the interpreter to stand in for it."""
+    return bool(knobs.runtime.interpret) or torch.cuda.is_available()
+
+
 def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:

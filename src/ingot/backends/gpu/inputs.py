@@ -43,6 +43,7 @@ class InputBuffer:
         self._device = torch.zeros(size, dtype=torch.int32, device=device)
         self._host = torch.zeros(size, dtype=torch.int32, pin_memory=device.type != "cpu")
         self._numbers: NDArray[np.int32] = self._host.numpy()
+        self._sent = torch.cuda.Event() if device.type != "cpu" else None
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +64,8 @@ class InputBuffer:
     ) -> Inputs:
         """Put a batch there; more tokens than it has are padding, at position -1."""
         views, total = self.views(tokens, wanted, len(tiles), sequences)
+        if self._sent:
+            self._sent.synchronize()  # the twin may still be on its way for the last step
         numbers, real = self._numbers, len(batch.ids)
         numbers[:real] = batch.ids
         numbers[real:tokens] = 0
@@ -83,6 +86,8 @@ class InputBuffer:
                 start = at + (group * sequences + number) * self.blocks
                 numbers[start : start + len(held[group])] = held[group]
         self._device[:total].copy_(self._host[:total], non_blocking=True)
+        if self._sent:
+            self._sent.record()
         return views
 
 

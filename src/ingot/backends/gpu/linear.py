@@ -29,7 +29,7 @@ _ROWS = 32
 class Epilogue:
     """What follows the sums; see `kernels.epilogue`."""
 
-    places: torch.Tensor  # int64 [parts, 3]
+    places: torch.Tensor  # int32 [parts, 3]
     bias: torch.Tensor | None
     residual: torch.Tensor | None
     activation: int

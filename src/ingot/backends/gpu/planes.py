@@ -6,7 +6,8 @@ Rows come in tiles of 32, columns in chunks of 64. Of every tile and chunk there
             codes take two such tiles, bytes for fields; half floats take four, one word each
     extras  the bits of a code above the fourth: 1 or 2 for each column, in the same arrangement;
             4 or 2 chunks share a tile
-    scales  for every group of 16 or 32 columns a row of 32 halves s, or of 32 pairs of halves s, c
+    scales  rows of 32 pairs of halves: s and c of a group of 16 or 32 columns, or, without c, the
+            s of two neighbouring groups
 
     w = (code - 8, 16 or 32) * s + c,  or  w = value[code] * s,  or the half float itself
 
@@ -48,6 +49,11 @@ class PlaneForm:
     def chunk_multiple(self) -> int:
         """Chunks that share a tile of extras."""
         return 4 // self.high if self.high else 1
+
+    @property
+    def scale_pairs(self) -> int:
+        """Pairs of halves in the scales of a chunk."""
+        return (2 if self.fine else 1) * (2 if self.minimum else 1)
 
     def constants(self) -> dict[str, int | bool]:
         """As the kernels name them."""
@@ -113,8 +119,7 @@ class PlaneSizes:
         """Of the scales."""
         if self.form.bits == 16:
             return 0
-        groups = self.chunks * (4 if self.form.fine else 2)
-        return self.rows * groups * (4 if self.form.minimum else 2)
+        return self.rows * self.chunks * self.form.scale_pairs * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Plane
     sizes = PlaneSizes.of(form, len(raw), columns)
     codes = place(sizes.code_bytes).view(torch.int16)
     extras = place(sizes.extra_bytes).view(torch.int16)
-    scales = place(sizes.scale_bytes).view(torch.int32 if form.minimum else torch.float16)
+    scales = place(sizes.scale_bytes).view(torch.int32)
     read = READERS.get(type)
     step = max(ROW_TILE, _PIECE // columns // ROW_TILE * ROW_TILE)
     starts = range(0, sizes.rows, step)
@@ -164,8 +169,14 @@ def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Plane
         else:
             _pack_codes(read(piece), sizes, rows, part, gain, codes, extras, scales)
     unsigned = codes.view(torch.uint16)
-    pairs = scales.view(torch.uint32) if form.minimum else scales
-    return Planes(sizes, columns, unsigned, extras.view(torch.uint16), pairs, 1.0 / gain)
+    return Planes(
+        sizes,
+        columns,
+        unsigned,
+        extras.view(torch.uint16),
+        scales.view(torch.uint32),
+        1.0 / gain,
+    )
 
 
 def _gain(largest: float, top: int) -> float:
@@ -211,17 +222,14 @@ def _pack_codes(
             places = torch.arange(share, device=code.device).reshape(share, 1) * (4 * form.high)
             words = (nibbles << places).sum(-2).permute(0, 2, 1, 3)
             extras.view(tiles, chunks // share, ROW_TILE, _SLICE)[part] = _words(words)
-    groups = 4 if form.fine else 2
-    s = _padded(found.scales * gain, rows, chunks * groups).half()
-    s = s.reshape(-1, ROW_TILE, chunks, groups).permute(0, 2, 3, 1)
+    groups = chunks * (4 if form.fine else 2)
+    halves = _padded(found.scales * gain, rows, groups).half()
     if form.minimum:
         assert found.shifts is not None
-        c = _padded(found.shifts * gain, rows, chunks * groups).half()
-        c = c.reshape(-1, ROW_TILE, chunks, groups).permute(0, 2, 3, 1)
-        pairs = torch.stack([s, c], dim=-1).contiguous().view(torch.int32)
-        scales.view(tiles, chunks, groups, ROW_TILE)[part] = pairs[..., 0]
-    else:
-        scales.view(tiles, chunks, groups, ROW_TILE)[part] = s
+        halves = torch.stack([halves, _padded(found.shifts * gain, rows, groups).half()], dim=-1)
+    pairs = halves.reshape(-1, ROW_TILE, chunks, form.scale_pairs, 2).permute(0, 2, 3, 1, 4)
+    words = pairs.contiguous().view(torch.int32)[..., 0]
+    scales.view(tiles, chunks, form.scale_pairs, ROW_TILE)[part] = words
 
 
 def _words(words: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,6 @@ def attend_generation_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
     part = tl.program_id(0)
@@ -66,7 +65,7 @@ def attend_generation_kernel(
         place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
         mask = (row < group)[:, None] & (at < SIZE)[None, :]
         q = tl.load(query + place, mask=mask, other=0.0)
-        if PRECISION == "ieee":
+        if pool.dtype.element_ty == tl.float32:
             q = q.to(tl.float32)
         best = tl.full((ROWS,), LOWEST, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
@@ -96,7 +95,6 @@ def attend_generation_kernel(
                 scale,
                 cap,
                 CAPPED,
-                PRECISION,
             )
         if first_part < last_part:
             real = row < group

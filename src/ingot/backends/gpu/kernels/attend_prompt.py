@@ -41,7 +41,6 @@ def attend_prompt_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """The last tiles, which see most, begin first."""
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
@@ -57,7 +56,7 @@ def attend_prompt_kernel(
     place = token[:, None] * (heads * SIZE) + head * SIZE + at[None, :]
     mask = live[:, None] & (at < SIZE)[None, :]
     q = tl.load(query + place, mask=mask, other=0.0)
-    if PRECISION == "ieee":
+    if pool.dtype.element_ty == tl.float32:
         q = q.to(tl.float32)
     kv_head = head // group
     lowest = tl.load(positions + first)
@@ -85,10 +84,10 @@ def attend_prompt_kernel(
         if window > 0:
             seen &= distance < window
         best, total, mixed = absorb(
-            q, keys, values, seen, best, total, mixed, scale, cap, CAPPED, PRECISION
+            q, keys, values, seen, best, total, mixed, scale, cap, CAPPED
         )
     if SINKS:
         shrink, total = with_sink(best, total, tl.load(sinks + head))
         mixed *= shrink[:, None]
-    result = mixed / total[:, None]
+    result = mixed / tl.where(live, total, 1.0)[:, None]
     store_rounded(out + place, result, out_scale, mask, HALF)

@@ -26,10 +26,9 @@ def absorb(
     scale,
     cap,
     CAPPED: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """The state after one more tile of positions; scores are in powers of 2."""
-    scores = tl.dot(query, tl.trans(keys.to(query.dtype)), input_precision=PRECISION) * scale
+    scores = tl.dot(query, tl.trans(keys.to(query.dtype))) * scale
     if CAPPED:
         scores = tanh(scores / cap) * cap
     scores = tl.where(seen, scores * LOG2E, LOWEST)
@@ -38,7 +37,7 @@ def absorb(
     shrink = tl.exp2(best - higher)
     total = total * shrink + tl.sum(powers, axis=1)
     mixed = mixed * shrink[:, None]
-    mixed = tl.dot(powers.to(query.dtype), values.to(query.dtype), mixed, input_precision=PRECISION)
+    mixed = tl.dot(powers.to(query.dtype), values.to(query.dtype), mixed)
     return higher, total, mixed
 
 

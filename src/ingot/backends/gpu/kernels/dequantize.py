@@ -3,7 +3,14 @@
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.weights import CHUNK, ROWS, SLICE, TILE, chunk_slices
+from ingot.backends.gpu.kernels.weights import (
+    CHUNK,
+    ROWS,
+    SLICE,
+    TILE,
+    chunk_slices,
+    one_extra,
+)
 
 
 @triton.jit
@@ -26,15 +33,16 @@ def dequantize_kernel(
     lane = tl.arange(0, ROWS)
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
     CODE_TILES: tl.constexpr = BITS // 4
-    GROUPS: tl.constexpr = 4 if FINE else 2
+    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
     code_words = codes + tile * chunks * (CODE_TILES * TILE) + word
-    extra_words = code_words
+    extra = 0
     if HIGH > 0:
         SHARE: tl.constexpr = 4 // HIGH
-        extra_words = extras + tile * ((chunks + SHARE - 1) // SHARE) * TILE + word
-    group_scales = scales + tile * chunks * (GROUPS * ROWS) + lane
+        words = extras + tile * ((chunks + SHARE - 1) // SHARE) * TILE + word
+        extra = one_extra(words, chunk, HIGH)
+    group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
     w0, w1, w2, w3 = chunk_slices(
-        code_words, extra_words, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
+        code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
     )
     stride = chunks * CHUNK
     place = out + (tile * ROWS + lane)[:, None] * stride + chunk * CHUNK

@@ -39,7 +39,7 @@ def finish(
     residual,
     out,
     half_scale,
-    places,  # int64 [parts, 3]: first row, rows, where its value begins in `out`
+    places,  # int32 [parts, 3]: first row, rows, where its value begins in `out`
     PARTS: tl.constexpr,
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
@@ -60,12 +60,12 @@ def finish(
         gate, up = tl.split(tl.reshape(value, (COLS, PAIRS, 2)))
         value = activate(gate, ACTIVATION) * up
         number, _ = tl.split(tl.reshape(row, (PAIRS, 2)))
-        at = (number // 2).to(tl.int64)
+        at = number // 2
         inside = at < width
         place = base + token[:, None] * width + at[None, :]
     else:
         value = activate(value, ACTIVATION)
-        at = row.to(tl.int64)
+        at = row
         inside = (at >= first) & (at < first + width)
         start = base + tl.zeros_like(at) - first
         stride = width + tl.zeros_like(at)

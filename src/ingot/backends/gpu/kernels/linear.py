@@ -11,7 +11,15 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import finish
-from ingot.backends.gpu.kernels.weights import CHUNK, ROWS, SLICE, TILE, chunk_slices
+from ingot.backends.gpu.kernels.weights import (
+    CHUNK,
+    ROWS,
+    SLICE,
+    TILE,
+    chunk_slices,
+    four_extras,
+    two_extras,
+)
 
 
 @triton.jit
@@ -77,13 +85,13 @@ def linear_kernel(
     lane = row % ROWS
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
     CODE_TILES: tl.constexpr = BITS // 4
-    GROUPS: tl.constexpr = 4 if FINE else 2
+    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
     code_words = codes + (tile * chunks * (CODE_TILES * TILE))[:, None] + word
     extra_words = code_words
     if HIGH > 0:
         SHARE: tl.constexpr = 4 // HIGH
         extra_words = extras + (tile * ((chunks + SHARE - 1) // SHARE) * TILE)[:, None] + word
-    group_scales = scales + tile * chunks * (GROUPS * ROWS) + lane
+    group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
 
     steps = chunks // UNROLL
     share = (steps + SPLITS - 1) // SPLITS
@@ -93,8 +101,26 @@ def linear_kernel(
     for step in tl.range(begin, end, num_stages=STAGES):
         for part in tl.static_range(UNROLL):
             chunk = step * UNROLL + part
+            if HIGH == 2:
+                if part % 2 == 0:
+                    e0, e1 = two_extras(extra_words + chunk // 2 * TILE, ASM)
+                    extra = e0
+                else:
+                    extra = e1
+            elif HIGH == 1:
+                if part % 4 == 0:
+                    e0, e1, e2, e3 = four_extras(extra_words + chunk // 4 * TILE, ASM)
+                    extra = e0
+                elif part % 4 == 1:
+                    extra = e1
+                elif part % 4 == 2:
+                    extra = e2
+                else:
+                    extra = e3
+            else:
+                extra = 0
             w0, w1, w2, w3 = chunk_slices(
-                code_words, extra_words, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
+                code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
             )
             column = chunk * CHUNK
             sums = tl.dot(w0, _inputs(x, start, live, column, columns, EVEN), sums)

@@ -75,6 +75,12 @@ def _fp4_asm() -> str:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
+def _share_asm(share: int) -> str:
+    """Words of extras shifted for each of the chunks that share them."""
+    moves = [f"shr.u32 ${i}, ${share}, {16 // share * i};" for i in range(share)]
+    return "{\n" + "\n".join(moves) + "\n}"
+
+
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
@@ -120,6 +126,10 @@ _ONE_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
 _ONE_IN_MIN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r,r,r,r")
 _TWO_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r")
 _TWO_IN_MIN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r")
+_TWO_CHUNKS = tl.constexpr(_share_asm(2))
+_FOUR_CHUNKS = tl.constexpr(_share_asm(4))
+_TWO_OUT = tl.constexpr("=r,=r,r")
+_FOUR_OUT = tl.constexpr("=r,=r,=r,=r,r")
 _TWO_SLICES = tl.constexpr("=r,=r,r,r")
 
 
@@ -168,20 +178,49 @@ def _slice(word, extra, s, c, I: tl.constexpr, HIGH: tl.constexpr, MIN: tl.const
 
 
 @triton.jit
-def _scale(pointer, MIN: tl.constexpr):
-    """s and c of a group for each row, as columns."""
-    if MIN:
-        pair = tl.load(pointer)
-        return _half(pair & 0xFFFF)[:, None], _half(pair >> 16)[:, None]
+def _pair(pointer):
+    """Two halves of every row, as columns."""
+    pair = tl.load(pointer)
+    return _half(pair & 0xFFFF)[:, None], _half(pair >> 16)[:, None]
+
+
+@triton.jit
+def two_extras(words, ASM: tl.constexpr):
+    """The extras (2 bits a code) of two neighbouring chunks.
+
+    In one operation, so that the words go straight to the registers that unpack them.
+    """
+    word = tl.load(words)
+    if ASM:
+        types: tl.constexpr = (tl.uint16, tl.uint16)
+        return tl.inline_asm_elementwise(_TWO_CHUNKS, _TWO_OUT, [word], types, True, 2)
     else:
-        s = tl.load(pointer)[:, None]
-        return s, s
+        return word, word >> 8
+
+
+@triton.jit
+def four_extras(words, ASM: tl.constexpr):
+    """The extras (1 bit a code) of four neighbouring chunks."""
+    word = tl.load(words)
+    if ASM:
+        types: tl.constexpr = (tl.uint16, tl.uint16, tl.uint16, tl.uint16)
+        return tl.inline_asm_elementwise(_FOUR_CHUNKS, _FOUR_OUT, [word], types, True, 2)
+    else:
+        return word, word >> 4, word >> 8, word >> 12
+
+
+@triton.jit
+def one_extra(words, chunk, HIGH: tl.constexpr):
+    """The extras of one chunk; `words` points to those of chunk 0."""
+    SHARE: tl.constexpr = 4 // HIGH
+    move = (chunk % SHARE * (4 * HIGH)).to(tl.uint16)
+    return tl.load(words + chunk // SHARE * TILE) >> move
 
 
 @triton.jit
 def chunk_slices(
     codes,
-    extras,
+    extra,
     scales,
     chunk,
     BITS: tl.constexpr,
@@ -193,8 +232,8 @@ def chunk_slices(
 ):
     """The four slices [rows, 16] of a chunk.
 
-    `codes` and `extras` point to the words of chunk 0 and `scales` to its first group; HIGH is
-    the number of bits of a code that lie in the extras.
+    `codes` points to the words of chunk 0 and `scales` to its first group; HIGH is the number of
+    bits of a code that are in `extra`.
     """
     if BITS == 16:
         words = codes + chunk * (4 * TILE)
@@ -203,17 +242,26 @@ def chunk_slices(
         w2 = _half(tl.load(words + 2 * TILE))
         w3 = _half(tl.load(words + 3 * TILE))
         return w0, w1, w2, w3
-    GROUPS: tl.constexpr = 4 if FINE else 2
-    groups = scales + chunk * (GROUPS * ROWS)
-    s0, c0 = _scale(groups, MIN)
-    if FINE:
-        s1, c1 = _scale(groups + ROWS, MIN)
-        s2, c2 = _scale(groups + 2 * ROWS, MIN)
-        s3, c3 = _scale(groups + 3 * ROWS, MIN)
+    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
+    pairs = scales + chunk * (PAIRS * ROWS)
+    if MIN:
+        s0, c0 = _pair(pairs)
+        if FINE:
+            s1, c1 = _pair(pairs + ROWS)
+            s2, c2 = _pair(pairs + 2 * ROWS)
+            s3, c3 = _pair(pairs + 3 * ROWS)
+        else:
+            s1, c1 = s0, c0
+            s2, c2 = _pair(pairs + ROWS)
+            s3, c3 = s2, c2
     else:
-        s1, c1 = s0, c0
-        s2, c2 = _scale(groups + ROWS, MIN)
-        s3, c3 = s2, c2
+        if FINE:
+            s0, s1 = _pair(pairs)
+            s2, s3 = _pair(pairs + ROWS)
+        else:
+            s0, s2 = _pair(pairs)
+            s1, s3 = s0, s2
+        c0, c1, c2, c3 = s0, s1, s2, s3
     halves: tl.constexpr = (tl.float16, tl.float16, tl.float16, tl.float16)
     if BITS == 8:
         low = tl.load(codes + chunk * (2 * TILE))
@@ -229,10 +277,6 @@ def chunk_slices(
             w3 = ((upper >> 8).to(tl.int32) - 128).to(tl.float16) * s3
         return w0, w1, w2, w3
     word = tl.load(codes + chunk * TILE)
-    extra = word
-    if HIGH > 0:
-        SHARE: tl.constexpr = 4 // HIGH  # chunks that share a tile of extras
-        extra = tl.load(extras + chunk // SHARE * TILE) >> (chunk % SHARE * (4 * HIGH)).to(tl.uint16)
     if ASM:
         if TABLE == 2:
             return tl.inline_asm_elementwise(_FP4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
