@@ -14,7 +14,7 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-sanitized fuzz bench clean
+.PHONY: help build run test lint format test-oracle test-sanitized test-gpu test-gpu-interpreter fuzz bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +50,11 @@ $(VENV)/.bench: $(VENV)/.oracle
 	@$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
+$(VENV)/.gpu: $(VENV)/.built
+	@echo "installing PyTorch and Triton for the tests of the GPU backend"
+	@$(PIP) install --no-build-isolation --editable '.[gpu-test]'
+	@touch $@
+
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## answer an example prompt with the embedded default model
@@ -72,6 +77,14 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 
 test-oracle: $(VENV)/.oracle test-sanitized ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
 	$(BIN)/python -m pytest -m oracle
+
+# Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
+test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu
+	$(BIN)/python -m pytest tests/gpu/test_compile.py
+
+test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
+	$(BIN)/python -m pytest tests/gpu
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.
 # Their runtime comes first in the process, and with it the C++ runtime whose exceptions

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import synthetic
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+import synthetic
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import GpuBackend
 from ingot.engine import LoadedModel

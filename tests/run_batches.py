@@ -42,7 +42,13 @@ class Runner:
         layout = KvLayout.of(graph.kv_layers, kv_type)
         blocks = -(-positions // BLOCK_TOKENS) * sequences
         self.backend = self.make_backend(
-            graph, model, layout, blocks=blocks, context=positions, threads=threads, max_tokens=max_tokens
+            graph,
+            model,
+            layout,
+            blocks=blocks,
+            context=positions,
+            threads=threads,
+            max_tokens=max_tokens,
         )
         self.pool = BlockPool(layout, blocks)
         for memory in self.backend.pools:  # what a block held before must not matter

@@ -18,7 +18,17 @@ def missing() -> str | None:
 
 
 MISSING = missing()
-collect_ignore = [] if MISSING is None else ["test_gpu_models.py", "test_gpu_linear.py", "test_gpu_attention.py", "test_gpu_invariance.py", "test_gpu_packing.py"]
+collect_ignore = (
+    []
+    if MISSING is None
+    else [
+        "test_gpu_models.py",
+        "test_gpu_linear.py",
+        "test_gpu_attention.py",
+        "test_gpu_invariance.py",
+        "test_gpu_packing.py",
+    ]
+)
 if not find_spec("triton"):
     collect_ignore.append("test_compile.py")
 

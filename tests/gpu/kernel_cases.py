@@ -84,11 +84,15 @@ class KernelCase:
     constants: Mapping[str, Any]
     warps: int = 4
 
+    def constant_values(self, early: bool) -> dict[str, Any]:
+        """The constants, and whether a kernel may begin early."""
+        return {**self.constants, "EARLY": early}
+
     def signature(self) -> dict[str, str]:
         """Types of all arguments, in order."""
         found = {}
         for name in self.kernel.arg_names:
-            if name in self.constants:
+            if name in self.constants or name == "EARLY":
                 found[name] = "constexpr"
             elif name in self.types:
                 found[name] = self.types[name]
@@ -118,14 +122,21 @@ def _epilogue(gated: bool) -> dict[str, Any]:
 
 
 def linear_case(
-    form: PlaneForm, *, assembly: bool, block: int, columns: int, splits: int, gated: bool, warps: int
+    form: PlaneForm,
+    *,
+    assembly: bool,
+    block: int,
+    columns: int,
+    splits: int,
+    gated: bool,
+    warps: int,
 ) -> KernelCase:
     out = "*fp16" if gated else "*fp32"
     constants = {
         "BLOCK": block,
         "COLS": columns,
         "UNROLL": 4,
-        "STAGES": 3,
+        "STAGES": 3 if columns <= 16 else 2,
         "SPLITS": splits,
         "EVEN": True,
         "ASM": assembly,
@@ -136,12 +147,13 @@ def linear_case(
     return KernelCase(name, linear_kernel, {"out": out}, constants, warps)
 
 
-def _attention(heads: Mapping[str, Any], *, q8: bool) -> dict[str, Any]:
+def _attention(heads: Mapping[str, Any], pool: str) -> dict[str, Any]:
+    q8 = pool == "*i8"
     return {
         "SIZE": 128,
         "PADDED": 128,
         "SIDE": 32 * 128 if not q8 else 34 * 128,
-        "SPAN": 64,
+        "SPAN": 32 if pool == "*fp32" else 64,
         "CAPPED": q8,
         "SINKS": q8,
         "Q8": q8,
@@ -155,7 +167,7 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     """All kernels; `assembly` as on NVIDIA, `small_columns` the fewest columns of a product."""
     for form in FORMS.values():
         yield linear_case(
-            form, assembly=assembly, block=32, columns=small_columns, splits=4, gated=False, warps=2
+            form, assembly=assembly, block=64, columns=small_columns, splits=4, gated=False, warps=2
         )
         plain = {"ASM": assembly, **form.constants()}
         types = {"out": "*fp16"}
@@ -165,12 +177,12 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     nibbles = FORMS["q4_k"]
     for columns in (16, 64):
         yield linear_case(
-            nibbles, assembly=assembly, block=32, columns=columns, splits=1, gated=True, warps=2
+            nibbles, assembly=assembly, block=128, columns=columns, splits=1, gated=True, warps=4
         )
     yield linear_case(
         nibbles, assembly=assembly, block=64, columns=64, splits=1, gated=True, warps=4
     )
-    tile = {"BLOCK": 128, "COLS": 128, "DEPTH": 64, "STAGES": 3, "EVEN": True}
+    tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
     for gated in (False, True):
         out = {"out": "*fp16" if gated else "*fp32"}
         yield KernelCase(f"matmul gated={gated}", matmul_kernel, out, tile | _epilogue(gated), 8)
@@ -193,8 +205,8 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         }
         stored = {"pool": pool, "query": "*fp32"}
         yield KernelCase(f"store kv {pool}", store_kv_kernel, stored, heads, 1)
-        tile = _attention({"ROWS": 64}, q8=q8)
+        tile = _attention({"ROWS": 128}, pool)
         types = {"pool": pool, "out": "*fp16"}
-        yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile)
-        part = _attention({"ROWS": 16, "PART": 128}, q8=q8)
+        yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile, 8)
+        part = _attention({"ROWS": 16, "PART": 128}, pool)
         yield KernelCase(f"attend generation {pool}", attend_generation_kernel, types, part)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu.gpu_runner import GpuRunner
 from small_graphs import expected_logits
 from test_attention_ops import ROPES, Case
 
+from gpu.gpu_runner import GpuRunner
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
 
@@ -30,9 +30,11 @@ def check(case: Case, folder: Path) -> None:
         )
         found = runner.run(ids, case.chunks, case.generated)
         assert np.isfinite(found).all()
+        # A key that was rounded the other way is a step of its type away: BF16 has 8 bits.
+        bound = HALVES * (4 if case.kv_type in (GgmlType.BF16, GgmlType.Q8_0) else 1)
         size = np.sqrt((expected**2).mean())
-        assert np.abs(found - expected).max() / size < HALVES * 4
-        assert np.sqrt(((found - expected) ** 2).mean()) / size < HALVES
+        assert np.abs(found - expected).max() / size < bound * 4
+        assert np.sqrt(((found - expected) ** 2).mean()) / size < bound
 
 
 BASE = Case(size=32, heads=4, kv_heads=2, tokens=40, kv_type=GgmlType.F16, generated=2)

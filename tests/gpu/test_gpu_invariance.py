@@ -1,16 +1,15 @@
 """A token's logits do not change by one bit with its company or the cut of its prompt."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu.gpu_runner import GpuRunner
-from run_batches import GENERATION
 from test_batch_invariance import k_quant_model, text
 
+from gpu.gpu_runner import GpuRunner
+from ingot.backends.gpu import find_device
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import build_graph
-from ingot.backends.gpu import find_device
+from run_batches import GENERATION
 
 INTERPRETED = find_device().interpreted
 
@@ -39,7 +38,11 @@ def test_chunks_of_a_prompt(runner: GpuRunner) -> None:
 
 
 def test_company_in_a_generation(runner: GpuRunner) -> None:
-    lengths = [1, 5, 8] if INTERPRETED else [1, 2, 5, 31, 32, 33, 47, 63, 64, 65, 80, 130, 300, 500, 7, 9, 11]
+    lengths = (
+        [1, 5, 8]
+        if INTERPRETED
+        else [1, 2, 5, 31, 32, 33, 47, 63, 64, 65, 80, 130, 300, 500, 7, 9, 11]
+    )
     texts = [text(seed, length + 2) for seed, length in enumerate(lengths)]
     expected = [runner.run(ids, generated=2)[-2:] for ids in texts]
     for name, (ids, length) in enumerate(zip(texts, lengths, strict=True)):

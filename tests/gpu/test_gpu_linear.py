@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu.gpu_runner import GpuRunner
 from numpy.typing import NDArray
-from run_batches import GENERATION, PROMPT
 from small_graphs import SmallGraph, expected_logits
 
+from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import ExecutionPhase
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
+from run_batches import GENERATION, PROMPT
 
 FORMATS = [
     GgmlType.F32,
@@ -41,7 +41,9 @@ def relative_error(found: NDArray[np.float32], expected: NDArray[np.float64]) ->
     return float(np.abs(found - expected).max() / np.sqrt((expected**2).mean()))
 
 
-def run(small: SmallGraph, logits: o.Value, path: Path, tokens: int, phase: ExecutionPhase) -> float:
+def run(
+    small: SmallGraph, logits: o.Value, path: Path, tokens: int, phase: ExecutionPhase
+) -> float:
     """Every token a sequence of its own, all in one batch."""
     graph, model = small.build(small.select(logits), path / "linear.gguf")
     with model:

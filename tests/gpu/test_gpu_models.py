@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu.gpu_runner import GpuRunner
-from models.recipes import RECIPES
-from models.tiny_models import Fixture
 
+from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import build_graph
+from models.recipes import RECIPES
+from models.tiny_models import Fixture
 
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 

@@ -21,5 +21,7 @@ WeightsOption = Annotated[
 ]
 DeviceOption = Annotated[
     str,
-    typer.Option("--device", help="cpu; cuda: a GPU (needs ingot[gpu]); auto: a GPU if there is one."),
+    typer.Option(
+        "--device", help="cpu; cuda: a GPU (needs ingot[gpu]); auto: a GPU if there is one."
+    ),
 ]

@@ -166,6 +166,7 @@ class AttentionLauncher:
             ADJACENT=rotary.adjacent if rotary else False,
             Q8=cache.quantized,
             num_warps=1,
+            **self.device.launch_options(),
         )
 
     def attend(
@@ -193,6 +194,7 @@ class AttentionLauncher:
             "SINKS": sinks is not None,
             "Q8": cache.quantized,
             "HALF": out.dtype == torch.float16,
+            "SPAN": 32 if cache.pool.dtype == torch.float32 else 64,
         }
         if phase is ExecutionPhase.PROMPT:
             attend_prompt_kernel[(op.heads, inputs.tile_count)](
@@ -205,9 +207,9 @@ class AttentionLauncher:
                 *pool,
                 *kind,
                 ROWS=QUERY_TILE,
-                SPAN=64,
                 STAGES=2,
-                num_warps=4,
+                num_warps=8,
+                **self.device.launch_options(),
                 **constants,
             )
             return
@@ -230,10 +232,10 @@ class AttentionLauncher:
                 work.total,
                 work.counters,
                 ROWS=max(16, triton.next_power_of_2(group)),
-                SPAN=64,
                 PART=part,
                 STAGES=2,
                 num_warps=4,
+                **self.device.launch_options(),
                 **constants,
             )
 

@@ -268,6 +268,7 @@ class GpuBackend:
                 width,
                 **planes.form.constants(),
                 num_warps=1,
+                **self.device.launch_options(),
             )
 
         return launch
@@ -285,7 +286,9 @@ class GpuBackend:
         assert source is not None
         x, width, selected = self._value(source), source.width, self._selected
         target = self._value(out) if out else self._x
-        weight, bias = (self._vector(norm.weight), self._vector(norm.bias)) if norm else (None, None)
+        weight, bias = (
+            (self._vector(norm.weight), self._vector(norm.bias)) if norm else (None, None)
+        )
         added = self._value(residual) if residual else None
         kind = 0 if norm is None else 2 if norm.kind is o.NormKind.LAYER else 1
         scale = 1.0 if norm else _HALF_SCALE
@@ -308,6 +311,7 @@ class GpuBackend:
                 RESIDUAL=added is not None,
                 HALF=out is None,
                 num_warps=8,
+                **self.device.launch_options(),
             )
 
         return launch
@@ -441,13 +445,21 @@ class GpuBackend:
                 step.logits if target is None else target,
                 width,
                 BLOCK=1024,
+                **self.device.launch_options(),
             )
 
         return launch
 
     def _softcap(self, step: Step) -> None:
         grid = (triton.cdiv(self._vocabulary, 1024), step.inputs.wanted_count)
-        softcap_kernel[grid](step.logits, step.logits, self._vocabulary, self._cap, BLOCK=1024)
+        softcap_kernel[grid](
+            step.logits,
+            step.logits,
+            self._vocabulary,
+            self._cap,
+            BLOCK=1024,
+            **self.device.launch_options(),
+        )
 
 
 def _half_values(graph: FusedGraph) -> frozenset[str]:

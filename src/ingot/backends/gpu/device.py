@@ -16,6 +16,11 @@ class Device:
     name: str
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
+    early: bool  # whether a kernel may begin before the one before has ended
+
+    def launch_options(self) -> dict[str, bool]:
+        """What every launch says; see `kernels.dependency`."""
+        return {"EARLY": True, "launch_pdl": True} if self.early else {"EARLY": False}
 
     @property
     def interpreted(self) -> bool:
@@ -31,14 +36,16 @@ def has_gpu() -> bool:
 def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:
-        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False)
+        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False, early=False)
     if not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
     device = torch.device("cuda", torch.cuda.current_device())
+    nvidia = torch.version.hip is None
     properties = torch.cuda.get_device_properties(device)
     return Device(
         device,
         properties.name,
         properties.multi_processor_count,
-        assembly=torch.version.hip is None and properties.major >= 8,
+        assembly=nvidia and properties.major >= 8,
+        early=nvidia and properties.major >= 9,
     )

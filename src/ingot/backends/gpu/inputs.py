@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch
 
-QUERY_TILE = 64  # queries of one sequence that a program of prompt attention takes
+QUERY_TILE = 128  # queries of one sequence that a program of prompt attention takes
 
 
 @dataclass(frozen=True, slots=True)

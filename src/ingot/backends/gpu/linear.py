@@ -100,17 +100,28 @@ class LinearLauncher:
             splits = splits_of(planes, self.device)
             for first in range(0, tokens, MAX_COLUMNS):
                 count = min(MAX_COLUMNS, tokens - first)
-                columns = max(8, triton.next_power_of_2(count))
-                if self.device.interpreted or not self.device.assembly:
-                    columns = max(16, columns)
+                fewest = 8 if self.device.assembly else 16
+                columns = max(fewest, triton.next_power_of_2(count))
+                block = 64 if columns <= 8 else 128
+                warps = block // 32
                 self._direct(
-                    planes, x, x_stride, first, tokens, tail, epilogue, 32, columns, splits, 2, 1
+                    planes,
+                    x,
+                    x_stride,
+                    first,
+                    tokens,
+                    tail,
+                    epilogue,
+                    block,
+                    columns,
+                    splits,
+                    warps,
+                    1,
                 )
         elif tokens < LONG_PROMPT:
-            columns = MAX_COLUMNS
-            blocks = triton.cdiv(tokens, columns)
+            blocks = triton.cdiv(tokens, MAX_COLUMNS)
             self._direct(
-                planes, x, x_stride, 0, tokens, tail, epilogue, 64, columns, 1, 4, blocks
+                planes, x, x_stride, 0, tokens, tail, epilogue, 64, MAX_COLUMNS, 1, 4, blocks
             )
         else:
             self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
@@ -150,13 +161,14 @@ class LinearLauncher:
             BLOCK=block,
             COLS=columns,
             UNROLL=_unroll(planes),
-            STAGES=3,
+            STAGES=3 if columns <= 16 else 2,
             SPLITS=splits,
             EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
             ASM=self.device.assembly,
             **planes.form.constants(),
             **epilogue.constants(),
             num_warps=warps,
+            **self.device.launch_options(),
         )
 
     def _unpacked(
@@ -178,8 +190,9 @@ class LinearLauncher:
             ASM=self.device.assembly,
             **planes.form.constants(),
             num_warps=2,
+            **self.device.launch_options(),
         )
-        block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 128, 64)
+        block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 256, 64)
         grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(tokens, columns),)
         matmul_kernel[grid](
             x,
@@ -198,4 +211,5 @@ class LinearLauncher:
             EVEN=planes.columns == sizes.chunks * CHUNK,
             **epilogue.constants(),
             num_warps=8,
+            **self.device.launch_options(),
         )

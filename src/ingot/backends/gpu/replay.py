@@ -30,7 +30,6 @@ class Replay:
         self._vocabulary = vocabulary
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._logits: torch.Tensor | None = None
-        self._host: torch.Tensor | None = None
 
     def takes(self, batch: Batch) -> bool:
         """Whether a batch is one new token of each of some sequences, all logits wanted."""
@@ -48,17 +47,17 @@ class Replay:
         if self._logits is None:
             shape = (MAX_TOKENS, self._vocabulary)
             self._logits = torch.empty(shape, device=self._backend.device.torch)
-            self._host = torch.empty(shape, pin_memory=True)
-        assert self._host is not None
         inputs = self._backend.inputs.fill(
             batch, tokens=size, wanted=size, tiles=_NO_TILES, sequences=size
         )
         if size not in self._graphs:
             self._graphs[size] = self._capture(inputs, self._logits[:size])
         self._graphs[size].replay()
-        self._host[:tokens].copy_(self._logits[:tokens], non_blocking=True)
+        # Pinned memory of its own: PyTorch keeps what is given back for the next step.
+        host = torch.empty((tokens, self._vocabulary), pin_memory=True)
+        host.copy_(self._logits[:tokens], non_blocking=True)
         torch.cuda.current_stream().synchronize()
-        found: NDArray[np.float32] = self._host[:tokens].numpy().copy()
+        found: NDArray[np.float32] = host.numpy()
         return found
 
     def _capture(self, inputs: Inputs, logits: torch.Tensor) -> torch.cuda.CUDAGraph:

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
+from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.epilogue import store_rounded
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 
@@ -47,16 +48,18 @@ def attend_generation_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
+    begin(EARLY)
     part = tl.program_id(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
     position = tl.load(positions + token)
-    begin = 0
+    oldest = 0
     if window > 0:
-        begin = tl.maximum(position - window + 1, 0)
-    first_part = begin // PART
+        oldest = tl.maximum(position - window + 1, 0)
+    first_part = oldest // PART
     last_part = position // PART
     if (position >= 0) & (part >= first_part) & (part <= last_part):
         sequence = tl.load(sequences + token)
@@ -71,19 +74,19 @@ def attend_generation_kernel(
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, PADDED), tl.float32)
         EVEN: tl.constexpr = SIZE == PADDED
-        low = tl.maximum(part * PART, begin // SPAN * SPAN)
+        low = tl.maximum(part * PART, oldest // SPAN * SPAN)
         high = tl.minimum(part * PART + PART, position + 1)
         for base in tl.range(low, high, SPAN, num_stages=STAGES):
             where = base + tl.arange(0, SPAN)
-            known = (where <= position) & (where >= begin)
+            known = (where <= position) & (where >= oldest)
             block = tl.load(
                 table + sequence * table_stride + where // BLOCK_TOKENS, mask=known, other=0
             )
             slot = where % BLOCK_TOKENS
             start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
-            keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
+            keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, True)
             start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
-            values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
+            values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, True)
             best, total, mixed = absorb(
                 q,
                 keys,
@@ -95,6 +98,7 @@ def attend_generation_kernel(
                 scale,
                 cap,
                 CAPPED,
+                True,
             )
         if first_part < last_part:
             real = row < group
@@ -102,9 +106,7 @@ def attend_generation_kernel(
             parts = tl.num_programs(0)
             work_row = (tl.program_id(2).to(tl.int64) * heads + kv_head * group + row) * parts
             here = work_row + part
-            tl.store(
-                work_mixed + here[:, None] * PADDED + at[None, :], mixed, mask=real[:, None]
-            )
+            tl.store(work_mixed + here[:, None] * PADDED + at[None, :], mixed, mask=real[:, None])
             tl.store(work_best + here, best, mask=real)
             tl.store(work_total + here, total, mask=real)
             tl.debug_barrier()
@@ -161,7 +163,19 @@ def attend_generation_kernel(
 
 
 @triton.jit
-def _write(best, total, mixed, sinks, head, real, place, mask, out_scale, SINKS: tl.constexpr, HALF: tl.constexpr):
+def _write(
+    best,
+    total,
+    mixed,
+    sinks,
+    head,
+    real,
+    place,
+    mask,
+    out_scale,
+    SINKS: tl.constexpr,
+    HALF: tl.constexpr,
+):
     """The weighted mean of the values, as halves."""
     if SINKS:
         shrink, total = with_sink(best, total, tl.load(sinks + head, mask=real, other=0.0))

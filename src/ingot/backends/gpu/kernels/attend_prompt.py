@@ -8,8 +8,57 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
+from ingot.backends.gpu.kernels.dependency import begin as begin_now
 from ingot.backends.gpu.kernels.epilogue import store_rounded
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
+
+
+@triton.jit
+def _tile(
+    q,
+    base,
+    end,
+    position,
+    window,
+    pages,
+    pool,
+    pool_scales,
+    block_stride,
+    layer_start,
+    kv_head,
+    best,
+    total,
+    mixed,
+    scale,
+    cap,
+    SIZE: tl.constexpr,
+    PADDED: tl.constexpr,
+    SIDE: tl.constexpr,
+    SPAN: tl.constexpr,
+    CAPPED: tl.constexpr,
+    Q8: tl.constexpr,
+    MASKED: tl.constexpr,
+):
+    """The state after the positions from `base` on."""
+    at = tl.arange(0, PADDED)
+    EVEN: tl.constexpr = SIZE == PADDED
+    where = base + tl.arange(0, SPAN)
+    slot = where % BLOCK_TOKENS
+    known = where < end
+    if MASKED:
+        block = tl.load(pages + where // BLOCK_TOKENS, mask=known, other=0)
+        distance = position[:, None] - where[None, :]
+        seen = distance >= 0
+        if window > 0:
+            seen &= distance < window
+    else:
+        block = tl.load(pages + where // BLOCK_TOKENS)
+        seen = known[None, :]
+    start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
+    keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, MASKED)
+    start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
+    values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, MASKED)
+    return absorb(q, keys, values, seen, best, total, mixed, scale, cap, CAPPED, MASKED)
 
 
 @triton.jit
@@ -41,8 +90,10 @@ def attend_prompt_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The last tiles, which see most, begin first."""
+    begin_now(EARLY)
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     head = tl.program_id(0)
     sequence = tl.load(tiles + 3 * tile)
@@ -64,27 +115,94 @@ def attend_prompt_kernel(
     begin = 0
     if window > 0:
         begin = tl.maximum(lowest - window + 1, 0) // SPAN * SPAN
+    # Tiles that every query of this one sees whole need no mask.
+    whole = begin
+    if window > 0:
+        whole = tl.maximum(lowest + ROWS - window, 0)
+        whole = tl.minimum((whole + SPAN - 1) // SPAN * SPAN, end)
+    masked = tl.maximum((lowest + 1) // SPAN * SPAN, whole)
     best = tl.full((ROWS,), LOWEST, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     mixed = tl.zeros((ROWS, PADDED), tl.float32)
-    EVEN: tl.constexpr = SIZE == PADDED
-    for base in tl.range(begin, end, SPAN, num_stages=STAGES):
-        where = base + tl.arange(0, SPAN)
-        known = where < end
-        block = tl.load(
-            table + sequence * table_stride + where // BLOCK_TOKENS, mask=known, other=0
+    pages = table + sequence * table_stride
+    if window > 0:
+        for base in tl.range(begin, whole, SPAN, num_stages=STAGES):
+            best, total, mixed = _tile(
+                q,
+                base,
+                end,
+                position,
+                window,
+                pages,
+                pool,
+                pool_scales,
+                block_stride,
+                layer_start,
+                kv_head,
+                best,
+                total,
+                mixed,
+                scale,
+                cap,
+                SIZE,
+                PADDED,
+                SIDE,
+                SPAN,
+                CAPPED,
+                Q8,
+                True,
+            )
+    for base in tl.range(whole, masked, SPAN, num_stages=STAGES):
+        best, total, mixed = _tile(
+            q,
+            base,
+            end,
+            position,
+            window,
+            pages,
+            pool,
+            pool_scales,
+            block_stride,
+            layer_start,
+            kv_head,
+            best,
+            total,
+            mixed,
+            scale,
+            cap,
+            SIZE,
+            PADDED,
+            SIDE,
+            SPAN,
+            CAPPED,
+            Q8,
+            False,
         )
-        slot = where % BLOCK_TOKENS
-        start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
-        keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
-        start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
-        values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN)
-        distance = position[:, None] - where[None, :]
-        seen = distance >= 0
-        if window > 0:
-            seen &= distance < window
-        best, total, mixed = absorb(
-            q, keys, values, seen, best, total, mixed, scale, cap, CAPPED
+    for base in tl.range(masked, end, SPAN, num_stages=STAGES):
+        best, total, mixed = _tile(
+            q,
+            base,
+            end,
+            position,
+            window,
+            pages,
+            pool,
+            pool_scales,
+            block_stride,
+            layer_start,
+            kv_head,
+            best,
+            total,
+            mixed,
+            scale,
+            cap,
+            SIZE,
+            PADDED,
+            SIDE,
+            SPAN,
+            CAPPED,
+            Q8,
+            True,
         )
     if SINKS:
         shrink, total = with_sink(best, total, tl.load(sinks + head))

@@ -26,14 +26,19 @@ def absorb(
     scale,
     cap,
     CAPPED: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     """The state after one more tile of positions; scores are in powers of 2."""
     scores = tl.dot(query, tl.trans(keys.to(query.dtype))) * scale
     if CAPPED:
         scores = tanh(scores / cap) * cap
-    scores = tl.where(seen, scores * LOG2E, LOWEST)
+    scores *= LOG2E
+    if MASKED:
+        scores = tl.where(seen, scores, LOWEST)
     higher = tl.maximum(best, tl.max(scores, axis=1))
-    powers = tl.where(seen, tl.exp2(scores - higher[:, None]), 0.0)
+    powers = tl.exp2(scores - higher[:, None])
+    if MASKED:
+        powers = tl.where(seen, powers, 0.0)
     shrink = tl.exp2(best - higher)
     total = total * shrink + tl.sum(powers, axis=1)
     mixed = mixed * shrink[:, None]

@@ -20,7 +20,9 @@ def side_start(block, layer_start, block_stride, head, VALUES: tl.constexpr, SID
 
 
 @triton.jit
-def write_row(pool, pool_scales, start, slot, at, value, inside, SIZE: tl.constexpr, Q8: tl.constexpr):
+def write_row(
+    pool, pool_scales, start, slot, at, value, inside, SIZE: tl.constexpr, Q8: tl.constexpr
+):
     """Store one position of a head."""
     if Q8:
         GROUPS: tl.constexpr = value.shape[0] // Q8_0_GROUP
@@ -34,14 +36,25 @@ def write_row(pool, pool_scales, start, slot, at, value, inside, SIZE: tl.conste
         tl.store(pool + start + slot * SIZE + at, number, mask=inside)
         group = tl.arange(0, GROUPS)
         scales = (start + BLOCK_TOKENS * SIZE) // 2 + slot * (SIZE // Q8_0_GROUP)
-        tl.store(pool_scales + scales + group, scale.to(tl.float16), mask=group < SIZE // Q8_0_GROUP)
+        tl.store(
+            pool_scales + scales + group, scale.to(tl.float16), mask=group < SIZE // Q8_0_GROUP
+        )
     else:
         tl.store(pool + start + slot * SIZE + at, value.to(pool.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def read_tile(
-    pool, pool_scales, start, slot, seen, at, SIZE: tl.constexpr, Q8: tl.constexpr, EVEN: tl.constexpr
+    pool,
+    pool_scales,
+    start,
+    slot,
+    seen,
+    at,
+    SIZE: tl.constexpr,
+    Q8: tl.constexpr,
+    EVEN: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     """Keys or values of some positions: [positions, SIZE padded]; unseen ones are 0."""
     place = start[:, None] + slot[:, None] * SIZE + at[None, :]
@@ -50,9 +63,14 @@ def read_tile(
     else:
         mask = seen[:, None] & (at < SIZE)[None, :]
     if Q8:
-        number = tl.load(pool + place, mask=mask, other=0).to(tl.float16)
         row = (start + BLOCK_TOKENS * SIZE) // 2 + slot * (SIZE // Q8_0_GROUP)
-        scale = tl.load(pool_scales + row[:, None] + (at // Q8_0_GROUP)[None, :], mask=mask, other=0)
-        return number * scale
+        scale_at = pool_scales + row[:, None] + (at // Q8_0_GROUP)[None, :]
+        if EVEN and not MASKED:
+            return tl.load(pool + place).to(tl.float16) * tl.load(scale_at)
+        else:
+            number = tl.load(pool + place, mask=mask, other=0).to(tl.float16)
+            return number * tl.load(scale_at, mask=mask, other=0.0)
+    elif EVEN and not MASKED:
+        return tl.load(pool + place)
     else:
         return tl.load(pool + place, mask=mask, other=0.0)

@@ -10,6 +10,12 @@ same order by the same instructions whatever COLS is.
 import triton
 import triton.language as tl
 
+from ingot.backends.gpu.kernels.dependency import (
+    allow_next,
+    fetch_pieces,
+    fetch_small_pieces,
+    wait,
+)
 from ingot.backends.gpu.kernels.epilogue import finish
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
@@ -71,8 +77,10 @@ def linear_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
+    allow_next(EARLY)
     block = tl.program_id(0)
     split = tl.program_id(1)
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -97,6 +105,16 @@ def linear_kernel(
     share = (steps + SPLITS - 1) // SPLITS
     begin = split * share
     end = tl.minimum(begin + share, steps)
+    if EARLY:
+        # The first 16 KB of codes and 4 KB of scales of every row tile: a piece for each row.
+        limit = (end - begin) * UNROLL
+        CODE_WORDS: tl.constexpr = CODE_TILES * TILE
+        at = begin * (UNROLL * CODE_WORDS) + tl.minimum(lane * 256, limit * CODE_WORDS - 256)
+        fetch_pieces(codes + tile * chunks * CODE_WORDS + at)
+        if BITS < 16:
+            at = begin * (UNROLL * PAIRS * ROWS) + tl.minimum(lane * 32, (limit * PAIRS - 1) * ROWS)
+            fetch_small_pieces(scales + tile * chunks * (PAIRS * ROWS) + at)
+    wait(EARLY)
     sums = tl.zeros((BLOCK, COLS), tl.float32)
     for step in tl.range(begin, end, num_stages=STAGES):
         for part in tl.static_range(UNROLL):

@@ -161,7 +161,9 @@ def _iq4_value(code):
 
 
 @triton.jit
-def _slice(word, extra, s, c, I: tl.constexpr, HIGH: tl.constexpr, MIN: tl.constexpr, TABLE: tl.constexpr):
+def _slice(
+    word, extra, s, c, I: tl.constexpr, HIGH: tl.constexpr, MIN: tl.constexpr, TABLE: tl.constexpr
+):
     """Slice I of words of fields, step by step."""
     code = (word.to(tl.int32) >> (4 * I)) & 15
     if TABLE == 2:
@@ -292,7 +294,12 @@ def chunk_slices(
             )
         elif HIGH == 1 and MIN:
             return tl.inline_asm_elementwise(
-                _FIVE_MIN, _TWO_IN_MIN, [word, extra, s0, s1, s2, s3, c0, c1, c2, c3], halves, True, 2
+                _FIVE_MIN,
+                _TWO_IN_MIN,
+                [word, extra, s0, s1, s2, s3, c0, c1, c2, c3],
+                halves,
+                True,
+                2,
             )
         elif HIGH == 1:
             return tl.inline_asm_elementwise(
