@@ -39,7 +39,6 @@ _POINTERS = {
     "counters": "*i32",
     "bias": "*fp32",
     "residual": "*fp32",
-    "places": "*i32",
     "weights": "*fp16",
     "ids": "*i32",
     "wanted": "*i32",
@@ -135,8 +134,8 @@ def linear_case(
     constants = {
         "BLOCK": block,
         "COLS": columns,
-        "UNROLL": 4,
-        "STAGES": 3 if columns <= 16 else 2,
+        "UNROLL": 4 if columns <= 8 or form.high == 1 else 2,
+        "STAGES": 3,
         "SPLITS": splits,
         "EVEN": True,
         "ASM": assembly,

@@ -209,6 +209,7 @@ class AttentionLauncher:
                 ROWS=QUERY_TILE,
                 STAGES=2,
                 num_warps=8,
+                enable_fp_fusion=False,  # masked and whole tiles round alike
                 **self.device.launch_options(),
                 **constants,
             )

@@ -76,7 +76,7 @@ class GpuBackend:
         blocks: int,
         context: int,
         device: Device,
-        max_tokens: int = 2048,
+        max_tokens: int = 4096,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """`progress` is told how many bytes of the weights are sent, and of how many."""
@@ -333,14 +333,11 @@ class GpuBackend:
         for plan, parts in groups:
             stored = parts[:1] if gated else parts
             logits = stored[0].out == self._graph.logits
-            starts = (0,) if gated else plan.starts
-            places = [
-                (start, part.out.width, 0 if logits else self._offset(part.out))
-                for start, part in zip(starts, stored, strict=True)
-            ]
             residual = parts[0].residual
             epilogue = Epilogue(
-                places=torch.tensor(places, dtype=torch.int32).to(self.device.torch),
+                firsts=(0,) if gated else plan.starts,
+                widths=tuple(part.out.width for part in stored),
+                bases=(0,) if logits else tuple(self._offset(part.out) for part in stored),
                 bias=self._bias(plan, parts),
                 residual=self._value(residual) if residual else None,
                 activation=_ACTIVATIONS[op.activation],

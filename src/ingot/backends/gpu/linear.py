@@ -23,13 +23,16 @@ LONG_PROMPT = 256  # tokens
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
 _ROWS = 32
+_MAX_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """What follows the sums; see `kernels.epilogue`."""
 
-    places: torch.Tensor  # int32 [parts, 3]
+    firsts: tuple[int, ...]  # rows of the matrix at which its parts begin
+    widths: tuple[int, ...]  # their rows
+    bases: tuple[int, ...]  # where their values begin in the output
     bias: torch.Tensor | None
     residual: torch.Tensor | None
     activation: int
@@ -39,13 +42,23 @@ class Epilogue:
     def constants(self) -> dict[str, int | bool]:
         """As the kernels name them."""
         return {
-            "PARTS": len(self.places),
+            "PARTS": len(self.firsts),
             "BIAS": self.bias is not None,
             "RESIDUAL": self.residual is not None,
             "ACTIVATION": self.activation,
             "GATED": self.gated,
             "HALF": self.half,
         }
+
+
+    def places(self) -> tuple[int, ...]:
+        """As kernels take them: of three parts, 0 where there are fewer."""
+        spare = (0,) * (_MAX_PARTS - len(self.firsts))
+        return (
+            *(self.firsts + spare)[1:],
+            *(self.widths + spare),
+            *(self.bases + spare),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ class Workspace:
 def splits_of(planes: Planes, device: Device) -> int:
     """Shares of the columns: as many as fill the device, two steps each at least."""
     blocks = planes.sizes.rows // _ROWS
-    steps = planes.sizes.chunks // _unroll(planes)
+    steps = planes.sizes.chunks // _unroll(planes, 4)
     wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
     return max(1, min(wanted, steps // 2, _MAX_SPLITS))
 
@@ -71,8 +84,12 @@ def work_floats(planes: Planes, device: Device) -> int:
     return MAX_COLUMNS * planes.sizes.rows * splits if splits > 1 else 0
 
 
-def _unroll(planes: Planes) -> int:
-    return next(count for count in (4, 2, 1) if planes.sizes.chunks % count == 0)
+def _unroll(planes: Planes, most: int) -> int:
+    """Chunks of a step: not more than asked for, but all that share extras."""
+    fewest = planes.form.chunk_multiple
+    return max(
+        count for count in (4, 2, 1) if planes.sizes.chunks % count == 0 and (count <= most or count == fewest)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +174,11 @@ class LinearLauncher:
             self.work.sums,
             self.work.counters,
             *tail,
-            epilogue.places,
+            *epilogue.places(),
             BLOCK=block,
             COLS=columns,
-            UNROLL=_unroll(planes),
-            STAGES=3 if columns <= 16 else 2,
+            UNROLL=_unroll(planes, 4 if columns <= 8 else 2),
+            STAGES=3,
             SPLITS=splits,
             EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
             ASM=self.device.assembly,
@@ -203,7 +220,7 @@ class LinearLauncher:
             tokens,
             sizes.rows,
             *tail,
-            epilogue.places,
+            *epilogue.places(),
             BLOCK=block,
             COLS=columns,
             DEPTH=depth,

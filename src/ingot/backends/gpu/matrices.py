@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from ingot.backends.gpu.memory import MemoryPool, aligned
-from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
+from ingot.backends.gpu.planes import Planes, PlaneSizes, form_of, pack
 from ingot.backends.gpu.upload import Uploader
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ops as o
 from ingot.graph.fusion import FusedLinear, LinearPart
 from ingot.quant import decode
 
+MAX_BLOCK = 128  # rows that a program takes
 _FLOATS = {
     GgmlType.F32: torch.float32,
     GgmlType.F16: torch.float16,
@@ -38,8 +39,8 @@ class MatrixPlan:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The first row of each tensor; each begins a row tile."""
-        padded = [-(-rows // ROW_TILE) * ROW_TILE for rows in self.rows]
+        """The first row of each tensor: a multiple of the rows that a kernel's block takes."""
+        padded = [-(-rows // MAX_BLOCK) * MAX_BLOCK for rows in self.rows]
         return tuple(sum(padded[:index]) for index in range(len(padded)))
 
     @property

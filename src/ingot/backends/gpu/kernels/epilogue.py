@@ -2,7 +2,7 @@
 
 Sums [rows of the matrix, tokens] come in. Out goes, for every part of the matrix, its value:
 scaled, with bias and residual; or the activation of a gate, times the row beside it, as halves.
-A tile may hold rows of several parts: each row knows its place.
+Parts begin at multiples of the largest block, so a tile has rows of one.
 """
 
 import triton
@@ -29,55 +29,79 @@ def store_rounded(place, value, half_scale, mask, HALF: tl.constexpr):
 
 
 @triton.jit
+def place_of(
+    row, first1, first2, width0, width1, width2, base0, base1, base2, PARTS: tl.constexpr
+):
+    """The part that a row is of: its first row, its rows, and where its value begins."""
+    first, width, base = 0, width0, base0
+    if PARTS > 1:
+        second = row >= first1
+        first = tl.where(second, first1, first)
+        width = tl.where(second, width1, width)
+        base = tl.where(second, base1, base)
+    if PARTS > 2:
+        third = row >= first2
+        first = tl.where(third, first2, first)
+        width = tl.where(third, width2, width)
+        base = tl.where(third, base2, base)
+    return first, width, base
+
+
+@triton.jit
+def additions(
+    row,
+    token,
+    tokens,
+    first,
+    width,
+    bias,
+    residual,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+):
+    """Bias and residual of a tile, [tokens, rows]; asked for early, they are there in time."""
+    added = tl.zeros((token.shape[0], row.shape[0]), tl.float32)
+    at = row - first
+    if BIAS:
+        added += tl.load(bias + row)[None, :]
+    if RESIDUAL:
+        mask = (at < width)[None, :] & (token < tokens)[:, None]
+        added += tl.load(residual + token[:, None] * width + at[None, :], mask=mask, other=0.0)
+    return added
+
+
+@triton.jit
 def finish(
     sums,  # [ROWS, COLS]
+    added,  # [COLS, ROWS]
     row,  # [ROWS]: of the whole matrix
     token,  # [COLS]
     tokens,
+    first,
+    width,
+    base,
     factor,
-    bias,
-    residual,
     out,
     half_scale,
-    places,  # int32 [parts, 3]: first row, rows, where its value begins in `out`
-    PARTS: tl.constexpr,
-    BIAS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    ADDED: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
 ):
-    """Store the sums of a tile."""
+    """Store the sums of a tile, all rows of which are of one part."""
     value = tl.trans(sums * factor)  # [COLS, ROWS]
-    if BIAS:
-        value += tl.load(bias + row)[None, :]
-    first = tl.load(places)
-    width = tl.load(places + 1)
-    base = tl.load(places + 2)
+    if ADDED:
+        value += added
+    at = row - first
     if GATED:
         COLS: tl.constexpr = value.shape[0]
         PAIRS: tl.constexpr = value.shape[1] // 2
         gate, up = tl.split(tl.reshape(value, (COLS, PAIRS, 2)))
         value = activate(gate, ACTIVATION) * up
-        number, _ = tl.split(tl.reshape(row, (PAIRS, 2)))
-        at = number // 2
-        inside = at < width
-        place = base + token[:, None] * width + at[None, :]
+        at, _ = tl.split(tl.reshape(at, (PAIRS, 2)))
+        at = at // 2
     else:
         value = activate(value, ACTIVATION)
-        at = row
-        inside = (at >= first) & (at < first + width)
-        start = base + tl.zeros_like(at) - first
-        stride = width + tl.zeros_like(at)
-        for part in tl.static_range(1, PARTS):
-            begin = tl.load(places + 3 * part)
-            size = tl.load(places + 3 * part + 1)
-            here = (at >= begin) & (at < begin + size)
-            start = tl.where(here, tl.load(places + 3 * part + 2) - begin, start)
-            stride = tl.where(here, size, stride)
-            inside |= here
-        place = start[None, :] + token[:, None] * stride[None, :] + at[None, :]
-    mask = inside[None, :] & (token < tokens)[:, None]
-    if RESIDUAL:
-        value += tl.load(residual + token[:, None] * width + at[None, :], mask=mask)
+    place = base + token[:, None] * width + at[None, :]
+    mask = (at < width)[None, :] & (token < tokens)[:, None]
     store_rounded(out + place, value, half_scale, mask, HALF)

@@ -16,7 +16,7 @@ from ingot.backends.gpu.kernels.dependency import (
     fetch_small_pieces,
     wait,
 )
-from ingot.backends.gpu.kernels.epilogue import finish
+from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
@@ -58,7 +58,14 @@ def linear_kernel(
     residual,
     out,
     half_scale,
-    places,
+    first1,
+    first2,
+    width0,
+    width1,
+    width2,
+    base0,
+    base1,
+    base2,
     BLOCK: tl.constexpr,
     COLS: tl.constexpr,
     UNROLL: tl.constexpr,
@@ -80,7 +87,8 @@ def linear_kernel(
     EARLY: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    allow_next(EARLY)
+    if EARLY == 3:
+        allow_next(EARLY)
     block = tl.program_id(0)
     split = tl.program_id(1)
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -105,7 +113,7 @@ def linear_kernel(
     share = (steps + SPLITS - 1) // SPLITS
     begin = split * share
     end = tl.minimum(begin + share, steps)
-    if EARLY:
+    if EARLY == 1:
         # The first 16 KB of codes and 4 KB of scales of every row tile: a piece for each row.
         limit = (end - begin) * UNROLL
         CODE_WORDS: tl.constexpr = CODE_TILES * TILE
@@ -115,6 +123,10 @@ def linear_kernel(
             at = begin * (UNROLL * PAIRS * ROWS) + tl.minimum(lane * 32, (limit * PAIRS - 1) * ROWS)
             fetch_small_pieces(scales + tile * chunks * (PAIRS * ROWS) + at)
     wait(EARLY)
+    part_first, width, base = place_of(
+        block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
+    )
+    added = additions(row, token, tokens, part_first, width, bias, residual, BIAS, RESIDUAL)
     sums = tl.zeros((BLOCK, COLS), tl.float32)
     for step in tl.range(begin, end, num_stages=STAGES):
         for part in tl.static_range(UNROLL):
@@ -146,28 +158,29 @@ def linear_kernel(
             sums = tl.dot(w2, _inputs(x, start, live, column + 32, columns, EVEN), sums)
             sums = tl.dot(w3, _inputs(x, start, live, column + 48, columns, EVEN), sums)
 
+    allow_next(EARLY)
     if SPLITS == 1:
         finish(
             sums,
+            added,
             row,
             token,
             tokens,
+            part_first,
+            width,
+            base,
             factor,
-            bias,
-            residual,
             out,
             half_scale,
-            places,
-            PARTS,
-            BIAS,
-            RESIDUAL,
+            BIAS or RESIDUAL,
             ACTIVATION,
             GATED,
             HALF,
         )
     else:
         share_at = work + column_of[None, :] * (rows * SPLITS) + row[:, None]
-        tl.store(share_at + split * rows, sums, mask=live[None, :])
+        ours = (row < rows)[:, None] & live[None, :]
+        tl.store(share_at + split * rows, sums, mask=ours)
         tl.debug_barrier()
         counter = counters + block
         ticket = tl.atomic_add(counter, 1, sem="acq_rel")
@@ -175,23 +188,22 @@ def linear_kernel(
             total = tl.zeros((BLOCK, COLS), tl.float32)
             for number in tl.static_range(SPLITS):
                 total += tl.load(
-                    share_at + number * rows, mask=live[None, :], other=0.0, cache_modifier=".cg"
+                    share_at + number * rows, mask=ours, other=0.0, cache_modifier=".cg"
                 )
             tl.store(counter, 0)
             finish(
                 total,
+                added,
                 row,
                 token,
                 tokens,
+                part_first,
+                width,
+                base,
                 factor,
-                bias,
-                residual,
                 out,
                 half_scale,
-                places,
-                PARTS,
-                BIAS,
-                RESIDUAL,
+                BIAS or RESIDUAL,
                 ACTIVATION,
                 GATED,
                 HALF,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.dependency import begin
-from ingot.backends.gpu.kernels.epilogue import finish
+from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
 
 
 @triton.jit
@@ -25,7 +25,14 @@ def matmul_kernel(
     residual,
     out,
     half_scale,
-    places,
+    first1,
+    first2,
+    width0,
+    width1,
+    width2,
+    base0,
+    base1,
+    base2,
     BLOCK: tl.constexpr,
     COLS: tl.constexpr,
     DEPTH: tl.constexpr,
@@ -59,20 +66,23 @@ def matmul_kernel(
             mask = live[None, :] & (column + depth < columns)[:, None]
             inputs = tl.load(x_at + column, mask=mask, other=0.0)
         sums = tl.dot(w, inputs, sums)
+    part_first, width, base = place_of(
+        block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
+    )
+    added = additions(row, token, tokens, part_first, width, bias, residual, BIAS, RESIDUAL)
     finish(
         sums,
+        added,
         row,
         token,
         tokens,
+        part_first,
+        width,
+        base,
         factor,
-        bias,
-        residual,
         out,
         half_scale,
-        places,
-        PARTS,
-        BIAS,
-        RESIDUAL,
+        BIAS or RESIDUAL,
         ACTIVATION,
         GATED,
         HALF,
