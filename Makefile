@@ -50,9 +50,13 @@ $(VENV)/.bench: $(VENV)/.oracle
 	@$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
+# Triton 3.6's interpreter does not run with NumPy 2.4 or newer.
+INTERPRETER := build/interpreter
+
 $(VENV)/.gpu: $(VENV)/.built
 	@echo "installing PyTorch and Triton for the tests of the GPU backend"
 	@$(PIP) install --no-build-isolation --editable '.[gpu-test]'
+	@$(PIP) install --upgrade --target $(INTERPRETER) 'numpy<2.4'
 	@touch $@
 
 build: $(VENV)/.built ## create .venv, install, compile
@@ -80,7 +84,7 @@ test-oracle: $(VENV)/.oracle test-sanitized ## compare with gguf, tokenizers, tr
 
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu
+	TRITON_INTERPRET=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
 	$(BIN)/python -m pytest tests/gpu/test_compile.py
 
 test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)

@@ -61,7 +61,7 @@ def copy_bandwidth() -> float:
     """Bytes per second read and written by a large copy."""
     source = torch.empty(1 << 32, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
-    return 2 * source.nbytes / median_seconds(lambda: target.copy_(source))
+    return 2 * int(source.nbytes) / median_seconds(lambda: target.copy_(source))
 
 
 def matrix_peak() -> float:

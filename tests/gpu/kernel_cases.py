@@ -83,15 +83,11 @@ class KernelCase:
     constants: Mapping[str, Any]
     warps: int = 4
 
-    def constant_values(self, early: bool) -> dict[str, Any]:
-        """The constants, and whether a kernel may begin early."""
-        return {**self.constants, "EARLY": early}
-
     def signature(self) -> dict[str, str]:
         """Types of all arguments, in order."""
         found = {}
         for name in self.kernel.arg_names:
-            if name in self.constants or name == "EARLY":
+            if name in self.constants:
                 found[name] = "constexpr"
             elif name in self.types:
                 found[name] = self.types[name]
@@ -179,7 +175,7 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
             nibbles, assembly=assembly, block=128, columns=columns, splits=1, gated=True, warps=4
         )
     yield linear_case(
-        nibbles, assembly=assembly, block=64, columns=64, splits=1, gated=True, warps=4
+        nibbles, assembly=assembly, block=128, columns=64, splits=1, gated=False, warps=8
     )
     tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
     for gated in (False, True):

@@ -1,6 +1,5 @@
 """A token's logits do not change by one bit with its company or the cut of its prompt."""
 
-
 import numpy as np
 import pytest
 from test_batch_invariance import k_quant_model, text

@@ -7,6 +7,7 @@ import pytest
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
+from ingot.backends.reference import Reference
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import build_graph
 from models.recipes import RECIPES
@@ -30,11 +31,11 @@ def test_model(name: str, tmp_path: Path) -> None:
 
 
 def test_llm(tmp_path: Path) -> None:
-    """Through the front door, beside the CPU."""
+    """Through the front door."""
     fixture = Fixture.load("llama")
     path = fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)
     ids = fixture.token_ids[:8]
-    with LLM(path, threads=1, context=64) as cpu, LLM(path, context=64, device="cuda") as gpu:
-        expected, found = cpu.logits(ids), gpu.logits(ids)
+    with LLM(path, context=64, device="cuda") as gpu:
+        expected, found = Reference(gpu.graph, gpu.model).forward(ids), gpu.logits(ids)
         assert np.abs(found - expected).max() <= HALVES * max(1.0, float(np.abs(expected).max()))
         assert len(gpu.generate(ids, max_tokens=3, temperature=0).token_ids) == 3

@@ -39,7 +39,7 @@ def check_kv_type(type: GgmlType) -> None:
 
 def part_positions(context: int) -> int:
     """Positions of one part of a sequence's past: a context has at most 64 parts."""
-    return max(128, triton.next_power_of_2(-(-context // _MOST_PARTS)))
+    return int(max(128, triton.next_power_of_2(-(-context // _MOST_PARTS))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,6 @@ class AttentionLauncher:
             ADJACENT=rotary.adjacent if rotary else False,
             Q8=cache.quantized,
             num_warps=1,
-            **self.device.launch_options(),
         )
 
     def attend(
@@ -210,7 +209,6 @@ class AttentionLauncher:
                 STAGES=2,
                 num_warps=8,
                 enable_fp_fusion=False,  # masked and whole tiles round alike
-                **self.device.launch_options(),
                 **constants,
             )
             return
@@ -236,7 +234,6 @@ class AttentionLauncher:
                 PART=part,
                 STAGES=2,
                 num_warps=4,
-                **self.device.launch_options(),
                 **constants,
             )
 

@@ -268,7 +268,6 @@ class GpuBackend:
                 width,
                 **planes.form.constants(),
                 num_warps=1,
-                **self.device.launch_options(),
             )
 
         return launch
@@ -311,7 +310,6 @@ class GpuBackend:
                 RESIDUAL=added is not None,
                 HALF=out is None,
                 num_warps=8,
-                **self.device.launch_options(),
             )
 
         return launch
@@ -442,7 +440,6 @@ class GpuBackend:
                 step.logits if target is None else target,
                 width,
                 BLOCK=1024,
-                **self.device.launch_options(),
             )
 
         return launch
@@ -455,7 +452,6 @@ class GpuBackend:
             self._vocabulary,
             self._cap,
             BLOCK=1024,
-            **self.device.launch_options(),
         )
 
 

@@ -16,36 +16,29 @@ class Device:
     name: str
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
-    early: bool  # whether a kernel may begin before the one before has ended
-
-    def launch_options(self) -> dict[str, bool]:
-        """What every launch says; see `kernels.dependency`."""
-        return {"EARLY": True, "launch_pdl": True} if self.early else {"EARLY": False}
 
     @property
     def interpreted(self) -> bool:
         """Whether kernels run in Triton's interpreter, on the CPU."""
-        return self.torch.type == "cpu"
+        return bool(self.torch.type == "cpu")
 
 
 def has_gpu() -> bool:
     """Whether there is a GPU, or the interpreter to stand in for it."""
-    return bool(knobs.runtime.interpret) or torch.cuda.is_available()
+    return bool(knobs.runtime.interpret or torch.cuda.is_available())
 
 
 def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:
-        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False, early=False)
+        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False)
     if not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
     device = torch.device("cuda", torch.cuda.current_device())
-    nvidia = torch.version.hip is None
     properties = torch.cuda.get_device_properties(device)
     return Device(
         device,
         properties.name,
         properties.multi_processor_count,
-        assembly=nvidia and properties.major >= 8,
-        early=nvidia and properties.major >= 9,
+        assembly=torch.version.hip is None and properties.major >= 8,
     )

@@ -6,6 +6,7 @@ alone, so a captured step finds the numbers of the next one in the same places.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -53,11 +54,12 @@ class InputBuffer:
     def views(self, tokens: int, wanted: int, tiles: int, sequences: int) -> tuple[Inputs, int]:
         """The parts for these counts, and how many numbers they are."""
         ends = np.cumsum([0, tokens, tokens, tokens, wanted, 3 * tiles]).tolist()
-        parts = [self._device[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        ids, positions, of_tokens, outputs, queries = (self._device[a:b] for a, b in pairwise(ends))
         size = sequences * self.blocks
         starts = [ends[-1] + group * size for group in range(self._groups)]
         tables = tuple(self._device[start : start + size] for start in starts)
-        return Inputs(tokens, wanted, tiles, *parts, tables), ends[-1] + self._groups * size
+        views = Inputs(tokens, wanted, tiles, ids, positions, of_tokens, outputs, queries, tables)
+        return views, ends[-1] + self._groups * size
 
     def fill(
         self, batch: Batch, *, tokens: int, wanted: int, tiles: NDArray[np.int32], sequences: int

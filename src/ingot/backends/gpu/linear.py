@@ -1,9 +1,9 @@
 """Launch a linear map: which kernel, in which pieces.
 
-A generation unpacks weights in registers, 32 rows and up to 64 tokens a program, columns shared out
-until the device is full. A prompt does the same in larger tiles while its tokens are few; from
-LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both add products
-in the same order, so where one ends and the other begins cannot be seen in the result.
+A generation unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, columns
+shared out until the device is full. A prompt does the same, without sharing, while its tokens are
+few; from LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both
+add products in the same order, so where one ends and the other begins cannot be seen in the result.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ingot.backends.gpu.kernels.matmul import matmul_kernel
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes
 
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
-LONG_PROMPT = 256  # tokens
+LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
 _ROWS = 32
@@ -49,7 +49,6 @@ class Epilogue:
             "GATED": self.gated,
             "HALF": self.half,
         }
-
 
     def places(self) -> tuple[int, ...]:
         """As kernels take them: of three parts, 0 where there are fewer."""
@@ -88,7 +87,9 @@ def _unroll(planes: Planes, most: int) -> int:
     """Chunks of a step: not more than asked for, but all that share extras."""
     fewest = planes.form.chunk_multiple
     return max(
-        count for count in (4, 2, 1) if planes.sizes.chunks % count == 0 and (count <= most or count == fewest)
+        count
+        for count in (4, 2, 1)
+        if planes.sizes.chunks % count == 0 and (count <= most or count == fewest)
     )
 
 
@@ -119,7 +120,7 @@ class LinearLauncher:
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
                 columns = max(fewest, triton.next_power_of_2(count))
-                block = 64 if columns <= 8 else 128
+                block = 64 if columns <= 8 else 128  # 32 rows a warp
                 warps = block // 32
                 self._direct(
                     planes,
@@ -138,7 +139,7 @@ class LinearLauncher:
         elif tokens < LONG_PROMPT:
             blocks = triton.cdiv(tokens, MAX_COLUMNS)
             self._direct(
-                planes, x, x_stride, 0, tokens, tail, epilogue, 64, MAX_COLUMNS, 1, 4, blocks
+                planes, x, x_stride, 0, tokens, tail, epilogue, 128, MAX_COLUMNS, 1, 8, blocks
             )
         else:
             self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
@@ -185,7 +186,6 @@ class LinearLauncher:
             **planes.form.constants(),
             **epilogue.constants(),
             num_warps=warps,
-            **self.device.launch_options(),
         )
 
     def _unpacked(
@@ -207,7 +207,6 @@ class LinearLauncher:
             ASM=self.device.assembly,
             **planes.form.constants(),
             num_warps=2,
-            **self.device.launch_options(),
         )
         block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 256, 64)
         grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(tokens, columns),)
@@ -228,5 +227,4 @@ class LinearLauncher:
             EVEN=planes.columns == sizes.chunks * CHUNK,
             **epilogue.constants(),
             num_warps=8,
-            **self.device.launch_options(),
         )

@@ -13,8 +13,8 @@ Rows come in tiles of 32, columns in chunks of 64. Of every tile and chunk there
 
 so that neighbouring threads read neighbouring bytes and unpack without moving them. Each matrix is
 multiplied by a power of two that brings its scales into the middle of a half's range; `factor`
-takes it back. Codes below 4 bits (Q2_K, Q3_K) are widened to 4; a type without a form here is decoded
-to half floats. Everything runs as tensor operations on the device the bytes are on.
+takes it back. Codes below 4 bits (Q2_K, Q3_K) are widened to 4; a type without a form here is
+decoded to half floats. Everything runs as tensor operations on the device the bytes are on.
 """
 
 import math

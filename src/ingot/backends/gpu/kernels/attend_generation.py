@@ -1,14 +1,13 @@
 """Attention of one new token of each sequence: its past is shared out in parts of fixed bounds.
 
-A program takes the query heads of one key head and one part of the positions. The program that comes
-last joins the parts, in their order.
+A program takes the query heads of one key head and one part of the positions. The program that
+comes last joins the parts, in their order.
 """
 
 import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.epilogue import store_rounded
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 
@@ -48,10 +47,8 @@ def attend_generation_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
-    begin(EARLY)
     part = tl.program_id(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)

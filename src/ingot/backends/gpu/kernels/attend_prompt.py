@@ -1,14 +1,13 @@
 """Attention of the tokens of prompts: tiles of queries walk over the positions they see.
 
-A tile is ROWS queries of one head and one sequence. Positions come in tiles of fixed bounds, so that
-a token's result does not depend on how its prompt was cut.
+A tile is ROWS queries of one head and one sequence. Positions come in tiles of fixed bounds, so
+that a token's result does not depend on how its prompt was cut.
 """
 
 import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
-from ingot.backends.gpu.kernels.dependency import begin as begin_now
 from ingot.backends.gpu.kernels.epilogue import store_rounded
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 
@@ -90,10 +89,8 @@ def attend_prompt_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """The last tiles, which see most, begin first."""
-    begin_now(EARLY)
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     head = tl.program_id(0)
     sequence = tl.load(tiles + 3 * tile)

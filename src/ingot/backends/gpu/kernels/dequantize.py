@@ -3,7 +3,6 @@
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
@@ -27,10 +26,8 @@ def dequantize_kernel(
     MIN: tl.constexpr,
     TABLE: tl.constexpr,
     ASM: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """out [rows, 64 * chunks]: a program writes a chunk of a row tile."""
-    begin(EARLY)
     tile = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     lane = tl.arange(0, ROWS)

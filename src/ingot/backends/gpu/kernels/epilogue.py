@@ -29,9 +29,7 @@ def store_rounded(place, value, half_scale, mask, HALF: tl.constexpr):
 
 
 @triton.jit
-def place_of(
-    row, first1, first2, width0, width1, width2, base0, base1, base2, PARTS: tl.constexpr
-):
+def place_of(row, first1, first2, width0, width1, width2, base0, base1, base2, PARTS: tl.constexpr):
     """The part that a row is of: its first row, its rows, and where its value begins."""
     first, width, base = 0, width0, base0
     if PARTS > 1:

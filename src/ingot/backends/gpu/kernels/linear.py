@@ -1,21 +1,15 @@
 """A linear map straight from quantized weights: each block of them is unpacked in registers.
 
 Inputs are half floats [tokens, columns]; a program takes BLOCK rows of the matrix, a share of its
-columns and COLS tokens from `first` on, and adds up products chunk by chunk on the matrix units, in float32. Where
-the columns are shared out, the program that comes last adds the shares, in their order. What a
-token gets depends on neither the other tokens nor how many there are: chunks are added in the
-same order by the same instructions whatever COLS is.
+columns and COLS tokens from `first` on, and adds up products chunk by chunk on the matrix units, in
+float32. Where the columns are shared out, the program that comes last adds the shares, in their
+order. What a token gets depends on neither the other tokens nor how many there are: chunks are
+added in the same order, 16 columns at a time, whatever BLOCK and COLS are.
 """
 
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.dependency import (
-    allow_next,
-    fetch_pieces,
-    fetch_small_pieces,
-    wait,
-)
 from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
@@ -84,11 +78,8 @@ def linear_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    if EARLY == 3:
-        allow_next(EARLY)
     block = tl.program_id(0)
     split = tl.program_id(1)
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -113,16 +104,6 @@ def linear_kernel(
     share = (steps + SPLITS - 1) // SPLITS
     begin = split * share
     end = tl.minimum(begin + share, steps)
-    if EARLY == 1:
-        # The first 16 KB of codes and 4 KB of scales of every row tile: a piece for each row.
-        limit = (end - begin) * UNROLL
-        CODE_WORDS: tl.constexpr = CODE_TILES * TILE
-        at = begin * (UNROLL * CODE_WORDS) + tl.minimum(lane * 256, limit * CODE_WORDS - 256)
-        fetch_pieces(codes + tile * chunks * CODE_WORDS + at)
-        if BITS < 16:
-            at = begin * (UNROLL * PAIRS * ROWS) + tl.minimum(lane * 32, (limit * PAIRS - 1) * ROWS)
-            fetch_small_pieces(scales + tile * chunks * (PAIRS * ROWS) + at)
-    wait(EARLY)
     part_first, width, base = place_of(
         block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
     )
@@ -158,7 +139,6 @@ def linear_kernel(
             sums = tl.dot(w2, _inputs(x, start, live, column + 32, columns, EVEN), sums)
             sums = tl.dot(w3, _inputs(x, start, live, column + 48, columns, EVEN), sums)
 
-    allow_next(EARLY)
     if SPLITS == 1:
         finish(
             sums,

@@ -7,7 +7,6 @@ columns]. Products are added in the same order as in `linear_kernel`, column by 
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
 
 
@@ -44,10 +43,8 @@ def matmul_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """A program takes BLOCK rows and COLS tokens; neighbours share rows, so these stay in cache."""
-    begin(EARLY)
     token_blocks = tl.cdiv(tokens, COLS)
     block = tl.program_id(0) // token_blocks
     row = block * BLOCK + tl.arange(0, BLOCK)

@@ -3,7 +3,6 @@
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.epilogue import to_half
 
 
@@ -23,10 +22,8 @@ def norm_kernel(
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
     HALF: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One row a program; `out` has rows of `stride`, and zeros behind the width."""
-    begin(EARLY)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width

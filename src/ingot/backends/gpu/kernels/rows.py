@@ -4,7 +4,6 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.activation import tanh
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
@@ -30,10 +29,8 @@ def embed_kernel(
     FINE: tl.constexpr,
     MIN: tl.constexpr,
     TABLE: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """out[token] = factor * row ids[token]; a program unpacks a chunk of one row."""
-    begin(EARLY)
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     row = tl.load(ids + token)
@@ -61,9 +58,8 @@ def embed_kernel(
 
 
 @triton.jit
-def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr):
     """out[row] = x[wanted[row]]."""
-    begin(EARLY)
     row = tl.program_id(1).to(tl.int64)
     source = tl.load(wanted + row).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -72,9 +68,8 @@ def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr, EARLY: tl.constexp
 
 
 @triton.jit
-def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr):
     """out = cap * tanh(x / cap)."""
-    begin(EARLY)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width

@@ -3,7 +3,6 @@
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.dependency import begin
 from ingot.backends.gpu.kernels.epilogue import to_half
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, side_start, write_row
 
@@ -74,10 +73,8 @@ def store_kv_kernel(
     PAIRS: tl.constexpr,
     ADJACENT: tl.constexpr,
     Q8: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One head of one token a program: query heads, then key heads, then value heads."""
-    begin(EARLY)
     token = tl.program_id(1).to(tl.int64)
     head = tl.program_id(0)
     position = tl.load(positions + token)

@@ -1,9 +1,9 @@
 """Weights in registers: a chunk of the planes of a matrix as half floats.
 
 A matrix is stored in row tiles of 32 and chunks of 64 columns (see `ingot.backends.gpu.planes`).
-For 16-bit word j of a row, the chunk's four slices are its fields: column 16 * i + j of the chunk is
-field i. So a slice is a mask and a shift away from the words, and a product over the chunk is four
-products over slices, each with 16 neighbouring inputs. On NVIDIA the fields are taken two at a
+For 16-bit word j of a row, the chunk's four slices are its fields: column 16 * i + j of the chunk
+is field i. So a slice is a mask and a shift away from the words, and a product over the chunk is
+four products over slices, each with 16 neighbouring inputs. On NVIDIA the fields are taken two at a
 time by inline assembly; elsewhere, and in the interpreter, by the same steps in Triton.
 
 w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a table's value times s.
@@ -162,16 +162,23 @@ def _iq4_value(code):
 
 @triton.jit
 def _slice(
-    word, extra, s, c, I: tl.constexpr, HIGH: tl.constexpr, MIN: tl.constexpr, TABLE: tl.constexpr
+    word,
+    extra,
+    s,
+    c,
+    PART: tl.constexpr,
+    HIGH: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
 ):
-    """Slice I of words of fields, step by step."""
-    code = (word.to(tl.int32) >> (4 * I)) & 15
+    """Slice PART of words of fields, step by step."""
+    code = (word.to(tl.int32) >> (4 * PART)) & 15
     if TABLE == 2:
         return _half(((code & 8) << 12) | ((code & 7) << 9)) * s
     if TABLE == 1:
         return _iq4_value(code).to(tl.float16) * s
     if HIGH > 0:
-        code |= ((extra.to(tl.int32) >> (HIGH * I)) & ((1 << HIGH) - 1)) << 4
+        code |= ((extra.to(tl.int32) >> (HIGH * PART)) & ((1 << HIGH) - 1)) << 4
     number = (code - (8 << HIGH)).to(tl.float16)
     if MIN:
         return (number.to(tl.float32) * s.to(tl.float32) + c.to(tl.float32)).to(tl.float16)
