@@ -22,7 +22,9 @@ MAX_COLUMNS = 64  # tokens that a program of a generation takes
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
-_ROWS = 32
+_ROWS = 32  # of a warp
+_FEW_ROWS = 64  # of a program for up to 8 tokens
+_MANY_ROWS = 128  # and for more: inputs are read less often
 _MAX_PARTS = 3
 
 
@@ -120,8 +122,7 @@ class LinearLauncher:
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
                 columns = max(fewest, triton.next_power_of_2(count))
-                block = 64 if columns <= 8 else 128  # 32 rows a warp
-                warps = block // 32
+                block = _FEW_ROWS if columns <= 8 else _MANY_ROWS
                 self._direct(
                     planes,
                     x,
@@ -133,13 +134,24 @@ class LinearLauncher:
                     block,
                     columns,
                     splits,
-                    warps,
+                    block // _ROWS,
                     1,
                 )
         elif tokens < LONG_PROMPT:
             blocks = triton.cdiv(tokens, MAX_COLUMNS)
             self._direct(
-                planes, x, x_stride, 0, tokens, tail, epilogue, 128, MAX_COLUMNS, 1, 8, blocks
+                planes,
+                x,
+                x_stride,
+                0,
+                tokens,
+                tail,
+                epilogue,
+                _MANY_ROWS,
+                MAX_COLUMNS,
+                1,
+                8,
+                blocks,
             )
         else:
             self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
