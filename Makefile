@@ -14,7 +14,8 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-sanitized test-gpu test-gpu-interpreter fuzz bench clean
+.PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
+  test-gpu-interpreter fuzz soak bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -62,7 +63,7 @@ $(VENV)/.gpu: $(VENV)/.built
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## answer an example prompt with the embedded default model
-	@$(BIN)/ingot run
+	@$(BIN)/ingot run --temperature 0
 
 test: build ## run the tests
 	$(BIN)/python -m pytest
@@ -79,8 +80,13 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-test-oracle: $(VENV)/.oracle test-sanitized ## compare with gguf, tokenizers, transformers, llama.cpp (slow)
+test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with others
+
+test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
 	$(BIN)/python -m pytest -m oracle
+
+test-peer: $(VENV)/.oracle ## run tiny models of every architecture in llama.cpp too (part of test-compared)
+	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
 
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
@@ -111,6 +117,11 @@ $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
 	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/unit/backends \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
+
+SOAK_REQUESTS ?= 10000
+
+soak: build ## run 10,000 mixed requests and watch memory and cache (minutes)
+	$(BIN)/python tests/soak.py --requests $(SOAK_REQUESTS)
 
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)

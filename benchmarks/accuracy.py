@@ -1,6 +1,6 @@
 """How far Ingot and llama.cpp are from the float32 reference: KL divergence per token.
 
-    python benchmarks/accuracy.py --peer PYTHON [--tokens 2048] [--json]
+    python benchmarks/accuracy.py --peer PYTHON [--tokens 2048] [--only gemma] [--json]
 
 The reference decodes every weight to float32 and computes in float32 (NumPy); both engines
 compute on the packed weights with rounded inputs. The text is this project's documentation,
@@ -107,11 +107,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", default=sys.executable, help="an interpreter with llama.cpp")
     parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--only", choices=("smollm2", "gemma"))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
     with Peer(options.peer) as peer:
-        for path in (models.smollm2(), models.gemma()):
+        names = [options.only] if options.only else ["smollm2", "gemma"]
+        for path in (getattr(models, name)() for name in names):
             for row in measure(path, peer, options.tokens):
                 rows.append(row)
                 print(

@@ -106,7 +106,10 @@ def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
         synthetic.write(name, _MIX, path)
     started = time.perf_counter()
     model = LoadedModel(
-        path, device="cuda", context=_DEPTH + 2 * _GENERATED, sequences=_TOGETHER + 1
+        path,
+        device="cuda",
+        context=_DEPTH + 2 * _GENERATED,
+        cache_tokens=(_TOGETHER + 1) * (_DEPTH + 2 * _GENERATED),
     )
     opened = time.perf_counter() - started
     backend = model._backend

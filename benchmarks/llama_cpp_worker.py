@@ -7,6 +7,7 @@ engines take turns.
     {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N}
     {"do": "prompt", "tokens": N}                       -> seconds
     {"do": "generate", "tokens": N, "depth": D, "sequences": S} -> seconds
+    {"do": "serve", "prompt": N, "tokens": N, "sequences": S} -> seconds
     {"do": "logits", "ids": [...], "one_by_one": false, "to": FILE} -> raw float32 rows
 """
 
@@ -92,6 +93,17 @@ class Worker:
             lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
             self.lengths[sequence] = depth
         return seconds
+
+    def serve(self, prompt: int, tokens: int, sequences: int) -> float:
+        """Prompts of several sequences, then tokens of all of them together; nothing is chosen."""
+        self.clear()
+        started = time.perf_counter()
+        for sequence in range(sequences):
+            self.read(self.made_up(prompt), sequence)
+        for i in range(tokens - 1):
+            token = (i * 31 + 7) % self.vocabulary
+            self.decode([(token, sequence, True) for sequence in range(sequences)])
+        return time.perf_counter() - started
 
     def logits(self, ids: list[int], one_by_one: bool, to: str) -> int:
         self.clear()

@@ -45,6 +45,10 @@ class Peer:
         """Seconds that so many steps take after `depth` tokens."""
         return self._ask(do="generate", tokens=tokens, depth=depth, sequences=sequences)
 
+    def serve(self, prompt: int, tokens: int, sequences: int) -> float:
+        """Seconds for a prompt of each sequence and then tokens of all of them together."""
+        return self._ask(do="serve", prompt=prompt, tokens=tokens, sequences=sequences)
+
     def logits(self, ids: list[int], to: Path, *, one_by_one: bool = False) -> int:
         """Write logits of every position as raw float32; the size of a row."""
         return int(self._ask(do="logits", ids=ids, to=str(to), one_by_one=one_by_one))

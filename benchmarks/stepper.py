@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine import LoadedModel
+from ingot.graph.kv_layout import whole_blocks
 from ingot.kvcache import Sequence
 
 _NONE = np.empty(0, np.int32)
@@ -17,7 +18,12 @@ class Stepper:
     """A model whose steps are made and timed one by one."""
 
     def __init__(self, model: Path, *, threads: int, context: int, sequences: int = 1) -> None:
-        self._model = LoadedModel(model, threads=threads, context=context, sequences=sequences)
+        self._model = LoadedModel(
+            model,
+            threads=threads,
+            context=context,
+            cache_tokens=sequences * whole_blocks(context),
+        )
         self._vocabulary = self._model.graph.vocabulary_size
         self._kept: list[Sequence] = []
 

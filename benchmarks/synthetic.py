@@ -37,33 +37,71 @@ class Shape:
     context: int
     tied: bool
     rotary: int = 0  # elements of a head that turn; 0: all
+    head_size: int = 0  # 0: the width divided by the heads
+    experts: int = 0  # of a layer, each as wide as feed_forward says
+    used: int = 0  # by a token
+    window: int = 0  # of every other layer
+
+    @property
+    def head(self) -> int:
+        """Elements of a head."""
+        return self.head_size or self.width // self.heads
 
 
+# Models with experts have fewer layers than the real ones (32, 48 and 24), to stay below 6 GB.
+MIXTRAL = Shape("llama", 6, 4096, 14336, 32, 8, 32000, 32768, tied=False, experts=8, used=2)
+QWEN3_MOE = Shape(
+    "qwen3moe", 12, 2048, 768, 32, 4, 151936, 32768, tied=False, head_size=128, experts=128, used=8
+)
+GPT_OSS = Shape(
+    "gpt-oss",
+    10,
+    2880,
+    2880,
+    64,
+    8,
+    201088,
+    131072,
+    tied=False,
+    head_size=64,
+    experts=32,
+    used=4,
+    window=128,
+)
 SHAPES = {
     "qwen2-1.5b": Shape("qwen2", 28, 1536, 8960, 12, 2, 151936, 32768, tied=True),
     "phi2-2.7b": Shape("phi2", 32, 2560, 10240, 32, 32, 51200, 4096, tied=False, rotary=32),
     "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128256, 8192, tied=False),
+    "mixtral-8x7b-6-layers": MIXTRAL,
+    "qwen3-30b-a3b-12-layers": QWEN3_MOE,
+    "gpt-oss-20b-10-layers": GPT_OSS,
 }
 
 
 def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of a model's tensors."""
-    width, kv = shape.width, shape.width // shape.heads * shape.kv_heads
+    width, kv = shape.width, shape.head * shape.kv_heads
+    queries = shape.head * shape.heads
     phi = shape.architecture == "phi2"
     yield "token_embd.weight", (shape.vocabulary, width)
     for layer in range(shape.layers):
         names: list[tuple[str, tuple[int, ...]]] = [
             ("attn_norm.weight", (width,)),
-            ("attn_q.weight", (width, width)),
+            ("attn_q.weight", (queries, width)),
             ("attn_k.weight", (kv, width)),
             ("attn_v.weight", (kv, width)),
-            ("attn_output.weight", (width, width)),
-            ("ffn_up.weight", (shape.feed_forward, width)),
-            ("ffn_down.weight", (width, shape.feed_forward)),
+            ("attn_output.weight", (width, queries)),
         ]
-        if shape.architecture in {"phi2", "qwen2"}:
-            names += [("attn_q.bias", (width,)), ("attn_k.bias", (kv,)), ("attn_v.bias", (kv,))]
-        if phi:
+        if not shape.experts:
+            names += [
+                ("ffn_up.weight", (shape.feed_forward, width)),
+                ("ffn_down.weight", (width, shape.feed_forward)),
+            ]
+        if shape.architecture in {"phi2", "qwen2", "gpt-oss"}:
+            names += [("attn_q.bias", (queries,)), ("attn_k.bias", (kv,)), ("attn_v.bias", (kv,))]
+        if shape.experts:
+            names += expert_tensors(shape)
+        elif phi:
             names += [
                 ("attn_norm.bias", (width,)),
                 ("attn_output.bias", (width,)),
@@ -85,15 +123,49 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "output.weight", (shape.vocabulary, width)
 
 
+def expert_tensors(shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
+    """Those of a layer that has experts."""
+    width, inner, experts = shape.width, shape.feed_forward, shape.experts
+    names: list[tuple[str, tuple[int, ...]]] = [
+        ("ffn_gate_inp.weight", (experts, width)),
+        ("ffn_gate_exps.weight", (experts, inner, width)),
+        ("ffn_up_exps.weight", (experts, inner, width)),
+        ("ffn_down_exps.weight", (experts, width, inner)),
+    ]
+    match shape.architecture:
+        case "gpt-oss":
+            names += [
+                ("post_attention_norm.weight", (width,)),
+                ("attn_sinks.weight", (shape.heads,)),
+                ("attn_output.bias", (width,)),
+                ("ffn_gate_inp.bias", (experts,)),
+                ("ffn_gate_exps.bias", (experts, inner)),
+                ("ffn_up_exps.bias", (experts, inner)),
+                ("ffn_down_exps.bias", (experts, width)),
+            ]
+        case "qwen3moe":
+            names += [
+                ("ffn_norm.weight", (width,)),
+                ("attn_q_norm.weight", (shape.head,)),
+                ("attn_k_norm.weight", (shape.head,)),
+            ]
+        case _:
+            names.append(("ffn_norm.weight", (width,)))
+    return names
+
+
 def type_of(name: str, size: tuple[int, ...], mix: str, layers: int) -> GgmlType:
-    """The format of a tensor in a mix: one for all matrices, or Q4_K_M's two."""
-    if len(size) == 1:
+    """The format of a tensor in a mix: one for all matrices, Q4_K_M's two, or MXFP4 for experts
+    and Q8_0 for the rest."""
+    if len(size) == 1 or name.endswith(".bias") or "ffn_gate_inp" in name:
         return GgmlType.F32
+    if mix == "MXFP4":
+        return GgmlType.MXFP4 if "_exps" in name else GgmlType.Q8_0
     if mix != "Q4_K_M":
         return GgmlType[mix]
     if name in {"token_embd.weight", "output.weight"}:
         return GgmlType.Q6_K
-    if name.endswith(("attn_v.weight", "ffn_down.weight")):
+    if name.endswith(("attn_v.weight", "ffn_down.weight", "ffn_down_exps.weight")):
         layer = int(name.split(".")[1])
         edge = layer < layers // 8 or layer >= 7 * layers // 8
         if edge or (layer - layers // 8) % 3 == 2:
@@ -107,6 +179,10 @@ class Weights:
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
         self._samples: dict[GgmlType, NDArray[np.uint8]] = {}
+
+    def scores(self, size: tuple[int, ...]) -> NDArray[np.float32]:
+        """A matrix that scores experts: not zero, or all tokens would choose the same."""
+        return self._random.standard_normal(size, np.float32) * np.float32(0.02)
 
     def blocks(self, kind: GgmlType, size: tuple[int, ...]) -> NDArray[np.uint8]:
         """A tensor's blocks."""
@@ -134,9 +210,17 @@ def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
         "feed_forward_length": shape.feed_forward,
         "attention.head_count": shape.heads,
         "attention.head_count_kv": shape.kv_heads,
-        "rope.dimension_count": shape.rotary or shape.width // shape.heads,
+        "attention.key_length": shape.head,
+        "attention.value_length": shape.head,
+        "rope.dimension_count": shape.rotary or shape.head,
     }.items():
         writer.add(f"{arch}.{key}", value)
+    if shape.experts:
+        writer.add(f"{arch}.expert_count", shape.experts)
+        writer.add(f"{arch}.expert_used_count", shape.used)
+        writer.add(f"{arch}.expert_feed_forward_length", shape.feed_forward)
+    if shape.window:
+        writer.add(f"{arch}.attention.sliding_window", shape.window)
     epsilon = "layer_norm_epsilon" if arch == "phi2" else "layer_norm_rms_epsilon"
     writer.add(f"{arch}.attention.{epsilon}", 1e-6)
     writer.add(f"{arch}.rope.freq_base", 10000.0)
@@ -150,7 +234,9 @@ def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
     weights = Weights(seed)
     for tensor, size in tensors(shape):
         kind = type_of(tensor, size, mix, shape.layers)
-        if kind is GgmlType.F32:
+        if tensor.endswith("ffn_gate_inp.weight"):
+            writer.add_tensor(tensor, weights.scores(size))
+        elif kind is GgmlType.F32:
             fill = 1.0 if tensor.endswith("norm.weight") else 0.0
             writer.add_tensor(tensor, np.full(size, fill, np.float32))
         else:
@@ -162,7 +248,10 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("mix", help="Q4_K_M, or one format for all matrices (Q8_0, IQ4_XS, ...)")
+    parser.add_argument(
+        "mix",
+        help="Q4_K_M, MXFP4 (experts, the rest Q8_0), or one format for all matrices (Q8_0, ...)",
+    )
     parser.add_argument("path", type=Path)
     options = parser.parse_args()
     write(options.shape, options.mix, options.path)

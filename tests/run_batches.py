@@ -88,13 +88,15 @@ class Runner:
         held = [self.sequences.setdefault(name, KvSequence(self.pool)) for name in tokens]
         counts = [len(ids) for ids in tokens.values()]
         starts = [sequence.length for sequence in held]
+        for sequence, count in zip(held, counts, strict=True):
+            sequence.grow(count)
         batch = Batch(
             ids=np.concatenate([np.asarray(ids, np.int32) for ids in tokens.values()]),
             positions=np.concatenate(
                 [np.arange(s, s + c, dtype=np.int32) for s, c in zip(starts, counts, strict=True)]
             ),
             counts=np.array(counts, np.int32),
-            tables=[seq.grow(count) for seq, count in zip(held, counts, strict=True)],
+            tables=[sequence.tables for sequence in held],
             outputs=np.arange(sum(counts), dtype=np.int32),
             phase=phase,
         )

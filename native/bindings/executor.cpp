@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -18,8 +19,10 @@
 #include <vector>
 
 #include "bindings/array_view.h"
+#include "executor/expert_ops.h"
 #include "executor/linear_op.h"
 #include "executor/ops.h"
+#include "executor/route.h"
 #include "isa/dispatch.h"
 
 namespace nb = nanobind;
@@ -32,10 +35,11 @@ using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = Flat<const float>;
 using Weight =
     std::tuple<Flat<const uint8_t>, uint32_t, int64_t, int64_t>;  // bytes, type, rows, columns
-using Norm =
-    std::tuple<Floats, std::optional<Floats>, float, bool>;  // weight, bias, epsilon, layer
-using Part =
-    std::tuple<Weight, std::optional<Floats>, std::optional<int>, int>;  // bias, residual, out
+// weight, bias, length of a run, epsilon, layer
+using Norm = std::tuple<Floats, std::optional<Floats>, int64_t, float, bool>;
+// weight, bias, scale, residual, out
+using Part = std::tuple<Weight, std::optional<Floats>, float, std::optional<int>, int>;
+using Experts = std::tuple<Weight, std::optional<Floats>>;  // rows of all experts, their biases
 // group, pool, block bytes, offset in block, type, head size
 using Cache = std::tuple<int, Flat<uint8_t>, int64_t, int64_t, uint32_t, int64_t>;
 
@@ -57,10 +61,11 @@ WeightRef as_weight(const Weight& w) {
 }
 
 NormRef as_norm(const Norm& n) {
-  const auto& [weight, bias, epsilon, layer] = n;
+  const auto& [weight, bias, length, epsilon, layer] = n;
+  const int64_t count = static_cast<int64_t>(weight.size());
   if (bias && bias->size() != weight.size()) refuse("a norm's weight and bias differ in length");
-  return {weight.data(), bias ? bias->data() : nullptr, static_cast<int64_t>(weight.size()),
-          epsilon, layer};
+  if (length < 1 || count < 1 || count % length) refuse("a norm's weight that is not whole runs");
+  return {weight.data(), bias ? bias->data() : nullptr, count, length, epsilon, layer};
 }
 
 std::optional<NormRef> as_norm(const std::optional<Norm>& n) {
@@ -103,6 +108,7 @@ class Program {
         max_tokens_(max_tokens),
         max_positions_(max_positions),
         buffers_(kernels_, threads, max_tokens, max_width),
+        expert_buffers_(kernels_, threads, max_tokens),
         attend_buffers_(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions) {}
 
   int value(int64_t offset, int64_t width, bool selected, bool logits) {
@@ -111,12 +117,22 @@ class Program {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  void embed(const Weight& weight, float scale, int out) {
+  void embed(const Weight& weight, float scale, const std::optional<Weight>& positions,
+             const std::optional<Floats>& added, int out) {
     embedding_rows_ = std::get<2>(weight);
-    const WeightRef ref = as_weight(weight);
-    if (at(out).width != ref.columns) refuse("an embedding of another width than its value");
-    if (!kernels_.decode[static_cast<uint32_t>(ref.type)]) refuse("an embedding of no known type");
-    executor_.add(std::make_unique<EmbedOp>(ref, scale, at(out)));
+    EmbedOp::Spec spec{as_weight(weight), scale, std::nullopt, added ? added->data() : nullptr,
+                       at(out)};
+    check_table(spec.weight, at(out));
+    if (positions) {
+      spec.positions = as_weight(*positions);
+      check_table(*spec.positions, at(out));
+      if (spec.positions->rows < max_positions_)
+        refuse("a context of " + std::to_string(max_positions_) + " tokens for " +
+               std::to_string(spec.positions->rows) + " learned positions");
+    }
+    if (added && static_cast<int64_t>(added->size()) != at(out).width)
+      refuse("an embedding of another width than its value");
+    executor_.add(std::make_unique<EmbedOp>(std::move(spec), executor_.threads()));
   }
   void norm(const Norm& norm, int source, std::optional<int> residual, int out) {
     same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
@@ -145,7 +161,7 @@ class Program {
     if (spec.source.width > buffers_.width) refuse("a linear map wider than max_width");
     if (spec.norm) check_runs(*spec.norm, spec.source);
     if (parts.empty() || (activation && parts.size() > 2)) refuse("a linear map of no use");
-    for (const auto& [weight, bias, residual, out] : parts) {
+    for (const auto& [weight, bias, scale, residual, out] : parts) {
       const WeightRef ref = as_weight(weight);
       if (!has_linear(static_cast<uint32_t>(ref.type))) refuse("a matrix of a type without kernel");
       if (ref.columns != spec.source.width || ref.rows != at(out).width)
@@ -154,14 +170,53 @@ class Program {
       if (residual) same_shape({at(*residual), at(out)});
       if (bias && static_cast<int64_t>(bias->size()) != ref.rows)
         refuse("a bias of the wrong length");
-      spec.parts.push_back({ref, bias ? bias->data() : nullptr, at(residual), at(out)});
+      spec.parts.push_back({ref, bias ? bias->data() : nullptr, scale, at(residual), at(out)});
     }
-    if (activation) {
-      if (*activation < 0 || *activation > static_cast<int>(ActivationKind::kReluSquared))
-        refuse("there is no such activation");
-      spec.gate = static_cast<ActivationKind>(*activation);
-    }
+    if (activation) spec.gate = as_activation(*activation);
     executor_.add(std::make_unique<LinearOp>(std::move(spec), buffers_));
+  }
+  void route(int scores, int out, int64_t used, int gating, bool normalize, float scale, float near,
+             const std::optional<Floats>& bias) {
+    const int64_t experts = at(scores).width;
+    if (gating < 0 || gating >= kGatingKinds) refuse("there is no such gating");
+    if (used < 1 || used > std::min(experts, kMaxExpertsUsed) || at(out).width != 2 * used ||
+        has_selected(at(out)) != has_selected(at(scores)))
+      refuse("a choice of " + std::to_string(used) + " of " + std::to_string(experts) + " experts");
+    if (bias && static_cast<int64_t>(bias->size()) != experts) refuse("a bias of the wrong length");
+    expert_buffers_.groups.make_room(experts, used, max_tokens_);
+    choice_ = out;
+    experts_ = experts;
+    const RouteOp::Spec spec{at(scores), at(out), used, static_cast<GatingKind>(gating),
+                             normalize,  scale,   near, bias ? bias->data() : nullptr};
+    executor_.add(std::make_unique<RouteOp>(spec, expert_buffers_.groups, executor_.threads()));
+  }
+  void expert_gate(int source, int choice, const std::vector<Experts>& parts, int activation,
+                   int out) {
+    if (parts.empty() || parts.size() > 2) refuse("experts of no use");
+    std::vector<ExpertWeight> weights;
+    for (const Experts& part : parts) {
+      weights.push_back(as_experts(part, source, choice));
+      if (at(out).width != at(choice).width / 2 * weights.back().rows)
+        refuse("experts that do not fit between their values");
+    }
+    const bool own = at(source).width != weights[0].all.columns;
+    executor_.add(std::make_unique<ExpertGateOp>(
+        at(source), own, std::move(weights), as_activation(activation), at(out), expert_buffers_));
+  }
+  void expert_mix(int source, int choice, const Experts& part, std::optional<int> residual,
+                  int out) {
+    const ExpertWeight weight = as_experts(part, source, choice);
+    if (at(out).width != weight.rows) refuse("experts that do not fit between their values");
+    same_shape({residual ? at(*residual) : at(out), at(out)});
+    executor_.add(std::make_unique<ExpertMixOp>(at(source), at(source).width != weight.all.columns,
+                                                weight, at(choice), at(residual), at(out),
+                                                expert_buffers_));
+  }
+  void gate_rows(int source, int gate, std::optional<int> residual, int out) {
+    same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
+    if (at(gate).width != 1 || has_selected(at(gate)) != has_selected(at(out)))
+      refuse("a gate that is not one number a row");
+    executor_.add(std::make_unique<GateRowsOp>(at(source), at(gate), at(residual), at(out)));
   }
   void store_kv(int query, int key, int value, const std::optional<Norm>& query_norm,
                 const std::optional<Norm>& key_norm, std::optional<int> rotary,
@@ -186,20 +241,23 @@ class Program {
     group_blocks_[group] = static_cast<int64_t>(std::get<1>(cache).size()) / std::get<2>(cache);
   }
   void attend(int query, int out, const Cache& cache, int64_t heads, int64_t kv_heads, float scale,
-              float softcap, int64_t window, const std::optional<Floats>& sinks) {
+              float softcap, int64_t window, const std::optional<Floats>& sinks, bool causal) {
     if (sinks && static_cast<int64_t>(sinks->size()) != heads)
       refuse("attention needs a sink per head");
-    if (kv_heads < 1 || heads % kv_heads || heads / kv_heads > AttendOp::kTileRows)
+    if (kv_heads < 1 || heads < 1 || heads % kv_heads)
       refuse(std::to_string(heads) + " query heads over " + std::to_string(kv_heads) +
              " key heads");
+    if (!causal && window > 0) refuse("a window of tokens that see their whole sequence");
     same_shape({at(query), at(out)});
     const CacheLayer layer = as_cache(cache, kv_heads);
     if (at(query).width != heads * layer.head_size || has_selected(at(query)))
       refuse("a query that is not whole heads");
-    executor_.add(
-        std::make_unique<AttendOp>(AttendOp::Spec{at(query), at(out), layer, heads, kv_heads, scale,
-                                                  softcap, window, sinks ? sinks->data() : nullptr},
-                                   attend_buffers_));
+    causal_ = causal_ && causal;
+    AttendOp::Spec spec{at(query), at(out),  layer,
+                        heads,     kv_heads, scale,
+                        softcap,   window,   sinks ? sinks->data() : nullptr,
+                        causal};
+    executor_.add(std::make_unique<AttendOp>(std::move(spec), attend_buffers_));
   }
 
   // A step allocates nothing: arrays are looked at where they are. `tables` holds, for each
@@ -240,6 +298,18 @@ class Program {
     executor_.run(batch, kernels_);
   }
 
+  // Copies rows of a value that a step of so many tokens left in the arena. Only a value that
+  // lives to the end of the program is still there.
+  void read(int value, int64_t tokens, nb::handle out_array) const {
+    const ArrayView<float> out(out_array, 2, "out");
+    const ValueRef& ref = at(value);
+    if (ref.logits) refuse("logits are not in the arena");
+    if (tokens < 1 || tokens > max_tokens_ || out.size(0) > tokens || out.size(1) != ref.width)
+      refuse("the rows of a value have another shape");
+    const uint8_t* first = executor_.arena() + ref.offset * tokens;
+    std::memcpy(out.data(), first, out.size(0) * ref.width * sizeof(float));
+  }
+
  private:
   using Ints = ArrayView<const int32_t>;
 
@@ -248,6 +318,27 @@ class Program {
     return threads;
   }
   bool has_linear(uint32_t type) const { return kernels_.generate[type] && kernels_.prompt[type]; }
+  static ActivationKind as_activation(int activation) {
+    if (activation < 0 || activation >= kActivationKinds) refuse("there is no such activation");
+    return static_cast<ActivationKind>(activation);
+  }
+  // The experts of the latest route, one input for all that a token uses or one for each.
+  ExpertWeight as_experts(const Experts& part, int source, int choice) {
+    const auto& [weight, bias] = part;
+    if (choice != choice_) refuse("experts must stand behind the route that chooses them");
+    const WeightRef all = as_weight(weight);
+    const int64_t used = at(choice).width / 2;
+    if (!has_linear(static_cast<uint32_t>(all.type))) refuse("a matrix of a type without kernel");
+    if (all.rows % experts_ ||
+        (at(source).width != all.columns && at(source).width != used * all.columns))
+      refuse("experts that do not fit between their values");
+    if (has_selected(at(source)) != has_selected(at(choice))) refuse("experts that select");
+    if (bias && static_cast<int64_t>(bias->size()) != all.rows)
+      refuse("a bias of the wrong length");
+    const ExpertWeight experts{all, all.rows / experts_, bias ? bias->data() : nullptr};
+    expert_buffers_.make_room(experts_, used, all.columns, experts.is_float());
+    return experts;
+  }
   static bool has_selected(const ValueRef& value) { return value.selected || value.logits; }
   static void same_shape(std::initializer_list<ValueRef> values) {
     for (const ValueRef& value : values)
@@ -256,7 +347,13 @@ class Program {
         refuse("values of different shapes");
   }
   static void check_runs(const NormRef& norm, const ValueRef& value) {
-    if (norm.length < 1 || value.width % norm.length) refuse("a norm that does not fit its value");
+    if (value.width % norm.length || (norm.count != norm.length && norm.count != value.width))
+      refuse("a norm that does not fit its value");
+  }
+  void check_table(const WeightRef& table, const ValueRef& value) const {
+    if (value.width != table.columns) refuse("an embedding of another width than its value");
+    if (!kernels_.decode[static_cast<uint32_t>(table.type)])
+      refuse("an embedding of no known type");
   }
 
   // Fills runs_ with the sequences of a batch, every block they may touch checked.
@@ -272,6 +369,8 @@ class Program {
       const int64_t count = counts[s];
       if (count < 1 || count > positions.size() - first)
         refuse("sequences do not add up to the tokens");
+      if (!causal_ && positions[first] != 0)
+        refuse("tokens that see later ones cannot be added to a sequence");
       int64_t deepest = 0;
       for (int64_t t = first; t < first + count; ++t) {
         if (positions[t] < 0 || positions[t] >= max_positions_)
@@ -306,8 +405,12 @@ class Program {
   Executor executor_;
   const int64_t max_tokens_, max_positions_;
   LinearOp::Buffers buffers_;
+  ExpertBuffers expert_buffers_;
+  int choice_ = -1;  // of the latest route, whose groups the experts behind it use
+  int64_t experts_ = 0;
   AttendOp::Buffers attend_buffers_;
   int64_t vocabulary_ = 0, embedding_rows_ = 0;
+  bool causal_ = true;
   std::vector<int64_t> group_blocks_;  // of the cache
   std::vector<ValueRef> values_;
   std::vector<const RotaryTable*> rotaries_;
@@ -331,7 +434,7 @@ void bind_executor(nb::module_& module) {
       .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
            nb::arg("selected"), nb::arg("logits"))
       .def("embed", &Program::embed, nb::kw_only(), nb::arg("weight"), nb::arg("scale"),
-           nb::arg("out"))
+           nb::arg("positions").none(), nb::arg("added").none(), nb::arg("out"))
       .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
            nb::arg("residual").none(), nb::arg("out"))
       .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
@@ -341,13 +444,24 @@ void bind_executor(nb::module_& module) {
            nb::arg("adjacent"))
       .def("linear", &Program::linear, nb::kw_only(), nb::arg("source"), nb::arg("norm").none(),
            nb::arg("parts"), nb::arg("activation").none())
+      .def("route", &Program::route, nb::kw_only(), nb::arg("scores"), nb::arg("out"),
+           nb::arg("used"), nb::arg("gating"), nb::arg("normalize"), nb::arg("scale"),
+           nb::arg("near"), nb::arg("bias").none())
+      .def("expert_gate", &Program::expert_gate, nb::kw_only(), nb::arg("source"),
+           nb::arg("choice"), nb::arg("parts"), nb::arg("activation"), nb::arg("out"))
+      .def("expert_mix", &Program::expert_mix, nb::kw_only(), nb::arg("source"), nb::arg("choice"),
+           nb::arg("part"), nb::arg("residual").none(), nb::arg("out"))
+      .def("gate_rows", &Program::gate_rows, nb::kw_only(), nb::arg("source"), nb::arg("gate"),
+           nb::arg("residual").none(), nb::arg("out"))
       .def("store_kv", &Program::store_kv, nb::kw_only(), nb::arg("query"), nb::arg("key"),
            nb::arg("value"), nb::arg("query_norm").none(), nb::arg("key_norm").none(),
            nb::arg("rotary").none(), nb::arg("cache"))
       .def("attend", &Program::attend, nb::kw_only(), nb::arg("query"), nb::arg("out"),
            nb::arg("cache"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("scale"),
-           nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none())
+           nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none(), nb::arg("causal"))
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
-           nb::arg("prompt"), nb::arg("logits"));
+           nb::arg("prompt"), nb::arg("logits"))
+      .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),
+           nb::arg("out"));
 }

@@ -33,7 +33,7 @@ void softcap(Row x, float cap, Out out) {
 }
 
 void activate(int kind, Row gate, std::optional<Row> up, Out out) {
-  if (kind < 0 || kind > static_cast<int>(ingot::ActivationKind::kReluSquared))
+  if (kind < 0 || kind >= ingot::kActivationKinds)
     throw std::invalid_argument("there is no such activation");
   active_kernels().activate(static_cast<ingot::ActivationKind>(kind), gate.data(),
                             up ? up->data() : nullptr, common_length(out, gate, up ? *up : gate),

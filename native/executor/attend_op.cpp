@@ -1,6 +1,6 @@
 // Attention in two ways of sharing the work: a prompt's tokens go by tiles (each tile and
-// key head is one piece), a generation's single tokens by parts of their past, which are
-// joined afterwards.
+// key head is one piece, or several where a key head has more query heads than a tile has
+// rows), a generation's single tokens by parts of their past, which are joined afterwards.
 #include <algorithm>
 #include <cmath>
 
@@ -28,29 +28,38 @@ AttendOp::AttendOp(Spec spec, Buffers& buffers) : spec_(std::move(spec)), buffer
   buffers_.make_room(spec_.heads, spec_.cache.head_size);
 }
 
-void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t head, int64_t begin,
-                           int64_t end, AttendRow* rows, float* mix, float* scratch) {
-  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
+AttendOp::Tile AttendOp::tile_of(const SequenceRun* run, int64_t first, int64_t tokens,
+                                 int64_t index) const {
+  const int64_t repeat = spec_.heads / spec_.kv_heads, of_key = shares() / spec_.kv_heads;
+  const int64_t begin = index % of_key * share(), key_head = index / of_key;
+  return {
+      run, first, tokens, key_head, key_head * repeat + begin, std::min(share(), repeat - begin)};
+}
+
+void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end,
+                           AttendRow* rows, float* mix, float* scratch) {
+  const int64_t size = spec_.cache.head_size;
   const float* query[kTileRows];
   for (int64_t t = 0; t < tile.tokens; ++t)
-    for (int64_t r = 0; r < repeat; ++r)
-      query[t * repeat + r] =
-          step.row(spec_.query, tile.run->first + tile.first + t) + (head * repeat + r) * size;
+    for (int64_t r = 0; r < tile.heads; ++r)
+      query[t * tile.heads + r] =
+          step.row(spec_.query, tile.run->first + tile.first + t) + (tile.first_head + r) * size;
   step.kernels.attend({
       .query = query,
       .positions = step.batch.positions + tile.run->first + tile.first,
       .tokens = static_cast<int>(tile.tokens),
-      .repeat = static_cast<int>(repeat),
+      .repeat = static_cast<int>(tile.heads),
       .head_size = size,
       .pool = spec_.cache.pool,
       .block_bytes = spec_.cache.block_bytes,
       .table = tile.run->tables[spec_.cache.group],
-      .key_offset = spec_.cache.key_offset(head),
-      .value_offset = spec_.cache.value_offset(head),
+      .key_offset = spec_.cache.key_offset(tile.key_head),
+      .value_offset = spec_.cache.value_offset(tile.key_head),
       .type = spec_.cache.type,
       .scale = spec_.scale,
       .softcap = spec_.softcap,
       .window = spec_.window,
+      .causal = spec_.causal,
       .begin = begin,
       .end = end,
       .row = rows,
@@ -70,7 +79,7 @@ int64_t first_seen(int64_t position, int64_t window) {
 }  // namespace
 
 void AttendOp::run(const Step& step, int member) {
-  if (step.batch.phase == Phase::kPrompt) {
+  if (step.batch.phase == Phase::kPrompt || !spec_.causal) {
     run_tiles(step, member);
   } else {
     run_parts(step, member);
@@ -78,40 +87,40 @@ void AttendOp::run(const Step& step, int member) {
 }
 
 void AttendOp::run_tiles(const Step& step, int member) {
-  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
-  const int64_t tile_tokens = std::max<int64_t>(1, kTileRows / repeat);
+  const int64_t size = spec_.cache.head_size;
+  const int64_t tile_tokens = std::max<int64_t>(1, kTileRows / share());
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
   float* mix = scratch + attend_scratch_floats(size);
   AttendRow rows[kTileRows];
   int64_t tiles = 0;
   for (int32_t s = 0; s < step.batch.runs; ++s)
     tiles += (step.batch.run[s].count + tile_tokens - 1) / tile_tokens;
-  for (int64_t piece; (piece = walk_.claim(tiles * spec_.kv_heads)) >= 0;) {
+  for (int64_t piece; (piece = walk_.claim(tiles * shares())) >= 0;) {
     // The last tiles look back farthest: they come first, so that no member ends up
     // alone with one.
-    int64_t index = tiles - 1 - piece / spec_.kv_heads;
-    const int64_t head = piece % spec_.kv_heads;
+    int64_t index = tiles - 1 - piece / shares();
     const SequenceRun* run = step.batch.run;
     for (int64_t in_run; index >= (in_run = (run->count + tile_tokens - 1) / tile_tokens); ++run)
       index -= in_run;
-    const Tile tile{run, index * tile_tokens,
-                    std::min(tile_tokens, run->count - index * tile_tokens)};
-    const int32_t* position = step.batch.positions + run->first + tile.first;
-    attend_part(step, tile, head, first_seen(position[0], spec_.window),
-                position[tile.tokens - 1] + 1, rows, mix, scratch);
+    const Tile tile =
+        tile_of(run, index * tile_tokens, std::min(tile_tokens, run->count - index * tile_tokens),
+                piece % shares());
+    const int32_t* position = step.batch.positions + run->first;
+    const int64_t last = (spec_.causal ? tile.first + tile.tokens : run->count) - 1;
+    attend_part(step, tile, first_seen(position[tile.first], spec_.window), position[last] + 1,
+                rows, mix, scratch);
     for (int64_t t = 0; t < tile.tokens; ++t)
-      for (int64_t r = 0; r < repeat; ++r) {
-        const int64_t i = t * repeat + r;
-        step.kernels.join_parts(
-            rows + i, mix + i * size, 1, 0, 0, size,
-            spec_.sinks ? spec_.sinks + head * repeat + r : nullptr,
-            step.row(spec_.out, run->first + tile.first + t) + (head * repeat + r) * size);
+      for (int64_t r = 0; r < tile.heads; ++r) {
+        const int64_t i = t * tile.heads + r, head = tile.first_head + r;
+        step.kernels.join_parts(rows + i, mix + i * size, 1, 0, 0, size,
+                                spec_.sinks ? spec_.sinks + head : nullptr,
+                                step.row(spec_.out, run->first + tile.first + t) + head * size);
       }
   }
 }
 
 void AttendOp::run_parts(const Step& step, int member) {
-  const int64_t repeat = spec_.heads / spec_.kv_heads, size = spec_.cache.head_size;
+  const int64_t size = spec_.cache.head_size;
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
   float* mix = scratch + attend_scratch_floats(size);
   AttendRow rows[kTileRows];
@@ -120,18 +129,17 @@ void AttendOp::run_parts(const Step& step, int member) {
   for (int64_t t = 0; t < tokens; ++t)
     deepest = std::max<int64_t>(deepest, step.batch.positions[t] + 1);
   const int64_t parts = (deepest + kPartPositions - 1) / kPartPositions;
-  for (int64_t piece; (piece = walk_.claim(tokens * spec_.kv_heads * parts)) >= 0;) {
-    const int64_t part = piece % parts, head = piece / parts % spec_.kv_heads;
-    const int64_t token = piece / parts / spec_.kv_heads;
+  for (int64_t piece; (piece = walk_.claim(tokens * shares() * parts)) >= 0;) {
+    const int64_t part = piece % parts, token = piece / parts / shares();
     const int64_t position = step.batch.positions[token];
     const int64_t begin = std::max(part * kPartPositions, first_seen(position, spec_.window));
     const int64_t end = std::min((part + 1) * kPartPositions, position + 1);
     const SequenceRun* run = step.batch.run;
     while (token >= run->first + run->count) ++run;
-    if (begin < end)
-      attend_part(step, {run, token - run->first, 1}, head, begin, end, rows, mix, scratch);
-    for (int64_t r = 0; r < repeat; ++r) {
-      const int64_t slot = (token * spec_.heads + head * repeat + r) * buffers_.max_parts + part;
+    const Tile tile = tile_of(run, token - run->first, 1, piece / parts % shares());
+    if (begin < end) attend_part(step, tile, begin, end, rows, mix, scratch);
+    for (int64_t r = 0; r < tile.heads; ++r) {
+      const int64_t slot = (token * spec_.heads + tile.first_head + r) * buffers_.max_parts + part;
       buffers_.part_rows[slot] = begin < end ? rows[r] : AttendRow{-INFINITY, 0.0f};
       if (begin < end) std::copy_n(mix + r * size, size, buffers_.part_mixes.data() + slot * size);
     }

@@ -19,6 +19,7 @@ class Executor {
   int threads() const { return pool_.size(); }
   void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
   void run(const Batch& batch, const KernelTable& kernels);
+  const uint8_t* arena() const { return arena_.data(); }
 
  private:
   ThreadPool pool_;

@@ -2,26 +2,18 @@
 
 #include <algorithm>
 
+#include "executor/pieces.h"
+
 namespace ingot {
 namespace {
 
-// Pieces of a generation's work: enough bytes to stream, few enough that the members finish
-// together, in rows that the kernels take at once.
-constexpr int64_t kPieceBytes = 192 << 10;
-constexpr int64_t kRowMultiple = 48;
-constexpr int64_t kMaxPieceRows = 768;  // the scratch of gated results holds these
-constexpr int64_t kPiecesPerMember = 4;
-
-int64_t piece_rows(const Step& step, const WeightRef& weight) {
-  if (step.batch.phase == Phase::kPrompt) return step.kernels.prompt_rows;
-  const int64_t fair = weight.rows / (step.members * kPiecesPerMember);
-  const int64_t rows = std::min(kPieceBytes / weight.row_bytes(), fair);
-  return std::clamp(rows / kRowMultiple * kRowMultiple, kRowMultiple, kMaxPieceRows);
+// Bias and scale of rows [begin, end); out[0] is row begin's.
+void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {
+  if (part.bias)
+    for (int64_t r = begin; r < end; ++r) out[r - begin] += part.bias[r];
+  if (part.scale != 1.0f)
+    for (int64_t r = begin; r < end; ++r) out[r - begin] *= part.scale;
 }
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-int64_t count_pieces(int64_t rows, int64_t each) { return (rows + each - 1) / each; }
 
 }  // namespace
 
@@ -114,11 +106,10 @@ void LinearOp::run_rows(const Step& step, const LinearPart& part, const LinearIn
   const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
   kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, step.row(part.out, 0),
          part.out.width, scratch);
-  if (!part.bias && !part.residual) return;
+  if (!part.bias && part.scale == 1.0f && !part.residual) return;
   for (int64_t c = 0; c < input.columns; ++c) {
     float* out = step.row(part.out, c);
-    if (part.bias)
-      for (int64_t r = begin; r < end; ++r) out[r] += part.bias[r];
+    add_bias(part, begin, end, out + begin);
     if (part.residual) {
       const float* residual = step.row(*part.residual, c);
       for (int64_t r = begin; r < end; ++r) out[r] += residual[r];
@@ -140,9 +131,7 @@ void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t beg
     // The kernel writes out[c * stride + r] for r from begin: shift so that it fills results.
     kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, results[p] - begin, rows,
            scratch);
-    if (!part.bias) continue;
-    for (int64_t c = 0; c < input.columns; ++c)
-      for (int64_t r = 0; r < rows; ++r) results[p][c * rows + r] += part.bias[begin + r];
+    for (int64_t c = 0; c < input.columns; ++c) add_bias(part, begin, end, results[p] + c * rows);
   }
   for (int64_t c = 0; c < input.columns; ++c)
     step.kernels.activate(*spec_.gate, results[0] + c * rows,

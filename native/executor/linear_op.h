@@ -1,8 +1,9 @@
 // Linear maps of one input, with what comes before and after them in the same pass.
 //
 //     x = norm(source)                                   if there is a norm
-//     out_p = x @ weight_p + bias_p + residual_p         for each part p, or
-//     out = activation(x @ gate + bias) * (x @ up + bias)    if gated (without up: no product)
+//     y_p = scale_p * (x @ weight_p + bias_p)            for each part p
+//     out_p = y_p + residual_p                           or, if gated,
+//     out = activation(y_0) * y_1                        (without up: no product)
 //
 // Rows of all parts form one list of work, so that a small part (keys, values) does not
 // wait for a large one.
@@ -19,6 +20,7 @@ namespace ingot {
 struct LinearPart {
   WeightRef weight;
   const float* bias;  // may be null
+  float scale;
   std::optional<ValueRef> residual;
   ValueRef out;
 };

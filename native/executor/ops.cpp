@@ -6,16 +6,30 @@
 
 namespace ingot {
 
-void EmbedOp::run(const Step& step, int) {
-  const int64_t row_bytes = weight_.row_bytes();
-  const int64_t blocks =
-      weight_.columns / find_type(static_cast<uint32_t>(weight_.type))->block_weights;
-  const auto decode = step.kernels.decode[static_cast<uint32_t>(weight_.type)];
+namespace {
+
+void decode_row(const KernelTable& kernels, const WeightRef& weight, int64_t row, float* out) {
+  const TypeTraits& traits = *find_type(static_cast<uint32_t>(weight.type));
+  kernels.decode[traits.id](weight.data + row * weight.row_bytes(), out,
+                            weight.columns / traits.block_weights);
+}
+
+}  // namespace
+
+void EmbedOp::run(const Step& step, int member) {
+  const int64_t width = spec_.weight.columns;
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
-    float* out = step.row(out_, t);
-    decode(weight_.data + step.batch.ids[t] * row_bytes, out, blocks);
-    if (scale_ != 1.0f)
-      for (int64_t i = 0; i < weight_.columns; ++i) out[i] *= scale_;
+    float* out = step.row(spec_.out, t);
+    decode_row(step.kernels, spec_.weight, step.batch.ids[t], out);
+    if (spec_.scale != 1.0f)
+      for (int64_t i = 0; i < width; ++i) out[i] *= spec_.scale;
+    if (spec_.positions) {
+      float* row = rows_.data() + member * width;
+      decode_row(step.kernels, *spec_.positions, step.batch.positions[t], row);
+      for (int64_t i = 0; i < width; ++i) out[i] += row[i];
+    }
+    if (spec_.added)
+      for (int64_t i = 0; i < width; ++i) out[i] += spec_.added[i];
   }
 }
 

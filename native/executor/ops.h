@@ -2,6 +2,7 @@
 // into the mapped file, biases and norm weights are float32.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -25,30 +26,39 @@ struct WeightRef {
 struct NormRef {
   const float* weight;
   const float* bias;  // may be null
-  int64_t length;
+  int64_t count;      // of weights: one run's, or those of all runs of a row
+  int64_t length;     // of a run
   float epsilon;
   bool layer;  // else RMS
 
   // In place or not; the row is cut into runs of `length`.
   void apply(const KernelTable& kernels, const float* x, int64_t width, float* out) const {
-    for (int64_t i = 0; i < width; i += length)
-      (layer ? kernels.layer_norm : kernels.rms_norm)(x + i, weight, bias, length, epsilon,
-                                                      out + i);
+    for (int64_t i = 0; i < width; i += length) {
+      const int64_t own = i % count;
+      (layer ? kernels.layer_norm : kernels.rms_norm)(
+          x + i, weight + own, bias ? bias + own : nullptr, length, epsilon, out + i);
+    }
   }
 };
 
-// out = scale * weight[token]
+// out = scale * weight[token] + positions[position] + added
 class EmbedOp : public Op {
  public:
-  EmbedOp(WeightRef weight, float scale, ValueRef out)
-      : weight_(weight), scale_(scale), out_(out) {}
+  struct Spec {
+    WeightRef weight;
+    float scale;
+    std::optional<WeightRef> positions;
+    const float* added;  // one row; may be null
+    ValueRef out;
+  };
+  EmbedOp(Spec spec, int members)
+      : spec_(std::move(spec)), rows_(spec_.positions ? spec_.weight.columns * members : 0) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
  private:
-  const WeightRef weight_;
-  const float scale_;
-  const ValueRef out_;
+  const Spec spec_;
+  std::vector<float> rows_;  // one of positions for each member
   Queue queue_;
 };
 
@@ -149,6 +159,7 @@ class AttendOp : public Op {
     float scale, softcap;
     int64_t window;
     const float* sinks;  // one per head; may be null
+    bool causal;         // else a token sees its whole sequence, which is all in the batch
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.
@@ -174,12 +185,21 @@ class AttendOp : public Op {
   void run(const Step& step, int member) override;
 
  private:
+  // Tokens and query heads of one key head that are worked on together: kTileRows at most.
   struct Tile {
     const SequenceRun* run;
     int64_t first, tokens;  // within the run
+    int64_t key_head;
+    int64_t first_head, heads;  // of all query heads
   };
-  void attend_part(const Step& step, const Tile& tile, int64_t head, int64_t begin, int64_t end,
-                   AttendRow* rows, float* mix, float* scratch);
+  // Query heads of a key head in one tile, and how many such shares there are of all heads.
+  int64_t share() const { return std::min<int64_t>(spec_.heads / spec_.kv_heads, kTileRows); }
+  int64_t shares() const {
+    return spec_.kv_heads * ((spec_.heads / spec_.kv_heads + share() - 1) / share());
+  }
+  Tile tile_of(const SequenceRun* run, int64_t first, int64_t tokens, int64_t index) const;
+  void attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end, AttendRow* rows,
+                   float* mix, float* scratch);
   void run_tiles(const Step& step, int member);
   void run_parts(const Step& step, int member);
 

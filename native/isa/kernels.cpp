@@ -21,6 +21,7 @@ static KernelTable make_table() noexcept {
   table.turn_head = turn_head;
   table.activate = activate;
   table.softcap = softcap;
+  table.mix_rows = mix_rows;
   table.exponentials = exponentials;
   table.attend = attend;
   table.join_parts = join_parts;

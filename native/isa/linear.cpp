@@ -26,6 +26,7 @@ void add_linear(KernelTable& table) noexcept {
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.quantize_prompt = arrange_column;
+  table.prompt_offset = column_tile_offset;
   table.scratch_bytes = tile_scratch_bytes;
   table.prompt_rows = kTilePanelRows;
 #else
@@ -34,6 +35,7 @@ void add_linear(KernelTable& table) noexcept {
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.quantize_prompt = quantize_column<kPromptAmplitude>;
+  table.prompt_offset = input_block_offset;
   table.scratch_bytes = prompt_scratch_bytes;
   table.prompt_rows = kPanelRows;
 #endif

@@ -49,6 +49,8 @@ struct KernelTable {
   void (*turn_head)(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin);
   void (*activate)(ActivationKind kind, const float* gate, const float* up, int64_t n, float* out);
   void (*softcap)(const float* x, int64_t n, float cap, float* out);
+  void (*mix_rows)(const float* const* rows, const float* weights, int64_t count,
+                   const float* residual, int64_t n, float* out);
   void (*exponentials)(const float* x, int64_t n, float* out);
 
   // Attention over the paged cache (kernels/attention.h).
@@ -64,6 +66,9 @@ struct KernelTable {
   int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
   // Inputs lie stretch by stretch, in each column by column: what a tile reads lies together.
   int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
+  // Where column `index`, the first of a group, begins among the quantized ones of a prompt;
+  // generation's follow each other, quantized_bytes(1) apart.
+  int64_t (*prompt_offset)(int64_t width, int64_t index);
   int64_t (*scratch_bytes)(int64_t width);
   int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels

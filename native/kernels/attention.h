@@ -176,7 +176,8 @@ inline void attend(const AttendTask& task) {
         const int64_t oldest =
             task.window > 0 ? std::max<int64_t>(0, position - task.window + 1) : 0;
         const int64_t first = std::max<int64_t>(oldest - start, 0);
-        const int64_t last = std::min<int64_t>({kBlock, position + 1 - start, task.end - start});
+        const int64_t seen = task.causal ? std::min(position + 1, task.end) : task.end;
+        const int64_t last = std::min<int64_t>(kBlock, seen - start);
         if (first >= last) continue;
         folds[count].first = static_cast<int>(first);
         folds[count].last = static_cast<int>(last);

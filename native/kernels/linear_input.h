@@ -32,6 +32,10 @@ inline int64_t quantized_bytes(int64_t width) {
   return input_blocks(width) * static_cast<int64_t>(sizeof(InputBlock));
 }
 
+inline int64_t input_block_offset(int64_t, int64_t index) {
+  return index * static_cast<int64_t>(sizeof(InputBlock));
+}
+
 // The bits of the largest magnitude: integers order as floats do, NaN above all.
 inline uint32_t largest_input_bits(const float* x, int count) {
   uint32_t largest = 0;

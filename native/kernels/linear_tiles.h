@@ -47,6 +47,10 @@ inline int64_t column_tile_bytes(int64_t width) {
   return (width + kTileStep - 1) / kTileStep * kTileBytes;
 }
 
+inline int64_t column_tile_offset(int64_t width, int64_t index) {
+  return index / kTileSide * column_tile_bytes(width);
+}
+
 inline void arrange_column(const float* column, int64_t width, uint8_t* quantized, int64_t,
                            int64_t index) {
   uint8_t* to = quantized + index / kTileSide * column_tile_bytes(width) + index % kTileSide * 4;
@@ -187,7 +191,7 @@ void tile_linear(const uint8_t* weight, int64_t row_bytes, const LinearInput& in
     for (int64_t row = begin; row < end; row += kTilePanelRows)
       tile_panel<F>(weight + row * row_bytes, row_bytes,
                     end - row < kTilePanelRows ? end - row : kTilePanelRows,
-                    input.quantized + column / kTileSide * column_tile_bytes(input.width),
+                    input.quantized + column_tile_offset(input.width, column),
                     left < kTilePanelColumns ? left : kTilePanelColumns, input.width,
                     out + column * out_stride + row, out_stride,
                     *reinterpret_cast<TileScratch*>(scratch));

@@ -87,6 +87,8 @@ inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* co
   }
 }
 
+inline constexpr float kSwigluLimit = 7.0f;
+
 inline F32x16 activation(ActivationKind kind, F32x16 x) {
   const F32x16 one = F32x16::splat(1.0f), half = F32x16::splat(0.5f);
   switch (kind) {
@@ -109,8 +111,21 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
       const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
       return positive * positive;
     }
+    case ActivationKind::kClampedSwiglu: {
+      const F32x16 limited = simd::min(F32x16::splat(kSwigluLimit), x);
+      const F32x16 power = simd::exp(F32x16::splat(-1.702f) * limited);
+      return simd::max(F32x16::splat(-52.1f), limited) / (one + power);  // as above
+    }
   }
   return x;
+}
+
+// What an activated gate is multiplied by.
+inline F32x16 gated(ActivationKind kind, F32x16 up) {
+  if (kind != ActivationKind::kClampedSwiglu) return up;
+  const F32x16 limited =
+      simd::max(F32x16::splat(-kSwigluLimit), simd::min(F32x16::splat(kSwigluLimit), up));
+  return limited + F32x16::splat(1.0f);
 }
 
 // out = activation(gate) * up, or activation(gate) where up is null.
@@ -119,7 +134,21 @@ inline void activate(ActivationKind kind, const float* gate, const float* up, in
   map_row(n, gate, out, [&](int64_t i, F32x16 x) {
     const F32x16 y = activation(kind, x);
     if (!up) return y;
-    return y * (n - i >= 16 ? F32x16::load(up + i) : simd::load_part(up + i, n - i));
+    return y * gated(kind, n - i >= 16 ? F32x16::load(up + i) : simd::load_part(up + i, n - i));
+  });
+}
+
+// out = sum of weights[k] * rows[k], in order, + residual (may be null).
+inline void mix_rows(const float* const* rows, const float* weights, int64_t count,
+                     const float* residual, int64_t n, float* out) {
+  map_row(n, rows[0], out, [&](int64_t i, F32x16 first) {
+    const auto at = [&](const float* p) {
+      return n - i >= 16 ? F32x16::load(p + i) : simd::load_part(p + i, n - i);
+    };
+    F32x16 mixed = first * F32x16::splat(weights[0]);
+    for (int64_t k = 1; k < count; ++k)
+      mixed = simd::fma(at(rows[k]), F32x16::splat(weights[k]), mixed);
+    return residual ? mixed + at(residual) : mixed;
   });
 }
 

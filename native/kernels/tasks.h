@@ -8,7 +8,14 @@
 
 namespace ingot {
 
-enum class ActivationKind : int { kSilu = 0, kGelu = 1, kGeluTanh = 2, kReluSquared = 3 };
+enum class ActivationKind : int {
+  kSilu = 0,
+  kGelu = 1,
+  kGeluTanh = 2,
+  kReluSquared = 3,
+  kClampedSwiglu = 4,
+};
+inline constexpr int kActivationKinds = 5;
 
 // Positions in a block of the cache.
 inline constexpr int kKvBlockTokens = 32;
@@ -39,6 +46,7 @@ struct AttendTask {
   float scale;
   float softcap;   // 0: none
   int64_t window;  // 0: none
+  bool causal;     // else every row sees all of [begin, end)
   int64_t begin;   // a multiple of kKvBlockTokens
   int64_t end;
   AttendRow* row;  // results: one per row,

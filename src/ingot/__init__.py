@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ingot.api import LLM as LLM
+    from ingot.chat import ChatSession as ChatSession
+    from ingot.engine import Completion as Completion
+    from ingot.engine import EngineOptions as EngineOptions
+    from ingot.engine import InferenceEngine as InferenceEngine
+    from ingot.engine import Request as Request
     from ingot.errors import ChatTemplateError as ChatTemplateError
+    from ingot.errors import ContextLengthError as ContextLengthError
     from ingot.errors import GgufError as GgufError
     from ingot.errors import IngotError as IngotError
     from ingot.errors import ModelError as ModelError
+    from ingot.errors import QueueFullError as QueueFullError
     from ingot.gguf import GgufLoader as GgufLoader
     from ingot.gguf import GgufWriter as GgufWriter
     from ingot.sampling import Grammar as Grammar
@@ -24,15 +31,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "LLM": "ingot.api",
+    "ChatSession": "ingot.chat",
     "ChatTemplate": "ingot.tokenizer.chat_template",
     "ChatTemplateError": "ingot.errors",
+    "Completion": "ingot.engine",
+    "ContextLengthError": "ingot.errors",
+    "EngineOptions": "ingot.engine",
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
     "Grammar": "ingot.sampling",
+    "InferenceEngine": "ingot.engine",
     "IngotError": "ingot.errors",
+    "LLM": "ingot.api",
     "ModelError": "ingot.errors",
+    "QueueFullError": "ingot.errors",
+    "Request": "ingot.engine",
     "SamplingParams": "ingot.sampling",
     "StreamDecoder": "ingot.tokenizer",
     "Tokenizer": "ingot.tokenizer",
@@ -40,14 +54,21 @@ _HOME = {
 
 __all__ = [
     "LLM",
+    "ChatSession",
     "ChatTemplate",
     "ChatTemplateError",
+    "Completion",
+    "ContextLengthError",
+    "EngineOptions",
     "GgufError",
     "GgufLoader",
     "GgufWriter",
     "Grammar",
+    "InferenceEngine",
     "IngotError",
     "ModelError",
+    "QueueFullError",
+    "Request",
     "SamplingParams",
     "StreamDecoder",
     "Tokenizer",

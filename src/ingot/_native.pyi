@@ -135,8 +135,8 @@ def linear(
 ) -> None: ...
 def multiply_in_registers(rounds: int) -> int: ...
 def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
-def exponentials(x: NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
-def softcap(x: NDArray[np.float32], cap: float, out: NDArray[np.float32]) -> None: ...
+def exponentials(x: NDArray[np.float32], out: _Floats) -> None: ...
+def softcap(x: NDArray[np.float32], cap: float, out: _Floats) -> None: ...
 def activate(
     kind: int,
     gate: NDArray[np.float32],
@@ -161,8 +161,10 @@ def has_linear(type: int) -> bool: ...
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
 _Weight = tuple[NDArray[np.uint8], int, int, int]  # bytes, type, rows, columns
-_Norm = tuple[_Floats, _Floats | None, float, bool]  # weight, bias, epsilon, layer norm
-_Part = tuple[_Weight, _Floats | None, int | None, int]  # weight, bias, residual, out
+# weight, bias, length of a run, epsilon, layer norm
+_Norm = tuple[_Floats, _Floats | None, int, float, bool]
+_Part = tuple[_Weight, _Floats | None, float, int | None, int]  # weight, bias, scale, residual, out
+_Experts = tuple[_Weight, _Floats | None]  # rows of all experts, their biases
 # group, pool, bytes of a block, offset inside a block, type, head size
 _Cache = tuple[int, NDArray[np.uint8], int, int, int, int]
 
@@ -177,7 +179,15 @@ class Program:
         max_width: int,
     ) -> None: ...
     def value(self, *, offset: int, width: int, selected: bool, logits: bool) -> int: ...
-    def embed(self, *, weight: _Weight, scale: float, out: int) -> None: ...
+    def embed(
+        self,
+        *,
+        weight: _Weight,
+        scale: float,
+        positions: _Weight | None,
+        added: _Floats | None,
+        out: int,
+    ) -> None: ...
     def norm(self, *, norm: _Norm, source: int, residual: int | None, out: int) -> None: ...
     def select(self, *, source: int, out: int) -> None: ...
     def softcap(self, *, source: int, cap: float, out: int) -> None: ...
@@ -185,6 +195,25 @@ class Program:
     def linear(
         self, *, source: int, norm: _Norm | None, parts: list[_Part], activation: int | None
     ) -> None: ...
+    def route(
+        self,
+        *,
+        scores: int,
+        out: int,
+        used: int,
+        gating: int,
+        normalize: bool,
+        scale: float,
+        near: float,
+        bias: _Floats | None,
+    ) -> None: ...
+    def expert_gate(
+        self, *, source: int, choice: int, parts: list[_Experts], activation: int, out: int
+    ) -> None: ...
+    def expert_mix(
+        self, *, source: int, choice: int, part: _Experts, residual: int | None, out: int
+    ) -> None: ...
+    def gate_rows(self, *, source: int, gate: int, residual: int | None, out: int) -> None: ...
     def store_kv(
         self,
         *,
@@ -208,6 +237,7 @@ class Program:
         softcap: float,
         window: int,
         sinks: _Floats | None,
+        causal: bool,
     ) -> None: ...
     def run(
         self,
@@ -221,3 +251,4 @@ class Program:
         prompt: bool,
         logits: _Floats,
     ) -> None: ...
+    def read(self, *, value: int, tokens: int, out: _Floats) -> None: ...

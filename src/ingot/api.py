@@ -9,94 +9,74 @@ for piece in llm.stream("Once upon a time"):
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.backends.batch import ExecutionPhase
-from ingot.engine import Completion, Generation, LoadedModel, Mode, Progress, Prompt
-from ingot.errors import SamplingError
-from ingot.sampling import ChainBuilder, Grammar, SamplingParams, logprobs_of
+from ingot import models
+from ingot.bar import Bar
+from ingot.engine import (
+    Completion,
+    EngineOptions,
+    EngineStats,
+    InferenceEngine,
+    OnProgress,
+    Prompt,
+    Request,
+)
+from ingot.errors import QueueFullError, SamplingError
+from ingot.results import BeamText, Score
+from ingot.sampling import Grammar, SamplingParams, logprobs_of
 from ingot.sampling.params import ALIASES
-from ingot.tokenizer import Tokenizer
 
-_PIECE_BYTES = 128 << 20  # of logits at a time: 127 positions of a vocabulary of 262,144 tokens
-
+if TYPE_CHECKING:
+    from ingot.chat import ChatSession
+    from ingot.engine.probe import Probe
+    from ingot.tokenizer.chat_template import ChatTemplate
 
 _DEFAULT_TOKENS = 128  # written at most, where nothing is said about it
 
 Schema = type | Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The tokens of a text and how likely the model finds each; nothing is known of the first."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]  # of all tokens but the first
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean surprise."""
-        return float(np.exp(-np.mean(self.logprobs))) if self.logprobs else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class BeamText:
-    """One of the texts that a beam search found."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprob: float  # of the whole text, its end included if it ended
+Messages = Sequence[Mapping[str, Any]]
+Pooling = Literal["mean", "last", "cls"]
+Floats = NDArray[np.float32]
 
 
 class LLM:
-    """A model on the CPU or a GPU.
+    """A model and everything to do with it, for any number of threads and asyncio tasks.
 
-    Any thread may call it. `generate` and `logits` take turns; a stream shares the model with
-    them, step by step, so a loop over one may call the others. Together they hold at most
-    `context` tokens; one that finds no room raises `CacheFullError`.
+    Requests run together, batched step by step; none waits for another, and each gets the same
+    text as if it were alone.
+
+    >>> from ingot import LLM, store
+    >>> llm = LLM(store.resolve("default"))
+    >>> llm.generate("The capital of France is", max_tokens=2, temperature=0).text
+    ' Paris.'
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        threads: int | None = None,
-        context: int | None = None,
-        kv_type: str = "f16",
-        weights: str = "map",
-        device: str = "cpu",
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Open a model; all that can be wrong with it is said here.
 
-        `threads`: default INGOT_THREADS or the cores this process may use. `context`: tokens
-        to make room for, default what the model allows, at most 8192. `kv_type`: how keys and
-        values are stored: f32, f16, bf16, q8_0 or q4_0. `weights`: "map" uses them where they
-        are in the file, "lock" also keeps them in memory, "read" copies them. `device`: "cpu",
-        "cuda" (a GPU of NVIDIA or AMD; needs `ingot[gpu]`) or "auto", a GPU if there is one.
+        `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
+        text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
+        `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `draft`.
         """
-        self._model = LoadedModel(
-            path,
-            threads=threads,
-            context=context,
-            kv_type=kv_type,
-            weights=weights,
-            device=device,
-        )
-        self.path = self._model.file.path
-        self.model = self._model.file
-        self.graph = self._model.graph
-        self.context = self._model.context
-        self.threads = self._model.threads
-        self.tokenizer = Tokenizer.from_metadata(self.model.metadata)
-        self._chains = ChainBuilder(self.tokenizer)
-        self._turn = Lock()
+        self.engine = InferenceEngine(_options(options))
+        self.engine.load_gguf_model(path)
+        model = self.engine.model
+        self.path = model.file.path
+        self.model = model.file
+        self.graph = model.graph
+        self.context = model.context
+        self.threads = model.threads
+        self.tokenizer = self.engine.tokenizer
+        self._making_probe = Lock()
 
     def generate(
         self,
@@ -104,49 +84,164 @@ class LLM:
         params: SamplingParams | None = None,
         *,
         schema: Schema | None = None,
-        negative_prompt: Prompt | None = None,
-        cfg_scale: float = 1.0,
-        heal: bool = False,
         **fields: Any,
     ) -> Completion:
         """Continue a prompt (text or token ids) until the model or the parameters end it.
 
         `params`, or fields of `SamplingParams` by name: `max_tokens` (128 if neither is given),
         `temperature`, `seed`, `stop`, ... `schema`: a JSON schema, a pydantic model or a
-        dataclass that the text must follow; `parsed` is what it says then. `negative_prompt` and
-        `cfg_scale`: guidance away from a second prompt. `heal`: let the text go on from within
-        the prompt's last token.
+        dataclass that the text must follow; `parsed` is what it says then. Other names are those
+        of `InferenceEngine.submit_request`: `negative_prompt` and `cfg_scale` for guidance,
+        `heal`, `context_overflow` and `keep`.
+
+        >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
+        ' four, five,'
         """
-        made = _params(params, fields, schema)
-        mode = Mode(negative_prompt, cfg_scale, heal)
-        with self._turn:
-            done = self._generation(prompt, made, mode).complete()
-        if schema is None or done.finish_reason != "stop":
-            return done
-        return replace(done, parsed=_parsed(schema, done.text))
+        return _complete(self._submit(prompt, params, fields, schema), schema)
 
     def stream(
         self,
         prompt: Prompt,
         params: SamplingParams | None = None,
         *,
-        negative_prompt: Prompt | None = None,
-        cfg_scale: float = 1.0,
-        heal: bool = False,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
         **fields: Any,
-    ) -> Generation:
-        """The same, piece by piece as it is written.
+    ) -> Request:
+        """The same, piece by piece as it is written: iterate over what comes back.
 
         `progress` is told how many tokens of the prompt are done, and of how many.
-        """
-        mode = Mode(negative_prompt, cfg_scale, heal)
-        return self._generation(prompt, _params(params, fields), mode, progress)
 
-    def _generation(
-        self, prompt: Prompt, params: SamplingParams, mode: Mode, progress: Progress | None = None
-    ) -> Generation:
-        return Generation(self._model, self.tokenizer, self._chains, prompt, params, mode, progress)
+        >>> list(llm.stream("One, two, three,", max_tokens=4, temperature=0))
+        [' four', ',', ' five', ',']
+        """
+        return self._submit(prompt, params, fields, progress=progress)
+
+    def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+    ) -> Request:
+        """The same for `async for`; `await` it for the whole text.
+
+        >>> import asyncio
+        >>> async def main():
+        ...     return [piece async for piece in llm.astream("1, 2,", max_tokens=2, temperature=0)]
+        >>> asyncio.run(main())
+        [' ', '3']
+        """
+        return self._submit(prompt, params, fields)
+
+    def chat(
+        self,
+        messages: Messages,
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **fields: Any,
+    ) -> Completion:
+        """Answer messages, `{"role": ..., "content": ...}` each, with the model's chat template.
+
+        >>> question = {"role": "user", "content": "What is the capital of France?"}
+        >>> llm.chat([question], temperature=0).text
+        'The capital of France is Paris.'
+        """
+        prompt = self.chat_prompt(messages, tools=tools)
+        return _complete(self._submit(prompt, params, fields, schema), schema)
+
+    def stream_chat(
+        self,
+        messages: Messages,
+        params: SamplingParams | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        progress: OnProgress | None = None,
+        **fields: Any,
+    ) -> Request:
+        """The same, piece by piece: for a loop, or for `async for`."""
+        prompt = self.chat_prompt(messages, tools=tools)
+        return self._submit(prompt, params, fields, progress=progress)
+
+    async def achat(
+        self,
+        messages: Messages,
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **fields: Any,
+    ) -> Completion:
+        """The same in a coroutine; cancelling it cancels the request."""
+        request = self._submit(self.chat_prompt(messages, tools=tools), params, fields, schema)
+        return _with_parsed(await request, schema)
+
+    def session(self, system: str | None = None, **fields: Any) -> "ChatSession":
+        """A conversation that remembers what was said; `fields` as for `stream`."""
+        from ingot.chat import ChatSession  # noqa: PLC0415 (few need it)
+
+        return ChatSession(self, system=system, **fields)
+
+    def chat_prompt(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> list[int]:
+        """The tokens that messages become by the model's chat template; `extra` is for it."""
+        prompt = self._template.render(messages, tools=tools, **extra)
+        return self.tokenizer.encode(
+            prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
+        )
+
+    def batch(
+        self,
+        prompts: Iterable[Prompt],
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        progress: bool = True,
+        **fields: Any,
+    ) -> list[Completion]:
+        """Continue many prompts at once; the texts come back in the prompts' order.
+
+        A bar on stderr shows how many are done, if that is a terminal and `progress` is true.
+
+        >>> both = llm.batch(["1, 2, 3,", "A, B, C, D,"], max_tokens=2, temperature=0)
+        >>> [done.text for done in both]
+        [' 4', ' E,']
+        """
+        asked = list(prompts)
+        requests: list[Request] = []
+        done: list[Completion] = []
+        try:
+            with Bar("writing", "texts") as bar:
+                for prompt in asked:
+                    while True:
+                        try:
+                            requests.append(self._submit(prompt, params, fields, schema))
+                            break
+                        except QueueFullError:  # wait for the first to make room
+                            if len(done) == len(requests):
+                                raise
+                            done.append(_complete(requests[len(done)], schema))
+                    if progress:
+                        bar(len(done), len(asked))
+                while len(done) < len(requests):
+                    done.append(_complete(requests[len(done)], schema))
+                    if progress:
+                        bar(len(done), len(asked))
+        except BaseException:
+            for request in requests:
+                request.cancel()
+            raise
+        return done
+
+    def fork(self, request: Request, count: int = 1, **changes: Any) -> list[Request]:
+        """Requests that go on from a text as it is now, each in its own way.
+
+        They share the cache of what is written. `changes` are parameters they have otherwise;
+        their seeds are new ones.
+        """
+        return [request.fork(**changes) for _ in range(count)]
 
     def beam_search(
         self,
@@ -160,73 +255,126 @@ class LLM:
 
         They are ordered by log-probability / length ** length_penalty, best first.
         """
-        from ingot.engine.beams import run_beams  # noqa: PLC0415 (few need it)
-        from ingot.sampling import BeamSearch  # noqa: PLC0415
+        from ingot.sampling import BeamSearch  # noqa: PLC0415 (few need it)
 
-        ids = self._model.check_ids(self._encode(prompt))
+        if width > self.engine.options.max_running:
+            raise SamplingError("width", width, f"at most {self.engine.options.max_running}")
         search = BeamSearch(
             width, self.tokenizer.eog_ids, max_tokens=max_tokens, length_penalty=length_penalty
         )
-        with self._turn:
-            run_beams(self._model, ids, search)
+        self.engine.run_beams(self.engine.encode(prompt), search)
         return [
             BeamText(self.tokenizer.decode(beam.tokens), beam.tokens, beam.logprob)
             for beam in search.best()
         ]
 
-    def score(self, prompt: Prompt) -> Score:
-        """The log-probability of every token of a text, in one pass."""
-        ids = self._model.check_ids(self._encode(prompt))
-        found = []
-        with self._turn:
-            for start, rows in self.logit_pieces(ids):
-                known = rows[: len(ids) - 1 - start]  # nothing is known of what follows the last
-                following = ids[start + 1 : start + 1 + len(known)]
-                found.append(logprobs_of(known, following, self.threads))
-        return Score(tuple(ids.tolist()), tuple(np.concatenate(found).tolist()))
+    def score(self, prompt: Prompt, *, first: int = 1) -> Score:
+        """The log-probability of every token of a text, in one pass; from the `first` on.
 
-    def _encode(self, prompt: Prompt) -> Sequence[int] | NDArray[np.integer]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        >>> score = llm.score("The capital of France is Paris")
+        >>> len(score.token_ids), len(score.logprobs)
+        (6, 5)
+        """
+        ids = self.engine.encode(prompt)
+        if not 1 <= first <= len(ids):
+            raise SamplingError("first", first, f"from 1 to {len(ids)}, the length of the text")
+        found: list[NDArray[np.float64]] = []
 
-    def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
+        def take(start: int, rows: Floats) -> None:
+            following = ids[start + 1 : start + 1 + len(rows)]
+            found.append(logprobs_of(rows, following, self.threads))
+
+        if first < len(ids):
+            self.engine.read_rows(ids[:-1], take, first=first - 1)
+        logprobs = np.concatenate(found).tolist() if found else []
+        return Score(tuple(ids.tolist()), tuple(logprobs))
+
+    def logits(self, token_ids: Sequence[int]) -> Floats:
         """Logits [tokens, vocabulary]: what the model expects after each token."""
-        ids = self._model.check_ids(token_ids)
+        ids = self.engine.encode(token_ids)
         rows = np.empty((len(ids), self.graph.logits.width), np.float32)
-        with self._turn:
-            for start, piece in self.logit_pieces(ids):
-                rows[start : start + len(piece)] = piece
+
+        def take(start: int, piece: Floats) -> None:
+            rows[start : start + len(piece)] = piece
+
+        self.engine.read_rows(ids, take)
         return rows
 
-    def logit_pieces(
-        self, token_ids: Sequence[int] | NDArray[np.integer], first: int = 0
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The rows of `logits` from position `first` on, some at a time, as (position, rows).
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+    ) -> Floats:
+        """Vectors [texts, width] that are close where texts are alike; [width] for one text.
 
-        Memory stays bounded however large the vocabulary is.
+        `pooling` makes one of a text's tokens: their "mean", the "last" or the first ("cls");
+        by default as the file says, or the mean.
+        `normalize` gives them length 1, so that products are cosines.
+
+        >>> cat, kitten, tax = llm.embed(["a cat", "a kitten", "the income tax law of 1913"])
+        >>> bool(cat @ kitten > cat @ tax)
+        True
         """
-        ids = self._model.check_ids(token_ids)
-        step = self._model.step_tokens
-        most = min(step, max(1, _PIECE_BYTES // (4 * self.graph.logits.width)))
-        sequence = self._model.sequence()
-        try:
-            start = 0
-            while start < len(ids):
-                wanted = start >= first
-                chunk = ids[start : start + (most if wanted else min(step, first - start))]
-                outputs = np.arange(len(chunk) if wanted else 0, dtype=np.int32)
-                rows = self._model.step([sequence], [chunk], outputs, ExecutionPhase.PROMPT)
-                if wanted:
-                    yield start, rows
-                start += len(chunk)
-        finally:
-            sequence.close()
+        if pooling is None:
+            pooling = _POOLINGS.get(models.pooling(self.model), "mean")
+        if pooling not in ("mean", "last", "cls"):
+            raise SamplingError("pooling", pooling, "'mean', 'last' or 'cls'")
+        asked = [texts] if isinstance(texts, str) else list(texts)
+        ids = [self.engine.encode(text) for text in asked]
+        vectors = np.empty((len(ids), self.graph.width), np.float32)
+        for vector, states in zip(vectors, self._probe.last_states(ids), strict=True):
+            match pooling:
+                case "mean":
+                    vector[:] = states.mean(axis=0)
+                case "last":
+                    vector[:] = states[-1]
+                case "cls":
+                    vector[:] = states[0]
+        if normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def hidden_states(self, prompt: Prompt) -> Floats:
+        """States inside the model [1 + layers, tokens, width]: the embedding, then each layer's.
+
+        >>> llm.hidden_states("hi").shape
+        (31, 1, 576)
+        """
+        return self._probe.layer_states(self.engine.encode(prompt))
+
+    def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
+        """Write the cache of a prompt, or of a request's text so far, to a file."""
+        self.engine.save(text, path)
+
+    def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
+        """Bring it back: prompts that begin with its tokens, which come back, start at once."""
+        return self.engine.restore(path)
+
+    def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
+        """The tokens of a text.
+
+        >>> llm.detokenize(llm.tokenize("hello"))
+        'hello'
+        """
+        return self.tokenizer.encode(text, add_special=add_special)
+
+    def detokenize(self, token_ids: Iterable[int]) -> str:
+        """The text of tokens."""
+        return self.tokenizer.decode(token_ids)
+
+    @property
+    def stats(self) -> EngineStats:
+        """What the engine is doing, and has done."""
+        return self.engine.stats
 
     def close(self) -> None:
         """Free everything, after the step that may be running.
 
-        A generation that is not at its end raises `ModelError` at its next step.
+        A text that is not at its end fails with `ModelError`.
         """
-        self._model.close()
+        self.engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -241,6 +389,48 @@ class LLM:
 
     def __repr__(self) -> str:
         return f"LLM({str(self.path)!r}, threads={self.threads}, context={self.context})"
+
+    def _submit(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None,
+        fields: Mapping[str, Any],
+        schema: Schema | None = None,
+        progress: OnProgress | None = None,
+    ) -> Request:
+        ways = {name: value for name, value in fields.items() if name in _WAYS}
+        others = {name: value for name, value in fields.items() if name not in _WAYS}
+        made = _params(params, others, schema)
+        return self.engine.submit_request(prompt, made, progress=progress, **ways)
+
+    @cached_property
+    def _template(self) -> "ChatTemplate":
+        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
+
+        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
+
+    @cached_property
+    def _probe(self) -> "Probe":
+        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+
+        with self._making_probe:
+            return Probe(self.engine.model)
+
+
+_POOLINGS: Mapping[models.Pooling, Pooling] = {
+    models.Pooling.FIRST: "cls",
+    models.Pooling.LAST: "last",
+}
+# Names that `submit_request` takes beside the parameters.
+_WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep")
+
+
+def _options(options: Mapping[str, Any]) -> EngineOptions:
+    known = EngineOptions.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"LLM has no option {name!r}; it has {', '.join(known)}")
+    return EngineOptions(**options)
 
 
 def _params(
@@ -268,9 +458,20 @@ def _grammar(schema: Schema) -> Grammar:
     return grammar_of(schema)
 
 
-def _parsed(schema: Schema, text: str) -> object:
+def _complete(request: Request, schema: Schema | None) -> Completion:
+    """Wait for a text; who stops waiting for it stops it."""
+    try:
+        return _with_parsed(request.result(), schema)
+    except BaseException:
+        request.cancel()
+        raise
+
+
+def _with_parsed(done: Completion, schema: Schema | None) -> Completion:
+    if schema is None or done.finish_reason != "stop":
+        return done
     if isinstance(schema, Mapping):
-        return json.loads(text)
+        return replace(done, parsed=json.loads(done.text))
     from ingot.sampling import parse_as  # noqa: PLC0415 (few need it)
 
-    return parse_as(schema, text)
+    return replace(done, parsed=parse_as(schema, done.text))

@@ -63,6 +63,22 @@ class CacheFullError(IngotError):
     """The cache has no block left for a token."""
 
 
+class QueueFullError(IngotError):
+    """More requests are waiting than the engine takes; try again later."""
+
+
+class RequestCancelledError(IngotError):
+    """A request was cancelled before its text was complete."""
+
+
+class SavedCacheError(IngotError, ValueError):
+    """A file with a saved cache is damaged, or is not for this model or these settings."""
+
+
+class SavedChatError(IngotError, ValueError):
+    """A file with a saved conversation is damaged, or is something else."""
+
+
 class TokenizerError(IngotError, ValueError):
     """A vocabulary cannot be used, or a text or an id does not fit it."""
 

@@ -97,7 +97,7 @@ class ModelDimensions:
         zeros = [0] * count
         heads = each("attention.head_count", zeros)
         shares = [embedding // max(head, 1) for head in heads]
-        experts = one("expert_used_count") * one("expert_feed_forward_length")
+        used, expert_width = one("expert_used_count"), one("expert_feed_forward_length")
         window = one("attention.sliding_window") or None
         slides = _sliding(metadata.get(f"{arch}.attention.sliding_window_pattern"), count)
         layers = zip(
@@ -105,7 +105,10 @@ class ModelDimensions:
             each("attention.head_count_kv", heads),
             each("attention.key_length", shares),
             each("attention.value_length", shares),
-            [max(dense, experts) for dense in each("feed_forward_length", zeros)],
+            [
+                max(dense, used * (expert_width or dense))
+                for dense in each("feed_forward_length", zeros)
+            ],
             [window if slide else None for slide in slides],
             strict=True,
         )

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 import transformers
 
-from models.recipes import RECIPES, Recipe
-from models.tiny_models import Fixture, stable_values
+from models.recipe import Joined, Recipe
+from models.recipes import RECIPES
+from models.tiny_models import VOCABULARY, Fixture, stable_values
 
-VOCABULARY = 61
 CONTEXT = 256
 NAMES = {
     "model.": "",
@@ -34,11 +34,27 @@ NAMES = {
     "mlp.down_proj": "ffn_down",
 }
 
+SETTINGS = {
+    "intermediate_size": "feed_forward_length",
+    "ffn_hidden_size": "feed_forward_length",
+    "n_inner": "feed_forward_length",
+    "num_key_value_heads": "attention.head_count_kv",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "layer_norm_eps": "attention.layer_norm_epsilon",
+    "layer_norm_epsilon": "attention.layer_norm_epsilon",
+    "norm_epsilon": "attention.layer_norm_epsilon",
+    "norm_eps": "attention.layer_norm_epsilon",
+    "sliding_window": "attention.sliding_window",
+    "num_experts": "expert_count",
+    "num_local_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+}
+
 
 def file_name(name: str, recipe: Recipe) -> str:
     """What a parameter is called in a file."""
-    if name == "model.norm.weight":
-        return "output_norm.weight"
+    name = name.replace("model.norm.", "output_norm.")
     for part, replacement in {**NAMES, **recipe.names}.items():
         name = name.replace(part, replacement)
     return name
@@ -53,7 +69,7 @@ def rope_metadata(rope: dict[str, Any], head_size: int) -> dict[str, int | float
     if rope["rope_type"] in {"linear", "yarn"}:
         keys["rope.scaling.type"] = rope["rope_type"]
         keys["rope.scaling.factor"] = rope["factor"]
-    if rope["rope_type"] == "yarn":
+    if rope["rope_type"] in {"yarn", "longrope"}:
         original = rope["original_max_position_embeddings"]
         keys["rope.scaling.original_context_length"] = original
     return keys
@@ -62,55 +78,80 @@ def rope_metadata(rope: dict[str, Any], head_size: int) -> dict[str, int | float
 def metadata(config: Any) -> dict[str, int | float | str]:
     """The keys every architecture has."""
     heads = config.num_attention_heads
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    rope = config.rope_parameters
+    own_size = getattr(config, "head_dim", None)
     keys: dict[str, int | float | str] = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
         "attention.head_count": heads,
-        "attention.head_count_kv": config.num_key_value_heads,
-        "attention.key_length": head_size,
-        "attention.value_length": head_size,
-        **rope_metadata(rope.get("full_attention", rope), head_size),
     }
-    for key, setting in {
-        "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-        "attention.layer_norm_epsilon": "layer_norm_eps",
-    }.items():
-        if (epsilon := getattr(config, setting, None)) is not None:
-            keys[key] = epsilon
+    if rope := getattr(config, "rope_parameters", None):
+        size = own_size or config.hidden_size // heads
+        keys |= rope_metadata(rope.get("full_attention", rope), size)
+    if own_size:
+        keys |= {"attention.key_length": own_size, "attention.value_length": own_size}
+    for setting, key in SETTINGS.items():
+        if (value := getattr(config, setting, None)) is not None:
+            keys[key] = value
     return keys
 
 
+def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any) -> tuple[int, ...]:
+    """Give parameters the values of the tensor of the file that holds them; its shape."""
+    shapes = [tuple(p.T.shape if name.endswith(recipe.transposed) else p.shape) for p in parameters]
+    of_heads = len(parameters) > 1 and name.endswith("norm.weight")
+    rows = [1 if of_heads else shape[0] for shape in shapes]
+    shape = (sum(rows), *(shapes[0] if of_heads else shapes[0][1:]))
+    values = stable_values(name, shape)
+    for ending, transform in recipe.transforms.items():
+        if name.endswith(ending):
+            values = transform(values, config)
+    for parameter, part in zip(parameters, np.split(values, np.cumsum(rows)[:-1]), strict=True):
+        own = torch.from_numpy(np.ascontiguousarray(part))
+        parameter.copy_(own.T if name.endswith(recipe.transposed) else own.reshape(parameter.shape))
+    return shape
+
+
+def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str, tuple[int, ...]]:
+    """Give a parameter the values of the tensors of the file that it joins; their shapes."""
+    names = [layer + name for name in joined.names]
+    shape = joined.shape(*parameter.shape)
+    values = joined.join(*(stable_values(name, shape) for name in names))
+    parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    return dict.fromkeys(names, shape)
+
+
 def make(recipe: Recipe) -> Fixture:
-    """Give a model of transformers our weights and ask it for logits."""
+    """Give a model of transformers our weights and ask it for logits, or for hidden rows."""
     kind = getattr(transformers, recipe.model)
-    config = kind.config_class(
-        vocab_size=VOCABULARY,
-        max_position_embeddings=CONTEXT,
-        attn_implementation="eager",
-        pad_token_id=None,
-        **recipe.config,
-    )
-    model = kind(config).double().eval()
+    settings = {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": CONTEXT,
+        "attn_implementation": "eager",
+        "experts_implementation": "eager",  # the only one in float64
+        "pad_token_id": None,
+    }
+    config = kind.config_class(**{**settings, **recipe.config})
+    model = kind(config, add_pooling_layer=False) if recipe.encoder else kind(config)
+    model = model.double().eval()
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    stored: dict[str, list[torch.Tensor]] = {}
     for name, parameter in model.state_dict().items():
         if name in tied:
             continue
-        stored = file_name(name, recipe)
-        shapes[stored] = tuple(parameter.shape)
-        values = stable_values(stored, shapes[stored])
-        for ending, transform in recipe.transforms.items():
-            if stored.endswith(ending):
-                values = transform(values, config)
-        parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+        ending = next((end for end in recipe.joined if name.endswith(end)), None)
+        if ending is None:
+            stored.setdefault(file_name(name, recipe), []).append(parameter)
+        else:
+            layer = file_name(name.removesuffix(ending), recipe)
+            shapes.update(fill_joined(parameter, layer, recipe.joined[ending]))
+    shapes |= {name: fill(held, name, recipe, config) for name, held in stored.items()}
     raw = np.random.PCG64(7).random_raw(recipe.tokens)
     token_ids = [int(word % np.uint64(VOCABULARY)) for word in raw]
     with torch.no_grad():
-        logits = model(torch.tensor([token_ids])).logits[0]
+        results = model(torch.tensor([token_ids]))
+        logits = (results.last_hidden_state if recipe.encoder else results.logits)[0]
     return Fixture(
         architecture=recipe.architecture,
         metadata={**metadata(config), **recipe.metadata(config)},

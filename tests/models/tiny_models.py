@@ -20,6 +20,7 @@ from ingot.quant import encode
 
 Floats = NDArray[np.float32]
 Metadata = Mapping[str, int | float | str]
+VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
 
 
@@ -35,7 +36,7 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
         return 1 + np.float32(0.3) * even
     if len(shape) == 1:
         return np.float32(0.3) * even
-    return np.float32((3 / shape[1]) ** 0.5) * even
+    return np.float32((3 / shape[-1]) ** 0.5) * even
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Fixture:
     shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
     constants: Mapping[str, Floats]  # tensors that are not random
     token_ids: list[int]
-    logits: Floats  # [tokens, vocabulary]
+    logits: Floats  # [tokens, vocabulary], or [tokens, width] of an encoder
 
     def save(self, name: str) -> None:
         """Write fixtures/<name>.npz."""
@@ -90,18 +91,22 @@ class Fixture:
         return random | dict(self.constants)
 
     def write(self, path: Path, type: GgmlType = GgmlType.F32) -> Path:
-        """Write the model; matrices whose rows are whole blocks get the type."""
+        """Write the model; matrices whose rows are whole blocks get the type.
+
+        Those that score experts stay as they are, as in real files.
+        """
         writer = GgufWriter(path)
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
-            writer.add(f"{self.architecture}.{key}", value)
-        vocabulary = len(self.logits[0])
+            shared = key.startswith("tokenizer.")
+            writer.add(key if shared else f"{self.architecture}.{key}", value)
         writer.add("tokenizer.ggml.model", "llama")
-        writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(vocabulary)], ValueType.STRING)
-        writer.add("tokenizer.ggml.scores", [0.0] * vocabulary, ValueType.FLOAT32)
-        writer.add("tokenizer.ggml.token_type", [1] * vocabulary, ValueType.INT32)
+        writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(VOCABULARY)], ValueType.STRING)
+        writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)
+        writer.add("tokenizer.ggml.token_type", [1] * VOCABULARY, ValueType.INT32)
         for name, values in self.tensors().items():
-            quantized = values.ndim == 2 and values.shape[1] % type.block_size == 0
+            matrix = values.ndim > 1 and not name.endswith(".bias") and "_inp" not in name
+            quantized = matrix and values.shape[-1] % type.block_size == 0
             kind = type if quantized else GgmlType.F32
             writer.add_tensor(name, encode(values, kind), kind, values.shape)
         writer.write()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from ast import literal_eval
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,44 @@ def test_structured(model: Path) -> None:
 def test_streaming(model: Path) -> None:
     assert model.is_file()  # the default model, which the example looks for itself
     assert "Paris" in run("streaming.py", "What is the capital of France?")
+
+
+def test_async_answers(model: Path) -> None:
+    *answers, count = run("async_answers.py", model).splitlines()
+    assert sorted(answer.partition(":")[0] for answer in answers) == ["Ada", "Ben", "Cleo", "Dan"]
+    assert "Ada: The capital of France is Paris." in answers
+    tokens, steps = (int(word) for word in count.split() if word.isdigit())
+    assert tokens > steps  # they were written together
+
+
+def test_many_prompts(model: Path) -> None:
+    lines = run("many_prompts.py", model).splitlines()
+    assert len(lines) == 8
+    assert lines[:2] == ["France: Paris", "Germany: Berlin"]
+
+
+def test_logits_processor(model: Path) -> None:
+    free, bound = run("logits_processor.py", model).rstrip().split(" ha", 2)[1:]
+    assert "e" in free
+    assert "e" not in bound
+
+
+def test_embeddings_search(model: Path) -> None:
+    assert model.is_file()  # the default model, which the example looks for itself
+    found = run("embeddings_search.py").splitlines()
+    assert len(found) == 4
+    assert "pasta" in found[0]
+    assert "Mars" in run("embeddings_search.py", "A rocket flies to the moon.").splitlines()[0]
+
+
+def test_best_of_n(model: Path) -> None:
+    shown = [line.partition(" ") for line in run("best_of_n.py", model).splitlines()]
+    ranks = [float(rank) for rank, _, _ in shown]
+    texts = [literal_eval(text) for _, _, text in shown]
+    assert ranks == sorted(ranks)
+    assert len(texts) == 4
+    assert len({text[:10] for text in texts}) == 1  # they have their beginning in common
+    assert len(set(texts)) > 1
 
 
 def test_every_example_is_tested() -> None:

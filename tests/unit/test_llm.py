@@ -1,8 +1,10 @@
 """LLM: texts, logits, settings, several users at once, and what is said when it cannot."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ import pytest
 import ingot
 from ingot import LLM
 from ingot.backends.reference import Reference
-from ingot.errors import CacheFullError, ConfigError, ContextLengthError, ModelError, SamplingError
+from ingot.engine import Completion
+from ingot.errors import ConfigError, ContextLengthError, ModelError, SamplingError
 from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
 
 PROMPT = [256, 104, 105, 32, 116]
@@ -69,10 +72,51 @@ def test_an_end_token_ends_the_text(path: Path, tmp_path: Path) -> None:
     assert done.timings.steps == len(done.token_ids) > 0
 
 
-def test_a_full_context_ends_the_text(llm: LLM) -> None:
-    done = llm.generate([1] * (CONTEXT - 3), max_tokens=10, temperature=0)
+def test_a_full_context_is_an_error(llm: LLM) -> None:
+    stream = llm.stream([1] * (CONTEXT - 3), max_tokens=10, temperature=0)
+    with pytest.raises(ContextLengthError, match=f"end of the context of {CONTEXT} tokens"):
+        list(stream)
+    assert len(stream.token_ids) == 3
+    with pytest.raises(ContextLengthError, match="context_overflow='shift' or 'stop'"):
+        llm.generate([1] * CONTEXT, max_tokens=10, temperature=0)
+
+
+def test_a_full_context_can_end_the_text(llm: LLM) -> None:
+    def write(prompt: int) -> Completion:
+        return llm.generate(
+            [1] * prompt, max_tokens=10, temperature=0, context_overflow="stop", ignore_eos=True
+        )
+
+    done = write(CONTEXT - 3)
     assert (len(done.token_ids), done.finish_reason) == (3, "context")
-    assert llm.generate([1] * CONTEXT, max_tokens=10, temperature=0).finish_reason == "context"
+    assert write(CONTEXT).finish_reason == "context"
+    assert write(CONTEXT - 10).finish_reason == "length"
+
+
+def test_a_full_context_can_shift(llm: LLM) -> None:
+    """The first tokens and the newer half of the rest are read again as a prompt."""
+    prompt = [256, *range(CONTEXT - 4)]
+    asked = {"temperature": 0, "ignore_eos": True}
+    done = llm.generate(prompt, max_tokens=9, context_overflow="shift", keep=5, **asked)
+    assert (len(done.token_ids), done.finish_reason) == (9, "length")
+    full = [*prompt, *done.token_ids[:3]]
+    left = full[:5] + full[len(full) - (CONTEXT - 5) // 2 :]
+    assert llm.generate(left, max_tokens=6, **asked).token_ids == done.token_ids[3:]
+    long = llm.generate([1], max_tokens=3 * CONTEXT, context_overflow="shift", **asked)
+    assert len(long.token_ids) == 3 * CONTEXT
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"context_overflow": "wrap"}, "context_overflow is 'wrap'; it must be one of error, stop"),
+        ({"context_overflow": "shift", "keep": -1}, "keep is -1"),
+        ({"context_overflow": "shift", "negative_prompt": "x"}, "with a negative_prompt"),
+    ],
+)
+def test_ways_to_overflow_are_checked(llm: LLM, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(SamplingError, match=message):
+        llm.generate(PROMPT, **asked)
 
 
 def test_no_tokens_are_a_text_too(llm: LLM) -> None:
@@ -99,13 +143,17 @@ def test_timings_count_tokens_and_steps(llm: LLM) -> None:
     assert timings.generation_rate == 3 / timings.generation_seconds
 
 
-def test_progress_of_a_prompt(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm._model, "step_tokens", 100)
+def test_progress_of_a_prompt(path: Path) -> None:
     told: list[tuple[int, int]] = []
-    list(
-        llm.stream([5] * 230, max_tokens=1, progress=lambda *step: told.append(step), temperature=0)
-    )
-    assert told == [(0, 230), (100, 230), (200, 230), (230, 230)]
+    with LLM(path, threads=1) as llm:
+        slow = {"processors": [lambda *_: time.sleep(0.01)], "ignore_eos": True}
+        running = llm.stream([7], max_tokens=200, temperature=0, **slow)
+        next(running)  # beside it a prompt is read in chunks
+        stream = llm.stream(
+            [5] * 230, max_tokens=1, progress=lambda *step: told.append(step), temperature=0
+        )
+        list(stream)
+    assert told == [(0, 230), (128, 230), (230, 230)]
 
 
 def test_logits_of_every_position(llm: LLM) -> None:
@@ -116,15 +164,18 @@ def test_logits_of_every_position(llm: LLM) -> None:
     assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
 
 
-def test_logits_in_pieces_are_the_same_logits(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_in_pieces_are_the_same_logits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = list(range(100))
-    whole = llm.logits(ids)
-    monkeypatch.setattr("ingot.api._PIECE_BYTES", 4 * 7 * len(vocabulary()))
-    pieces = list(llm.logit_pieces(ids, first=50))
-    assert [(start, len(rows)) for start, rows in pieces][:2] == [(50, 7), (57, 7)]
-    assert pieces[-1][0] + len(pieces[-1][1]) == 100
-    assert np.array_equal(np.concatenate([rows for _, rows in pieces]), whole[50:])
-    assert np.array_equal(llm.logits(ids), whole)
+    with LLM(path, threads=1) as llm:
+        whole = llm.logits(ids)
+    monkeypatch.setattr("ingot.engine.engine._ROW_BYTES", 1)
+    with LLM(path, threads=1) as llm:
+        starts: list[tuple[int, int]] = []
+        llm.engine.read_rows(
+            np.array(ids, np.int32), lambda start, rows: starts.append((start, len(rows))), first=30
+        )
+        assert starts == [(30, 64), (94, 6)]
+        assert np.array_equal(llm.logits(ids), whole)
 
 
 @pytest.mark.parametrize("weights", ["map", "lock", "read"])
@@ -162,13 +213,14 @@ def test_threads_take_turns(llm: LLM) -> None:
     assert [found[number] for number in range(4)] == expected
 
 
-def test_what_does_not_fit_beside_a_stream_is_an_error(llm: LLM) -> None:
-    stream = llm.stream([1] * 200, max_tokens=8, temperature=0)
-    next(stream)
-    with pytest.raises(CacheFullError):
-        llm.logits([1] * 100)
-    stream.close()
-    assert len(llm.logits([1] * 100)) == 100
+def test_what_does_not_fit_beside_a_stream_takes_turns(path: Path) -> None:
+    """A cache for one text of this length: the one that came last gives its place up."""
+    with LLM(path, threads=1, cache_tokens=CONTEXT, reuse="none") as llm:
+        expected = llm.generate([1] * 200, max_tokens=50, temperature=0, ignore_eos=True)
+        stream = llm.stream([1] * 200, max_tokens=50, temperature=0, ignore_eos=True)
+        next(stream)
+        assert len(llm.logits([1] * 100)) == 100
+        assert stream.result().token_ids == expected.token_ids
 
 
 def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
@@ -179,7 +231,9 @@ def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
 
 def test_closing_in_the_middle_of_a_text(path: Path) -> None:
     llm = LLM(path, threads=1)
-    stream = llm.stream(PROMPT, max_tokens=50, temperature=0)
+    stream = llm.stream(
+        PROMPT, max_tokens=200, temperature=0, processors=[lambda *_: time.sleep(0.01)]
+    )
     next(stream)
     llm.close()
     with pytest.raises(ModelError, match="is closed"):

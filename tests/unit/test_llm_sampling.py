@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot import LLM, Grammar, SamplingParams
-from ingot.backends.batch import ExecutionPhase
 from ingot.errors import GrammarError, LogitsError, ProcessorError, SamplingError
 from ingot.sampling import logprobs_of
 from tiny_llama import write_tiny_llama
@@ -40,7 +39,9 @@ def test_parameters_as_such_or_by_name(llm: LLM) -> None:
 
 def test_the_length_where_nothing_is_said(llm: LLM) -> None:
     assert len(llm.generate(PROMPT, temperature=0, ignore_eos=True).token_ids) == 128
-    done = llm.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=None)
+    done = llm.generate(
+        PROMPT, temperature=0, ignore_eos=True, max_tokens=None, context_overflow="stop"
+    )
     assert done.finish_reason == "context"
 
 
@@ -75,7 +76,7 @@ def test_stop_strings_and_tokens(llm: LLM) -> None:
 
 def test_a_time_limit(llm: LLM) -> None:
     done = llm.generate(PROMPT, max_tokens=100, temperature=0, time_limit=1e-9, ignore_eos=True)
-    assert (len(done.token_ids), done.finish_reason) == (1, "time")
+    assert (len(done.token_ids), done.finish_reason) == (0, "time")
 
 
 def test_logprobs_of_what_was_written(llm: LLM) -> None:
@@ -91,15 +92,17 @@ def test_logprobs_of_what_was_written(llm: LLM) -> None:
     assert llm.generate(PROMPT, max_tokens=2).logprobs == ()
 
 
-def test_scores_are_those_of_the_logits(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_the_logits(llm: LLM) -> None:
     ids = [256, *range(90)]
     expected = logprobs_of(llm.logits(ids)[:-1], ids[1:])
     scored = llm.score(ids)
     assert scored.token_ids == tuple(ids)
     assert scored.logprobs == pytest.approx(expected.tolist(), abs=1e-9)
     assert scored.perplexity == pytest.approx(float(np.exp(-expected.mean())))
-    monkeypatch.setattr("ingot.api._PIECE_BYTES", 4 * 7 * 258)
-    assert llm.score(ids).logprobs == scored.logprobs
+    assert llm.score(ids, first=40).logprobs == scored.logprobs[39:]
+    assert llm.score(ids, first=91).logprobs == ()
+    with pytest.raises(SamplingError, match="first is 92; it must be from 1 to 91"):
+        llm.score(ids, first=92)
     assert llm.score([5]).logprobs == ()
     assert llm.score("hi").token_ids == (256, 104, 105)
 
@@ -232,22 +235,6 @@ def test_beams_cross_the_borders_of_blocks(llm: LLM) -> None:
 def test_beams_end_with_the_context(llm: LLM) -> None:
     found = llm.beam_search([5] * 200, 1, max_tokens=500)
     assert len(found[0].token_ids) <= 57
-
-
-def test_a_fork_goes_on_as_its_parent_would(llm: LLM) -> None:
-    model = llm._model
-    prompt, one = np.arange(70, dtype=np.int32), np.zeros(1, np.int32)
-    parent = model.sequence()
-    model.step([parent], [prompt], np.empty(0, np.int32), ExecutionPhase.PROMPT)
-    fork = model.fork(parent)
-    token = np.array([9], np.int32)
-    first = model.step([parent], [token], one, ExecutionPhase.GENERATION)
-    model.step([parent], [token + 1], one, ExecutionPhase.GENERATION)  # does not touch the fork
-    second = model.step([fork], [token], one, ExecutionPhase.GENERATION)
-    assert np.array_equal(first, second)
-    parent.close()
-    fork.close()
-    assert len(llm.generate([1] * 250, temperature=0, ignore_eos=True).token_ids) == 6
 
 
 def test_healing_needs_a_token_that_others_begin_with(llm: LLM) -> None:

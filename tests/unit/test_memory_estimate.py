@@ -113,6 +113,10 @@ def test_a_window_without_a_pattern_is_counted_in_full() -> None:
 def test_experts_in_use_count_together() -> None:
     found = dimensions(expert_used_count=8, expert_feed_forward_length=768)
     assert found.layers[0].feed_forward == 8 * 768
+    found = dimensions(
+        expert_used_count=2, feed_forward_length=640
+    )  # each as wide as the file says
+    assert found.layers[0].feed_forward == 2 * 640
 
 
 def test_an_encoder_keeps_no_cache() -> None:

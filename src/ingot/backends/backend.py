@@ -28,6 +28,12 @@ class Backend(Protocol):
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""
 
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+
 
 def choose_device(name: str) -> "Device | None":
     """The GPU of a name, None for the CPU: "cuda" must be there, "auto" takes it if it is.

@@ -16,11 +16,12 @@ import typer
 from typer.core import TyperGroup
 
 from ingot import __version__
-from ingot.cli.text import notice
+from ingot.cli.text import error_text, notice
 from ingot.errors import IngotError
 
 COMMANDS: Final = {
     "run": "Generate text.",
+    "chat": "Chat with a model.",
     "info": "Show the version, the CPU and what Ingot uses of it.",
     "pull": "Bring the default model into the cache and print its path.",
     "list": "List the models in the cache.",
@@ -56,15 +57,9 @@ class _Subcommands(TyperGroup):
         except BrokenPipeError:
             raise  # typer ends quietly
         except (IngotError, OSError) as error:
-            notice(f"error: {_message(error)}")
+            notice(f"error: {error_text(error)}")
             raise typer.Exit(2) from error
         return result
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 app = typer.Typer(

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from ingot import _native
-from ingot.cli.bar import Bar
+from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.options import DeviceOption, KvTypeOption, WeightsOption
 from ingot.cli.summary import architecture, quantization
@@ -25,6 +25,7 @@ from ingot.config import config
 from ingot.engine import LoadedModel
 from ingot.engine.timed import timed_tokens
 from ingot.errors import ConfigError
+from ingot.graph.kv_layout import whole_blocks
 
 
 class Output(StrEnum):
@@ -129,11 +130,12 @@ def command(
     path = locate(model)
     results = []
     for team in teams:
+        context = max(test.n_depth + test.n_prompt + test.n_gen for test in tests)
         with LoadedModel(
             path,
             threads=team,
-            context=max(test.n_depth + test.n_prompt + test.n_gen for test in tests),
-            sequences=max(test.n_sequences for test in tests),
+            context=context,
+            cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
             kv_type=kv_type,
             weights=weights,
             device=device,

@@ -55,12 +55,23 @@ def command(
         Path | None,
         typer.Option("-o", "--output", help="With --graph: draw it into FILE.svg or FILE.dot."),
     ] = None,
+    architectures: Annotated[
+        bool,
+        typer.Option("--architectures", help="List the architectures that can be run; no FILE."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
     """Show what is inside a GGUF file (any part of a split one): model, memory, tensors.
 
     Only the header is read, except with --tensor.
     """
+    if architectures:
+        from ingot.cli.architectures import show_architectures  # noqa: PLC0415 (only here)
+
+        if file is not None:
+            raise ConfigError("--architectures lists what can be run; it takes no FILE")
+        show_architectures(json=json)
+        return
     if (unfused or output) and not graph:
         raise ConfigError("--unfused and --output go with --graph")
     with GgufLoader(locate(file)) as loader:

@@ -4,7 +4,8 @@ JSON (`--json`):
 
     fused                   whether it is the graph that runs, or the one that is described
     operations              in order: operation, remarks, layer (integer or null), reads, writes
-                            (names of values), weights: name and shape (rows first)
+                            (names of values), weights: name, shape (rows first) and first_row,
+                            which is not 0 where only some rows of a tensor are read
     values                  name, width, bytes_per_token; and offset, first, last: its place in
                             the arena in bytes per token and the operations between which it
                             lives, null for the logits, which lie elsewhere
@@ -76,7 +77,9 @@ def _json(listing: GraphListing, layout: KvLayout, *, fused: bool) -> dict[str, 
                 "remarks": op.remarks,
                 "layer": op.layer,
                 "reads": op.reads,
-                "weights": [{"name": w.name, "shape": w.shape} for w in op.weights],
+                "weights": [
+                    {"name": w.name, "shape": w.shape, "first_row": w.first_row} for w in op.weights
+                ],
                 "writes": [value.name for value in op.writes],
             }
             for op in listing.ops
@@ -136,8 +139,10 @@ def _rows(number: int, op: ListedOp) -> list[tuple[str, ...]]:
         read = op.reads[line] if line < len(op.reads) else ""
         weight = ""
         if line < len(op.weights):
-            shape = " x ".join(map(str, op.weights[line].shape))
-            weight = f"{op.weights[line].name} {shape}"
+            tensor = op.weights[line]
+            shape = " x ".join(map(str, tensor.shape))
+            weight = f"{tensor.name} {shape}"
+            weight += f" from row {tensor.first_row}" if tensor.tensor_rows else ""
         lines.append((*first, read, weight, *_value_cells(op.writes[line : line + 1])))
     return lines
 

@@ -8,6 +8,9 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option("-t", "--threads", help="CPU threads; default: the cores this process may use."),
 ]
+ContextOption = Annotated[
+    int | None, typer.Option("-c", "--context", help="Tokens to make room for.")
+]
 KvTypeOption = Annotated[
     str, typer.Option("--kv-type", help="Storage of keys and values: f32, f16, bf16, q8_0, q4_0.")
 ]

@@ -16,11 +16,11 @@ import typer
 from numpy.typing import NDArray
 
 from ingot.api import LLM
-from ingot.cli.bar import Bar
+from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.options import DeviceOption, KvTypeOption, ThreadsOption, WeightsOption
 from ingot.cli.text import write_json
-from ingot.engine import Progress
+from ingot.engine import OnProgress
 from ingot.errors import ConfigError
 
 _CHUNKS = 2  # at least, as in llama.cpp
@@ -81,7 +81,7 @@ def measure(
     llm: LLM,
     ids: Sequence[int],
     context: int,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Perplexity:
     """Score the tokens of a text."""
     if len(ids) < _CHUNKS * context:
@@ -113,10 +113,4 @@ def measure(
 def _surprise(llm: LLM, chunk: NDArray[np.int64]) -> NDArray[np.float64]:
     """Negative log-likelihood of each token after the one in the middle."""
     middle = len(chunk) // 2
-    scores = np.empty(len(chunk) - 1 - middle)
-    for start, rows in llm.logit_pieces(chunk[:-1], first=middle):
-        for position, row in enumerate(rows, start):
-            top = row.max()
-            log_sum = math.log(np.exp(row - top).sum(dtype=np.float64))
-            scores[position - middle] = log_sum + float(top) - float(row[chunk[position + 1]])
-    return scores
+    return -np.array(llm.score(chunk, first=middle + 1).logprobs)

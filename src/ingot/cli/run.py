@@ -2,25 +2,32 @@
 
 import sys
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from ingot.api import LLM
-from ingot.cli import sampling
-from ingot.cli.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import DeviceOption, KvTypeOption, ThreadsOption, WeightsOption
-from ingot.cli.text import notice, printable
-from ingot.engine import Generation
+from ingot.cli.options import (
+    ContextOption,
+    DeviceOption,
+    KvTypeOption,
+    ThreadsOption,
+    WeightsOption,
+)
+from ingot.cli.sampling import takes_sampling_flags
+from ingot.cli.text import notice
+from ingot.cli.writing import INTERRUPTED, PromptBar, write_answer
+from ingot.engine import Request
 from ingot.errors import ConfigError
+from ingot.sampling import SamplingParams
 
 _EXAMPLE = "Explain in two sentences why the sky is blue."
-_INTERRUPTED = 130
-_LONG_PROMPT = 1024  # tokens: from here on a bar shows how far it is
 _TEMPLATE_KEY = "tokenizer.chat_template"
 
 
+@takes_sampling_flags
 def command(
     prompt: Annotated[
         str | None,
@@ -31,32 +38,12 @@ def command(
     max_tokens: Annotated[
         int, typer.Option("-n", "--max-tokens", min=0, help="Tokens to write at most.")
     ] = 256,
-    temperature: sampling.Temperature = None,
-    top_k: sampling.TopK = None,
-    top_p: sampling.TopP = None,
-    min_p: sampling.MinP = None,
-    typical_p: sampling.TypicalP = None,
-    top_n_sigma: sampling.TopNSigma = None,
-    repeat_penalty: sampling.RepeatPenalty = None,
-    repeat_last_n: sampling.RepeatLastN = None,
-    presence_penalty: sampling.PresencePenalty = None,
-    frequency_penalty: sampling.FrequencyPenalty = None,
-    dry_multiplier: sampling.DryMultiplier = None,
-    xtc_probability: sampling.XtcProbability = None,
-    mirostat: sampling.Mirostat = None,
-    samplers: sampling.Samplers = None,
-    seed: sampling.Seed = None,
-    stop: sampling.Stop = None,
-    ignore_eos: sampling.IgnoreEos = False,
-    grammar_file: sampling.GrammarFile = None,
-    json_schema: sampling.JsonSchema = None,
+    sampling: SamplingParams,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text; do not ask as a chat message.")
     ] = False,
     threads: ThreadsOption = None,
-    context: Annotated[
-        int | None, typer.Option("-c", "--context", help="Tokens to make room for.")
-    ] = None,
+    context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
@@ -67,28 +54,6 @@ def command(
     """
     started = time.perf_counter()
     text = _text(prompt)
-    params = sampling.make_params(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        typical_p=typical_p,
-        top_n_sigma=top_n_sigma,
-        repeat_penalty=repeat_penalty,
-        repeat_last_n=repeat_last_n,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        dry_multiplier=dry_multiplier,
-        xtc_probability=xtc_probability,
-        mirostat=mirostat,
-        samplers=samplers,
-        seed=seed,
-        stop=stop,
-        ignore_eos=ignore_eos,
-        grammar_file=grammar_file,
-        json_schema=json_schema,
-    )
     with LLM(
         locate(model),
         threads=threads,
@@ -99,13 +64,13 @@ def command(
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
-        with Bar("reading the prompt", "tokens") as bar:
-            progress = bar if len(ids) >= _LONG_PROMPT else None
-            written = llm.stream(ids, params, progress=progress)
-            first, interrupted = _write(written, bar)
+        with PromptBar() as bar:
+            params = replace(sampling, max_tokens=max_tokens)
+            written = llm.stream(ids, params, progress=bar, context_overflow="stop")
+            first, interrupted = write_answer(written, bar)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _text(prompt: str | None) -> str:
@@ -128,35 +93,10 @@ def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
         raw = True
     if raw:
         return llm.tokenizer.encode(text)
-    from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (jinja2, if needed)
-
-    template = ChatTemplate.from_metadata(metadata, llm.tokenizer)
-    prompt = template.render([{"role": "user", "content": text}])
-    return llm.tokenizer.encode(
-        prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
-    )
+    return llm.chat_prompt([{"role": "user", "content": text}])
 
 
-def _write(written: Generation, bar: Bar) -> tuple[float | None, bool]:
-    """Write the text as it comes: when the first piece came, and whether Ctrl-C ended it."""
-    first, interrupted = None, False
-    on_terminal = sys.stdout.isatty()
-    try:
-        for piece in written:
-            if first is None:
-                first = time.perf_counter()
-                bar.clear()
-            sys.stdout.write(printable(piece, keep="\n\t") if on_terminal else piece)
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        written.close()
-        interrupted = True
-    bar.clear()
-    print(flush=True)
-    return first, interrupted
-
-
-def _show_timings(written: Generation, *, load: float, first: float | None) -> None:
+def _show_timings(written: Request, *, load: float, first: float | None) -> None:
     timings = written.timings
     parts = [f"load {load:.2f} s"]
     if first is not None:

@@ -43,6 +43,13 @@ def notice(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+def error_text(error: Exception) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def write_json(value: object) -> None:
     """Write a value for programs: UTF-8, indented; numbers that JSON lacks become null."""
     print(json.dumps(_jsonable(value), indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,17 +1,28 @@
-"""From an open model to text: one step for some sequences, and a generation made of steps."""
+"""From an open model to texts: requests, the scheduler and the step loop."""
 
-from ingot.engine.generation import Completion, Generation, Mode, Prompt, Timings
+from ingot.engine.engine import EngineStats, InferenceEngine, Prompt
 from ingot.engine.loaded import LoadedModel, Weights
-from ingot.engine.writer import FinishReason, Progress
+from ingot.engine.options import EngineOptions
+from ingot.engine.request import (
+    Completion,
+    FinishReason,
+    OnProgress,
+    Request,
+    RequestState,
+    Timings,
+)
 
 __all__ = [
     "Completion",
+    "EngineOptions",
+    "EngineStats",
     "FinishReason",
-    "Generation",
+    "InferenceEngine",
     "LoadedModel",
-    "Mode",
-    "Progress",
+    "OnProgress",
     "Prompt",
+    "Request",
+    "RequestState",
     "Timings",
     "Weights",
 ]

@@ -7,33 +7,30 @@ told before the first token. Knows nothing of text, sampling or who asks for a s
 import os
 from collections.abc import Sequence
 from enum import StrEnum
-from threading import Lock
+from functools import cached_property
+from hashlib import blake2b
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.backends.backend import Backend, choose_device
+from ingot.backends.backend import Backend
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.cpu import CpuBackend
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
-from ingot.errors import (
-    ConfigError,
-    ContextLengthError,
-    IngotError,
-    MemoryShortageError,
-    ModelError,
-)
+from ingot.engine.placing import Placed
+from ingot.errors import ConfigError, ContextLengthError, ModelError
 from ingot.gguf import GgmlType, GgufLoader
-from ingot.graph.kv_layout import BLOCK_TOKENS, KV_TYPES, KvLayout
-from ingot.kvcache import BlockPool
+from ingot.graph.kv_layout import KV_TYPES, KvLayout
+from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
 from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
+_SAMPLE = 256  # bytes
 
+_E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
 Logits = NDArray[np.float32]
 
@@ -47,7 +44,7 @@ class Weights(StrEnum):
 
 
 class LoadedModel:
-    """A model on a device with a cache for its sequences. Steps of several threads take turns."""
+    """A model on a device with memory for its sequences. One thread at a time."""
 
     def __init__(
         self,
@@ -57,47 +54,61 @@ class LoadedModel:
         context: int | None = None,
         kv_type: str = "f16",
         weights: str = Weights.MAP,
-        sequences: int = 1,
+        cache_tokens: int | None = None,
+        reuse: str = Reuse.NONE,
         device: str = "cpu",
     ) -> None:
-        """`context` is the longest sequence; there is cache for `sequences` of that length."""
+        """`context` is the longest sequence; the cache is for `cache_tokens` of all of them.
+
+        By default these are four contexts, if they take no more than a quarter of the memory.
+        """
         self.threads = _checked_threads(threads)
-        self._gpu = choose_device(device)
-        kind, place = _kv_type(kv_type), _weights(weights)
+        kind, place = _kv_type(kv_type), _choice(Weights, "weights", weights)
+        found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
-            self.graph = build_graph(self.file)
+            self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind)
-            blocks = sequences * -(-self.context // BLOCK_TOKENS)
-            if self._gpu is None:
-                memory.require(
-                    blocks * sum(group.block_bytes for group in self.layout.groups),
-                    f"a cache for {sequences * self.context} tokens as {kind.name.lower()}",
-                    "choose a smaller context or a smaller kv_type",
-                )
             self._place_weights(place)
-            self._backend: Backend | None = self._make_backend(blocks)
+            placed = Placed(
+                self.graph,
+                self.file,
+                self.layout,
+                context=self.context,
+                cache_tokens=cache_tokens,
+                threads=self.threads,
+                device=device,
+            )
         except BaseException:
             self.file.close()
             raise
-        self.step_tokens = self._backend.max_tokens
-        self._pool = BlockPool(self.layout, blocks)
-        self._stepping = Lock()
+        self._backend: Backend | None = placed.backend
+        self.on_gpu = placed.on_gpu
+        self.step_tokens = placed.backend.max_tokens
+        self.cache = KvCache(self.layout, placed.blocks, found)
+
+    @property
+    def pool(self) -> BlockPool:
+        """The blocks of the cache."""
+        return self.cache.pool
 
     def sequence(self) -> KvSequence:
-        """A new, empty sequence; its owner closes it."""
-        return KvSequence(self._pool)
+        """A new, empty sequence that shares nothing; its owner closes it."""
+        return KvSequence(self.pool)
 
-    def fork(self, sequence: KvSequence) -> KvSequence:
-        """A sequence that goes on from the same tokens; its owner closes it."""
-        with self._stepping:
-            if self._backend is None:
-                raise ModelError(f"{self.file.path} is closed; open it again to go on")
-            forked, copies = sequence.fork()
-            for copy in copies:
-                self._backend.copy_block(copy.group, copy.source, copy.target)
-            return forked
+    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        """Do what a fork asks for."""
+        for copy in copies:
+            self._running.copy_block(copy.group, copy.source, copy.target)
+
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+        return self._running.read_block(group, index)
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+        self._running.write_block(group, index, data)
 
     def step(
         self,
@@ -110,29 +121,54 @@ class LoadedModel:
 
         `outputs` counts through the tokens of all sequences in order.
         """
-        with self._stepping:
-            if self._backend is None:
-                raise ModelError(f"{self.file.path} is closed; open it again to go on")
-            positions = [
-                np.arange(sequence.length, sequence.length + len(new), dtype=np.int32)
-                for sequence, new in zip(sequences, ids, strict=True)
-            ]
-            logits = self._backend.forward(
-                Batch(
-                    ids=np.concatenate(ids),
-                    positions=np.concatenate(positions),
-                    counts=np.array([len(new) for new in ids], np.int32),
-                    tables=[
-                        sequence.grow(len(new))
-                        for sequence, new in zip(sequences, ids, strict=True)
-                    ],
-                    outputs=outputs,
-                    phase=phase,
-                )
+        for sequence, new in zip(sequences, ids, strict=True):
+            sequence.grow(len(new))
+        logits = self.forward(sequences, ids, outputs, phase)
+        for sequence in sequences:
+            sequence.release_passed()
+        return logits
+
+    def forward(
+        self,
+        sequences: Sequence[KvSequence],
+        ids: Sequence[Ints],
+        outputs: Ints,
+        phase: ExecutionPhase,
+    ) -> Logits:
+        """The same for sequences that have grown already: the new tokens are their last."""
+        positions = [
+            np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
+            for sequence, new in zip(sequences, ids, strict=True)
+        ]
+        return self._running.forward(
+            Batch(
+                ids=np.concatenate(ids),
+                positions=np.concatenate(positions),
+                counts=np.array([len(new) for new in ids], np.int32),
+                tables=[sequence.tables for sequence in sequences],
+                outputs=outputs,
+                phase=phase,
             )
-            for sequence in sequences:
-                sequence.release_passed()
-            return logits
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells this model from others: its tensors, and some bytes of each."""
+        digest = blake2b(digest_size=16)
+        if self.on_gpu and self.layout.type.block_size > 1:  # which lies otherwise there
+            digest.update(b"gpu")
+        for name, tensor in self.file.tensors.items():
+            digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
+            digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())
+        return digest.hexdigest()
+
+    def require_logits(self) -> None:
+        """Raise an error if the model writes no text."""
+        if self.graph.hidden:
+            raise ModelError(
+                f"{self.file.path} is an encoder: it has a row for every token of a text, "
+                "and writes none"
+            )
 
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
@@ -159,10 +195,9 @@ class LoadedModel:
         return ids.astype(np.int32)
 
     def close(self) -> None:
-        """Stop its threads and free its memory, after the step that may be running."""
-        with self._stepping:
-            self._backend = None
-            self.file.close()
+        """Stop its threads and free its memory."""
+        self._backend = None
+        self.file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -175,36 +210,11 @@ class LoadedModel:
     ) -> None:
         self.close()
 
-    def _make_backend(self, blocks: int) -> Backend:
-        if self._gpu is not None:
-            from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
-
-            return GpuBackend(
-                self.graph,
-                self.file,
-                self.layout,
-                blocks=blocks,
-                context=self.context,
-                device=self._gpu,
-            )
-        try:
-            return CpuBackend(
-                self.graph,
-                self.file,
-                self.layout,
-                blocks=blocks,
-                context=self.context,
-                threads=self.threads,
-            )
-        except IngotError:
-            raise
-        except MemoryError as error:  # a limit of the process, which the system does not know
-            raise MemoryShortageError(
-                f"{self.file.path}: there is no memory for a context of {self.context} tokens; "
-                "choose a smaller context"
-            ) from error
-        except ValueError as error:  # what the native program refuses
-            raise ModelError(f"{self.file.path} cannot be run on the CPU: {error}") from error
+    @property
+    def _running(self) -> Backend:
+        if self._backend is None:
+            raise ModelError(f"{self.file.path} is closed; open it again to go on")
+        return self._backend
 
     def _place_weights(self, place: Weights) -> None:
         size = sum(tensor.nbytes for tensor in self.file.tensors.values())
@@ -244,9 +254,8 @@ def _kv_type(name: str) -> GgmlType:
     raise ConfigError(f"kv_type is {name!r}; it must be one of {known}")
 
 
-def _weights(name: str) -> Weights:
+def _choice(kind: type[_E], field: str, name: str) -> _E:
     try:
-        return Weights(name)
+        return kind(name)
     except ValueError:
-        known = ", ".join(Weights)
-        raise ConfigError(f"weights is {name!r}; it must be one of {known}") from None
+        raise ConfigError(f"{field} is {name!r}; it must be one of {', '.join(kind)}") from None

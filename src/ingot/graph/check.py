@@ -44,7 +44,8 @@ def check(ops: Sequence[o.Op], logits: o.Value, layers: Sequence[KvLayer]) -> No
             selected[value.name] = after or isinstance(op, o.Select)
         if isinstance(op, o.WriteKv | o.Attend):
             _check_layer(op, layers, stored)
-        if not _fits(op):
+        inside = all(weight.rows.stop <= weight.tensor_shape[0] for weight in op.weights)
+        if not inside or not _fits(op):
             widths = ", ".join(f"{v.name} {v.width}" for v in (*op.inputs, *op.outputs))
             shapes = ", ".join(f"{w.name} {w.shape}" for w in op.weights)
             raise GraphError(f"{_name(op)}: sizes do not fit ({'; '.join((widths, shapes))})")
@@ -83,11 +84,17 @@ def _fits(op: o.Op) -> bool:
     """Whether widths, shapes and constants of one operation agree."""
     match op:
         case o.Embed():
-            return len(op.weight.shape) == 2 and op.weight.shape[1] == op.out.width
+            shapes = [weight.shape for weight in op.weights]
+            one = op.type is None or op.type.shape[0] == 1
+            return one and all(len(shape) == 2 and shape[1] == op.out.width for shape in shapes)
         case o.Norm():
-            run = op.weight.shape
-            whole = len(run) == 1 and op.source.width % run[0] == 0
-            return whole and _same_width(op) and (op.bias is None or op.bias.shape == run)
+            *heads, run = op.weight.shape
+            if heads:  # a row for each run
+                whole = len(heads) == 1 and op.source.width == heads[0] * run
+            else:
+                whole = op.source.width % run == 0
+            bias_fits = op.bias is None or op.bias.shape == op.weight.shape
+            return whole and bias_fits and _same_width(op)
         case o.Linear():
             shape = (op.out.width, op.source.width)
             return op.weight.shape == shape and (op.bias is None or op.bias.shape == shape[:1])
@@ -96,14 +103,36 @@ def _fits(op: o.Op) -> bool:
             return _same_width(op) and turned <= op.head_size and not op.source.width % op.head_size
         case o.Attend():
             grouped = op.kv_heads > 0 and op.heads % op.kv_heads == 0
-            return (
-                grouped and _same_width(op) and (op.sinks is None or op.sinks.shape == (op.heads,))
-            )
+            sinks_fit = op.sinks is None or op.sinks.shape == (op.heads,)
+            seen = op.causal or not op.window
+            return grouped and sinks_fit and seen and _same_width(op)
         case o.SoftCap():
             return _same_width(op) and op.cap > 0
+        case o.Route() | o.ExpertLinear() | o.MixExperts() | o.GateRows():
+            return _experts_fit(op)
         case _:
             return _same_width(op)
 
 
 def _same_width(op: o.Op) -> bool:
     return len({value.width for value in (*op.inputs, *op.outputs)}) == 1
+
+
+def _experts_fit(op: o.Route | o.ExpertLinear | o.MixExperts | o.GateRows) -> bool:
+    match op:
+        case o.Route():
+            bias = op.selection_bias
+            chosen = 1 <= op.used <= op.scores.width and op.out.width == 2 * op.used
+            return chosen and (bias is None or bias.shape == (op.scores.width,))
+        case o.MixExperts():
+            return op.source.width * 2 == op.choice.width * op.out.width
+        case o.GateRows():
+            return op.gate.width == 1 and op.source.width == op.out.width
+        case o.ExpertLinear():
+            if len(op.weight.shape) != 3:
+                return False
+            experts, rows, columns = op.weight.shape
+            used = op.choice.width // 2
+            bias_fits = op.bias is None or op.bias.shape == (experts, rows)
+            inputs = {columns, used * columns}  # one for all, or one for each
+            return bias_fits and op.out.width == used * rows and op.source.width in inputs

@@ -4,6 +4,7 @@
 - linear maps of the same input become one (query, key, value; gate and up);
 - an activation joins the linear map or the gated pair before it;
 - an addition joins the linear map or the norm before it (the residual);
+- gate, up and activation of the chosen experts become one, and so do their down and mix;
 - head norms, rotary turns and the write to the cache become one.
 
 A ComputationGraph comes in, a FusedGraph goes out; the values between fused operations
@@ -20,10 +21,11 @@ from ingot.graph.graph import ComputationGraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearPart:
-    """One matrix of a fused linear: out = x @ weight.T + bias + residual."""
+    """One matrix of a fused linear: out = scale * (x @ weight.T + bias) + residual."""
 
     weight: o.Weight
     bias: o.Weight | None
+    scale: float
     residual: o.Value | None
     out: o.Value
 
@@ -92,7 +94,77 @@ class StoreKv:
         return ()
 
 
-FusedOp = o.Embed | FusedLinear | FusedNorm | StoreKv | o.Attend | o.Select | o.SoftCap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertGate:
+    """out = activation(gate) * up (or activation(gate) alone) of every chosen expert."""
+
+    gate: o.ExpertLinear
+    up: o.ExpertLinear | None
+    activation: o.Activation
+    out: o.Value
+
+    @property
+    def inputs(self) -> tuple[o.Value, ...]:
+        """Values read."""
+        return self.gate.inputs
+
+    @property
+    def outputs(self) -> tuple[o.Value, ...]:
+        """Values written."""
+        return (self.out,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertMix:
+    """out = the chosen experts' linear maps, summed by their weights, + residual."""
+
+    linear: o.ExpertLinear
+    residual: o.Value | None
+    out: o.Value
+
+    @property
+    def inputs(self) -> tuple[o.Value, ...]:
+        """Values read."""
+        return (*self.linear.inputs, *((self.residual,) if self.residual else ()))
+
+    @property
+    def outputs(self) -> tuple[o.Value, ...]:
+        """Values written."""
+        return (self.out,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedGateRows:
+    """out = sigmoid(gate) * source + residual."""
+
+    gated: o.GateRows
+    residual: o.Value | None
+    out: o.Value
+
+    @property
+    def inputs(self) -> tuple[o.Value, ...]:
+        """Values read."""
+        return (*self.gated.inputs, *((self.residual,) if self.residual else ()))
+
+    @property
+    def outputs(self) -> tuple[o.Value, ...]:
+        """Values written."""
+        return (self.out,)
+
+
+FusedOp = (
+    o.Embed
+    | FusedLinear
+    | FusedNorm
+    | StoreKv
+    | o.Attend
+    | o.Select
+    | o.SoftCap
+    | o.Route
+    | ExpertGate
+    | ExpertMix
+    | FusedGateRows
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +237,9 @@ class _Fuser:
             source=norm.source if norm else first.source,
             norm=norm,
             parts=tuple(
-                LinearPart(weight=op.weight, bias=op.bias, residual=residual, out=out)
+                LinearPart(
+                    weight=op.weight, bias=op.bias, scale=op.scale, residual=residual, out=out
+                )
                 for op, (out, residual) in zip(group, outs, strict=True)
             ),
             activation=activation,
@@ -183,6 +257,25 @@ class _Fuser:
                 "two linear maps of one value that stand next to each other in this order"
             )
         return reader
+
+    def experts(self, first: o.ExpertLinear) -> ExpertGate | ExpertMix:
+        """A gate with its up and activation, or a down with its mix."""
+        reader = self.only_reader(first.out)
+        if isinstance(reader, o.MixExperts) and reader.choice == first.choice:
+            self.taken.add(id(reader))
+            out, residual = self.take_residual(reader.out)
+            return ExpertMix(linear=first, residual=residual, out=out)
+        if isinstance(reader, o.Activate) and reader.gate == first.out:
+            up = self.writer[reader.up.name] if reader.up else None
+            same = isinstance(up, o.ExpertLinear) and up.inputs == first.inputs
+            if up is None or (same and self.only_reader(up.outputs[0]) is reader):
+                self.taken.update(id(op) for op in (reader, up) if op)
+                gate = up if isinstance(up, o.ExpertLinear) else None
+                return ExpertGate(gate=first, up=gate, activation=reader.kind, out=reader.out)
+        raise GraphError(
+            f"the experts' {first.out.name} must be read by one operation alone: an activation "
+            "(with an up of the same experts, behind the gate) or a mix"
+        )
 
     def is_linear_input(self, norm: o.Norm) -> bool:
         readers = self.readers.get(norm.out.name, [])
@@ -235,8 +328,13 @@ class _Fuser:
             if id(op) in self.taken:
                 continue
             match op:
-                case o.Embed() | o.Select() | o.SoftCap():
+                case o.Embed() | o.Select() | o.SoftCap() | o.Route():
                     self.fused.append(op)
+                case o.ExpertLinear():
+                    self.fused.append(self.experts(op))
+                case o.GateRows():
+                    out, residual = self.take_residual(op.out)
+                    self.fused.append(FusedGateRows(gated=op, residual=residual, out=out))
                 case o.Norm() if self.is_linear_input(op):
                     pass
                 case o.Norm():

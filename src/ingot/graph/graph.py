@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingot.graph.check import KvLayer, check
-from ingot.graph.ops import Embed, Op, Value, Weight
+from ingot.graph.ops import Attend, Embed, Op, Value, Weight
 
 
 @dataclass(frozen=True, slots=True)
 class ComputationGraph:
-    """Operations in the order they run, from token ids to logits."""
+    """Operations in the order they run, from token ids to logits (or to hidden rows)."""
 
     ops: tuple[Op, ...]
-    logits: Value
+    logits: Value  # what comes out: a row for each token that is asked about
     kv_layers: tuple[KvLayer, ...]
     context_length: int
+    hidden: bool = False  # what comes out are hidden rows, not logits
 
     def __post_init__(self) -> None:
         check(self.ops, self.logits, self.kv_layers)
@@ -41,3 +42,13 @@ class ComputationGraph:
     def vocabulary_size(self) -> int:
         """Rows of the embedding."""
         return next(op.weight.shape[0] for op in self.ops if isinstance(op, Embed))
+
+    @property
+    def width(self) -> int:
+        """Elements of a token's state."""
+        return next(op.weight.shape[1] for op in self.ops if isinstance(op, Embed))
+
+    @property
+    def causal(self) -> bool:
+        """Whether no token sees later ones; if some do, a sequence runs whole in one batch."""
+        return all(op.causal for op in self.ops if isinstance(op, Attend))

@@ -65,3 +65,8 @@ class KvLayout:
             sizes[group] += 2 * layer.heads * row * BLOCK_TOKENS
         groups = tuple(KvGroup(*group) for group in zip(windows, sizes, strict=True))
         return cls(type, groups, tuple(places))
+
+
+def whole_blocks(tokens: int) -> int:
+    """Tokens, rounded up to whole blocks: what a sequence of so many takes."""
+    return -(-tokens // BLOCK_TOKENS) * BLOCK_TOKENS

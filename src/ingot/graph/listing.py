@@ -8,7 +8,16 @@ import re
 from dataclasses import dataclass
 
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedGraph, FusedLinear, FusedNorm, FusedOp, StoreKv
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGateRows,
+    FusedGraph,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+)
 from ingot.graph.graph import ComputationGraph
 from ingot.graph.memory_plan import MemoryPlan, Slot
 
@@ -91,6 +100,12 @@ def _weights(op: o.Op | FusedOp) -> tuple[o.Weight, ...]:
             return _norm_weights(op.norm)
         case StoreKv():
             return (*_norm_weights(op.query_norm), *_norm_weights(op.key_norm))
+        case ExpertGate():
+            return (*op.gate.weights, *(op.up.weights if op.up else ()))
+        case ExpertMix():
+            return op.linear.weights
+        case FusedGateRows():
+            return ()
         case _:
             return op.weights
 
@@ -103,13 +118,14 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
     """What an operation is called, what is special about it, what it does to the cache."""
     match op:
         case o.Embed():
-            return "embed", (f"times {op.scale:g}" if op.scale != 1 else "",), None
+            added = ("+ positions" if op.positions else "", "+ type" if op.type else "")
+            return "embed", (_times(op.scale), *added), None
         case o.Norm():
             return "norm", (_norm(op),), None
         case FusedNorm():
             return "norm", (_norm(op.norm), "+ residual" if op.residual else ""), None
         case o.Linear():
-            return "linear", (), None
+            return "linear", (_times(op.scale),), None
         case FusedLinear():
             gate = f"{op.activation}(gate)" if op.activation else ""
             residual = any(part.residual for part in op.parts)
@@ -118,6 +134,7 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
                 (
                     f"after {op.norm.kind} norm" if op.norm else "",
                     f"{gate} * up" if gate and len(op.parts) > 1 else gate,
+                    _times(op.parts[0].scale),
                     "+ residual" if residual else "",
                 ),
                 None,
@@ -134,6 +151,7 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
                 "attend",
                 (
                     f"{op.heads} heads over {op.kv_heads}",
+                    "" if op.causal else "both ways",
                     f"window {op.window}" if op.window else "",
                     f"soft cap {op.softcap:g}" if op.softcap else "",
                     "sinks" if op.sinks else "",
@@ -145,14 +163,55 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
         case o.SoftCap():
             return "soft cap", (f"{op.cap:g}",), None
         case _:
-            return type(op).__name__.lower(), (), None
+            kind, remarks = _expert_words(op)
+            return kind, remarks, None
+
+
+def _expert_words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...]]:
+    match op:
+        case o.Route():
+            return "route", _route(op)
+        case o.ExpertLinear():
+            return "expert linear", (_experts(op),)
+        case ExpertGate():
+            gate = f"{op.activation}(gate)" + (" * up" if op.up else "")
+            return "expert gate", (_experts(op.gate), gate)
+        case ExpertMix():
+            mixed = ("+ residual" if op.residual else "",)
+            return "expert mix", (_experts(op.linear), *mixed)
+        case o.MixExperts():
+            return "expert mix", ()
+        case o.GateRows():
+            return "gate rows", ("sigmoid(gate)",)
+        case FusedGateRows():
+            return "gate rows", ("sigmoid(gate)", "+ residual" if op.residual else "")
+        case _:
+            return type(op).__name__.lower(), ()
+
+
+def _times(scale: float) -> str:
+    return f"times {scale:g}" if scale != 1 else ""
 
 
 def _norm(norm: o.Norm) -> str:
-    per_head = " of each head" if norm.weight.shape[0] != norm.source.width else ""
+    per_head = " of each head" if norm.weight.shape[-1] != norm.source.width else ""
     return f"{norm.kind}{per_head}"
 
 
 def _rope(rope: o.Rope) -> str:
     scaled = f" times {rope.magnitude:g}" if rope.magnitude != 1 else ""
     return f"turn {len(rope.frequencies)} pairs ({rope.layout}){scaled}"
+
+
+def _route(route: o.Route) -> tuple[str, ...]:
+    return (
+        f"{route.used} of {route.scores.width}",
+        str(route.gating),
+        "selection bias" if route.selection_bias else "",
+        "normalized" if route.normalize else "",
+        f"times {route.scale:g}" if route.scale != 1 else "",
+    )
+
+
+def _experts(linear: o.ExpertLinear) -> str:
+    return f"{linear.choice.width // 2} of {linear.weight.shape[0]} experts"

@@ -7,7 +7,7 @@ peak of live bytes on the networks we run. Offsets are in bytes per token, so on
 every batch size. The logits have no place in it: they go where the caller wants them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ingot.graph.fusion import FusedGraph
@@ -39,8 +39,8 @@ class MemoryPlan:
     size: int
 
     @classmethod
-    def of(cls, graph: "ComputationGraph | FusedGraph") -> "MemoryPlan":
-        """Plan a graph."""
+    def of(cls, graph: "ComputationGraph | FusedGraph", keep: Collection[str] = ()) -> "MemoryPlan":
+        """Plan a graph; the values to `keep`, by name, live to its end."""
         lives: dict[str, tuple[int, int, int]] = {}  # name -> size, first, last
         for index, op in enumerate(graph.ops):
             for value in op.inputs:
@@ -50,6 +50,9 @@ class MemoryPlan:
                 size = -(-value.width * _FLOAT // ALIGNMENT) * ALIGNMENT
                 lives[value.name] = size, index, index
         del lives[graph.logits.name]
+        for name in keep:
+            size, first, _ = lives[name]
+            lives[name] = size, first, len(graph.ops)
 
         placed: dict[str, Slot] = {}
         for name, (size, first, last) in sorted(lives.items(), key=lambda item: -item[1][0]):

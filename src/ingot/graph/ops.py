@@ -23,10 +23,22 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor of the file and the shape it must have (rows first)."""
+    """A tensor of the file and the shape it must have (rows first); or some of its rows."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of what is read
+    first_row: int = 0
+    tensor_rows: int | None = None  # of the whole tensor, where only some are read
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """What the file must hold."""
+        return (self.tensor_rows or self.shape[0], *self.shape[1:])
+
+    @property
+    def rows(self) -> slice:
+        """The rows that are read."""
+        return slice(self.first_row, self.first_row + self.shape[0])
 
 
 _READ = {"role": "input"}
@@ -79,6 +91,20 @@ class Activation(StrEnum):
     GELU = "gelu"  # x * Phi(x), exact
     GELU_TANH = "gelu_tanh"  # the tanh approximation of it
     RELU_SQUARED = "relu_squared"  # max(x, 0)^2
+    # x * sigmoid(1.702 x) of x = min(gate, 7); what it multiplies is up, kept within 7 either
+    # way, plus one
+    CLAMPED_SWIGLU = "clamped_swiglu"
+
+
+class Gating(StrEnum):
+    """How the scores of experts become weights, and which experts are chosen."""
+
+    SOFTMAX = "softmax"  # of all scores; the largest are chosen
+    SIGMOID = "sigmoid"  # of each score; the largest are chosen
+    CHOSEN_SOFTMAX = "chosen_softmax"  # the largest scores are chosen, softmax of those alone
+    # The largest score that is left, again and again; its weight is its share in the softmax of
+    # those left that are near it: largest - score <= near * max(|score|, largest)
+    SPARSE_MIXER = "sparse_mixer"
 
 
 class RopeLayout(StrEnum):
@@ -90,18 +116,25 @@ class RopeLayout(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed(Op):
-    """out[t] = scale * weight[token[t]]."""
+    """out[t] = scale * weight[token[t]] + positions[position[t]] + type[0].
+
+    The last two where there are any: learned positions, and the one row that every token has
+    added (all tokens are of the first type).
+    """
 
     weight: Weight = field(metadata=_TENSOR)
     out: Value = field(metadata=_WRITTEN)
     scale: float = 1.0
+    positions: Weight | None = field(default=None, metadata=_TENSOR)
+    type: Weight | None = field(default=None, metadata=_TENSOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm(Op):
-    """out = normalize(source) * weight + bias, over runs of weight's length.
+    """out = normalize(source) * weight + bias, over runs of the length of weight's rows.
 
-    The run is the whole row, or one head where the weight is as long as a head.
+    The run is the whole row, or one head where the weight is as long as a head. A weight of
+    several rows has one for each head.
     """
 
     source: Value = field(metadata=_READ)
@@ -114,12 +147,13 @@ class Norm(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Op):
-    """out = source @ weight.T + bias."""
+    """out = scale * (source @ weight.T + bias)."""
 
     source: Value = field(metadata=_READ)
     out: Value = field(metadata=_WRITTEN)
     weight: Weight = field(metadata=_TENSOR)
     bias: Weight | None = field(default=None, metadata=_TENSOR)
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +182,13 @@ class WriteKv(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attend(Op):
-    """Causal attention of every query head over the layer's cache.
+    """Attention of every query head over the layer's cache.
 
     score = scale * q.k, then cap * tanh(score / cap) if there is a cap; a token sees
-    positions p with position - window < p <= position (window 0: all of them). Query
-    head h reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts
-    one more score, sinks[h], that has no value.
+    positions p with position - window < p <= position (window 0: all of them), or, if it is
+    not causal, its whole sequence, which then must run in one batch. Query head h reads key
+    head h // (heads / kv_heads). With sinks, softmax of head h also counts one more score,
+    sinks[h], that has no value.
     """
 
     query: Value = field(metadata=_READ)
@@ -165,6 +200,7 @@ class Attend(Op):
     window: int = 0
     softcap: float = 0.0
     sinks: Weight | None = field(default=None, metadata=_TENSOR)
+    causal: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +219,58 @@ class Add(Op):
 
     left: Value = field(metadata=_READ)
     right: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Op):
+    """Choose experts for every token by its scores [experts], and weigh them.
+
+    out = the numbers of the `used` experts that are chosen, best first, then their weights. The
+    selection bias is added only to choose; normalized weights are divided by their sum; all are
+    multiplied by `scale`.
+    """
+
+    scores: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    used: int
+    gating: Gating
+    normalize: bool = False
+    scale: float = 1.0
+    near: float = 0.0  # of the sparse mixer
+    selection_bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLinear(Op):
+    """A linear map of every expert that a Route chose, side by side in the order of the choice.
+
+    out[k] = x @ weight[expert k].T + bias[expert k], where x is the source, or its k-th part if
+    it is as wide as all of them together. Weights are [experts, rows, columns].
+    """
+
+    source: Value = field(metadata=_READ)
+    choice: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+    weight: Weight = field(metadata=_TENSOR)
+    bias: Weight | None = field(default=None, metadata=_TENSOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixExperts(Op):
+    """out = the sum of the chosen experts' parts of source, each times its weight."""
+
+    source: Value = field(metadata=_READ)
+    choice: Value = field(metadata=_READ)
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRows(Op):
+    """out = sigmoid(gate) * source, where a token's gate is one number."""
+
+    source: Value = field(metadata=_READ)
+    gate: Value = field(metadata=_READ)
     out: Value = field(metadata=_WRITTEN)
 
 

@@ -19,6 +19,7 @@ class Yarn:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float = 1.0
+    whole_pairs: bool = True  # where the ramp begins and ends
 
 
 def frequencies(
@@ -43,8 +44,10 @@ def frequencies(
         """The pair that makes so many turns over the original context."""
         return size * math.log(yarn.original_context / (times * 2 * math.pi)) / (2 * math.log(base))
 
-    low = max(0.0, math.floor(pair_that_turns(yarn.beta_fast)))
-    high = min(size - 1.0, math.ceil(pair_that_turns(yarn.beta_slow)))
+    low, high = pair_that_turns(yarn.beta_fast), pair_that_turns(yarn.beta_slow)
+    if yarn.whole_pairs:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(0.0, low), min(size - 1.0, high)
 
     def share_kept(pair: int) -> float:
         ramp = (pair - low) / max(0.001, high - low)

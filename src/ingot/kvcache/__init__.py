@@ -1,5 +1,7 @@
 """The bookkeeping of the paged cache: which block belongs to which sequence."""
 
-from ingot.kvcache.pool import BlockCopy, BlockPool, Sequence
+from ingot.kvcache.cache import CachedSequence, KvCache, Reuse
+from ingot.kvcache.pool import BlockPool
+from ingot.kvcache.sequence import BlockCopy, Sequence
 
-__all__ = ["BlockCopy", "BlockPool", "Sequence"]
+__all__ = ["BlockCopy", "BlockPool", "CachedSequence", "KvCache", "Reuse", "Sequence"]

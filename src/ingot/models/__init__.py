@@ -7,20 +7,20 @@ anything runs.
 """
 
 from difflib import get_close_matches
+from enum import IntEnum
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import cast
 
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.spec import Network
-from ingot.quant import decode
 
-_SHARED = {"hyperparameters", "lower", "spec"}
-_ROPE_FACTORS = "rope_freqs.weight"
+_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "spec"}
 
 
 def architectures() -> list[str]:
@@ -32,38 +32,82 @@ def architectures() -> list[str]:
     )
 
 
-def build_graph(model: GgufLoader) -> ComputationGraph:
-    """The graph of a model file, every tensor it needs checked."""
+def described(name: str) -> str:
+    """What is special about an architecture, in a sentence: its module's docstring."""
+    return " ".join((_module(name).__doc__ or "").split())
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
+
+
+def build_graph(
+    model: GgufLoader, context: int | None = None, *, hidden: bool = False
+) -> ComputationGraph:
+    """The graph of a model file, every tensor it needs checked.
+
+    `context`: the longest sequence that will run, where the model may choose by it; None: all
+    that it allows. `hidden`: what comes out are the rows before the output matrix.
+    """
     name = model.metadata.string("general.architecture")
     if name not in architectures():
-        near = get_close_matches(name, architectures(), n=3, cutoff=0.5)
+        near = get_close_matches(name, architectures(), n=3)
         raise ModelError(
             f"architecture {name!r} is not supported"
             + (f" (near it: {', '.join(near)})" if near else "")
-            + f"; supported are {', '.join(architectures())}"
+            + "; `ingot inspect --architectures` lists those that are"
         )
-    factors = None
-    if _ROPE_FACTORS in model.tensors:
-        tensor = model.tensors[_ROPE_FACTORS]
-        factors = decode(tensor.data, tensor.type).tolist()
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    parameters = Hyperparameters(name, model.metadata, len(model.tensors), factors)
-    described = cast(Network, module.network(parameters))
-    graph = lower(described, model.tensors.__contains__)
+    parameters = Hyperparameters(name, model.metadata, model.tensors, context)
+    network = cast(Network, _module(name).network(parameters))
+    graph = lower(network, parameters.has_tensor)
     _check_tensors(model, graph)
-    return graph
+    return lower(network, parameters.has_tensor, hidden=True) if hidden else graph
+
+
+class Pooling(IntEnum):
+    """How the rows of a text become one, by the file's numbers."""
+
+    NONE = 0
+    MEAN = 1
+    FIRST = 2
+    LAST = 3
+    RANK = 4
+
+
+def pooling(model: GgufLoader) -> Pooling:
+    """What a model file says of its embeddings; NONE if it says nothing."""
+    key = f"{model.metadata.string('general.architecture')}.pooling_type"
+    number = model.metadata.integer(key, 0)
+    try:
+        return Pooling(number)
+    except ValueError:
+        raise ModelError(
+            f"{model.path}: {key} is {number}; 0 to {max(Pooling)} are known"
+        ) from None
 
 
 def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:
     for weight in graph.weights():
         if weight.name not in model.tensors:
             raise ModelError(
-                f"{model.path}: tensor {weight.name} (shape {weight.shape}) is missing; "
+                f"{model.path}: tensor {weight.name} (shape {weight.tensor_shape}) is missing; "
                 "the file is incomplete or of another architecture than it says"
             )
         found = model.tensors[weight.name].shape
-        if found != weight.shape:
+        if _without_ones(found) != _without_ones(weight.tensor_shape):
             raise ModelError(
                 f"{model.path}: tensor {weight.name} has shape {found}, but the metadata "
-                f"ask for {weight.shape}"
+                f"ask for {weight.tensor_shape}"
             )
+    known = ROPE_TENSORS | {weight.name for weight in graph.weights()}
+    unused = [name for name in model.tensors if name not in known]
+    if unused:
+        raise ModelError(
+            f"{model.path}: tensor {unused[0]} ({len(unused)} in all) has no place in this "
+            "network; what it would compute without them is not what the file means"
+        )
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A matrix of one row may be stored as a vector."""
+    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape

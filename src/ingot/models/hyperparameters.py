@@ -6,28 +6,42 @@ anything of that size is made.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ingot.errors import ModelError
-from ingot.gguf import Metadata
+from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import RopeLayout
 from ingot.models.spec import RopeSpec
+from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
+
+# Divisors of the speeds of rotary pairs: for all contexts, or for short and long ones.
+_FACTORS = "rope_freqs.weight"
+_SHORT_FACTORS, _LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
+ROPE_TENSORS = frozenset({_FACTORS, _SHORT_FACTORS, _LONG_FACTORS})
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """The keys of one architecture, how many tensors there are, and rotary factors if any."""
+    """The keys of one architecture, the tensors of the file, and the context that is wanted."""
 
     architecture: str
     metadata: Metadata
-    tensors: int
-    rope_factors: Sequence[float] | None = None
+    tensors: Mapping[str, LazyTensor]
+    wanted_context: int | None = None  # None: all that the model allows
+
+    def has_tensor(self, name: str) -> bool:
+        """Whether the file holds a tensor that not every model of the architecture has."""
+        return name in self.tensors
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """Yes or no."""
+        return self.metadata.boolean(f"{self.architecture}.{key}", default)
 
     def integer(self, key: str, default: int | None = None) -> int:
         """A whole number; it must be there if it has no default."""
@@ -42,6 +56,13 @@ class Hyperparameters:
         if default is None:
             return self.metadata.number(full)
         return self.metadata.number(full, default)
+
+    def positive(self, key: str, default: float) -> float:
+        """A number above 0."""
+        number = self.number(key, default)
+        if not 0.0 < number < math.inf:
+            raise self._wrong(key, number, "a positive number")
+        return number
 
     def size(self, key: str, default: int | None = None, *, most: int = _MOST) -> int:
         """A whole number of things there must be at least one of."""
@@ -69,7 +90,7 @@ class Hyperparameters:
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return self.size("block_count", most=self.tensors)  # every layer has some
+        return self.size("block_count", most=len(self.tensors))  # every layer has some
 
     @property
     def width(self) -> int:
@@ -80,6 +101,14 @@ class Hyperparameters:
     def vocabulary(self) -> int:
         """Number of tokens."""
         return self.size("vocab_size", len(self.metadata.strings("tokenizer.ggml.tokens")))
+
+    @property
+    def token_types(self) -> int:
+        """Kinds of tokens that an embedding tells apart; 0 where there is none of that sort."""
+        count = self.metadata.integer("tokenizer.ggml.token_type_count", 0)
+        if not 0 <= count <= _MOST:
+            raise ModelError(f"tokenizer.ggml.token_type_count is {count}; it must be 0 or more")
+        return count
 
     @property
     def context_length(self) -> int:
@@ -108,6 +137,13 @@ class Hyperparameters:
         """Elements of a head."""
         return self.size("attention.key_length", self.width // self.heads)
 
+    def window(self, default: int = 0) -> int:
+        """Tokens that a layer with a window sees; 0 where that is all of them."""
+        window = self.integer("attention.sliding_window", default)
+        if window < 0:
+            raise self._wrong("attention.sliding_window", window, "0 or more")
+        return window if window < self.context_length else 0
+
     @property
     def rms_epsilon(self) -> float:
         """Epsilon of RMS norms."""
@@ -118,36 +154,48 @@ class Hyperparameters:
         """Epsilon of layer norms."""
         return self.number("attention.layer_norm_epsilon")
 
-    def rope(self, layout: RopeLayout) -> RopeSpec:
+    @property
+    def experts(self) -> int:
+        """Experts of a layer."""
+        return self.size("expert_count")
+
+    @property
+    def experts_used(self) -> int:
+        """Experts that one token uses."""
+        return self.size("expert_used_count", most=self.experts)
+
+    def rope(self, layout: RopeLayout, *, yarn_in_whole_pairs: bool = True) -> RopeSpec:
         """Rotary positions as the file asks for."""
-        size, base = self._rope_size, self._positive("rope.freq_base", 10000.0)
-        scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "none")
-        factor = self._positive("rope.scaling.factor", 1.0)
+        size, base = self._rope_size, self.positive("rope.freq_base", 10000.0)
+        scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "linear")
+        factor = self.positive("rope.scaling.factor", 1.0)
+        attention_factor = self.positive("rope.scaling.attn_factor", 1.0)
         yarn = None
         if scaling == "yarn":
             yarn = rope.Yarn(
                 factor=factor,
-                original_context=self.size(
-                    "rope.scaling.original_context_length", self.context_length
-                ),
-                beta_fast=self._positive("rope.scaling.yarn_beta_fast", 32.0),
-                beta_slow=self._positive("rope.scaling.yarn_beta_slow", 1.0),
-                attention_factor=self._positive("rope.scaling.attn_factor", 1.0),
+                original_context=self._original_context,
+                beta_fast=self.positive("rope.scaling.yarn_beta_fast", 32.0),
+                beta_slow=self.positive("rope.scaling.yarn_beta_slow", 1.0),
+                attention_factor=attention_factor,
+                whole_pairs=yarn_in_whole_pairs,
             )
-        elif scaling not in {"none", "linear"}:
-            raise ModelError(f"rotary scaling {scaling!r} is not known; none, linear and yarn are")
+        elif scaling not in {"none", "linear", "longrope"}:
+            raise ModelError(
+                f"rotary scaling {scaling!r} is not known; none, linear, longrope and yarn are"
+            )
         speeds, magnitude = rope.frequencies(
             size,
             base,
             linear_factor=factor if scaling == "linear" else 1.0,
             yarn=yarn,
-            factors=self._checked_factors(size // 2),
+            factors=self._rope_factors(size // 2),
         )
-        return RopeSpec(speeds, layout, magnitude)
+        return RopeSpec(speeds, layout, magnitude if yarn else attention_factor)
 
     def window_rope(self, layout: RopeLayout, base: float) -> RopeSpec:
         """Rotary positions of layers that see a window: never stretched, `base` if not given."""
-        speeds, _ = rope.frequencies(self._rope_size, self._positive("rope.freq_base_swa", base))
+        speeds, _ = rope.frequencies(self._rope_size, self.positive("rope.freq_base_swa", base))
         return RopeSpec(speeds, layout)
 
     @property
@@ -158,16 +206,18 @@ class Hyperparameters:
             raise self._wrong("rope.dimension_count", turned, even)
         return turned
 
-    def _positive(self, key: str, default: float) -> float:
-        number = self.number(key, default)
-        if not 0.0 < number < math.inf:
-            raise self._wrong(key, number, "a positive number")
-        return number
+    @property
+    def _original_context(self) -> int:
+        return self.size("rope.scaling.original_context_length", self.context_length)
 
-    def _checked_factors(self, pairs: int) -> Sequence[float] | None:
-        factors = self.rope_factors
-        if factors is not None and (
-            len(factors) != pairs or not all(0.0 < factor < math.inf for factor in factors)
-        ):
-            raise ModelError(f"rope_freqs.weight must hold {pairs} positive numbers, one per pair")
+    def _rope_factors(self, pairs: int) -> Sequence[float] | None:
+        name = _FACTORS
+        if _LONG_FACTORS in self.tensors:
+            context = min(self.wanted_context or self.context_length, self.context_length)
+            name = _LONG_FACTORS if context > self._original_context else _SHORT_FACTORS
+        if name not in self.tensors:
+            return None
+        factors: list[float] = decode(self.tensors[name].data, self.tensors[name].type).tolist()
+        if len(factors) != pairs or not all(0.0 < factor < math.inf for factor in factors):
+            raise ModelError(f"{name} must hold {pairs} positive numbers, one per pair")
         return factors

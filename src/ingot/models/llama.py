@@ -1,18 +1,46 @@
-"""Llama 1 to 3, Mistral, SmolLM, Yi: RMS norms, rotary pairs side by side, SiLU gates."""
+"""Llama 1 to 3, Mistral, SmolLM, Yi: RMS norms, rotary pairs side by side, SiLU gates.
 
-from ingot.graph.ops import Activation, RopeLayout
+Mixtral too: its MLP is a few experts of many, their weights adding up to one."""
+
+from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+from ingot.models.spec import (
+    AttentionSpec,
+    ExpertsSpec,
+    LayerSpec,
+    MlpSpec,
+    Network,
+    NormSpec,
+)
 
 
 def network(h: Hyperparameters) -> Network:
     """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
-    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
+    mlp: MlpSpec | ExpertsSpec
+    mlp = MlpSpec(
+        width=h.size("feed_forward_length"),
+        activation=Activation.SILU,
+        bias=h.has_tensor("blk.0.ffn_up.bias"),
+    )
+    if h.integer("expert_count", 0):
+        mlp = ExpertsSpec(
+            count=h.experts,
+            used=h.experts_used,
+            width=mlp.width,
+            activation=Activation.SILU,
+            gating=Gating.SOFTMAX,
+            normalize=True,
+        )
     layers = [
         LayerSpec(
             attention=AttentionSpec(
-                heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=rope
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                qkv_bias=h.has_tensor("blk.0.attn_q.bias"),
+                output_bias=h.has_tensor("blk.0.attn_output.bias"),
             ),
             attention_norm=NormSpec("attn_norm", h.rms_epsilon),
             mlp=mlp,

@@ -5,87 +5,39 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
-from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec, RopeSpec
+from ingot.models.builder import Builder
+from ingot.models.lower_experts import add_experts
+from ingot.models.spec import (
+    AttentionSpec,
+    ExpertsSpec,
+    LayerSpec,
+    MlpSpec,
+    Network,
+    NormOver,
+    NormSpec,
+)
 
 
 @dataclass(slots=True)
-class _Builder:
-    """Collects operations; each method appends one and returns what it writes."""
-
-    prefix: str = ""
-    ops: list[o.Op] = field(default_factory=list)
-
-    def value(self, name: str, width: int) -> o.Value:
-        return o.Value(self.prefix + name, width)
-
-    def weight(self, name: str, *shape: int) -> o.Weight:
-        return o.Weight(self.prefix + name, shape)
-
-    def norm(
-        self, source: o.Value, spec: NormSpec, *, run: int | None = None, suffix: str = ""
-    ) -> o.Value:
-        run = run or source.width
-        out = self.value(spec.name + suffix, source.width)
-        self.ops.append(
-            o.Norm(
-                source=source,
-                out=out,
-                weight=self.weight(f"{spec.name}.weight", run),
-                bias=self.weight(f"{spec.name}.bias", run) if spec.bias else None,
-                kind=spec.kind,
-                epsilon=spec.epsilon,
-            )
-        )
-        return out
-
-    def linear(self, source: o.Value, name: str, width: int, *, bias: bool = False) -> o.Value:
-        out = self.value(name, width)
-        self.ops.append(
-            o.Linear(
-                source=source,
-                out=out,
-                weight=self.weight(f"{name}.weight", width, source.width),
-                bias=self.weight(f"{name}.bias", width) if bias else None,
-            )
-        )
-        return out
-
-    def rope(self, source: o.Value, spec: RopeSpec, head_size: int) -> o.Value:
-        out = self.value(f"{source.name.removeprefix(self.prefix)}.turned", source.width)
-        self.ops.append(
-            o.Rope(
-                source=source,
-                out=out,
-                head_size=head_size,
-                frequencies=spec.frequencies,
-                layout=spec.layout,
-                magnitude=spec.magnitude,
-            )
-        )
-        return out
-
-    def add(self, left: o.Value, right: o.Value, name: str) -> o.Value:
-        out = self.value(name, left.width)
-        self.ops.append(o.Add(left=left, right=right, out=out))
-        return out
-
-    def select(self, source: o.Value) -> o.Value:
-        out = self.value(f"{source.name.rpartition('.')[2]}.selected", source.width)
-        self.ops.append(o.Select(source=source, out=out))
-        return out
+class _Blocks(Builder):
+    """The blocks of a layer; each method returns what it writes."""
 
     def attention(self, x: o.Value, spec: AttentionSpec, layer: int) -> o.Value:
-        query = self.linear(x, "attn_q", spec.heads * spec.head_size, bias=spec.qkv_bias)
-        key = self.linear(x, "attn_k", spec.kv_heads * spec.head_size, bias=spec.qkv_bias)
-        value = self.linear(x, "attn_v", spec.kv_heads * spec.head_size, bias=spec.qkv_bias)
-        if spec.query_norm:
-            query = self.norm(query, spec.query_norm, run=spec.head_size)
-        if spec.key_norm:
-            key = self.norm(key, spec.key_norm, run=spec.head_size)
+        projected, first = [], 0
+        heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
+        rows = sum(heads.values()) * spec.head_size
+        for name, count in heads.items():
+            width = count * spec.head_size
+            fused = ("attn_qkv", first, rows) if spec.fused_qkv else None
+            projected.append(self.linear(x, name, width, bias=spec.qkv_bias, fused=fused))
+            first += width
+        query, key, value = projected
+        query = self.head_norm(query, spec.query_norm, spec)
+        key = self.head_norm(key, spec.key_norm, spec)
         if spec.rope:
             query = self.rope(query, spec.rope, spec.head_size)
             key = self.rope(key, spec.rope, spec.head_size)
@@ -102,73 +54,126 @@ class _Builder:
                 window=spec.window,
                 softcap=spec.softcap,
                 sinks=self.weight("attn_sinks.weight", spec.heads) if spec.sinks else None,
+                causal=spec.causal,
             )
         )
         return mixed
 
-    def mlp(self, x: o.Value, spec: MlpSpec, width: int) -> o.Value:
-        gate = self.linear(x, "ffn_gate", spec.width) if spec.gated else None
-        up = self.linear(x, "ffn_up", spec.width, bias=spec.bias)
-        out = self.value("ffn_act", spec.width)
+    def head_norm(self, heads: o.Value, norm: NormSpec | None, spec: AttentionSpec) -> o.Value:
+        if norm is None:
+            return heads
+        match spec.norm_over:
+            case NormOver.HEAD:
+                return self.norm(heads, norm, shape=(spec.head_size,))
+            case NormOver.EACH_HEAD:
+                count = heads.width // spec.head_size
+                return self.norm(heads, norm, shape=(count, spec.head_size))
+            case NormOver.ROW:
+                return self.norm(heads, norm)
+
+    def mlp(self, x: o.Value, spec: MlpSpec, width: int, scale: float) -> o.Value:
+        def half(name: str, first: int) -> o.Value:
+            fused = ("ffn_up", first, 2 * spec.width) if spec.fused_gate else None
+            return self.linear(x, name, spec.width, bias=spec.bias, fused=fused)
+
+        gate = half("ffn_gate", 0) if spec.gated else None
+        up = half("ffn_up", spec.width)
         if gate:
-            self.ops.append(o.Activate(gate=gate, up=up, out=out, kind=spec.activation))
+            out = self.activate(gate, up, "ffn_act", spec.activation)
         else:
-            self.ops.append(o.Activate(gate=up, out=out, kind=spec.activation))
-        return self.linear(out, "ffn_down", width, bias=spec.bias)
+            out = self.activate(up, None, "ffn_act", spec.activation)
+        return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
     def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
         self.prefix = f"blk.{index}."
-        normed = self.norm(stream, spec.attention_norm)
+        normed = self.optional_norm(stream, spec.attention_norm)
         mixed = self.attention(normed, spec.attention, index)
         if last:  # nobody looks at the other tokens of the last layer any more
             mixed, stream = self.select(mixed), self.select(stream)
-            if not spec.mlp_norm:
-                normed = self.norm(stream, spec.attention_norm, suffix=".selected")
-        mixed = self.linear(mixed, "attn_output", stream.width, bias=spec.attention.output_bias)
-        if spec.attention_post_norm:
-            mixed = self.norm(mixed, spec.attention_post_norm)
+            if spec.parallel and not spec.mlp_norm:
+                normed = self.optional_norm(stream, spec.attention_norm, ".selected")
+        before = stream
+        mixed = self.linear(
+            mixed,
+            "attn_output",
+            stream.width,
+            bias=spec.attention.output_bias,
+            scale=spec.residual_scale,
+        )
+        mixed = self.optional_norm(mixed, spec.attention_post_norm)
         stream = self.add(stream, mixed, "attn_residual")
+        stream = self.optional_norm(stream, spec.attention_stream_norm)
         if spec.mlp_norm:
-            normed = self.norm(stream, spec.mlp_norm)
-        mixed = self.mlp(normed, spec.mlp, stream.width)
-        if spec.mlp_post_norm:
-            mixed = self.norm(mixed, spec.mlp_post_norm)
-        return self.add(stream, mixed, "ffn_residual")
+            normed = self.norm(before if spec.parallel else stream, spec.mlp_norm)
+        elif not spec.parallel:
+            normed = stream
+        if isinstance(spec.mlp, ExpertsSpec):
+            return add_experts(self, stream, normed, spec.mlp, spec.residual_scale)
+        mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
+        mixed = self.optional_norm(mixed, spec.mlp_post_norm)
+        stream = self.add(stream, mixed, "ffn_residual")
+        return self.optional_norm(stream, spec.mlp_stream_norm)
 
 
-def lower(network: Network, has_tensor: Callable[[str], bool]) -> ComputationGraph:
-    """Write a network down as operations."""
-    build = _Builder()
-    embedding = build.weight("token_embd.weight", network.vocabulary, network.width)
-    stream = build.value("token_embd", network.width)
-    build.ops.append(o.Embed(weight=embedding, out=stream, scale=network.embedding_scale))
+def lower(
+    network: Network, has_tensor: Callable[[str], bool], *, hidden: bool = False
+) -> ComputationGraph:
+    """Write a network down as operations; `hidden`: up to the rows before the output matrix."""
+    build = _Blocks()
+    stream = _embed(build, network)
     for index, spec in enumerate(network.layers):
         last = index == len(network.layers) - 1
         stream = build.layer(stream, spec, index, last=last)
     build.prefix = ""
-    stream = build.norm(stream, network.output_norm)
-    logits = build.value("logits", network.vocabulary)
-    tied = not has_tensor("output.weight")
-    build.ops.append(
-        o.Linear(
-            source=stream,
-            out=logits,
-            weight=embedding
-            if tied
-            else build.weight("output.weight", network.vocabulary, network.width),
-            bias=build.weight("output.bias", network.vocabulary) if network.output_bias else None,
-        )
-    )
-    if network.logit_softcap:
-        capped = build.value("logits.capped", network.vocabulary)
-        build.ops.append(o.SoftCap(source=logits, out=capped, cap=network.logit_softcap))
-        logits = capped
+    stream = build.optional_norm(stream, network.output_norm)
+    hidden = hidden or not network.logits
+    if not hidden:
+        stream = _output(build, network, stream, tied=not has_tensor("output.weight"))
     return ComputationGraph(
         ops=tuple(build.ops),
-        logits=logits,
+        logits=stream,
         kv_layers=tuple(
             KvLayer(layer.attention.kv_heads, layer.attention.head_size, layer.attention.window)
             for layer in network.layers
         ),
         context_length=network.context_length,
+        hidden=hidden,
     )
+
+
+def _embed(build: Builder, network: Network) -> o.Value:
+    width, positions, kind = network.width, None, None
+    if network.learned_positions:
+        positions = build.weight("position_embd.weight", network.context_length, width)
+    if network.token_types:
+        kind = o.Weight("token_types.weight", (1, width), 0, network.token_types)
+    stream = build.value("token_embd", width)
+    build.ops.append(
+        o.Embed(
+            weight=build.weight("token_embd.weight", network.vocabulary, width),
+            out=stream,
+            scale=network.embedding_scale,
+            positions=positions,
+            type=kind,
+        )
+    )
+    return build.optional_norm(stream, network.embedding_norm)
+
+
+def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:
+    name = "token_embd.weight" if tied else "output.weight"
+    logits = build.value("logits", network.vocabulary)
+    build.ops.append(
+        o.Linear(
+            source=stream,
+            out=logits,
+            weight=build.weight(name, network.vocabulary, network.width),
+            bias=build.weight("output.bias", network.vocabulary) if network.output_bias else None,
+            scale=network.logit_scale,
+        )
+    )
+    if not network.logit_softcap:
+        return logits
+    capped = build.value("logits.capped", network.vocabulary)
+    build.ops.append(o.SoftCap(source=logits, out=capped, cap=network.logit_softcap))
+    return capped

@@ -19,6 +19,7 @@ def network(h: Hyperparameters) -> Network:
                 kv_heads=kv_heads,
                 head_size=h.head_size,
                 rope=rope,
+                fused_qkv=h.has_tensor("blk.0.attn_qkv.weight"),
                 qkv_bias=True,
                 output_bias=True,
             ),
@@ -30,6 +31,7 @@ def network(h: Hyperparameters) -> Network:
                 bias=True,
             ),
             mlp_norm=None,
+            parallel=True,
         )
         for kv_heads in h.kv_heads
     ]

@@ -1,4 +1,4 @@
-"""Qwen 2 and 2.5: like Llama, with biases on query, key and value and halves that turn."""
+"""Qwen 2 and 2.5: biases on query, key and value, halves that turn, SiLU gates."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters

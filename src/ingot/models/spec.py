@@ -8,8 +8,9 @@ computes anything.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,30 @@ class RopeSpec:
     magnitude: float = 1.0
 
 
+class NormOver(StrEnum):
+    """What query and key norms take together, and what shape their weights have."""
+
+    HEAD = "head"  # every head by itself, all with the same weights
+    EACH_HEAD = "each head"  # every head by itself, with weights of its own
+    ROW = "row"  # all heads of a token
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSpec:
-    """attn_q, attn_k, attn_v, attn_output around causal attention."""
+    """attn_q, attn_k, attn_v, attn_output around attention."""
 
     heads: int
     kv_heads: int
     head_size: int
     rope: RopeSpec | None
     scale: float | None = None  # None: 1 / sqrt(head_size)
+    fused_qkv: bool = False  # attn_qkv holds the rows of all three
     qkv_bias: bool = False
     output_bias: bool = False
     query_norm: NormSpec | None = None
     key_norm: NormSpec | None = None
+    norm_over: NormOver = NormOver.HEAD
+    causal: bool = True  # no token sees later ones
     window: int = 0
     softcap: float = 0.0
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
@@ -56,34 +68,75 @@ class MlpSpec:
     width: int
     activation: Activation
     gated: bool = True
+    fused_gate: bool = False  # ffn_up holds the rows of the gate and behind them its own
     bias: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedExpertSpec:
+    """An expert that every token uses: ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp."""
+
+    width: int
+    gated: bool = False  # ffn_gate_inp_shexp: a number per token, whose sigmoid multiplies it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsSpec:
+    """ffn_gate_inp scores experts; ffn_gate_exps, ffn_up_exps, ffn_down_exps of the chosen ones."""
+
+    count: int
+    used: int
+    width: int
+    activation: Activation
+    gating: Gating
+    normalize: bool = False  # the weights of the chosen ones add up to 1
+    scale: float = 1.0  # of all weights
+    near: float = 0.0  # of the sparse mixer
+    bias: bool = False  # of the scores and of every expert
+    selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
+    shared: SharedExpertSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
     """Attention and MLP on a residual stream.
 
-    One after the other, each behind its norm; or, without `mlp_norm`, side by side behind
-    the same norm. A post-norm is applied to a block's result before it joins the stream.
+    One after the other, each behind its norm if it has one; or `parallel`: both look at the
+    same stream, and an MLP without a norm of its own is behind the attention's. A post-norm is
+    applied to a block's result before it joins the stream, a stream norm to the stream after
+    that.
     """
 
     attention: AttentionSpec
-    attention_norm: NormSpec
-    mlp: MlpSpec
+    attention_norm: NormSpec | None
+    mlp: MlpSpec | ExpertsSpec
     mlp_norm: NormSpec | None
+    parallel: bool = False
     attention_post_norm: NormSpec | None = None
     mlp_post_norm: NormSpec | None = None
+    attention_stream_norm: NormSpec | None = None
+    mlp_stream_norm: NormSpec | None = None
+    residual_scale: float = 1.0  # of what attn_output and ffn_down give
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A decoder: embedding, layers, norm and output (tied to the embedding if absent)."""
+    """Embedding, layers, norm and output (tied to the embedding if absent).
+
+    Without `logits` there is no output matrix: a row of the network's width is what comes out
+    for every token.
+    """
 
     width: int
     vocabulary: int
     context_length: int
     layers: Sequence[LayerSpec]
-    output_norm: NormSpec
+    output_norm: NormSpec | None
     embedding_scale: float = 1.0
+    learned_positions: bool = False  # position_embd: a row for each position
+    token_types: int = 0  # rows of token_types, of which the first is added to every token
+    embedding_norm: NormSpec | None = None
+    logits: bool = True
     output_bias: bool = False
+    logit_scale: float = 1.0
     logit_softcap: float = 0.0

@@ -98,9 +98,14 @@ class StopChecker:
                 return Piece(text, FinishReason.STOP, stop)
         if self._params.max_tokens is not None and self.tokens >= self._params.max_tokens:
             return self._end(text, FinishReason.LENGTH)
-        if self._deadline is not None and self._clock() >= self._deadline:
+        if self.is_late:
             return self._end(text, FinishReason.TIME)
         return Piece(text)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit is over."""
+        return self._deadline is not None and self._clock() >= self._deadline
 
     def finish(self) -> str:
         """The text held back so far, for an end that others decide (cancelled, no room)."""

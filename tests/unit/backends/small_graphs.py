@@ -26,7 +26,7 @@ class SmallGraph:
         self.rng = np.random.default_rng(seed)
         self.ops: list[o.Op] = []
         self.kv_layers: list[KvLayer] = []
-        self._weights: dict[str, tuple[Floats, GgmlType]] = {}
+        self._weights: dict[str, tuple[NDArray[np.uint8], GgmlType, tuple[int, ...]]] = {}
 
     def value(self, width: int) -> o.Value:
         """A new value."""
@@ -34,9 +34,13 @@ class SmallGraph:
 
     def weight(self, values: Floats, type: GgmlType = GgmlType.F32) -> o.Weight:
         """A new tensor of the file."""
+        return self.encoded(encode(values.astype(np.float32), type), type, values.shape)
+
+    def encoded(self, data: NDArray[np.uint8], type: GgmlType, shape: tuple[int, ...]) -> o.Weight:
+        """A new tensor of the file, from its bytes."""
         name = f"weight{len(self._weights)}"
-        self._weights[name] = values.astype(np.float32), type
-        return o.Weight(name, values.shape)
+        self._weights[name] = data, type, shape
+        return o.Weight(name, shape)
 
     def random(self, *shape: int, scale: float = 1.0, offset: float = 0.0) -> Floats:
         """Values of a normal distribution."""
@@ -87,8 +91,8 @@ class SmallGraph:
         """The graph, and its weights in a file."""
         writer = GgufWriter(path)
         writer.add("general.architecture", "none")
-        for name, (values, type) in self._weights.items():
-            writer.add_tensor(name, encode(values, type), type, values.shape)
+        for name, (data, type, shape) in self._weights.items():
+            writer.add_tensor(name, data, type, shape)
         writer.write()
         graph = ComputationGraph(tuple(self.ops), logits, tuple(self.kv_layers), 1 << 20)
         return graph, GgufLoader(path)

@@ -108,9 +108,9 @@ def private_pages(path: Path) -> int:
 def memory(path: Path) -> dict[str, Any]:
     """What opening a model and writing a text adds to this process."""
     before = rollup()
-    with LLM(path, context=512, threads=1) as llm:
+    with LLM(path, context=512, cache_tokens=512, threads=1) as llm:
         llm.generate(np.arange(300) % llm.graph.vocabulary_size, max_tokens=20, temperature=0)
-        backend = llm._model._backend
+        backend = llm.engine.model._running
         after = rollup()
         return {
             "anonymous": after["Anonymous"] - before["Anonymous"],

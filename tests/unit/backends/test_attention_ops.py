@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from small_graphs import SmallGraph, assert_near, expected_logits
 
 from ingot import _native
+from ingot.backends.reference import Cache, Reference
+from ingot.errors import ModelError
 from ingot.gguf import GgmlType
 from ingot.graph import KvLayer, rope
 from ingot.graph import ops as o
@@ -37,6 +39,7 @@ class Case:
     window: int = 0
     softcap: float = 0.0
     sinks: bool = False
+    causal: bool = True
     scale: float | None = None
     kv_type: GgmlType = GgmlType.F32
     norms: bool = False
@@ -74,6 +77,7 @@ class Case:
                 window=self.window,
                 softcap=self.softcap,
                 sinks=small.weight(small.random(self.heads, scale=4)) if self.sinks else None,
+                causal=self.causal,
             )
         )
         return small, small.select(out)
@@ -121,6 +125,7 @@ class Case:
 
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
+HEADS += [(33, 1), (71, 1), (80, 2)]  # more for a key than rows in a tile
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
@@ -161,6 +166,35 @@ def test_windows(window: int, tmp_path: Path) -> None:
 )
 def test_kinds_of_attention(case: Case, tmp_path: Path) -> None:
     case.check(tmp_path)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 31, 32, 33, 65, 130, 600])
+def test_both_ways(tokens: int, tmp_path: Path) -> None:
+    """Every token sees its whole sequence."""
+    Case(causal=False, tokens=tokens, heads=6, kv_heads=2, sinks=True, threads=2).check(tmp_path)
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_both_ways_in_every_cache(kv_type: GgmlType, tmp_path: Path) -> None:
+    Case(causal=False, size=32, softcap=3.0, kv_type=kv_type).check(tmp_path)
+
+
+@pytest.mark.usefixtures("isa")
+def test_sequences_that_are_seen_whole(tmp_path: Path) -> None:
+    """In one batch none sees another; none can be gone on with."""
+    small, logits = Case(causal=False, tokens=40).build()
+    graph, model = small.build(logits, tmp_path / "attention.gguf")
+    with model:
+        runner = Runner(graph, model, positions=64, sequences=3)
+        texts = {"a": range(37), "b": [5], "c": [9, 9, 3, 1]}
+        for name, rows in runner.step(texts).items():
+            assert_near(rows, expected_logits(graph, model, texts[name]), FLOAT)
+        with pytest.raises(ValueError, match="cannot be added to a sequence"):
+            runner.step({"c": [2]})
+        reference, cache = Reference(graph, model), Cache()
+        reference.forward([1, 2], cache)
+        with pytest.raises(ModelError, match="cannot be added to a sequence"):
+            reference.forward([3], cache)
 
 
 @pytest.mark.parametrize("tokens", [512, 513, 544, 1025, 1600])

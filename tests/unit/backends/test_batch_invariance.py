@@ -57,15 +57,16 @@ def k_quant_model() -> Fixture:
     )
 
 
-@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k"])
+@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k", "experts"])
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
-    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K."""
+    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K, experts in MXFP4."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
         "q4_k": (k_quant_model(), GgmlType.Q4_K),
+        "experts": (Fixture.load("gpt-oss"), GgmlType.MXFP4),
     }[request.param]
     path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
     with GgufLoader(path) as opened:

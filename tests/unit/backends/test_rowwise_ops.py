@@ -54,6 +54,39 @@ def test_quantized_embedding(type: GgmlType, tmp_path: Path) -> None:
     check(small, small.select(out), tmp_path, 1e-6)
 
 
+@pytest.mark.parametrize("type", [GgmlType.F32, GgmlType.F16, GgmlType.Q8_0])
+@pytest.mark.parametrize(("positions", "kind"), [(True, False), (False, True), (True, True)])
+def test_embedding_of_positions_and_type(
+    positions: bool, kind: bool, type: GgmlType, tmp_path: Path
+) -> None:
+    """Rows of other tables are added; of the types, it is always the first."""
+    small = SmallGraph()
+    out = small.value(96)
+    types = small.weight(small.random(3, 96), type)
+    small.ops.append(
+        o.Embed(
+            weight=small.weight(small.random(5, 96), type),
+            out=out,
+            scale=1.5,
+            positions=small.weight(small.random(1024, 96), type) if positions else None,
+            type=o.Weight(types.name, (1, 96), 0, 3) if kind else None,
+        )
+    )
+    check(small, small.select(out), tmp_path, 1e-6)
+
+
+def test_a_context_longer_than_the_learned_positions(tmp_path: Path) -> None:
+    small = SmallGraph()
+    out = small.value(8)
+    table, positions = small.weight(small.random(5, 8)), small.weight(small.random(64, 8))
+    small.ops.append(o.Embed(weight=table, out=out, positions=positions))
+    graph, model = small.build(small.select(out), tmp_path / "small.gguf")
+    with model:
+        assert len(Runner(graph, model, positions=64).run([1, 2])) == 2
+        with pytest.raises(ValueError, match="65 tokens for 64 learned positions"):
+            Runner(graph, model, positions=65)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", o.NormKind)
 @pytest.mark.parametrize("width", WIDTHS)
@@ -89,6 +122,18 @@ def test_norm_of_runs(run: int, tmp_path: Path) -> None:
     check(small, small.select(out), tmp_path, NORM)
 
 
+@pytest.mark.parametrize("kind", o.NormKind)
+@pytest.mark.parametrize("run", [1, 7, 16, 40])
+def test_norm_of_runs_by_their_own_weights(run: int, kind: o.NormKind, tmp_path: Path) -> None:
+    """The weight has a row for each head."""
+    small = SmallGraph()
+    x = small.embed(small.random(5, 3 * run) * np.repeat(np.float32([1, 10, 0.1]), run))
+    out = small.value(x.width)
+    weight, bias = (small.weight(small.random(3, run, offset=1)) for _ in range(2))
+    small.ops.append(o.Norm(source=x, out=out, weight=weight, bias=bias, kind=kind, epsilon=1e-3))
+    check(small, small.select(out), tmp_path, NORM)
+
+
 @pytest.mark.parametrize("rows", [1, 15, 16, 33, 130])
 @pytest.mark.parametrize("width", [1, 31, 100])
 def test_float_linear(rows: int, width: int, tmp_path: Path) -> None:
@@ -96,6 +141,60 @@ def test_float_linear(rows: int, width: int, tmp_path: Path) -> None:
     x = small.embed(small.random(5, width))
     y = small.linear(small.select(x), small.random(rows, width), small.random(rows))
     check(small, y, tmp_path, FLOAT_PRODUCT)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_scaled_linear(residual: bool, tmp_path: Path) -> None:
+    """Bias and product are scaled, what is added to them is not."""
+    small = SmallGraph()
+    x = small.embed(small.random(5, 50))
+    y = small.value(50)
+    weight, bias = small.weight(small.random(50, 50)), small.weight(small.random(50))
+    small.ops.append(o.Linear(source=x, out=y, weight=weight, bias=bias, scale=0.3))
+    check(small, small.select(small.add(x, y) if residual else y), tmp_path, FLOAT_PRODUCT)
+
+
+def test_scaled_gate_and_up(tmp_path: Path) -> None:
+    small = SmallGraph()
+    x, parts = small.embed(small.random(5, 50)), []
+    for scale in (0.3, 2.0):
+        parts.append(small.value(70))
+        weight, bias = small.weight(small.random(70, 50)), small.weight(small.random(70))
+        linear = o.Linear(source=x, out=parts[-1], weight=weight, bias=bias, scale=scale)
+        small.ops.append(linear)
+    out = small.value(70)
+    small.ops.append(o.Activate(gate=parts[0], up=parts[1], out=out, kind=o.Activation.SILU))
+    check(small, small.select(out), tmp_path, FLOAT_PRODUCT)
+
+
+@pytest.mark.parametrize("type", [GgmlType.F32, GgmlType.F16, GgmlType.Q8_0, GgmlType.Q4_K])
+@pytest.mark.parametrize("gated", [False, True])
+def test_parts_of_one_tensor(gated: bool, type: GgmlType, tmp_path: Path) -> None:
+    """Two linear maps are rows of the same matrix and of the same bias."""
+    small = SmallGraph()
+    x = small.embed(small.random(5, 256))
+    first, second = (37, 37) if gated else (37, 70)
+    matrix = small.weight(small.random(first + second, 256, scale=0.1), type)
+    bias = small.weight(small.random(first + second))
+    parts = []
+    for at, rows in ((0, first), (first, second)):
+        parts.append(small.value(rows))
+        small.ops.append(
+            o.Linear(
+                source=x,
+                out=parts[-1],
+                weight=o.Weight(matrix.name, (rows, 256), at, first + second),
+                bias=o.Weight(bias.name, (rows,), at, first + second),
+            )
+        )
+    if gated:
+        out = small.value(first)
+        kind = o.Activation.GELU_TANH
+        small.ops.append(o.Activate(gate=parts[0], up=parts[1], out=out, kind=kind))
+    else:
+        left, right = (small.linear(part, small.random(19, part.width)) for part in parts)
+        out = small.add(left, right)
+    check(small, small.select(out), tmp_path, QUANTIZED_PRODUCT)
 
 
 @pytest.mark.parametrize("norm", [False, True])

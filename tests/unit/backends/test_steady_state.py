@@ -64,6 +64,9 @@ def check_allocations(counter: Path, model: Path, threads: int, *kv_types: str) 
         ("gemma3", GgmlType.F32, 1, ["F16", "F32"]),
         ("qwen2", GgmlType.Q8_0, 3, ["BF16"]),
         ("phi2", GgmlType.F16, 1, ["F16"]),
+        ("gpt2", GgmlType.F16, 3, ["F32"]),
+        ("gpt-oss", GgmlType.MXFP4, 2, ["F16"]),
+        ("qwen2moe", GgmlType.F32, 1, ["F16"]),
     ],
 )
 def test_a_step_allocates_nothing(

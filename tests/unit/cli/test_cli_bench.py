@@ -106,7 +106,7 @@ def test_what_is_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return logits
 
     monkeypatch.setattr(LoadedModel, "step", step)
-    with LoadedModel(model, threads=1, context=20, sequences=2) as loaded:
+    with LoadedModel(model, threads=1, context=20, cache_tokens=64) as loaded:
         seconds = timed_tokens(loaded, prompt=5, generated=2, depth=7, sequences=2)
         again = timed_tokens(loaded, prompt=0, generated=20, sequences=2)  # all was given back
     assert seconds > 0
@@ -125,7 +125,7 @@ def test_what_is_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sequences_of_one_step_are_those_of_several(model: Path) -> None:
     texts = [np.array(ids, np.int32) for ids in ([1, 2, 3], [9, 8, 7, 6, 5])]
     token = np.array([65], np.int32)
-    with LoadedModel(model, threads=1, sequences=2) as loaded:
+    with LoadedModel(model, threads=1, cache_tokens=512) as loaded:
 
         def read(ids: Any) -> Any:
             sequence = loaded.sequence()

@@ -56,7 +56,7 @@ def test_the_graph_as_json(run: Run, model: Path, flags: list[str]) -> None:
     assert values["logits"]["offset"] is values["logits"]["first"] is None
     assert found["logits_bytes_per_token"] == values["logits"]["bytes_per_token"]
     assert found["arena_bytes_per_token"] < found["unshared_bytes_per_token"]
-    embedding = {"name": "token_embd.weight", "shape": [258, WIDTH]}
+    embedding = {"name": "token_embd.weight", "shape": [258, WIDTH], "first_row": 0}
     assert operations[0]["weights"] == [embedding]
     assert found["kv_cache"] == {
         "type": "Q8_0",

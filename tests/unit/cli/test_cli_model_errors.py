@@ -25,11 +25,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an architecture that is nearly known": (
         {"keys": {"general.architecture": "lama"}},
-        "architecture 'lama' is not supported (near it: llama); supported are gemma3, llama",
+        "architecture 'lama' is not supported (near it: llama); `ingot inspect --architectures`",
     ),
     "an architecture that is not known": (
         {"keys": {"general.architecture": "zzz"}},
-        "architecture 'zzz' is not supported; supported are gemma3, llama",
+        "architecture 'zzz' is not supported; `ingot inspect --architectures` lists those that are",
     ),
     "a key that is no number": (
         {"keys": {"llama.feed_forward_length": "wide"}},
@@ -60,8 +60,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "llama.rope.freq_base is 0.0; it must be a positive number",
     ),
     "a scaling that is not known": (
-        {"keys": {"llama.rope.scaling.type": "longrope"}},
-        "rotary scaling 'longrope' is not known; none, linear and yarn are",
+        {"keys": {"llama.rope.scaling.type": "dynamic"}},
+        "rotary scaling 'dynamic' is not known; none, linear, longrope and yarn are",
     ),
     "a vocabulary of another size": (
         {"keys": {"llama.vocab_size": 300}},
@@ -97,7 +97,7 @@ def test_a_context_that_memory_does_not_hold(run: Run, tmp_path: Path) -> None:
     ran = run("run", "-m", model, "-c", 2**31, "hi")
     assert (ran.status, ran.out) == (2, "")
     assert "a cache for 2147483648 tokens as f16 takes 524288 MiB of memory, and " in ran.err
-    assert "choose a smaller context or a smaller kv_type" in ran.err
+    assert "choose a smaller context or cache, or a smaller kv_type" in ran.err
 
 
 def test_a_process_that_may_not_have_the_memory(tmp_path: Path) -> None:

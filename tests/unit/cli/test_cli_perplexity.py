@@ -12,7 +12,7 @@ from command_runs import INGOT, Run
 
 from ingot import LLM, GgufLoader
 from ingot.backends.reference import Reference
-from ingot.cli.perplexity import Perplexity, measure
+from ingot.cli.perplexity import Perplexity
 from ingot.models import build_graph
 from tiny_llama import write_tiny_llama
 
@@ -67,23 +67,6 @@ def test_the_line_for_a_person(run: Run, tmp_path: Path, text: Path) -> None:
         f"perplexity {found.perplexity:.4f} +- {found.standard_error:.5f} "
         "(75 tokens scored in 5 chunks of 32)\n"
     )
-
-
-def test_logits_in_pieces_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with LLM(write_tiny_llama(tmp_path / "tiny.gguf"), threads=1) as llm:
-        ids = llm.tokenizer.encode(TEXT)
-        whole = measure(llm, ids, 60)
-        rows: list[int] = []
-        real = llm._model._backend.forward  # type: ignore[union-attr]
-
-        def forward(batch):  # type: ignore[no-untyped-def]
-            rows.append(len(batch.outputs))
-            return real(batch)
-
-        monkeypatch.setattr(llm._model._backend, "forward", forward)
-        monkeypatch.setattr("ingot.api._PIECE_BYTES", 5 * 4 * llm.graph.logits.width)
-        assert measure(llm, ids, 60) == whole
-        assert max(rows) == 5
 
 
 @pytest.mark.parametrize(

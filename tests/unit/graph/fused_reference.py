@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from ingot.backends.reference import operations as do
 from ingot.gguf import GgufLoader
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedGraph, FusedLinear, FusedNorm, StoreKv
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGateRows,
+    FusedGraph,
+    FusedLinear,
+    FusedNorm,
+    StoreKv,
+)
 from ingot.quant import decode
 
 Matrix = NDArray[np.floating[Any]]
@@ -29,7 +37,9 @@ class FusedReference:
         for op in self.graph.ops:
             match op:
                 case o.Embed():
-                    values[op.out.name] = self._weight(op.weight)[ids] * op.scale
+                    x = self._weight(op.weight)[ids] * op.scale
+                    x = x + self._weight(op.positions)[positions] if op.positions else x
+                    values[op.out.name] = x + self._weight(op.type) if op.type else x
                 case FusedLinear():
                     self._linear(op, values)
                 case FusedNorm():
@@ -47,6 +57,19 @@ class FusedReference:
                     values[op.out.name] = do.attend(query, *caches[op.layer], positions, op, sinks)
                 case o.Select():
                     values[op.out.name] = values[op.source.name][outputs]
+                case o.Route():
+                    bias = self._weight(op.selection_bias) if op.selection_bias else None
+                    values[op.out.name] = do.route(values[op.scores.name], op, bias)
+                case ExpertGate():
+                    parts = [self._experts(part, values) for part in (op.gate, op.up) if part]
+                    values[op.out.name] = do.activate(op.activation, *parts)
+                case ExpertMix():
+                    parts = self._experts(op.linear, values)
+                    y = do.mix_experts(parts, values[op.linear.choice.name])
+                    values[op.out.name] = y + values[op.residual.name] if op.residual else y
+                case FusedGateRows():
+                    y = do.sigmoid(values[op.gated.gate.name]) * values[op.gated.source.name]
+                    values[op.out.name] = y + values[op.residual.name] if op.residual else y
                 case o.SoftCap():
                     values[op.out.name] = do.softcap(values[op.source.name], op.cap)
         return values[self.graph.logits.name]
@@ -58,12 +81,17 @@ class FusedReference:
         results = []
         for part in op.parts:
             bias = self._weight(part.bias) if part.bias else None
-            y = do.linear(x, self._weight(part.weight), bias)
+            y = do.linear(x, part.scale, self._weight(part.weight), bias)
             results.append(y + values[part.residual.name] if part.residual else y)
         if op.activation:
             results = [do.activate(op.activation, *results)]
         for value, result in zip(op.outputs, results, strict=True):
             values[value.name] = result
+
+    def _experts(self, op: o.ExpertLinear, values: dict[str, Matrix]) -> Matrix:
+        bias = self._weight(op.bias) if op.bias else None
+        x, choice = values[op.source.name], values[op.choice.name]
+        return do.expert_linear(x, choice, self._weight(op.weight), bias)
 
     def _norm(self, norm: o.Norm, x: Matrix) -> Matrix:
         bias = self._weight(norm.bias) if norm.bias else None
@@ -71,4 +99,5 @@ class FusedReference:
 
     def _weight(self, weight: o.Weight) -> Matrix:
         tensor = self._model.tensors[weight.name]
-        return decode(tensor.data, tensor.type, weight.shape).astype(np.float64)
+        values = decode(tensor.data, tensor.type, weight.tensor_shape)
+        return values[weight.rows].astype(np.float64)

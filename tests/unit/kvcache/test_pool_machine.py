@@ -68,7 +68,8 @@ class CacheMachine(RuleBasedStateMachine):
         sequence = self.sequences[name]
         first, free = sequence.length, self.free()
         try:
-            tables = sequence.grow(tokens)
+            sequence.grow(tokens)
+            tables = sequence.tables
         except CacheFullError:
             assert sequence.length == first
             assert self.free() == free
@@ -95,7 +96,7 @@ class CacheMachine(RuleBasedStateMachine):
     def check_visible(self, name: int, position: int) -> None:
         """All that a token at this position sees is its own sequence's."""
         for group, (window, table) in enumerate(
-            zip(WINDOWS, self.sequences[name].grow(0), strict=True)
+            zip(WINDOWS, self.sequences[name].tables, strict=True)
         ):
             oldest = max(0, position - window + 1) if window else 0
             for seen in range(oldest, min(position, self.sequences[name].length)):
@@ -115,7 +116,7 @@ class CacheMachine(RuleBasedStateMachine):
             growing: list[int] = []
             for sequence in self.sequences.values():
                 oldest = max(0, sequence.length - window + 1) if window else 0
-                table = sequence.grow(0)[group].tolist()
+                table = sequence.tables[group].tolist()
                 held += table[oldest // BLOCK_TOKENS :]
                 growing += table[sequence.length // BLOCK_TOKENS :]
             assert len(set(growing)) == len(growing)

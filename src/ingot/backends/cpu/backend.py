@@ -5,6 +5,8 @@ logits in one native call. Weights stay in the mapped file. Which block belongs 
 sequence is the caller's business (`ingot.kvcache`).
 """
 
+from collections.abc import Collection
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,16 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, FusedNorm, FusedOp, StoreKv, fuse
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGateRows,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+    fuse,
+)
 from ingot.graph.kv_layout import KvLayout
 from ingot.quant import decode
 
@@ -25,6 +36,13 @@ _ACTIVATIONS = {
     o.Activation.GELU: 1,
     o.Activation.GELU_TANH: 2,
     o.Activation.RELU_SQUARED: 3,
+    o.Activation.CLAMPED_SWIGLU: 4,
+}
+_GATINGS = {
+    o.Gating.SOFTMAX: 0,
+    o.Gating.SIGMOID: 1,
+    o.Gating.CHOSEN_SOFTMAX: 2,
+    o.Gating.SPARSE_MIXER: 3,
 }
 _NO_TABLES = np.empty(0, np.int32)
 
@@ -42,7 +60,9 @@ class CpuBackend:
         context: int,
         threads: int,
         max_tokens: int = 512,
+        keep: Collection[str] = (),
     ) -> None:
+        """`keep` names values that `kept` can tell after a step."""
         self.layout = layout
         self.max_tokens = max_tokens
         self.pools = [np.empty(blocks * group.block_bytes, np.uint8) for group in layout.groups]
@@ -50,7 +70,7 @@ class CpuBackend:
         self._vocabulary = graph.logits.width
         self._floats: dict[str, NDArray[np.float32]] = {}
         self._graph = fuse(graph)
-        self.plan = MemoryPlan.of(self._graph)
+        self.plan = MemoryPlan.of(self._graph, keep)
         linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
         self._program = _native.Program(
             threads=threads,
@@ -84,10 +104,23 @@ class CpuBackend:
         )
         return logits
 
+    def kept(self, name: str, tokens: int, out: NDArray[np.float32]) -> None:
+        """Copy rows of a value that was to be kept, after a step of so many tokens."""
+        self._program.read(value=self._ids[name], tokens=tokens, out=out)
+
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""
         size, pool = self.layout.groups[group].block_bytes, self.pools[group]
         pool[target * size : (target + 1) * size] = pool[source * size : (source + 1) * size]
+
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+        size = self.layout.groups[group].block_bytes
+        return self.pools[group][index * size : (index + 1) * size]
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+        self.read_block(group, index)[:] = data
 
     def _value(self, value: o.Value) -> int:
         if value.name not in self._ids:
@@ -111,21 +144,26 @@ class CpuBackend:
 
     def _weight(self, weight: o.Weight) -> Any:
         tensor = self._model.tensors[weight.name]
-        return tensor.data, int(tensor.type), weight.shape[0], weight.shape[1]
+        rows = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
+        return rows.reshape(-1), int(tensor.type), prod(weight.shape[:-1]), weight.shape[-1]
+
+    def _experts(self, linear: o.ExpertLinear) -> Any:
+        return self._matrix(linear.weight), self._vector(linear.bias)
 
     def _vector(self, weight: o.Weight | None) -> NDArray[np.float32] | None:
         if weight is None:
             return None
         if weight.name not in self._floats:
             tensor = self._model.tensors[weight.name]
-            self._floats[weight.name] = decode(tensor.data, tensor.type)
-        return self._floats[weight.name]
+            floats = decode(tensor.data, tensor.type)
+            self._floats[weight.name] = floats.reshape(weight.tensor_shape)
+        return self._floats[weight.name][weight.rows].reshape(-1)
 
     def _norm(self, norm: o.Norm | None) -> Any:
         if norm is None:
             return None
-        layer = norm.kind is o.NormKind.LAYER
-        return self._vector(norm.weight), self._vector(norm.bias), norm.epsilon, layer
+        layer, run = norm.kind is o.NormKind.LAYER, norm.weight.shape[-1]
+        return self._vector(norm.weight), self._vector(norm.bias), run, norm.epsilon, layer
 
     def _rotary(self, rope: o.Rope) -> int:
         key = rope.frequencies, rope.magnitude, rope.layout
@@ -148,12 +186,19 @@ class CpuBackend:
         program, value = self._program, self._value
         match op:
             case o.Embed():
-                program.embed(weight=self._weight(op.weight), scale=op.scale, out=value(op.out))
+                program.embed(
+                    weight=self._weight(op.weight),
+                    scale=op.scale,
+                    positions=self._weight(op.positions) if op.positions else None,
+                    added=self._vector(op.type),
+                    out=value(op.out),
+                )
             case FusedLinear():
                 parts = [
                     (
                         self._matrix(part.weight),
                         self._vector(part.bias),
+                        part.scale,
                         value(part.residual) if part.residual else None,
                         value(part.out),
                     )
@@ -169,6 +214,40 @@ class CpuBackend:
                 program.norm(
                     norm=self._norm(op.norm),
                     source=value(op.norm.source),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case o.Route():
+                program.route(
+                    scores=value(op.scores),
+                    out=value(op.out),
+                    used=op.used,
+                    gating=_GATINGS[op.gating],
+                    normalize=op.normalize,
+                    scale=op.scale,
+                    near=op.near,
+                    bias=self._vector(op.selection_bias),
+                )
+            case ExpertGate():
+                program.expert_gate(
+                    source=value(op.gate.source),
+                    choice=value(op.gate.choice),
+                    parts=[self._experts(part) for part in (op.gate, op.up) if part],
+                    activation=_ACTIVATIONS[op.activation],
+                    out=value(op.out),
+                )
+            case ExpertMix():
+                program.expert_mix(
+                    source=value(op.linear.source),
+                    choice=value(op.linear.choice),
+                    part=self._experts(op.linear),
+                    residual=value(op.residual) if op.residual else None,
+                    out=value(op.out),
+                )
+            case FusedGateRows():
+                program.gate_rows(
+                    source=value(op.gated.source),
+                    gate=value(op.gated.gate),
                     residual=value(op.residual) if op.residual else None,
                     out=value(op.out),
                 )
@@ -193,6 +272,7 @@ class CpuBackend:
                     softcap=op.softcap,
                     window=op.window,
                     sinks=self._vector(op.sinks),
+                    causal=op.causal,
                 )
             case o.Select():
                 source = value(op.source)

@@ -181,6 +181,19 @@ class GpuBackend:
         size, pool = self.layout.groups[group].block_bytes, self.pools[group]
         pool[target * size : (target + 1) * size] = pool[source * size : (source + 1) * size]
 
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+        size = self.layout.groups[group].block_bytes
+        found: NDArray[np.uint8] = (
+            self.pools[group][index * size : (index + 1) * size].cpu().numpy()
+        )
+        return found
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+        size = self.layout.groups[group].block_bytes
+        self.pools[group][index * size : (index + 1) * size] = torch.from_numpy(data)
+
     def _workspace(self, matrices: Sequence[Planes]) -> Workspace:
         sums = max((linear.work_floats(planes, self.device) for planes in matrices), default=0)
         counters = max((planes.sizes.rows // 32 for planes in matrices), default=0)

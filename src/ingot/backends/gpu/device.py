@@ -22,6 +22,13 @@ class Device:
         """Whether kernels run in Triton's interpreter, on the CPU."""
         return bool(self.torch.type == "cpu")
 
+    def free_memory(self) -> int:
+        """Bytes that can be asked for."""
+        if self.interpreted:
+            return 1 << 34
+        free, _ = torch.cuda.mem_get_info(self.torch)
+        return int(free)
+
 
 def has_gpu() -> bool:
     """Whether there is a GPU, or the interpreter to stand in for it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.graph.ops import Activation, Attend, NormKind, Rope, RopeLayout
+from ingot.graph.ops import Activation, Attend, Gating, NormKind, Rope, RopeLayout, Route
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -19,8 +19,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 def norm(
     x: Matrix, kind: NormKind, epsilon: float, weight: Matrix, bias: Matrix | None = None
 ) -> Matrix:
-    """Normalize runs of the weight's length."""
-    runs: Matrix = x.reshape(len(x), -1, len(weight))
+    """Normalize runs of the length of the weight's rows."""
+    runs: Matrix = x.reshape(len(x), -1, weight.shape[-1])
     if kind is NormKind.LAYER:
         runs = runs - runs.mean(axis=-1, keepdims=True)
     runs = runs / np.sqrt((runs * runs).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon))
@@ -30,10 +30,10 @@ def norm(
     return runs.reshape(x.shape)
 
 
-def linear(x: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
-    """x @ weight.T + bias."""
+def linear(x: Matrix, scale: float, weight: Matrix, bias: Matrix | None = None) -> Matrix:
+    """scale * (x @ weight.T + bias)."""
     out: Matrix = x @ weight.T
-    return out if bias is None else out + bias
+    return (out if bias is None else out + bias) * x.dtype.type(scale)
 
 
 def rope(x: Matrix, positions: Matrix, op: Rope) -> Matrix:
@@ -68,7 +68,7 @@ def attend(
     op: Attend,
     sinks: Matrix | None = None,
 ) -> Matrix:
-    """Causal attention over the cache [positions, kv width]."""
+    """Attention over the cache [positions, kv width]."""
     tokens, size = len(query), query.shape[1] // op.heads
     repeat = op.heads // op.kv_heads
     q = query.reshape(tokens, op.heads, size).transpose(1, 0, 2)
@@ -79,7 +79,7 @@ def attend(
     if op.softcap:
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
-    hidden = distance < 0
+    hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
     if op.window:
         hidden |= distance >= op.window
     scores[:, hidden] = -np.inf
@@ -107,9 +107,70 @@ def activate(kind: Activation, gate: Matrix, up: Matrix | None = None) -> Matrix
             out = gate * (one + np.tanh(inner)) / 2
         case Activation.RELU_SQUARED:
             out = np.maximum(gate, 0) ** 2
+        case Activation.CLAMPED_SWIGLU:
+            limited = np.minimum(gate, 7)
+            out = limited * sigmoid(limited * gate.dtype.type(1.702))
+            up = None if up is None else np.clip(up, -7, 7) + one
     return out if up is None else out * up
 
 
 def softcap(x: Matrix, cap: float) -> Matrix:
     """cap * tanh(x / cap)."""
     return np.tanh(x / x.dtype.type(cap)) * x.dtype.type(cap)
+
+
+def sigmoid(x: Matrix) -> Matrix:
+    """1 / (1 + exp(-x))."""
+    with np.errstate(over="ignore"):
+        return x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x))
+
+
+def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Matrix:
+    """The chosen experts of every token, best first, then their weights."""
+    if op.gating is Gating.SPARSE_MIXER:
+        chosen, weights = _sparse_mixer(scores, op)
+    else:
+        shares = {Gating.SOFTMAX: softmax, Gating.SIGMOID: sigmoid}.get(op.gating, np.array)(scores)
+        rank = shares if selection_bias is None else shares + selection_bias
+        chosen = np.argsort(-rank, axis=-1, kind="stable")[:, : op.used]
+        weights = np.take_along_axis(shares, chosen, axis=-1)
+        if op.gating is Gating.CHOSEN_SOFTMAX:
+            weights = softmax(weights)
+    if op.normalize:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    return np.concatenate([chosen.astype(scores.dtype), weights * scores.dtype.type(op.scale)], 1)
+
+
+def _sparse_mixer(scores: Matrix, op: Route) -> tuple[NDArray[np.intp], Matrix]:
+    left = scores.copy()
+    chosen, weights = [], []
+    for _ in range(op.used):
+        best = left.argmax(axis=-1)[:, None]
+        largest = np.take_along_axis(left, best, axis=-1)
+        far = largest - scores > op.near * np.maximum(np.abs(scores), largest)
+        shares = softmax(np.where(far, -np.inf, left))
+        weights.append(np.take_along_axis(shares, best, axis=-1))
+        chosen.append(best)
+        np.put_along_axis(left, best, -np.inf, axis=-1)
+    return np.concatenate(chosen, axis=1), np.concatenate(weights, axis=1)
+
+
+def expert_linear(x: Matrix, choice: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
+    """Every chosen expert's linear map, side by side."""
+    used = choice.shape[1] // 2
+    parts = x.reshape(len(x), -1, weight.shape[2])  # one, or one for each chosen expert
+    out = np.empty((len(x), used, weight.shape[1]), x.dtype)
+    for token, numbers in enumerate(choice[:, :used].astype(np.intp)):
+        for place, expert in enumerate(numbers):
+            own = parts[token, min(place, parts.shape[1] - 1)]
+            out[token, place] = weight[expert] @ own
+            if bias is not None:
+                out[token, place] += bias[expert]
+    return out.reshape(len(x), -1)
+
+
+def mix_experts(x: Matrix, choice: Matrix) -> Matrix:
+    """The parts of the chosen experts, summed by their weights."""
+    used = choice.shape[1] // 2
+    mixed: Matrix = (x.reshape(len(x), used, -1) * choice[:, used:, None]).sum(axis=1)
+    return mixed

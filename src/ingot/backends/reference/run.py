@@ -39,7 +39,9 @@ class Reference:
         self._dtype = dtype
         self._weights = {
             weight.name: decode(
-                model.tensors[weight.name].data, model.tensors[weight.name].type, weight.shape
+                model.tensors[weight.name].data,
+                model.tensors[weight.name].type,
+                weight.tensor_shape,
             ).astype(dtype)
             for weight in graph.weights()
         }
@@ -56,6 +58,8 @@ class Reference:
         size = self.graph.vocabulary_size
         if ids.ndim != 1 or ids.size == 0 or ids.min() < 0 or ids.max() >= size:
             raise ModelError(f"token ids must be a non-empty list of numbers from 0 to {size - 1}")
+        if cache.length and not self.graph.causal:
+            raise ModelError("tokens that see later ones cannot be added to a sequence")
         positions = np.arange(cache.length, cache.length + len(ids))
         values: dict[str, Matrix] = {}
         for op in self.graph.ops:
@@ -72,15 +76,17 @@ class Reference:
     def _run(
         self, op: o.Op, inputs: list[Matrix], ids: Matrix, positions: Matrix, cache: Cache
     ) -> Matrix | None:
-        weights = [self._weights[weight.name] for weight in op.weights]
+        weights = [self._weights[weight.name][weight.rows] for weight in op.weights]
         match op:
-            case o.Embed(scale=scale):
-                rows: Matrix = weights[0][ids] * self._dtype(scale)
-                return rows
+            case o.Embed():
+                rows: Matrix = weights[0][ids] * self._dtype(op.scale)
+                if op.positions:
+                    rows = rows + weights[1][positions]
+                return rows + weights[-1] if op.type else rows
             case o.Norm():
                 return do.norm(inputs[0], op.kind, op.epsilon, *weights)
             case o.Linear():
-                return do.linear(inputs[0], *weights)
+                return do.linear(inputs[0], op.scale, *weights)
             case o.Rope():
                 return do.rope(inputs[0], positions, op)
             case o.WriteKv(layer=layer):
@@ -98,4 +104,19 @@ class Reference:
             case o.SoftCap(cap=cap):
                 return do.softcap(inputs[0], cap)
             case _:
-                raise ModelError(f"the reference backend has no {type(op).__name__}")
+                return _run_experts(op, inputs, weights)
+
+
+def _run_experts(op: o.Op, inputs: list[Matrix], weights: list[Matrix]) -> Matrix:
+    match op:
+        case o.Route():
+            return do.route(inputs[0], op, *weights)
+        case o.ExpertLinear():
+            return do.expert_linear(inputs[0], inputs[1], *weights)
+        case o.MixExperts():
+            return do.mix_experts(inputs[0], inputs[1])
+        case o.GateRows():
+            gated: Matrix = do.sigmoid(inputs[1]) * inputs[0]
+            return gated
+        case _:
+            raise ModelError(f"the reference backend has no {type(op).__name__}")

@@ -18,6 +18,7 @@ class Bar:
         self._label = label
         self._unit = unit
         self._shows = sys.stderr.isatty()
+        self._is_drawn = False
 
     def __call__(self, done: int, total: int) -> None:
         """Show `done` of `total`."""
@@ -25,11 +26,13 @@ class Bar:
             filled = "#" * (_WIDTH * done // max(total, 1))
             line = f"{self._label} [{filled:<{_WIDTH}}] {done} of {total} {self._unit}"
             self._write(_ERASE + line)
+            self._is_drawn = True
 
     def clear(self) -> None:
-        """Take the line away, until the next call."""
-        if self._shows:
+        """Take the line away, until the next call; any other line stays."""
+        if self._is_drawn:
             self._write(_ERASE)
+            self._is_drawn = False
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

@@ -1,0 +1,189 @@
+#include "executor/expert_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "executor/pieces.h"
+
+namespace ingot {
+namespace {
+
+// Rows of a mix's piece: results of all its experts stay in the scratch until they are mixed.
+constexpr int64_t kMaxMixRows = 240;
+constexpr int64_t kMixRowMultiple = 32;  // of a prompt: two tiles, or whole strips
+
+int64_t mix_rows(const Step& step, const WeightRef& weight) {
+  if (step.batch.phase == Phase::kGeneration)
+    return std::min(piece_rows(step, weight), kMaxMixRows);
+  const int64_t fair = round_up(weight.rows / (2 * step.members), kMixRowMultiple);
+  return std::clamp(fair, kMixRowMultiple, step.kernels.prompt_rows);
+}
+
+}  // namespace
+
+void ExpertBuffers::make_room(int64_t experts, int64_t used, int64_t width, bool floats) {
+  const int64_t places = ExpertGroups::most_places(experts, used, max_tokens);
+  groups.make_room(experts, used, max_tokens);
+  const auto grow = [](AlignedBytes& bytes, int64_t& size, int64_t wanted) {
+    if (wanted <= size) return;
+    size = wanted;
+    bytes = AlignedBytes(size);
+  };
+  grow(quantized, quantized_bytes, (places + members) * kernels.quantized_bytes(width));
+  if (floats) grow(gathered, gathered_bytes, places * width * static_cast<int64_t>(sizeof(float)));
+  kernel_scratch = std::max(kernel_scratch, kernels.scratch_bytes(width));
+  const int64_t generated = std::min(max_tokens, kMaxGenerationTokens);
+  const int64_t results =
+      std::max({2 * kernels.prompt_rows * max_tokens, 2 * kMaxPieceRows * generated,
+                kernels.prompt_rows * max_tokens * used, kMaxMixRows * generated * used});
+  const int64_t wanted =
+      AlignedBytes::round_up(kernel_scratch + results * static_cast<int64_t>(sizeof(float)));
+  if (wanted > member_scratch) {
+    member_scratch = wanted;
+    scratch = AlignedBytes(members * member_scratch);
+  }
+}
+
+ExpertOp::ExpertOp(ValueRef source, bool own, std::vector<ExpertWeight> weights,
+                   ExpertBuffers& buffers)
+    : source_(source),
+      own_(own),
+      weights_(std::move(weights)),
+      buffers_(buffers),
+      rows_(buffers.members),
+      width_(weights_[0].all.columns) {
+  for (const ExpertWeight& weight : weights_) {
+    any_float_ |= weight.is_float();
+    any_quantized_ |= !weight.is_float();
+  }
+}
+
+// The one input of all experts of a single token: cheaper to prepare than to meet for.
+bool ExpertOp::everyone_prepares(const Step& step) const {
+  return step.batch.phase == Phase::kGeneration && buffers_.groups.tokens() == 1 && !own_;
+}
+
+uint8_t* ExpertOp::own_column(int member) const {
+  const int64_t bytes = buffers_.kernels.quantized_bytes(width_);
+  return buffers_.quantized.data() + buffers_.quantized_bytes - (member + 1) * bytes;
+}
+
+void ExpertOp::prepare(const Step& step, int member) {
+  const KernelTable& kernels = step.kernels;
+  const ExpertGroups& groups = buffers_.groups;
+  const bool prompt = step.batch.phase == Phase::kPrompt;
+  const auto quantize = prompt ? kernels.quantize_prompt : kernels.quantize_generate;
+  if (everyone_prepares(step)) {
+    if (any_quantized_)
+      quantize(step.row(source_, 0), width_, own_column(member), kernels.quantized_stride(1), 0);
+    return;
+  }
+  const int64_t stride =
+      kernels.quantized_stride(round_up(groups.places(), KernelTable::kColumnGroup));
+  float* gathered = reinterpret_cast<float*>(buffers_.gathered.data());
+  // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
+  const int64_t group = prompt ? KernelTable::kColumnGroup : 1;
+  for (int64_t g; (g = columns_.claim(count_pieces(groups.places(), group))) >= 0;) {
+    const int64_t end = std::min(groups.places(), (g + 1) * group);
+    for (int64_t place = g * group; place < end; ++place) {
+      const int32_t pair = groups.pair(place);
+      if (pair < 0) continue;
+      const int64_t k = own_ ? pair % groups.used() : 0;
+      const float* x = step.row(source_, pair / groups.used()) + k * width_;
+      if (any_float_) std::copy_n(x, width_, gathered + place * width_);
+      if (any_quantized_) quantize(x, width_, buffers_.quantized.data(), stride, place);
+    }
+  }
+  step.barrier.wait();
+}
+
+LinearInput ExpertOp::input(const Step& step, int member, int64_t expert) const {
+  const KernelTable& kernels = step.kernels;
+  const ExpertGroups& groups = buffers_.groups;
+  if (everyone_prepares(step))
+    return {step.row(source_, 0),        width_, own_column(member),
+            kernels.quantized_stride(1), 1,      width_};
+  const int64_t first = groups.first(expert);
+  const int64_t offset = step.batch.phase == Phase::kPrompt ? kernels.prompt_offset(width_, first)
+                                                            : first * kernels.quantized_bytes(1);
+  const float* gathered = reinterpret_cast<const float*>(buffers_.gathered.data());
+  return {any_float_ ? gathered + first * width_ : nullptr,
+          width_,
+          buffers_.quantized.data() + offset,
+          kernels.quantized_stride(round_up(groups.places(), KernelTable::kColumnGroup)),
+          groups.count(expert),
+          width_};
+}
+
+void ExpertOp::multiply(const Step& step, const ExpertWeight& weight, int64_t expert,
+                        const LinearInput& input, int64_t begin, int64_t end, float* out,
+                        int member) const {
+  const WeightRef matrix = weight.of(expert);
+  const uint32_t type = static_cast<uint32_t>(matrix.type);
+  const bool prompt = step.batch.phase == Phase::kPrompt;
+  const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
+  const int64_t rows = end - begin;
+  // The kernel writes out[c * stride + r] for r from begin.
+  kernel(matrix.data, matrix.row_bytes(), input, begin, end, out - begin, rows, scratch(member));
+  const float* bias = weight.bias_of(expert);
+  if (!bias) return;
+  for (int64_t c = 0; c < input.columns; ++c)
+    for (int64_t r = 0; r < rows; ++r) out[c * rows + r] += bias[begin + r];
+}
+
+void ExpertGateOp::run(const Step& step, int member) {
+  prepare(step, member);
+  const ExpertGroups& groups = buffers_.groups;
+  const int64_t rows = weights_[0].rows;
+  const int64_t each = piece_rows(step, weights_[0].all, groups.active() * rows);
+  const int64_t pieces = count_pieces(rows, each);
+  for (int64_t piece; (piece = rows_.claim(groups.active() * pieces, member)) >= 0;) {
+    const int64_t expert = groups.expert(piece / pieces), begin = piece % pieces * each;
+    const int64_t end = std::min(rows, begin + each), count = end - begin;
+    const LinearInput x = input(step, member, expert);
+    float* gate = results(member);
+    float* up = weights_.size() == 2 ? gate + count * x.columns : nullptr;
+    multiply(step, weights_[0], expert, x, begin, end, gate, member);
+    if (up) multiply(step, weights_[1], expert, x, begin, end, up, member);
+    for (int64_t c = 0; c < x.columns; ++c) {
+      const int32_t pair = groups.pair(groups.first(expert) + c);
+      float* out = step.row(out_, pair / groups.used()) + pair % groups.used() * rows + begin;
+      step.kernels.activate(kind_, gate + c * count, up ? up + c * count : nullptr, count, out);
+    }
+  }
+}
+
+void ExpertMixOp::run(const Step& step, int member) {
+  prepare(step, member);
+  const ExpertGroups& groups = buffers_.groups;
+  const ExpertWeight& weight = weights_[0];
+  const int64_t each = mix_rows(step, weight.of(0)), used = groups.used();
+  for (int64_t piece; (piece = rows_.claim(count_pieces(weight.rows, each), member)) >= 0;) {
+    const int64_t begin = piece * each, end = std::min(weight.rows, begin + each);
+    const int64_t count = end - begin;
+    for (int64_t i = 0; i < groups.active(); ++i) {
+      const int64_t expert = groups.expert(i);
+      multiply(step, weight, expert, input(step, member, expert), begin, end,
+               results(member) + groups.first_packed(expert) * count, member);
+    }
+    for (int64_t t = 0; t < groups.tokens(); ++t) {
+      const float* parts[kMaxExpertsUsed];
+      for (int64_t k = 0; k < used; ++k)
+        parts[k] = results(member) + groups.packed(t * used + k) * count;
+      step.kernels.mix_rows(parts, step.row(choice_, t) + used, used,
+                            residual_ ? step.row(*residual_, t) + begin : nullptr, count,
+                            step.row(out_, t) + begin);
+    }
+  }
+}
+
+void GateRowsOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
+    const float share = 1.0f / (1.0f + std::exp(-*step.row(gate_, t)));
+    const float* row = step.row(source_, t);
+    step.kernels.mix_rows(&row, &share, 1, residual_ ? step.row(*residual_, t) : nullptr,
+                          out_.width, step.row(out_, t));
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,42 @@
+"""An answer on stdout as it is written, and a bar on stderr while a long prompt is read."""
+
+import sys
+import time
+
+from ingot.bar import Bar
+from ingot.cli.text import printable
+from ingot.engine import Request
+
+INTERRUPTED = 130  # the exit status after Ctrl-C
+_LONG_PROMPT = 1024  # tokens: from here on the bar shows how far it is
+
+
+class PromptBar(Bar):
+    """A bar for long prompts; short ones are read before it could be seen."""
+
+    def __init__(self) -> None:
+        super().__init__("reading the prompt", "tokens")
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show `done` of `total`."""
+        if total >= _LONG_PROMPT:
+            super().__call__(done, total)
+
+
+def write_answer(answer: Request, bar: Bar) -> tuple[float | None, bool]:
+    """Write the text as it comes: when the first piece came, and whether Ctrl-C ended it."""
+    first, interrupted = None, False
+    on_terminal = sys.stdout.isatty()
+    try:
+        for piece in answer:
+            if first is None:
+                first = time.perf_counter()
+                bar.clear()
+            sys.stdout.write(printable(piece, keep="\n\t") if on_terminal else piece)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        answer.cancel()
+        interrupted = True
+    bar.clear()
+    print(flush=True)
+    return first, interrupted

@@ -1,0 +1,46 @@
+"""EngineOptions: how an engine is set up, checked before a file is opened."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from ingot.errors import ConfigError
+
+MAX_RUNNING = 64  # texts in one step: what the native program takes
+Speculation = Literal["ngram"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Settings of an engine; None means that the engine chooses."""
+
+    threads: int | None = None  # INGOT_THREADS, or the cores this process may use
+    context: int | None = None  # tokens of the longest text: what the model allows, at most 8192
+    kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0 or q4_0
+    weights: str = "map"  # "map" uses them in the file, "lock" also keeps them, "read" copies them
+    cache_tokens: int | None = None  # of all texts together: four contexts, if memory allows
+    reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
+    max_running: int = 32  # texts written at once
+    max_queue: int = 1024  # requests that wait for their turn
+    # Of prompts, read between two tokens of the texts being written: 128, or 1024 on a GPU
+    chunk_tokens: int | None = None
+    speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
+    device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot[gpu]); "auto": if there is one
+    draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
+
+    def __post_init__(self) -> None:
+        _check("max_running", self.max_running, 1, MAX_RUNNING)
+        _check("max_queue", self.max_queue, 1, 1 << 20)
+        if self.chunk_tokens is not None:
+            _check("chunk_tokens", self.chunk_tokens, 1, 4096)
+        if self.cache_tokens is not None:
+            _check("cache_tokens", self.cache_tokens, 1, 1 << 40)
+        if self.speculation not in (None, "ngram"):
+            raise ConfigError(f"speculation is {self.speculation!r}; it must be 'ngram' or None")
+        if self.speculation and self.draft:
+            raise ConfigError("speculation and draft exclude each other: choose one")
+
+
+def _check(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} is {value!r}; it must be a number from {least} to {most}")

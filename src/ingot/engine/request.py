@@ -1,0 +1,243 @@
+"""Request: a text that is being written, in the hands of the one who asked for it.
+
+Iterate over it, or `async for`, for the pieces; call `result` or `await` it for the whole. It
+may be read from any thread, cancelled from any thread, and dropped: nobody writes on for a
+request that nobody can read.
+"""
+
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+from ingot.engine.channel import Progress, Wish
+from ingot.errors import RequestCancelledError
+from ingot.sampling import TokenLogprobs
+
+if TYPE_CHECKING:
+    from ingot.engine.text_task import TextTask
+
+# The model ended the text, or what was asked for did; max_tokens, the context's end, the time.
+FinishReason = Literal["stop", "length", "context", "time"]
+OnProgress = Callable[[int, int], None]  # prompt tokens done, prompt tokens in all
+
+
+class RequestState(StrEnum):
+    """Where a request is on its way."""
+
+    QUEUED = "queued"  # waiting for its turn, perhaps again
+    PROMPT = "prompt"  # its prompt is being read
+    GENERATING = "generating"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Tokens, and the seconds from step to step; requests that run together share them."""
+
+    prompt_tokens: int
+    prompt_seconds: float  # from its turn until the first token can be chosen
+    generated_tokens: int
+    steps: int  # runs of the model after the prompt: the first token needs none
+    generation_seconds: float  # of those steps and of choosing tokens
+    queue_seconds: float = 0.0  # until its turn came
+    reused_tokens: int = 0  # of the prompt, which were in the cache
+
+    @property
+    def prompt_rate(self) -> float:
+        """Prompt tokens per second; 0 before the prompt is done."""
+        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def generation_rate(self) -> float:
+        """Tokens after the first per second; 0 before the second."""
+        more = self.generated_tokens - 1
+        return more / self.generation_seconds if more > 0 and self.generation_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the model wrote."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    timings: Timings
+    seed: int  # of its draws: the same seed gives the same text
+    stopped_by: str | int | None = None  # the stop string, or the token that ended the text
+    logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
+    chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and behind the samplers
+    parsed: Any = None  # what the text says, if a schema was given and the text is complete
+
+
+class Request(Iterator[str], AsyncIterator[str]):
+    """A text to come; what it has so far is right at any time."""
+
+    def __init__(
+        self,
+        task: "TextTask",
+        wake: Callable[[], None],
+        fork: Callable[["TextTask", dict[str, Any]], "Request"],
+        progress: OnProgress | None = None,
+    ) -> None:
+        self._task = task
+        self._channel = channel = task.channel
+        self._wake = wake
+        self._fork = fork
+        self._progress = progress
+        self._read = 0  # events
+        # Not the channel: an error in it may hold this request, which then never went.
+        self._dropped = weakref.finalize(self, _cancel, channel.wish, wake)
+        self._dropped.atexit = False
+
+    def __next__(self) -> str:
+        while True:
+            self._channel.wait_beyond(self._read)
+            if (piece := self._take()) is not None:
+                return piece
+            if self._is_read:
+                self._raise_error()
+                raise StopIteration
+
+    def __aiter__(self) -> "Request":
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            await self._called_back(lambda wake: self._channel.call_beyond(self._read, wake))
+            if (piece := self._take()) is not None:
+                return piece
+            if self._is_read:
+                self._raise_error()
+                raise StopAsyncIteration
+
+    def __await__(self) -> Generator[Any, None, Completion]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> Completion:
+        await self._called_back(self._channel.call_at_end)
+        return self._channel.result()
+
+    def result(self, timeout: float | None = None) -> Completion:
+        """Wait for the whole text; what failed or was cancelled raises its error here."""
+        return self._channel.result(timeout)
+
+    def cancel(self) -> None:
+        """Stop; what was written stays. Of a text that has ended nothing changes."""
+        self._dropped()
+
+    close = cancel
+
+    def fork(self, **changes: Any) -> "Request":
+        """A second request that goes on from the text as it is now.
+
+        `changes` are parameters that it has otherwise, such as `seed`; without one it draws
+        from a new seed. It shares the cache of this one up to here. Its text begins with
+        what is written by now; it gives out what it adds.
+        """
+        return self._fork(self._task, changes)
+
+    @property
+    def state(self) -> RequestState:
+        """Where it is on its way."""
+        if not self._channel.is_ended:
+            return self._task.state
+        if self._channel.error is None:
+            return RequestState.DONE
+        cancelled = isinstance(self._channel.error, RequestCancelledError)
+        return RequestState.CANCELLED if cancelled else RequestState.FAILED
+
+    @property
+    def text(self) -> str:
+        """What is written so far."""
+        return self._task.transcript.text
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The tokens of the prompt."""
+        return tuple(self._task.prompt.tolist())
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens written so far."""
+        return self._task.transcript.token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the text ended; None if it has not."""
+        return self._task.transcript.finish_reason
+
+    @property
+    def seed(self) -> int:
+        """The seed of the draws, given or taken at random."""
+        return self._task.transcript.chain.seed
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprobs, ...]:
+        """Those of the tokens so far by the model, if they were asked for."""
+        return self._task.transcript.logprobs
+
+    @property
+    def timings(self) -> Timings:
+        """Tokens and seconds so far."""
+        return self._task.timings
+
+    @property
+    def _is_read(self) -> bool:
+        return self._channel.is_ended and self._read == len(self._channel.events)
+
+    def _take(self) -> str | None:
+        """The next piece, if there is one; progress is told on the way to it."""
+        while self._read < len(self._channel.events):
+            event = self._channel.events[self._read]
+            self._read += 1
+            if isinstance(event, str):
+                return event
+            if self._progress:
+                self._progress(event.done, event.total)
+        return None
+
+    def _raise_error(self) -> None:
+        error = self._channel.error
+        if error is not None and not isinstance(error, RequestCancelledError):
+            raise error
+
+    async def _called_back(self, register: Callable[[Callable[[], None]], None]) -> None:
+        import asyncio  # noqa: PLC0415 (loaded already by whoever awaits)
+
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def done() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def listener() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done)
+
+        register(listener)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+
+def _cancel(wish: Wish, wake: Callable[[], None]) -> None:
+    wish.cancelled = True
+    wake()
+
+
+__all__ = [
+    "Completion",
+    "FinishReason",
+    "OnProgress",
+    "Progress",
+    "Request",
+    "RequestState",
+    "Timings",
+]

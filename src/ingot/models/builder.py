@@ -1,0 +1,117 @@
+"""Builder: operations of a graph, written down one by one under the names of a layer.
+
+Knows single operations; the blocks that are made of them are in `lower.py`.
+"""
+
+from dataclasses import dataclass, field
+
+from ingot.graph import ops as o
+from ingot.models.spec import NormSpec, RopeSpec
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects operations; each method appends one and returns what it writes."""
+
+    prefix: str = ""
+    ops: list[o.Op] = field(default_factory=list)
+
+    def value(self, name: str, width: int) -> o.Value:
+        """A value of the layer."""
+        return o.Value(self.prefix + name, width)
+
+    def weight(self, name: str, *shape: int) -> o.Weight:
+        """A tensor of the layer."""
+        return o.Weight(self.prefix + name, shape)
+
+    def norm(
+        self,
+        source: o.Value,
+        spec: NormSpec,
+        *,
+        shape: tuple[int, ...] | None = None,
+        suffix: str = "",
+    ) -> o.Value:
+        """A norm; `shape` is its weight's, where that is not as long as the row."""
+        shape = shape or (source.width,)
+        out = self.value(spec.name + suffix, source.width)
+        self.ops.append(
+            o.Norm(
+                source=source,
+                out=out,
+                weight=self.weight(f"{spec.name}.weight", *shape),
+                bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
+                kind=spec.kind,
+                epsilon=spec.epsilon,
+            )
+        )
+        return out
+
+    def optional_norm(self, source: o.Value, spec: NormSpec | None, suffix: str = "") -> o.Value:
+        """The same value where there is no norm."""
+        return self.norm(source, spec, suffix=suffix) if spec else source
+
+    def linear(
+        self,
+        source: o.Value,
+        name: str,
+        width: int,
+        *,
+        bias: bool = False,
+        scale: float = 1.0,
+        fused: tuple[str, int, int] | None = None,
+    ) -> o.Value:
+        """A linear map.
+
+        `fused`: the tensor whose rows it has, the first of them, and how many there are.
+        """
+        out = self.value(name, width)
+        tensor, first, rows = fused or (name, 0, width)
+
+        def weight(ending: str, *columns: int) -> o.Weight:
+            part = (first, rows) if fused else ()
+            return o.Weight(f"{self.prefix}{tensor}.{ending}", (width, *columns), *part)
+
+        self.ops.append(
+            o.Linear(
+                source=source,
+                out=out,
+                weight=weight("weight", source.width),
+                bias=weight("bias") if bias else None,
+                scale=scale,
+            )
+        )
+        return out
+
+    def rope(self, source: o.Value, spec: RopeSpec, head_size: int) -> o.Value:
+        """Heads turned by their positions."""
+        out = self.value(f"{source.name.removeprefix(self.prefix)}.turned", source.width)
+        self.ops.append(
+            o.Rope(
+                source=source,
+                out=out,
+                head_size=head_size,
+                frequencies=spec.frequencies,
+                layout=spec.layout,
+                magnitude=spec.magnitude,
+            )
+        )
+        return out
+
+    def add(self, left: o.Value, right: o.Value, name: str) -> o.Value:
+        """A sum."""
+        out = self.value(name, left.width)
+        self.ops.append(o.Add(left=left, right=right, out=out))
+        return out
+
+    def activate(self, gate: o.Value, up: o.Value | None, name: str, kind: o.Activation) -> o.Value:
+        """activation(gate) * up, or activation(gate) alone."""
+        out = self.value(name, gate.width)
+        self.ops.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
+        return out
+
+    def select(self, source: o.Value) -> o.Value:
+        """The rows that are asked about."""
+        out = self.value(f"{source.name.rpartition('.')[2]}.selected", source.width)
+        self.ops.append(o.Select(source=source, out=out))
+        return out

@@ -1,0 +1,29 @@
+"""Gemma: a scaled embedding that is also the output, GELU gates, heads wider than their share."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+    rope = h.rope(RopeLayout.HALVES)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=rope
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.GELU_TANH),
+            mlp_norm=NormSpec("ffn_norm", h.rms_epsilon),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+        embedding_scale=h.width**0.5,
+    )

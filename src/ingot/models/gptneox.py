@@ -1,0 +1,45 @@
+"""GPT-NeoX, Pythia: layer norms, part of each head turns, biases, attention and MLP side by side,
+each behind its own norm."""
+
+from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+
+    def norm(name: str) -> NormSpec:
+        return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
+
+    rope = h.rope(RopeLayout.HALVES)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                fused_qkv=True,
+                qkv_bias=True,
+                output_bias=True,
+            ),
+            attention_norm=norm("attn_norm"),
+            mlp=MlpSpec(
+                width=h.size("feed_forward_length"),
+                activation=Activation.GELU,
+                gated=False,
+                bias=True,
+            ),
+            mlp_norm=norm("ffn_norm"),
+            parallel=h.boolean("use_parallel_residual", True),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=norm("output_norm"),
+    )

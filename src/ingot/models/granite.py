@@ -1,0 +1,35 @@
+"""Granite: multipliers on embedding, scores, what a block adds to the stream, and logits."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+    rope = h.rope(RopeLayout.ADJACENT)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                scale=h.number("attention.scale", h.head_size**-0.5),
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU),
+            mlp_norm=NormSpec("ffn_norm", h.rms_epsilon),
+            residual_scale=h.number("residual_scale", 1.0),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+        embedding_scale=h.number("embedding_scale", 1.0),
+        logit_scale=1 / h.positive("logit_scale", 1.0),
+    )

@@ -1,0 +1,85 @@
+"""The block of experts: a router, the experts it chooses, and one that all tokens share."""
+
+from ingot.graph import ops as o
+from ingot.models.builder import Builder
+from ingot.models.spec import ExpertsSpec, SharedExpertSpec
+
+
+def add_experts(
+    build: Builder, stream: o.Value, x: o.Value, spec: ExpertsSpec, scale: float
+) -> o.Value:
+    """Experts of x join the stream, times `scale`, and after them the shared one."""
+    scores = build.linear(x, "ffn_gate_inp", spec.count, bias=spec.bias)
+    row_gate = None
+    if spec.shared and spec.shared.gated:  # beside the scores: one pass over x for both
+        row_gate = build.linear(x, "ffn_gate_inp_shexp", 1)
+    choice = _route(build, scores, spec, scale)
+    gate = _linear(build, x, choice, "ffn_gate_exps", (spec.width, x.width), spec)
+    up = _linear(build, x, choice, "ffn_up_exps", (spec.width, x.width), spec)
+    active = build.activate(gate, up, "ffn_act_exps", spec.activation)
+    down = _linear(build, active, choice, "ffn_down_exps", (stream.width, spec.width), spec)
+    mixed = build.value("ffn_mixed", stream.width)
+    build.ops.append(o.MixExperts(source=down, choice=choice, out=mixed))
+    stream = build.add(stream, mixed, "ffn_residual")
+    if not spec.shared:
+        return stream
+    shared = _shared(build, x, stream.width, spec.activation, spec.shared, scale)
+    if row_gate:
+        gated = build.value("ffn_gated_shexp", stream.width)
+        build.ops.append(o.GateRows(source=shared, gate=row_gate, out=gated))
+        shared = gated
+    return build.add(stream, shared, "ffn_residual_shexp")
+
+
+def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
+    choice = build.value("ffn_choice", 2 * spec.used)
+    bias = build.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
+    build.ops.append(
+        o.Route(
+            scores=scores,
+            out=choice,
+            used=spec.used,
+            gating=spec.gating,
+            normalize=spec.normalize,
+            scale=spec.scale * scale,
+            near=spec.near,
+            selection_bias=bias,
+        )
+    )
+    return choice
+
+
+def _linear(
+    build: Builder,
+    source: o.Value,
+    choice: o.Value,
+    name: str,
+    shape: tuple[int, int],
+    spec: ExpertsSpec,
+) -> o.Value:
+    """`shape` is one expert's."""
+    out = build.value(name, spec.used * shape[0])
+    build.ops.append(
+        o.ExpertLinear(
+            source=source,
+            choice=choice,
+            out=out,
+            weight=build.weight(f"{name}.weight", spec.count, *shape),
+            bias=build.weight(f"{name}.bias", spec.count, shape[0]) if spec.bias else None,
+        )
+    )
+    return out
+
+
+def _shared(
+    build: Builder,
+    x: o.Value,
+    width: int,
+    activation: o.Activation,
+    spec: SharedExpertSpec,
+    scale: float,
+) -> o.Value:
+    gate = build.linear(x, "ffn_gate_shexp", spec.width)
+    up = build.linear(x, "ffn_up_shexp", spec.width)
+    active = build.activate(gate, up, "ffn_act_shexp", activation)
+    return build.linear(active, "ffn_down_shexp", width, scale=scale)

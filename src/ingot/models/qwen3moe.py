@@ -1,0 +1,47 @@
+"""Qwen 3 with experts (30B-A3B, 235B-A22B): norms on the heads of query and key, and an MLP that
+is a few experts of many, their weights adding up to one."""
+
+from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+
+    def norm(name: str) -> NormSpec:
+        return NormSpec(name, h.rms_epsilon)
+
+    rope = h.rope(RopeLayout.HALVES)
+    dense = h.size("feed_forward_length")
+    experts = ExpertsSpec(
+        count=h.experts,
+        used=h.experts_used,
+        width=h.size("expert_feed_forward_length", max(1, dense // h.experts_used)),
+        activation=Activation.SILU,
+        gating=Gating.SOFTMAX,
+        normalize=True,
+    )
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                query_norm=norm("attn_q_norm"),
+                key_norm=norm("attn_k_norm"),
+            ),
+            attention_norm=norm("attn_norm"),
+            mlp=experts,
+            mlp_norm=norm("ffn_norm"),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=norm("output_norm"),
+    )

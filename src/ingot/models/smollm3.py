@@ -1,0 +1,33 @@
+"""SmolLM 3: rotary pairs side by side, SiLU gates; every fourth layer knows no positions."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+_UNTURNED_EVERY = 4
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+    rope = h.rope(RopeLayout.ADJACENT)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope if (index + 1) % _UNTURNED_EVERY else None,
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU),
+            mlp_norm=NormSpec("ffn_norm", h.rms_epsilon),
+        )
+        for index, kv_heads in enumerate(h.kv_heads)
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+    )

@@ -1,0 +1,45 @@
+"""StableLM: layer norms, part of each head turns; the 12B model has norms of each head and runs
+attention and MLP side by side."""
+
+from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOver, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    """Describe the network."""
+
+    def norm(name: str, bias: bool = True) -> NormSpec:
+        return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias)
+
+    def head_norm(name: str) -> NormSpec | None:
+        return norm(name, bias=False) if h.has_tensor(f"blk.0.{name}.weight") else None
+
+    rope = h.rope(RopeLayout.HALVES)
+    parallel = not h.has_tensor("blk.0.ffn_norm.weight")
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                qkv_bias=h.has_tensor("blk.0.attn_q.bias"),
+                query_norm=head_norm("attn_q_norm"),
+                key_norm=head_norm("attn_k_norm"),
+                norm_over=NormOver.EACH_HEAD,
+            ),
+            attention_norm=norm("attn_norm"),
+            mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU),
+            mlp_norm=None if parallel else norm("ffn_norm"),
+            parallel=parallel,
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=norm("output_norm"),
+    )

@@ -1,0 +1,81 @@
+"""What holds of every architecture: names that the `gguf` package knows, one short file each."""
+
+import re
+from itertools import chain
+from pathlib import Path
+from statistics import median
+
+import gguf
+import pytest
+
+import ingot
+from ingot.errors import ModelError
+from ingot.gguf import GgufLoader, GgufWriter
+from ingot.models import architectures, build_graph, described
+from models.recipes import RECIPES
+from models.tiny_models import Fixture
+
+SOURCE = Path(ingot.__file__).parent
+SHARED = ("__init__", "builder", "hyperparameters", "lower", "lower_experts", "spec")
+FILES = [path for path in (SOURCE / "models").glob("*.py") if path.stem not in SHARED]
+ARCHITECTURES = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+
+
+def known_keys() -> set[str]:
+    """Every key of the package's tables, `{arch}` left open."""
+    groups = [group for group in vars(gguf.Keys).values() if isinstance(group, type)]
+    values = chain.from_iterable(vars(group).values() for group in groups)
+    return {value for value in values if isinstance(value, str)}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_names_are_those_of_the_format(name: str) -> None:
+    """The fixtures' tensors and keys, and so those that the architectures read."""
+    fixture = Fixture.load(name)
+    kinds = gguf.MODEL_TENSORS[ARCHITECTURES[fixture.architecture]]
+    patterns = {gguf.TENSOR_NAMES[kind] for kind in kinds}
+    for tensor in chain(fixture.shapes, fixture.constants):
+        stem, _, ending = tensor.rpartition(".")
+        assert ending in {"weight", "bias"}
+        assert re.sub(r"^blk\.\d+\.", "blk.{bid}.", stem) in patterns, tensor
+    keys = known_keys()
+    for key in fixture.metadata:
+        assert key in keys or f"{{arch}}.{key}" in keys, key
+
+
+def test_files_are_short() -> None:
+    lengths = {path.stem: len(path.read_text().splitlines()) for path in FILES}
+    assert median(lengths.values()) < 60
+    assert max(lengths.values()) <= 150, lengths
+
+
+def test_no_architecture_is_named_elsewhere() -> None:
+    """A tokenizer or a template may have such a name; a network is nobody else's business."""
+    names = "|".join(map(re.escape, architectures()))
+    literal = re.compile(rf"""["']({names})["']""")
+    parts = ("graph", "backends", "kvcache", "engine", "models")
+    others = [SOURCE / "api.py", *chain.from_iterable((SOURCE / p).rglob("*.py") for p in parts)]
+    found = {str(path) for path in others if literal.search(path.read_text())}
+    assert not found
+
+
+@pytest.mark.parametrize("name", architectures())
+def test_each_says_what_is_special(name: str) -> None:
+    text = described(name)
+    assert re.match(r"[\w.() ,-]+: ", text), text
+    assert text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("lama", "llama"), ("qwen25", "qwen2"), ("gemma4", "gemma3"), ("comand-r", "command-r")],
+)
+def test_an_architecture_that_is_nearly_known(name: str, near: str, tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "model.gguf")
+    writer.add("general.architecture", name)
+    writer.write()
+    with (
+        GgufLoader(tmp_path / "model.gguf") as model,
+        pytest.raises(ModelError, match=rf"'{name}' is not supported \(near it: .*{near}"),
+    ):
+        build_graph(model)

@@ -1,0 +1,61 @@
+"""The peer's side of the model oracle: llama.cpp's logits in a process of its own.
+
+    llama_cpp_logits_worker.py JOBS
+
+JOBS is a JSON list of objects: model (a path), ids (tokens of one sequence), hidden (whether rows
+of an encoder are wanted instead of logits), out (where to save them, .npy). A model that llama.cpp
+refuses has no file afterwards.
+"""
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lc
+import numpy as np
+
+
+@lc.llama_log_callback
+def quiet(level: int, text: bytes, user_data: object) -> None:
+    del level, text, user_data
+
+
+def rows_of(job: dict[str, Any]) -> np.ndarray | None:
+    """One row for each token, from one pass over all of them."""
+    ids = job["ids"]
+    model = lc.llama_model_load_from_file(job["model"].encode(), lc.llama_model_default_params())
+    if not model:
+        return None
+    parameters = lc.llama_context_default_params()
+    parameters.n_ctx = job["context"]
+    parameters.n_batch = parameters.n_ubatch = len(ids)
+    parameters.n_threads = parameters.n_threads_batch = 1
+    parameters.type_k = parameters.type_v = lc.GGML_TYPE_F32
+    parameters.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    parameters.embeddings = job["hidden"]
+    parameters.pooling_type = lc.LLAMA_POOLING_TYPE_NONE
+    context = lc.llama_init_from_model(model, parameters)
+    batch = lc.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for at, token in enumerate(ids):
+        batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, at, 1
+        batch.seq_id[at][0], batch.logits[at] = 0, True
+    if lc.llama_decode(context, batch):
+        return None
+    get = lc.llama_get_embeddings_ith if job["hidden"] else lc.llama_get_logits_ith
+    width = job["width"]
+    rows = np.array([np.ctypeslib.as_array(get(context, at), (width,)) for at in range(len(ids))])
+    lc.llama_batch_free(batch)
+    lc.llama_free(context)
+    lc.llama_model_free(model)
+    return rows
+
+
+if __name__ == "__main__":
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    for job in json.loads(Path(sys.argv[1]).read_text()):
+        if (rows := rows_of(job)) is not None:
+            np.save(job["out"], rows)

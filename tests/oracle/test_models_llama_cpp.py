@@ -1,0 +1,73 @@
+"""Whole models against llama.cpp: the same tiny files, the same tokens, the same rows.
+
+Float32 files and caches on both sides. llama.cpp looks GELU up in a table of half floats and has
+its tanh approximation where a model means the exact one; so its rows are about 1e-3 away there.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingot.gguf import GgufLoader
+from ingot.models import build_graph
+from models.recipes import RECIPES
+from models.tiny_models import Fixture
+from run_batches import Runner
+
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.skipif(
+        find_spec("llama_cpp") is None, reason="no peer: pip install llama-cpp-python==0.3.36"
+    ),
+]
+
+WORKER = Path(__file__).with_name("llama_cpp_logits_worker.py")
+CONTEXT = 256  # llama.cpp rounds shorter ones up to this
+BOUND = 1e-2
+# How many tokens to compare where the peer does something else afterwards.
+TOKENS = {"phi3": 23}  # it ignores this architecture's window
+
+
+def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    wide = rows.astype(np.float64)
+    wide -= wide.max(axis=1, keepdims=True)
+    return wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
+
+
+# Where the peer computes another network (docs/models.md says how).
+DIFFERENT = {"gpt-oss", "phimoe"}
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - DIFFERENT))
+def test_llama_cpp_computes_the_same(name: str, tmp_path: Path) -> None:
+    fixture, encoder = Fixture.load(name), RECIPES[name].encoder
+    ids = fixture.token_ids[: TOKENS.get(name)]
+    path = fixture.write(tmp_path / "model.gguf")
+    job = {
+        "model": str(path),
+        "ids": ids,
+        "context": CONTEXT,
+        "hidden": encoder,
+        "width": fixture.logits.shape[1],
+        "out": str(tmp_path / "rows.npy"),
+    }
+    (tmp_path / "jobs.json").write_text(json.dumps([job]))
+    subprocess.run([sys.executable, WORKER, tmp_path / "jobs.json"], check=True)
+    assert (tmp_path / "rows.npy").exists(), "llama.cpp does not take the file"
+    theirs = np.load(tmp_path / "rows.npy")
+    with GgufLoader(path) as model:
+        ours = Runner(build_graph(model, CONTEXT), model, positions=CONTEXT).run(ids)
+    if encoder:
+        assert np.abs(ours - theirs).max() <= BOUND
+        return
+    # Where the best two are nearer to each other than the bound, either may be first.
+    places = np.arange(len(ids))
+    near = ours.max(axis=1) - ours[places, theirs.argmax(axis=1)]
+    assert near.max() <= BOUND
+    assert np.abs(log_softmax(ours) - log_softmax(theirs)).max() <= BOUND

@@ -1,0 +1,274 @@
+"""What texts share: prefixes, forks, saved caches, too small a cache; and that nobody notices."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot import LLM
+from ingot.backends.reference import Reference
+from ingot.engine import RequestState
+from ingot.errors import ConfigError, SamplingError, SavedCacheError
+from ingot.graph import ComputationGraph
+from ingot.graph import ops as o
+from ingot.quant import decode
+from tiny_llama import CONTEXT, CONTROLS, write_tiny_llama
+
+PROMPT = [256, *range(100), *range(40)]
+GREEDY = {"temperature": 0, "ignore_eos": True}
+HOT = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
+
+
+def test_a_second_prompt_finds_the_first(llm: LLM) -> None:
+    first = llm.generate(PROMPT, max_tokens=10, **GREEDY)
+    second = llm.generate(PROMPT, max_tokens=10, **GREEDY)
+    assert second.token_ids == first.token_ids
+    assert (first.timings.reused_tokens, second.timings.reused_tokens) == (0, 128)
+    other = llm.generate([*PROMPT[:70], 9, 9], max_tokens=1, **GREEDY)
+    assert other.timings.reused_tokens == 64
+    llm.engine.clear_cache()
+    assert llm.generate(PROMPT, max_tokens=1, **GREEDY).timings.reused_tokens == 0
+
+
+def test_a_conversation_finds_what_was_written(llm: LLM) -> None:
+    done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
+    history = [*PROMPT, *done.token_ids, 5, 6, 7]
+    again = llm.generate(history, max_tokens=5, **GREEDY)
+    assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
+
+
+def test_reuse_of_prompts_alone_changes_no_bit(tiny: Path) -> None:
+    with LLM(tiny, threads=1, reuse="none") as plain:
+        history = [*PROMPT, *plain.generate(PROMPT, max_tokens=60, **GREEDY).token_ids]
+        expected = plain.generate(history, max_tokens=20, seed=1, **HOT)
+        rows = plain.generate(history, max_tokens=3, logprobs=True, **GREEDY).logprobs
+        assert plain.generate(PROMPT, max_tokens=1).timings.reused_tokens == 0
+    with LLM(tiny, threads=1, reuse="prompt") as llm:
+        llm.generate(PROMPT, max_tokens=60, **GREEDY)
+        done = llm.generate(history, max_tokens=20, seed=1, **HOT)
+        assert done.timings.reused_tokens == 128  # and nothing that was written
+        assert done.token_ids == expected.token_ids
+        assert llm.generate(history, max_tokens=3, logprobs=True, **GREEDY).logprobs == rows
+
+
+def test_prompts_that_come_together_are_read_once(tiny: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Any, __: Any) -> None:
+        began.set()
+        assert go_on.wait(30)
+
+    with LLM(tiny, threads=1) as llm:
+        first = llm.stream([7], max_tokens=2, processors=[hold], **GREEDY)
+        assert began.wait(30)
+        requests = [llm.stream(PROMPT, max_tokens=3, seed=n, **HOT) for n in range(6)]
+        go_on.set()
+        reused = sorted(request.result().timings.reused_tokens for request in requests)
+        assert reused == [0, *[128] * 5]
+        first.cancel()
+
+
+def test_too_small_a_cache_changes_no_text(tiny: Path) -> None:
+    """Eight texts that need three times what there is: they take turns and lose nothing."""
+    prompts = [[n + 1, *PROMPT[:60]] for n in range(8)]
+    with LLM(tiny, threads=1, reuse="none", cache_tokens=4096) as llm:
+        expected = [
+            llm.generate(prompt, max_tokens=90, seed=n, **HOT).token_ids
+            for n, prompt in enumerate(prompts)
+        ]
+    for reuse in ("none", "all"):
+        with LLM(tiny, threads=1, reuse=reuse, cache_tokens=416) as llm:
+            requests = [
+                llm.stream(prompt, max_tokens=90, seed=n, **HOT) for n, prompt in enumerate(prompts)
+            ]
+            assert [request.result().token_ids for request in requests] == expected
+            assert llm.stats.preemptions > 0
+            assert llm.stats.blocks_held == 0
+
+
+def test_a_fork_goes_on_from_here(llm: LLM) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(token_ids: np.ndarray, _: Any) -> None:
+        if len(token_ids) == len(PROMPT) + 20:
+            began.set()
+            assert go_on.wait(30)
+        time.sleep(0.01)  # time to fork it before it ends
+
+    request = llm.stream(PROMPT, max_tokens=50, seed=3, processors=[hold], **HOT)
+    assert began.wait(30)
+    threading.Timer(0.05, go_on.set).start()
+    fork = request.fork(seed=3, processors=())
+    other = llm.fork(request, 2)
+    done = request.result()
+    assert fork.result().token_ids == done.token_ids, "the same seed writes the same"
+    assert fork.text == done.text
+    added = "".join(fork)
+    assert 0 < len(added) < len(fork.text)
+    assert fork.text.endswith(added)
+    for each in other:
+        assert each.result().token_ids != done.token_ids
+        assert each.seed != request.seed
+    assert llm.stats.blocks_held == 0
+
+
+def test_a_fork_of_a_text_that_has_ended(llm: LLM) -> None:
+    done = llm.stream(PROMPT, max_tokens=10, **GREEDY)
+    done.result()
+    same = done.fork()
+    assert same.state is RequestState.DONE
+    assert (same.result().token_ids, list(same)) == (done.token_ids, [])
+    told = llm.stream(PROMPT, max_tokens=4, n_probs=2, **GREEDY)
+    told.result()
+    assert told.fork(max_tokens=6).result().logprobs[:4] == told.logprobs
+    longer = done.fork(max_tokens=15)
+    assert longer.result().token_ids == llm.generate(PROMPT, max_tokens=15, **GREEDY).token_ids
+    with pytest.raises(SamplingError, match="max_tokens is -1"):
+        done.fork(max_tokens=-1)
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+def test_a_saved_text_comes_back(tiny: Path, tmp_path: Path, kv_type: str) -> None:
+    file = tmp_path / "text.kv"
+    with LLM(tiny, threads=1, kv_type=kv_type) as llm:
+        request = llm.stream(PROMPT, max_tokens=40, seed=5, **HOT)
+        done = request.result()
+        history = [*PROMPT, *done.token_ids, 1, 2]
+        expected = llm.generate(history, max_tokens=10, seed=6, **HOT)
+        llm.save(request, file)
+    with LLM(tiny, threads=1, kv_type=kv_type) as llm:
+        assert llm.restore(file) == tuple([*PROMPT, *done.token_ids][:160])
+        again = llm.generate(history, max_tokens=10, seed=6, **HOT)
+        assert again.timings.reused_tokens == expected.timings.reused_tokens == 160
+        assert again.token_ids == expected.token_ids
+        assert llm.restore(file)  # twice is once
+        llm.save("short", file)  # less than a block
+        assert llm.restore(file) == ()
+
+
+def test_saved_files_that_cannot_be_used(tiny: Path, tmp_path: Path, llm: LLM) -> None:
+    file = tmp_path / "text.kv"
+    llm.save(PROMPT, file)
+    content = file.read_bytes()
+    other = write_tiny_llama(tmp_path / "other.gguf", layers=1)
+    with LLM(other, threads=1) as wrong, pytest.raises(SavedCacheError, match="another model"):
+        wrong.restore(file)
+    with (
+        LLM(tiny, threads=1, kv_type="f32") as wrong,
+        pytest.raises(SavedCacheError, match="'f16'"),
+    ):
+        wrong.restore(file)
+    with pytest.raises(SavedCacheError, match="No such file"):
+        llm.restore(tmp_path / "none")
+    with pytest.raises(SavedCacheError, match="cannot be written"):
+        llm.save(PROMPT, tmp_path / "no" / "folder")
+    for damage, message in {
+        b"GGUF" + content: "is not a saved cache",
+        content[:8] + b"\x09" + content[9:]: "has version 9",
+        content[:-40]: "not as long",
+        content[:20] + b"?" + content[21:]: "header cannot be read",
+        content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]: "its digest",
+        content[:-1] + bytes([content[-1] ^ 1]): "its digest",
+        b"": "is not a saved cache",
+    }.items():
+        file.write_bytes(damage)
+        with pytest.raises(SavedCacheError, match=message):
+            llm.restore(file)
+    assert len(llm.generate(PROMPT, max_tokens=3, **GREEDY).token_ids) == 3
+
+
+def test_every_damaged_byte_of_a_saved_file_is_found(tmp_path: Path, llm: LLM) -> None:
+    file = tmp_path / "text.kv"
+    llm.save(PROMPT[:40], file)
+    content = bytearray(file.read_bytes())
+    for at in {*range(0, 400), *range(400, len(content), 97), len(content) - 1}:
+        content[at] ^= 0x11
+        file.write_bytes(content)
+        with pytest.raises(SavedCacheError):
+            llm.restore(file)
+        content[at] ^= 0x11
+
+
+@pytest.mark.parametrize("how", ["ngram", "draft"])
+def test_guesses_change_no_text(tiny: Path, tmp_path: Path, how: str) -> None:
+    """Also where the guesses are good: a model that guesses for itself, texts that repeat."""
+    draft = write_tiny_llama(tmp_path / "draft.gguf", layers=1)
+    ways: list[dict[str, Any]] = (
+        [{"speculation": "ngram"}] if how == "ngram" else [{"draft": tiny}, {"draft": draft}]
+    )
+    asked: list[dict[str, Any]] = [
+        {"max_tokens": 100, **GREEDY},
+        {"max_tokens": 100, "seed": 4, **HOT},
+        {"max_tokens": 40, "seed": 1, "temperature": 0.3, "logprobs": True, "ignore_eos": True},
+        {"max_tokens": 60, "stop": ["5"], **GREEDY},
+        {"max_tokens": 200, "context_overflow": "stop", **GREEDY},
+    ]
+    prompts = [PROMPT, [1, 2, 3] * 30]
+    with LLM(tiny, threads=1) as llm:
+        expected = [llm.generate(prompt, **fields) for prompt in prompts for fields in asked]
+    for way in ways:
+        with LLM(tiny, threads=1, **way) as llm:
+            found = [llm.generate(prompt, **fields) for prompt in prompts for fields in asked]
+            for one, other in zip(found, expected, strict=True):
+                assert (one.text, one.token_ids) == (other.text, other.token_ids)
+                assert (one.finish_reason, one.logprobs) == (other.finish_reason, other.logprobs)
+            greedy, plain = found[0], expected[0]
+            assert greedy.timings.steps < plain.timings.steps, "some guesses were right"
+            assert llm.stats.blocks_held == 0
+
+
+def test_a_draft_must_speak_the_same_tokens(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = [f"t{n}" for n in range(256)]
+    monkeypatch.setattr("tiny_llama.vocabulary", lambda: [*tokens, *CONTROLS])
+    other = write_tiny_llama(tmp_path / "other.gguf")
+    with pytest.raises(ConfigError, match="has another vocabulary than"):
+        LLM(tiny, threads=1, draft=other)
+
+
+def test_states_are_those_of_the_reference(llm: LLM) -> None:
+    states = llm.hidden_states(PROMPT)
+    assert states.shape == (3, len(PROMPT), 64)
+    for layers in (1, 2):  # a graph that ends behind so many layers
+        end = next(
+            at
+            for at, op in enumerate(llm.graph.ops)
+            if [value.name for value in op.outputs] == [f"blk.{layers - 1}.ffn_residual"]
+        )
+        ops = list(llm.graph.ops[: end + 1])
+        if layers == 1:  # the last one has selected the rows that are wanted
+            ops.append(o.Select(source=ops[-1].outputs[0], out=o.Value("states", 64)))
+        kv_layers = llm.graph.kv_layers[:layers]
+        graph = ComputationGraph(tuple(ops), ops[-1].outputs[0], kv_layers, CONTEXT)
+        true = Reference(graph, llm.model).forward(PROMPT)
+        assert np.abs(states[layers] - true).max() < 0.01 * np.abs(true).max()
+    embedding = llm.model.tensors["token_embd.weight"]
+    rows = decode(embedding.data, embedding.type, embedding.shape)[PROMPT]
+    np.testing.assert_array_equal(states[0], rows)
+
+
+def test_embeddings(llm: LLM) -> None:
+    texts = ["a", "b c", "x" * 100, *(f"text {n}" for n in range(40))]
+    mean = llm.embed(texts)
+    assert (mean.shape, mean.dtype) == ((43, 64), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(mean, axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(llm.embed("b c"), mean[1])
+    assert llm.embed([]).shape == (0, 64)
+    last, first = (llm.embed(texts, pooling=way, normalize=False) for way in ("last", "cls"))
+    assert not np.allclose(last, first)
+    np.testing.assert_array_equal(first, np.broadcast_to(first[0], first.shape), "all begin alike")
+    with pytest.raises(SamplingError, match="pooling is 'max'"):
+        llm.embed("x", pooling="max")  # type: ignore[arg-type]
+
+
+def test_long_texts_have_states_too(tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "long.gguf", keys={"llama.context_length": 2048})
+    with LLM(path, threads=1) as llm:
+        ids = np.arange(1300) % 250
+        whole = llm.hidden_states(ids)
+        np.testing.assert_array_equal(whole[:, :500], llm.hidden_states(ids[:500]))
+        assert llm.embed("y" * 1500).shape == (64,)
