@@ -10,9 +10,12 @@ from typing import Any
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
+from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.linear import linear_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
+from ingot.backends.gpu.kernels.mix import gate_rows_kernel, mix_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
+from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.planes import PlaneForm
@@ -60,6 +63,16 @@ _POINTERS = {
     "work_mixed": "*fp32",
     "work_best": "*fp32",
     "work_total": "*fp32",
+    "learned": "*fp32",
+    "added": "*fp32",
+    "scores": "*fp32",
+    "counts": "*i32",
+    "ranks": "*i32",
+    "choice": "*fp32",
+    "sorted_pairs": "*i32",
+    "tile_count": "*i32",
+    "parts": "*fp32",
+    "gate": "*fp32",
 }
 _FLOATS = {
     "factor",
@@ -70,6 +83,7 @@ _FLOATS = {
     "query_epsilon",
     "key_epsilon",
     "out_scale",
+    "near",
 }
 
 
@@ -142,6 +156,39 @@ def linear_case(
     return KernelCase(name, linear_kernel, {"out": out}, constants, warps)
 
 
+def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
+    many = {"EXPERTS": 128, "SLOTS": 8, "USED": 8, "NORMALIZE": True, "BIAS": True}
+    for gating in range(4):
+        chosen = {**many, "GATING": gating, "COUNTED": True, "SELECTED": gating == 0}
+        types = {"out": "*fp32"}
+        yield KernelCase(f"route {gating}", route_kernel, types, chosen, 1)
+    tiles = {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
+    yield KernelCase("group", group_kernel, {}, tiles)
+    for name, gated in (("mxfp4", True), ("q4_k", False), ("q6_k", False)):
+        for block, columns, warps in ((32, small_columns, 1), (128, 128, 8)):
+            constants = {
+                "BLOCK": block,
+                "COLS": columns,
+                "UNROLL": 3 if gated else 2,
+                "STAGES": 3,
+                "EVEN": True,
+                "SINGLE": block == 32,
+                "ASM": assembly,
+                **FORMS[name].constants(),
+                "BIAS": gated,
+                "ACTIVATION": 5 if gated else 0,
+                "GATED": gated,
+                "HALF": gated,
+            }
+            types = {"out": "*fp16" if gated else "*fp32"}
+            case = f"experts {name} {block}x{columns}"
+            yield KernelCase(case, expert_kernel, types, constants, warps)
+    mixed = {"USED": 8, "RESIDUAL": True, "EXPERTS": 128, "BLOCK": 512}
+    types = {"out": "*fp32", "x": "*fp32"}
+    yield KernelCase("mix", mix_kernel, types, mixed)
+    yield KernelCase("gate rows", gate_rows_kernel, types, {"RESIDUAL": True, "BLOCK": 1024})
+
+
 def _attention(heads: Mapping[str, Any], pool: str) -> dict[str, Any]:
     q8 = pool == "*i8"
     return {
@@ -168,7 +215,8 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         types = {"out": "*fp16"}
         yield KernelCase(f"dequantize {form}", dequantize_kernel, types, plain, 2)
         types = {"out": "*fp32"}
-        yield KernelCase(f"embed {form}", embed_kernel, types, form.constants(), 1)
+        rows = {"POSITIONS": True, "ADDED": True, **form.constants()}
+        yield KernelCase(f"embed {form}", embed_kernel, types, rows, 1)
     nibbles = FORMS["q4_k"]
     for columns in (16, 64):
         yield linear_case(
@@ -177,6 +225,7 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     yield linear_case(
         nibbles, assembly=assembly, block=128, columns=64, splits=1, gated=False, warps=8
     )
+    yield from expert_cases(assembly=assembly, small_columns=small_columns)
     tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
     for gated in (False, True):
         out = {"out": "*fp16" if gated else "*fp32"}
@@ -192,8 +241,8 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
             "SIZE": 128,
             "PADDED": 128,
             "SIDE": 34 * 128 if q8 else 32 * 128,
-            "QUERY_NORM": q8,
-            "KEY_NORM": q8,
+            "QUERY_NORM": 2 if q8 else 1,
+            "KEY_NORM": int(q8),
             "PAIRS": 64,
             "ADJACENT": q8,
             "Q8": q8,

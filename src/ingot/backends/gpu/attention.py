@@ -67,8 +67,15 @@ class Rotary:
 class HeadNorm:
     """The norm of a head, if it has one."""
 
-    weight: torch.Tensor | None
-    epsilon: float
+    weight: torch.Tensor | None = None
+    stride: int = 0  # from the weights of a head to the next one's
+    epsilon: float = 0.0
+    layer: bool = False
+
+    @property
+    def kind(self) -> int:
+        """As kernels name it."""
+        return 0 if self.weight is None else 2 if self.layer else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,8 @@ class AttentionLauncher:
             turned,
             norms[0].weight,
             norms[1].weight,
+            norms[0].stride,
+            norms[1].stride,
             norms[0].epsilon,
             norms[1].epsilon,
             rotary.cos if rotary else None,
@@ -160,8 +169,8 @@ class AttentionLauncher:
             SIZE=cache.head_size,
             PADDED=_padded(cache),
             SIDE=cache.side,
-            QUERY_NORM=norms[0].weight is not None,
-            KEY_NORM=norms[1].weight is not None,
+            QUERY_NORM=norms[0].kind,
+            KEY_NORM=norms[1].kind,
             PAIRS=rotary.pairs if rotary else 0,
             ADJACENT=rotary.adjacent if rotary else False,
             Q8=cache.quantized,

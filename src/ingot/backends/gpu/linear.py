@@ -6,7 +6,7 @@ few; from LONG_PROMPT on the matrix is unpacked once into scratch memory and mul
 add products in the same order, so where one ends and the other begins cannot be seen in the result.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -26,6 +26,7 @@ _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for up to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
 _MAX_PARTS = 3
+_STAGES = 3  # of loads on their way
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +72,41 @@ class Workspace:
     scratch: torch.Tensor  # halves: one unpacked matrix
 
 
-def splits_of(planes: Planes, device: Device) -> int:
-    """Shares of the columns: as many as fill the device, two steps each at least."""
-    blocks = planes.sizes.rows // _ROWS
-    steps = planes.sizes.chunks // _unroll(planes, 4)
-    wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
-    return max(1, min(wanted, steps // 2, _MAX_SPLITS))
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the columns of a matrix are cut, whatever the number of tokens."""
+
+    splits: int
+    share: int  # chunks of a split
+    unroll: int  # chunks of a step for few tokens
+    unroll_many: int  # and for many
+
+    @classmethod
+    def of(cls, planes: Planes, device: Device) -> "Cut":
+        """As many shares as fill the device, two steps each at least."""
+        chunks = planes.sizes.chunks
+        unroll, many = unrolls(planes)
+        blocks = planes.sizes.rows // _ROWS
+        wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
+        splits = max(1, min(wanted, chunks // unroll // 2, _MAX_SPLITS))
+        share = -(-(chunks // unroll) // splits) * unroll
+        return cls(-(-chunks // share), share, unroll, many)
+
+
+def unrolls(planes: Planes) -> tuple[int, int]:
+    """Chunks of a step for few tokens and for many: all that share extras, at least."""
+    chunks = planes.sizes.chunks
+    if planes.form.chunk_multiple == 4:
+        return 4, 4
+    if chunks % 4 == 0:
+        return 4, 2
+    return next((count, count) for count in (3, 2, 1) if chunks % count == 0)
 
 
 def work_floats(planes: Planes, device: Device) -> int:
     """How many shares of sums a generation writes."""
-    splits = splits_of(planes, device)
+    splits = Cut.of(planes, device).splits
     return MAX_COLUMNS * planes.sizes.rows * splits if splits > 1 else 0
-
-
-def _unroll(planes: Planes, most: int) -> int:
-    """Chunks of a step: not more than asked for, but all that share extras."""
-    fewest = planes.form.chunk_multiple
-    return max(
-        count
-        for count in (4, 2, 1)
-        if planes.sizes.chunks % count == 0 and (count <= most or count == fewest)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,7 @@ class LinearLauncher:
         """out = epilogue(factor * planes @ x) for all tokens."""
         tail = (factor * planes.factor, epilogue.bias, epilogue.residual, out, half_scale)
         if phase is ExecutionPhase.GENERATION:
-            splits = splits_of(planes, self.device)
+            cut = Cut.of(planes, self.device)
             for first in range(0, tokens, MAX_COLUMNS):
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
@@ -133,7 +147,7 @@ class LinearLauncher:
                     epilogue,
                     block,
                     columns,
-                    splits,
+                    cut,
                     block // _ROWS,
                     1,
                 )
@@ -149,7 +163,7 @@ class LinearLauncher:
                 epilogue,
                 _MANY_ROWS,
                 MAX_COLUMNS,
-                1,
+                replace(Cut.of(planes, self.device), splits=1, share=planes.sizes.chunks),
                 8,
                 blocks,
             )
@@ -167,12 +181,12 @@ class LinearLauncher:
         epilogue: Epilogue,
         block: int,
         columns: int,
-        splits: int,
+        cut: Cut,
         warps: int,
         column_blocks: int,
     ) -> None:
         sizes = planes.sizes
-        grid = (triton.cdiv(sizes.rows, block), splits, column_blocks)
+        grid = (triton.cdiv(sizes.rows, block), cut.splits, column_blocks)
         linear_kernel[grid](
             x,
             x_stride,
@@ -181,6 +195,7 @@ class LinearLauncher:
             planes.extras,
             planes.scales,
             sizes.chunks,
+            cut.share,
             first,
             tokens,
             sizes.rows,
@@ -190,9 +205,9 @@ class LinearLauncher:
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
-            UNROLL=_unroll(planes, 4 if columns <= 8 else 2),
-            STAGES=3,
-            SPLITS=splits,
+            UNROLL=cut.unroll if columns <= 8 else cut.unroll_many,
+            STAGES=_STAGES,
+            SPLITS=cut.splits,
             EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
             ASM=self.device.assembly,
             **planes.form.constants(),

@@ -1,8 +1,9 @@
 """Which tensors of a file become which matrices on the device.
 
 Linear maps of one input whose tensors have the same type are one matrix, so that one kernel runs
-them: query, key and value below each other, gate and up row by row in turn. A `MatrixPlan` says so
-before anything is sent; `MatrixStore` sends.
+them: query, key and value below each other, gate and up row by row in turn. The matrices of experts
+lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything is sent;
+`MatrixStore` sends.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,11 @@ import numpy as np
 import torch
 
 from ingot.backends.gpu.memory import MemoryPool, aligned
-from ingot.backends.gpu.planes import Planes, PlaneSizes, form_of, pack
+from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
 from ingot.backends.gpu.upload import Uploader
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, LinearPart
+from ingot.graph.fusion import ExpertGate, ExpertMix, FusedLinear, FusedOp, LinearPart
 from ingot.quant import decode
 
 MAX_BLOCK = 128  # rows that a program takes
@@ -31,11 +32,30 @@ _FLOATS = {
 class MatrixPlan:
     """Tensors that make one matrix: below each other, or row by row in turn."""
 
-    names: tuple[str, ...]
-    rows: tuple[int, ...]
-    columns: int
+    weights: tuple[o.Weight, ...]
     type: GgmlType
     interleaved: bool = False
+
+    @property
+    def experts(self) -> int:
+        """Of how many experts it holds matrices; 0: it is no matrix of experts."""
+        shape = self.weights[0].shape
+        return shape[0] if len(shape) == 3 else 0
+
+    @property
+    def columns(self) -> int:
+        """As long as an input."""
+        return self.weights[0].shape[-1]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Of each tensor, or of each expert in it."""
+        return tuple(weight.shape[-2] for weight in self.weights)
+
+    @property
+    def expert_rows(self) -> int:
+        """Of one expert, with those that fill the last tile."""
+        return -(-sum(self.rows) // ROW_TILE) * ROW_TILE
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -46,7 +66,12 @@ class MatrixPlan:
     @property
     def sizes(self) -> PlaneSizes:
         """What it takes on the device."""
-        rows = sum(self.rows) if self.interleaved else self.starts[-1] + self.rows[-1]
+        if self.experts:
+            rows = self.experts * self.expert_rows
+        elif self.interleaved:
+            rows = sum(self.rows)
+        else:
+            rows = self.starts[-1] + self.rows[-1]
         return PlaneSizes.of(form_of(self.type), rows, self.columns)
 
     @property
@@ -58,30 +83,49 @@ class MatrixPlan:
 
 def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
     """The matrix of the embedding."""
-    rows, columns = op.weight.shape
-    return MatrixPlan((op.weight.name,), (rows,), columns, model.tensors[op.weight.name].type)
+    return MatrixPlan((op.weight,), model.tensors[op.weight.name].type)
 
 
 def plan_linear(
     op: FusedLinear, model: GgufLoader
 ) -> list[tuple[MatrixPlan, tuple[LinearPart, ...]]]:
     """The matrices of a linear map and the parts each of them computes."""
-    columns = op.source.width
-    types = [model.tensors[part.weight.name].type for part in op.parts]
-
-    def plan(parts: Sequence[LinearPart], type: GgmlType, *, turns: bool = False) -> MatrixPlan:
-        names = tuple(part.weight.name for part in parts)
-        rows = tuple(part.weight.shape[0] for part in parts)
-        return MatrixPlan(names, rows, columns, type, turns)
-
     if op.activation and len(op.parts) == 2:
-        type = types[0] if types[0] is types[1] else GgmlType.F32  # decoded to halves
-        return [(plan(op.parts, type, turns=True), op.parts)]
-    groups: list[tuple[MatrixPlan, tuple[LinearPart, ...]]] = []
-    for type in dict.fromkeys(types):
-        same = [part for part, its in zip(op.parts, types, strict=True) if its is type]
-        groups.append((plan(same, type), tuple(same)))
-    return groups
+        return [(_plan_turns([part.weight for part in op.parts], model), op.parts)]
+    groups: dict[tuple[GgmlType, float], list[LinearPart]] = {}
+    for part in op.parts:
+        groups.setdefault((model.tensors[part.weight.name].type, part.scale), []).append(part)
+    return [
+        (MatrixPlan(tuple(part.weight for part in parts), type), tuple(parts))
+        for (type, _), parts in groups.items()
+    ]
+
+
+def plan_experts(op: ExpertGate | ExpertMix, model: GgufLoader) -> MatrixPlan:
+    """The matrix of all experts."""
+    if isinstance(op, ExpertMix):
+        return _plan_turns([op.linear.weight], model)
+    return _plan_turns([part.weight for part in (op.gate, op.up) if part], model)
+
+
+def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
+    types = [model.tensors[weight.name].type for weight in weights]
+    same = all(type is types[0] for type in types)
+    return MatrixPlan(tuple(weights), types[0] if same else GgmlType.F32, interleaved=True)
+
+
+def plan_matrices(ops: Sequence[FusedOp], model: GgufLoader) -> list[MatrixPlan]:
+    """Every matrix of a graph, once each, in order of first use."""
+    plans: dict[MatrixPlan, None] = {}
+    for op in ops:
+        match op:
+            case o.Embed():
+                plans[plan_embedding(op, model)] = None
+            case FusedLinear():
+                plans.update(dict.fromkeys(plan for plan, _ in plan_linear(op, model)))
+            case ExpertGate() | ExpertMix():
+                plans[plan_experts(op, model)] = None
+    return list(plans)
 
 
 class MatrixStore:
@@ -96,31 +140,37 @@ class MatrixStore:
     def get(self, plan: MatrixPlan) -> Planes:
         """The matrix, sent now if it is not there yet."""
         if plan not in self._sent:
-            raws = [self._raw(name, plan.type) for name in plan.names]
+            raws = [self._raw(weight, plan.type) for weight in plan.weights]
             if plan.interleaved:
-                raw = torch.stack(raws, dim=1).flatten(0, 1)
-            elif len(raws) == 1:
-                raw = raws[0]
-            else:
+                raw = torch.stack(raws, dim=-2).flatten(-3, -2) if len(raws) > 1 else raws[0]
+            elif len(raws) > 1:
                 ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
                 heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
-                raw = torch.cat(
-                    [
-                        torch.nn.functional.pad(part, (0, 0, 0, height - len(part)))
-                        for part, height in zip(raws, heights, strict=True)
-                    ]
-                )
+                raw = torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
+            else:
+                raw = raws[0]
+            if plan.experts:
+                raw = _padded(raw, plan.expert_rows).flatten(0, 1)
             self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
         return self._sent[plan]
 
-    def _raw(self, name: str, type: GgmlType) -> torch.Tensor:
-        """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it."""
-        tensor = self._model.tensors[name]
+    def _raw(self, weight: o.Weight, type: GgmlType) -> torch.Tensor:
+        """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.
+
+        Of experts: [experts, rows, bytes of a row].
+        """
+        tensor = self._model.tensors[weight.name]
+        data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
         if tensor.type is type and type in _FLOATS:
-            sent = self._uploader.send(tensor.data).view(_FLOATS[type])
+            sent = self._uploader.send(data).view(_FLOATS[type])
         elif form_of(tensor.type).bits == 16 or tensor.type is not type:
-            values = decode(tensor.data, tensor.type)
-            sent = self._uploader.send(values.view(np.uint8)).view(torch.float32)
+            values = decode(np.ascontiguousarray(data), tensor.type)
+            sent = self._uploader.send(values.reshape(-1).view(np.uint8)).view(torch.float32)
         else:
-            sent = self._uploader.send(tensor.data)
-        return sent.reshape(tensor.shape[0], -1)
+            sent = self._uploader.send(data)
+        return sent.reshape(*weight.shape[:-1], -1)
+
+
+def _padded(raw: torch.Tensor, rows: int) -> torch.Tensor:
+    """Zeros below: [..., rows, bytes of a row]."""
+    return torch.nn.functional.pad(raw, (0, 0, 0, rows - raw.shape[-2]))

@@ -15,3 +15,7 @@ class Step:
     inputs: Inputs
     phase: ExecutionPhase
     logits: torch.Tensor
+
+    def rows(self, selected: bool) -> int:
+        """Of a value: of all tokens, or of those whose logits are wanted."""
+        return self.inputs.wanted_count if selected else self.inputs.tokens

@@ -8,6 +8,7 @@ SILU = tl.constexpr(1)
 GELU = tl.constexpr(2)
 GELU_TANH = tl.constexpr(3)
 RELU_SQUARED = tl.constexpr(4)
+CLAMPED_SWIGLU = tl.constexpr(5)
 
 
 @triton.jit
@@ -31,3 +32,14 @@ def activate(x, KIND: tl.constexpr):
         return tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
     else:
         return x
+
+
+@triton.jit
+def activate_pair(gate, up, KIND: tl.constexpr):
+    """The activation of a gate, times what it lets through."""
+    if KIND == 5:
+        gate = tl.minimum(gate, 7.0)
+        up = tl.minimum(tl.maximum(up, -7.0), 7.0) + 1.0
+        return gate / (1.0 + tl.exp(-1.702 * gate)) * up
+    else:
+        return activate(gate, KIND) * up

@@ -8,7 +8,7 @@ Parts begin at multiples of the largest block, so a tile has rows of one.
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.activation import activate
+from ingot.backends.gpu.kernels.activation import activate, activate_pair
 
 HALF_LIMIT = tl.constexpr(65504.0)
 
@@ -95,7 +95,7 @@ def finish(
         COLS: tl.constexpr = value.shape[0]
         PAIRS: tl.constexpr = value.shape[1] // 2
         gate, up = tl.split(tl.reshape(value, (COLS, PAIRS, 2)))
-        value = activate(gate, ACTIVATION) * up
+        value = activate_pair(gate, up, ACTIVATION)
         at, _ = tl.split(tl.reshape(at, (PAIRS, 2)))
         at = at // 2
     else:

@@ -15,13 +15,41 @@ from ingot.backends.gpu.kernels.weights import (
 
 
 @triton.jit
+def _store(
+    weights,  # [1, 16]
+    factor,
+    learned,
+    learned_row,
+    added,
+    out,
+    token,
+    first,
+    width,
+    POSITIONS: tl.constexpr,
+    ADDED: tl.constexpr,
+):
+    """A slice of an embedding."""
+    at = first + tl.arange(0, SLICE)[None, :]
+    inside = at < width
+    value = weights.to(tl.float32) * factor
+    if POSITIONS:
+        value += tl.load(learned + learned_row + at, mask=inside, other=0.0)
+    if ADDED:
+        value += tl.load(added + at, mask=inside, other=0.0)
+    tl.store(out + token * width + at, value, mask=inside)
+
+
+@triton.jit
 def embed_kernel(
     ids,
+    positions,
     codes,
     extras,
     scales,
     chunks,
     factor,
+    learned,  # floats [positions, width]
+    added,  # floats [width]
     out,
     width,
     BITS: tl.constexpr,
@@ -29,8 +57,13 @@ def embed_kernel(
     FINE: tl.constexpr,
     MIN: tl.constexpr,
     TABLE: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    ADDED: tl.constexpr,
 ):
-    """out[token] = factor * row ids[token]; a program unpacks a chunk of one row."""
+    """out[token] = factor * row ids[token] + its position's + what all have added.
+
+    A program unpacks a chunk of one row.
+    """
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     row = tl.load(ids + token)
@@ -49,12 +82,12 @@ def embed_kernel(
     w0, w1, w2, w3 = chunk_slices(
         code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, False
     )
-    at = chunk * CHUNK + tl.arange(0, SLICE)[None, :]
-    place = out + token * width + at
-    tl.store(place, w0.to(tl.float32) * factor, mask=at < width)
-    tl.store(place + 16, w1.to(tl.float32) * factor, mask=at + 16 < width)
-    tl.store(place + 32, w2.to(tl.float32) * factor, mask=at + 32 < width)
-    tl.store(place + 48, w3.to(tl.float32) * factor, mask=at + 48 < width)
+    position = tl.maximum(tl.load(positions + token), 0).to(tl.int64)
+    learned_row, first = position * width, chunk * CHUNK
+    _store(w0, factor, learned, learned_row, added, out, token, first, width, POSITIONS, ADDED)
+    _store(w1, factor, learned, learned_row, added, out, token, first + 16, width, POSITIONS, ADDED)
+    _store(w2, factor, learned, learned_row, added, out, token, first + 32, width, POSITIONS, ADDED)
+    _store(w3, factor, learned, learned_row, added, out, token, first + 48, width, POSITIONS, ADDED)
 
 
 @triton.jit

@@ -17,14 +17,18 @@ def _head(
     sin,
     position,
     SIZE: tl.constexpr,
-    NORM: tl.constexpr,
+    NORM: tl.constexpr,  # 0: none, 1: RMS, 2: layer
     PAIRS: tl.constexpr,
     ADJACENT: tl.constexpr,
 ):
     """A head, normalized and turned."""
     inside = at < SIZE
     value = tl.load(x + at, mask=inside, other=0.0)
-    if NORM:
+    mean = 0.0
+    if NORM == 2:
+        mean = tl.sum(value) / SIZE
+        value = tl.where(inside, value - mean, 0.0)
+    if NORM > 0:
         inverse = 1.0 / tl.sqrt(tl.sum(value * value) / SIZE + epsilon)
         value *= inverse * tl.load(weight + at, mask=inside, other=0.0)
     if PAIRS > 0:
@@ -35,8 +39,8 @@ def _head(
             partner = tl.where(at < PAIRS, at + PAIRS, at - PAIRS)
             pair, second = at % PAIRS, at >= PAIRS
         other = tl.load(x + partner, mask=turns, other=0.0)
-        if NORM:
-            other *= inverse * tl.load(weight + partner, mask=turns, other=0.0)
+        if NORM > 0:
+            other = (other - mean) * inverse * tl.load(weight + partner, mask=turns, other=0.0)
         c = tl.load(cos + position.to(tl.int64) * PAIRS + pair, mask=turns, other=1.0)
         s = tl.load(sin + position.to(tl.int64) * PAIRS + pair, mask=turns, other=0.0)
         value = value * c + other * tl.where(second, s, -s)
@@ -51,6 +55,8 @@ def store_kv_kernel(
     turned,
     query_weight,
     key_weight,
+    query_weight_stride,  # from a head's to the next one's
+    key_weight_stride,
     query_epsilon,
     key_epsilon,
     cos,
@@ -86,7 +92,7 @@ def store_kv_kernel(
             found = _head(
                 x,
                 at,
-                query_weight,
+                query_weight + head * query_weight_stride if QUERY_NORM > 0 else query_weight,
                 query_epsilon,
                 cos,
                 sin,
@@ -107,7 +113,7 @@ def store_kv_kernel(
                 found = _head(
                     x,
                     at,
-                    key_weight,
+                    key_weight + kv_head * key_weight_stride if KEY_NORM > 0 else key_weight,
                     key_epsilon,
                     cos,
                     sin,
