@@ -174,7 +174,7 @@ def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("shapes", nargs="*", default=list(PEERS), choices=PEERS)
+    parser.add_argument("shapes", nargs="*", help=f"of {', '.join(PEERS)}; default: all of them")
     parser.add_argument("--folder", type=Path, default=Path("build"))
     options = parser.parse_args()
     bandwidth, peak = copy_bandwidth(), matrix_peak()
@@ -183,7 +183,7 @@ def main() -> None:
         f"products {peak / 1e12:.0f} TFLOP/s; torch {torch.__version__}, triton "
         f"{triton.__version__}"
     )
-    for name in options.shapes:
+    for name in options.shapes or PEERS:
         report(name, options.folder, bandwidth, peak)
 
 

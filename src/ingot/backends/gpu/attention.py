@@ -240,6 +240,8 @@ class AttentionLauncher:
                 work.total,
                 work.counters,
                 ROWS=max(16, triton.next_power_of_2(group)),
+                GROUP=triton.next_power_of_2(group),
+                TOGETHER=max(1, 8192 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
                 PART=part,
                 STAGES=2,
                 num_warps=4,

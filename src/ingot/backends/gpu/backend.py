@@ -13,17 +13,18 @@ import triton
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.gpu import attention, linear
+from ingot.backends.gpu import attention
 from ingot.backends.gpu.attention import AttentionLauncher, AttentionWork
+from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher, ExpertWork
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.kernels.rows import softcap_kernel
-from ingot.backends.gpu.linear import LinearLauncher, Workspace
+from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
 from ingot.backends.gpu.matrices import MatrixPlan, MatrixStore, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK, Planes
+from ingot.backends.gpu.planes import CHUNK
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
@@ -35,8 +36,6 @@ from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
 from ingot.graph.fusion import ExpertMix, FusedGraph, fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
-
-_Matrices = Sequence[tuple[MatrixPlan, Planes]]
 
 
 class GpuBackend:
@@ -85,13 +84,12 @@ class GpuBackend:
         ]
         arena = self.memory.pool(sizes["arena"]).memory.view(torch.float32)
         store = MatrixStore(model, self.memory.pool(sizes["weights"]), self.uploader)
-        matrices = []
         total = sum(model.tensors[w.name].nbytes for plan in plans for w in plan.weights)
         for plan in plans:
-            matrices.append((plan, store.get(plan)))
+            store.get(plan)
             if progress:
                 progress(self.uploader.sent, total)
-        width = max((planes.sizes.chunks * CHUNK for _, planes in matrices), default=CHUNK)
+        width = max((plan.sizes.chunks * CHUNK for plan in plans), default=CHUNK)
         heads = max((op.query.width for op in fused.ops if isinstance(op, o.Attend)), default=1)
         pool = self.memory.pool(2 * max_tokens * (width + heads) + 512)
         self.inputs = InputBuffer(
@@ -107,7 +105,7 @@ class GpuBackend:
             values=Values(self.plan, arena, max_tokens, half_values(fused)),
             vectors=Vectors(model, device.torch, context),
             store=store,
-            linear=LinearLauncher(device, self._workspace(matrices)),
+            linear=LinearLauncher(device, self._scratch(plans)),
             attention=AttentionLauncher(device, context, self._attention_work()),
             experts=self._experts(),
             layout=layout,
@@ -115,6 +113,7 @@ class GpuBackend:
             table_blocks=self.inputs.blocks,
             x=pool.take(2 * max_tokens * width).view(torch.float16),
             turned=pool.take(2 * max_tokens * heads).view(torch.float16),
+            branches=Branches(device),
         ).run()
         if self._cap:
             self._launches.append((self._softcap, True))
@@ -133,9 +132,7 @@ class GpuBackend:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
         prompt = batch.phase is ExecutionPhase.PROMPT
         tiles = query_tiles(batch) if prompt else np.empty((0, 3), np.int32)
-        inputs = self.inputs.fill(
-            batch, tokens=tokens, wanted=wanted, tiles=tiles, sequences=len(batch.counts)
-        )
+        inputs = self.inputs.fill(batch, tiles)
         logits = torch.empty(
             (wanted, self._vocabulary), dtype=torch.float32, device=self.device.torch
         )
@@ -166,18 +163,11 @@ class GpuBackend:
         size = self.layout.groups[group].block_bytes
         return self.pools[group][index * size : (index + 1) * size]
 
-    def _workspace(self, matrices: _Matrices) -> Workspace:
-        """Experts share no columns out, and are never unpacked."""
-        plain = [planes for plan, planes in matrices if not plan.experts]
-        sums = max((linear.work_floats(planes, self.device) for planes in plain), default=0)
-        counters = max((planes.sizes.rows // 32 for planes in plain), default=0)
-        scratch = max((p.sizes.rows * p.sizes.chunks * CHUNK for p in plain), default=0)
-        pool = self.memory.pool(aligned(4 * sums) + aligned(4 * counters) + aligned(2 * scratch))
-        return Workspace(
-            pool.take(4 * sums).view(torch.float32),
-            pool.take(4 * counters).view(torch.int32),
-            pool.take(2 * scratch).view(torch.float16),
-        )
+    def _scratch(self, plans: Sequence[MatrixPlan]) -> torch.Tensor:
+        """Room to unpack any matrix; those of experts never are."""
+        sizes = [plan.sizes for plan in plans if not plan.experts]
+        most = max((size.rows * size.chunks * CHUNK for size in sizes), default=0)
+        return self.memory.pool(2 * most).memory.view(torch.float16)
 
     def _attention_work(self) -> AttentionWork:
         ops = [op for op in self._graph.ops if isinstance(op, o.Attend)]

@@ -10,10 +10,10 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
-from ingot.backends.gpu.linear import unrolls
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK, Planes
+from ingot.backends.gpu.planes import Planes
 from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.tiles import Tiles
 from ingot.graph import ops as o
 
 _GATINGS = {
@@ -23,9 +23,7 @@ _GATINGS = {
     o.Gating.SPARSE_MIXER: 3,
 }
 _PAIRS = 256  # that a program puts in their places
-_ROWS = 32  # of a warp
-_MANY_ROWS = 128
-_STAGES = 3  # of loads on their way
+_MANY_ROWS = 128  # of a program of a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +157,12 @@ class ExpertLauncher:
     ) -> None:
         """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
         tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
-        few = tiling.columns <= 16 and step.phase is ExecutionPhase.GENERATION
-        block = _ROWS if few or self.device.interpreted else _MANY_ROWS
-        work, sizes = self.work, planes.sizes
-        expert_kernel[(triton.cdiv(rows, block), tiling.most)](
+        work = self.work
+        if step.phase is ExecutionPhase.GENERATION:
+            tiles = Tiles.of_columns(planes, tiling.columns, rows * tiling.most, self.device)
+        else:
+            tiles = Tiles.of_rows(planes, _MANY_ROWS, tiling.columns, warps=8)
+        expert_kernel[(triton.cdiv(rows, tiles.block), tiling.most)](
             x,
             x_stride,
             1 if own else used,
@@ -170,7 +170,7 @@ class ExpertLauncher:
             planes.codes,
             planes.extras,
             planes.scales,
-            sizes.chunks,
+            planes.sizes.chunks,
             rows,
             choice,
             work.pairs,
@@ -183,11 +183,7 @@ class ExpertLauncher:
             out,
             width,
             half_scale,
-            BLOCK=block,
-            COLS=tiling.columns,
-            UNROLL=unrolls(planes)[0 if tiling.columns <= 8 else 1],
-            STAGES=_STAGES,
-            EVEN=planes.columns == sizes.chunks * CHUNK,
+            **tiles.constants(planes),
             SINGLE=tiling.single,
             ASM=self.device.assembly,
             **planes.form.constants(),
@@ -195,7 +191,7 @@ class ExpertLauncher:
             ACTIVATION=activation,
             GATED=gated,
             HALF=out.dtype == torch.float16,
-            num_warps=1 if block == _ROWS else 8 if step.phase is ExecutionPhase.PROMPT else 4,
+            num_warps=tiles.warps,
         )
 
     def mix(

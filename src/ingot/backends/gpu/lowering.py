@@ -5,11 +5,13 @@ Each method takes an operation and gives back a function of a step that launches
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import triton
 
 from ingot.backends.gpu.attention import AttentionLauncher, CacheView, HeadNorm
+from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
@@ -72,6 +74,7 @@ class Lowering:
     table_blocks: int  # of a row of a block table
     x: torch.Tensor  # halves: the input of a linear map
     turned: torch.Tensor  # halves: queries
+    branches: Branches
     selected: bool = False
     launches: list[tuple[Launch, bool]] = field(default_factory=list)
 
@@ -211,21 +214,24 @@ class Lowering:
             factor = parts[0].scale / scale
             runs.append((self.store.get(plan), factor, epilogue, None if logits else out))
 
+        def multiply(step: Step, number: int) -> None:
+            planes, factor, epilogue, out = runs[number]
+            self.linear.run(
+                planes,
+                x,
+                stride,
+                step.rows(selected),
+                step.phase,
+                factor,
+                step.logits if out is None else out,
+                HALF_SCALE,
+                epilogue,
+            )
+
         def launch(step: Step) -> None:
             for run in before:
                 run(step)
-            for planes, factor, epilogue, out in runs:
-                self.linear.run(
-                    planes,
-                    x,
-                    stride,
-                    step.rows(selected),
-                    step.phase,
-                    factor,
-                    step.logits if out is None else out,
-                    HALF_SCALE,
-                    epilogue,
-                )
+            self.branches.run(step, [partial(multiply, step, n) for n in range(len(runs))])
 
         return launch
 

@@ -1,9 +1,11 @@
 """Steps of a generation, captured once for 1, 2, 4, ... sequences and replayed.
 
-A replay starts every kernel of a step at once: no Python between them, no allocation. A batch is
-filled up to the next captured size with tokens at position -1, which touch nothing.
+A replay sends the numbers of a batch and starts every kernel of a step at once: no Python between
+them, no allocation. A batch is filled up to the next captured size with tokens at position -1,
+which touch nothing.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +14,19 @@ import triton
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.gpu.inputs import Inputs
+from ingot.backends.gpu.inputs import SingleTokens
 from ingot.backends.gpu.step import Step
 
 if TYPE_CHECKING:
     from ingot.backends.gpu.backend import GpuBackend
 
 MAX_TOKENS = 64
-_NO_TILES = np.empty((0, 3), np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    tokens: SingleTokens
+    graph: torch.cuda.CUDAGraph
 
 
 class Replay:
@@ -28,7 +35,7 @@ class Replay:
     def __init__(self, backend: "GpuBackend", vocabulary: int) -> None:
         self._backend = backend
         self._vocabulary = vocabulary
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._captured: dict[int, _Captured] = {}
         self._logits: torch.Tensor | None = None
 
     def takes(self, batch: Batch) -> bool:
@@ -47,12 +54,11 @@ class Replay:
         if self._logits is None:
             shape = (MAX_TOKENS, self._vocabulary)
             self._logits = torch.empty(shape, device=self._backend.device.torch)
-        inputs = self._backend.inputs.fill(
-            batch, tokens=size, wanted=size, tiles=_NO_TILES, sequences=size
-        )
-        if size not in self._graphs:
-            self._graphs[size] = self._capture(inputs, self._logits[:size])
-        self._graphs[size].replay()
+        if size not in self._captured:
+            self._captured[size] = self._capture(batch, size, self._logits[:size])
+        captured = self._captured[size]
+        captured.tokens.fill(batch)
+        captured.graph.replay()
         # Pinned memory of its own: PyTorch keeps what is given back for the next step.
         host = torch.empty((tokens, self._vocabulary), pin_memory=True)
         host.copy_(self._logits[:tokens], non_blocking=True)
@@ -60,11 +66,15 @@ class Replay:
         found: NDArray[np.float32] = host.numpy()
         return found
 
-    def _capture(self, inputs: Inputs, logits: torch.Tensor) -> torch.cuda.CUDAGraph:
-        step = Step(inputs, ExecutionPhase.GENERATION, logits)
+    def _capture(self, batch: Batch, size: int, logits: torch.Tensor) -> _Captured:
+        tokens = SingleTokens(self._backend.inputs, self._backend.device.torch, size)
+        step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits)
+        tokens.fill(batch)
+        tokens.send()
         self._backend.launch(step)  # compiles; and runs the step, which the replay then repeats
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
+            tokens.send()
             self._backend.launch(step)
-        return graph
+        return _Captured(tokens, graph)

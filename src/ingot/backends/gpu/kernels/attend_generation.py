@@ -40,6 +40,8 @@ def attend_generation_kernel(
     PADDED: tl.constexpr,
     SIDE: tl.constexpr,
     ROWS: tl.constexpr,
+    GROUP: tl.constexpr,
+    TOGETHER: tl.constexpr,
     SPAN: tl.constexpr,
     PART: tl.constexpr,
     CAPPED: tl.constexpr,
@@ -109,36 +111,31 @@ def attend_generation_kernel(
             tl.debug_barrier()
             ticket = tl.atomic_add(counters + pair, 1, sem="acq_rel")
             if ticket == last_part - first_part:
-                best = tl.full((ROWS,), LOWEST, tl.float32)
-                total = tl.zeros((ROWS,), tl.float32)
-                mixed = tl.zeros((ROWS, PADDED), tl.float32)
-                for number in range(first_part, last_part + 1):
-                    there = work_row + number
-                    theirs = tl.load(
-                        work_best + there, mask=real, other=LOWEST, cache_modifier=".cg"
-                    )
-                    higher = tl.maximum(best, theirs)
-                    ours, other = tl.exp2(best - higher), tl.exp2(theirs - higher)
-                    more = tl.load(
-                        work_mixed + there[:, None] * PADDED + at[None, :],
-                        mask=real[:, None],
-                        other=0.0,
-                        cache_modifier=".cg",
-                    )
-                    sums = tl.load(work_total + there, mask=real, other=0.0, cache_modifier=".cg")
-                    mixed = mixed * ours[:, None] + more * other[:, None]
-                    total = total * ours + sums * other
-                    best = higher
                 tl.store(counters + pair, 0)
+                member = tl.arange(0, GROUP)
+                head = kv_head * group + member
+                ours = member < group
+                all_best, all_total, all_mixed = _join(
+                    work_mixed,
+                    work_best,
+                    work_total,
+                    (tl.program_id(2).to(tl.int64) * heads + head) * parts,
+                    ours,
+                    first_part,
+                    last_part,
+                    PADDED,
+                    TOGETHER,
+                )
+                there = token * (heads * SIZE) + head[:, None] * SIZE + at[None, :]
                 _write(
-                    best,
-                    total,
-                    mixed,
+                    all_best,
+                    all_total,
+                    all_mixed,
                     sinks,
-                    kv_head * group + row,
-                    row < group,
-                    out + place,
-                    mask,
+                    head,
+                    ours,
+                    out + there,
+                    ours[:, None] & (at < SIZE)[None, :],
                     out_scale,
                     SINKS,
                     HALF,
@@ -160,6 +157,48 @@ def attend_generation_kernel(
 
 
 @triton.jit
+def _join(
+    work_mixed,
+    work_best,
+    work_total,
+    start,  # [heads]: the first part of each
+    real,
+    first_part,
+    last_part,
+    PADDED: tl.constexpr,
+    TOGETHER: tl.constexpr,
+):
+    """The state of some heads after all parts, TOGETHER of which are read at once."""
+    HEADS: tl.constexpr = start.shape[0]
+    at = tl.arange(0, PADDED)
+    best = tl.full((HEADS,), LOWEST, tl.float32)
+    for base in range(first_part, last_part + 1, TOGETHER):
+        number = base + tl.arange(0, TOGETHER)
+        known = real[:, None] & (number <= last_part)[None, :]
+        place = start[:, None] + number[None, :]
+        found = tl.load(work_best + place, mask=known, other=LOWEST, cache_modifier=".cg")
+        best = tl.maximum(best, tl.max(found, axis=1))
+    total = tl.zeros((HEADS,), tl.float32)
+    mixed = tl.zeros((HEADS, PADDED), tl.float32)
+    for base in range(first_part, last_part + 1, TOGETHER):
+        number = base + tl.arange(0, TOGETHER)
+        known = real[:, None] & (number <= last_part)[None, :]
+        place = start[:, None] + number[None, :]
+        found = tl.load(work_best + place, mask=known, other=LOWEST, cache_modifier=".cg")
+        share = tl.where(known, tl.exp2(found - best[:, None]), 0.0)
+        sums = tl.load(work_total + place, mask=known, other=0.0, cache_modifier=".cg")
+        parts = tl.load(
+            work_mixed + place[:, :, None] * PADDED + at[None, None, :],
+            mask=known[:, :, None],
+            other=0.0,
+            cache_modifier=".cg",
+        )
+        total += tl.sum(sums * share, axis=1)
+        mixed += tl.sum(parts * share[:, :, None], axis=1)
+    return best, total, mixed
+
+
+@triton.jit
 def _write(
     best,
     total,
@@ -173,7 +212,7 @@ def _write(
     SINKS: tl.constexpr,
     HALF: tl.constexpr,
 ):
-    """The weighted mean of the values, as halves."""
+    """The weighted mean of the values."""
     if SINKS:
         shrink, total = with_sink(best, total, tl.load(sinks + head, mask=real, other=0.0))
         mixed *= shrink[:, None]
