@@ -73,6 +73,8 @@ _POINTERS = {
     "tile_count": "*i32",
     "parts": "*fp32",
     "gate": "*fp32",
+    "norm_weight": "*fp32",
+    "normed": "*fp16",
 }
 _FLOATS = {
     "factor",
@@ -131,24 +133,28 @@ def _epilogue(gated: bool) -> dict[str, Any]:
 
 
 def linear_case(
-    form: PlaneForm, *, assembly: bool, gated: bool, block: int, columns: int, splits: int
+    form: PlaneForm,
+    *,
+    assembly: bool,
+    block: int,
+    columns: int,
+    splits: int,
+    gated: bool,
+    warps: int,
 ) -> KernelCase:
-    """Where warps share columns out, a share is 4 chunks, of which few inputs take all at once."""
     out = "*fp16" if gated else "*fp32"
     constants = {
         "BLOCK": block,
         "COLS": columns,
-        "SPLITS": splits,
-        "RUN": 4,
-        "UNROLL": 4 if columns <= 16 or (form.high == 1 and not splits) else 2,
+        "UNROLL": 4 if columns <= 8 or form.high == 1 else 2,
         "STAGES": 3,
+        "SPLITS": splits,
         "EVEN": True,
         "ASM": assembly,
         **form.constants(),
         **_epilogue(gated),
     }
     name = f"linear {form} {block}x{columns} splits={splits} gated={gated}"
-    warps = splits or (8 if columns == 64 else block // 32)
     return KernelCase(name, linear_kernel, {"out": out}, constants, warps)
 
 
@@ -161,12 +167,10 @@ def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     tiles = {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
     yield KernelCase("group", group_kernel, {}, tiles)
     for name, gated in (("mxfp4", True), ("q4_k", False), ("q6_k", False)):
-        for block, columns, warps in ((32, small_columns, 8), (128, 128, 8)):
+        for block, columns, warps in ((32, small_columns, 1), (128, 128, 8)):
             constants = {
                 "BLOCK": block,
                 "COLS": columns,
-                "SPLITS": 8 if block == 32 else 0,
-                "RUN": 3 if gated else 2,
                 "UNROLL": 3 if gated else 2,
                 "STAGES": 3,
                 "EVEN": True,
@@ -181,7 +185,7 @@ def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
             types = {"out": "*fp16" if gated else "*fp32"}
             case = f"experts {name} {block}x{columns}"
             yield KernelCase(case, expert_kernel, types, constants, warps)
-    mixed = {"USED": 8, "RESIDUAL": True, "EXPERTS": 128, "BLOCK": 512}
+    mixed = {"USED": 8, "RESIDUAL": True, "NORM": True, "EXPERTS": 128, "BLOCK": 2048}
     types = {"out": "*fp32", "x": "*fp32"}
     yield KernelCase("mix", mix_kernel, types, mixed)
     yield KernelCase("gate rows", gate_rows_kernel, types, {"RESIDUAL": True, "BLOCK": 1024})
@@ -207,7 +211,7 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     """All kernels; `assembly` as on NVIDIA, `small_columns` the fewest columns of a product."""
     for form in FORMS.values():
         yield linear_case(
-            form, assembly=assembly, gated=False, block=32, columns=small_columns, splits=8
+            form, assembly=assembly, block=64, columns=small_columns, splits=4, gated=False, warps=2
         )
         plain = {"ASM": assembly, **form.constants()}
         types = {"out": "*fp16"}
@@ -215,11 +219,14 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         types = {"out": "*fp32"}
         rows = {"POSITIONS": True, "ADDED": True, **form.constants()}
         yield KernelCase(f"embed {form}", embed_kernel, types, rows, 1)
-    for form in (FORMS["q4_k"], FORMS["q5_k"]):
-        for block, columns, splits in ((32, small_columns, 0), (128, 64, 0), (64, 64, 8)):
-            yield linear_case(
-                form, assembly=assembly, gated=True, block=block, columns=columns, splits=splits
-            )
+    nibbles = FORMS["q4_k"]
+    for columns in (16, 64):
+        yield linear_case(
+            nibbles, assembly=assembly, block=128, columns=columns, splits=1, gated=True, warps=4
+        )
+    yield linear_case(
+        nibbles, assembly=assembly, block=128, columns=64, splits=1, gated=False, warps=8
+    )
     yield from expert_cases(assembly=assembly, small_columns=small_columns)
     tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
     for gated in (False, True):
@@ -247,5 +254,10 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         tile = _attention({"ROWS": 128}, pool)
         types = {"pool": pool, "out": "*fp16"}
         yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile, 8)
-        part = _attention({"ROWS": 16, "GROUP": 4, "TOGETHER": 16, "PART": 128}, pool)
-        yield KernelCase(f"attend generation {pool}", attend_generation_kernel, types, part)
+        for store in (False, True):
+            part = _attention({"ROWS": 16, "GROUP": 4, "TOGETHER": 16, "PART": 128}, pool)
+            part |= {"STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
+            part |= {"PAIRS": 64, "ADJACENT": q8}
+            types = {"pool": pool, "out": "*fp16", "query": "*fp32" if store else "*fp16"}
+            name = f"attend generation {pool} store={store}"
+            yield KernelCase(name, attend_generation_kernel, types, part)

@@ -12,6 +12,7 @@ from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
+from ingot.backends.gpu.step import Step
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
@@ -111,6 +112,43 @@ class CacheView:
 
 
 @dataclass(frozen=True, slots=True)
+class Heads:
+    """What attention makes its queries, keys and values of."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    query_norm: HeadNorm
+    key_norm: HeadNorm
+    rotary: Rotary | None
+    count: int
+    kv_count: int
+
+    def norms(self) -> tuple[torch.Tensor | int | float | None, ...]:
+        """As kernels take them: weights, strides, epsilons, turns."""
+        query, key, rotary = self.query_norm, self.key_norm, self.rotary
+        return (
+            query.weight,
+            key.weight,
+            query.stride,
+            key.stride,
+            query.epsilon,
+            key.epsilon,
+            rotary.cos if rotary else None,
+            rotary.sin if rotary else None,
+        )
+
+    def constants(self) -> dict[str, int | bool]:
+        """As kernels name them."""
+        return {
+            "QUERY_NORM": self.query_norm.kind,
+            "KEY_NORM": self.key_norm.kind,
+            "PAIRS": self.rotary.pairs if self.rotary else 0,
+            "ADJACENT": self.rotary.adjacent if self.rotary else False,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionWork:
     """Memory for the parts of a sequence's past."""
 
@@ -129,33 +167,15 @@ class AttentionLauncher:
     work: AttentionWork
 
     def store(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        turned: torch.Tensor,
-        norms: tuple[HeadNorm, HeadNorm],
-        rotary: Rotary | None,
-        cache: CacheView,
-        inputs: Inputs,
-        blocks: int,
-        heads: int,
-        kv_heads: int,
+        self, heads: Heads, turned: torch.Tensor, cache: CacheView, inputs: Inputs, blocks: int
     ) -> None:
         """Heads of all tokens: queries to `turned`, keys and values to the cache."""
-        store_kv_kernel[(heads + 2 * kv_heads, inputs.tokens)](
-            query,
-            key,
-            value,
+        store_kv_kernel[(heads.count + heads.kv_count, inputs.tokens)](
+            heads.query,
+            heads.key,
+            heads.value,
             turned,
-            norms[0].weight,
-            norms[1].weight,
-            norms[0].stride,
-            norms[1].stride,
-            norms[0].epsilon,
-            norms[1].epsilon,
-            rotary.cos if rotary else None,
-            rotary.sin if rotary else None,
+            *heads.norms(),
             inputs.positions,
             inputs.sequences,
             inputs.tables[cache.group],
@@ -164,32 +184,33 @@ class AttentionLauncher:
             cache.pool_scales,
             cache.block_stride,
             cache.layer_start,
-            heads,
-            kv_heads,
+            heads.count,
+            heads.kv_count,
             SIZE=cache.head_size,
             PADDED=_padded(cache),
             SIDE=cache.side,
-            QUERY_NORM=norms[0].kind,
-            KEY_NORM=norms[1].kind,
-            PAIRS=rotary.pairs if rotary else 0,
-            ADJACENT=rotary.adjacent if rotary else False,
             Q8=cache.quantized,
+            **heads.constants(),
             num_warps=1,
         )
 
     def attend(
         self,
         op: o.Attend,
+        heads: Heads,
         turned: torch.Tensor,
         out: torch.Tensor,
         out_scale: float,
         sinks: torch.Tensor | None,
         cache: CacheView,
-        inputs: Inputs,
+        step: Step,
         blocks: int,
-        phase: ExecutionPhase,
     ) -> None:
-        """out = attention of the turned queries, as halves times out_scale."""
+        """out = attention of the turned queries, as halves times out_scale.
+
+        Where every sequence has one token, heads are turned and stored here, too.
+        """
+        inputs = step.inputs
         table = (inputs.tables[cache.group], blocks)
         pool = (cache.pool, cache.pool_scales, cache.block_stride, cache.layer_start)
         group = op.heads // op.kv_heads
@@ -204,7 +225,7 @@ class AttentionLauncher:
             "HALF": out.dtype == torch.float16,
             "SPAN": 32 if cache.pool.dtype == torch.float32 else 64,
         }
-        if phase is ExecutionPhase.PROMPT:
+        if step.phase is ExecutionPhase.PROMPT:
             attend_prompt_kernel[(op.heads, inputs.tile_count)](
                 turned,
                 out,
@@ -226,7 +247,10 @@ class AttentionLauncher:
         for first in range(0, inputs.tokens, MAX_TOKENS):
             count = min(MAX_TOKENS, inputs.tokens - first)
             attend_generation_kernel[(-(-self.context // part), op.kv_heads, count)](
-                turned,
+                heads.query if step.single else turned,
+                heads.key,
+                heads.value,
+                *heads.norms(),
                 out,
                 out_scale,
                 first,
@@ -244,8 +268,10 @@ class AttentionLauncher:
                 TOGETHER=max(1, 8192 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
                 PART=part,
                 STAGES=2,
+                STORE=step.single,
                 num_warps=4,
                 **constants,
+                **heads.constants(),
             )
 
 

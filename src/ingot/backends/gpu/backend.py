@@ -13,29 +13,32 @@ import triton
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.gpu import attention
+from ingot.backends.gpu import attention, linear
 from ingot.backends.gpu.attention import AttentionLauncher, AttentionWork
 from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher, ExpertWork
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.kernels.rows import softcap_kernel
-from ingot.backends.gpu.linear import LinearLauncher
+from ingot.backends.gpu.linear import LinearLauncher, Workspace
 from ingot.backends.gpu.lowering import Lowering
 from ingot.backends.gpu.matrices import MatrixPlan, MatrixStore, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK
+from ingot.backends.gpu.planes import CHUNK, Planes
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
-from ingot.backends.gpu.values import Values, half_values
+from ingot.backends.gpu.values import Values, half_values, plan_values
 from ingot.backends.gpu.vectors import Vectors
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
-from ingot.graph import ComputationGraph, MemoryPlan
+from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 from ingot.graph.fusion import ExpertMix, FusedGraph, fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+
+_Matrices = Sequence[tuple[MatrixPlan, Planes]]
+_ALL = slice(None)
 
 
 class GpuBackend:
@@ -61,14 +64,14 @@ class GpuBackend:
         self.memory = DeviceMemory(device.torch)
         self.uploader = Uploader(device.torch)
         self._context = context
-        self._vocabulary = graph.logits.width
+        self.vocabulary = graph.logits.width
         fused = fuse(graph)
         last = fused.ops[-1]
         self._cap = last.cap if isinstance(last, o.SoftCap) else 0.0
         if isinstance(last, o.SoftCap):  # in place, where the logits go
             fused = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers)
         self._graph = fused
-        self.plan = MemoryPlan.of(fused)
+        self.plan = plan_values(fused)
 
         plans = plan_matrices(fused.ops, model)
         sizes = {
@@ -84,12 +87,13 @@ class GpuBackend:
         ]
         arena = self.memory.pool(sizes["arena"]).memory.view(torch.float32)
         store = MatrixStore(model, self.memory.pool(sizes["weights"]), self.uploader)
+        matrices = []
         total = sum(model.tensors[w.name].nbytes for plan in plans for w in plan.weights)
         for plan in plans:
-            store.get(plan)
+            matrices.append((plan, store.get(plan)))
             if progress:
                 progress(self.uploader.sent, total)
-        width = max((plan.sizes.chunks * CHUNK for plan in plans), default=CHUNK)
+        width = max((planes.sizes.chunks * CHUNK for _, planes in matrices), default=CHUNK)
         heads = max((op.query.width for op in fused.ops if isinstance(op, o.Attend)), default=1)
         pool = self.memory.pool(2 * max_tokens * (width + heads) + 512)
         self.inputs = InputBuffer(
@@ -105,7 +109,7 @@ class GpuBackend:
             values=Values(self.plan, arena, max_tokens, half_values(fused)),
             vectors=Vectors(model, device.torch, context),
             store=store,
-            linear=LinearLauncher(device, self._scratch(plans)),
+            linear=LinearLauncher(device, self._workspaces(matrices)),
             attention=AttentionLauncher(device, context, self._attention_work()),
             experts=self._experts(),
             layout=layout,
@@ -118,7 +122,7 @@ class GpuBackend:
         if self._cap:
             self._launches.append((self._softcap, True))
         self.uploader.close()
-        self._replay = Replay(self, self._vocabulary)
+        self._replay = Replay(self, self.vocabulary)
         if not device.interpreted:
             torch.cuda.synchronize(device.torch)
             torch.cuda.empty_cache()  # what packing needed
@@ -134,17 +138,23 @@ class GpuBackend:
         tiles = query_tiles(batch) if prompt else np.empty((0, 3), np.int32)
         inputs = self.inputs.fill(batch, tiles)
         logits = torch.empty(
-            (wanted, self._vocabulary), dtype=torch.float32, device=self.device.torch
+            (wanted, self.vocabulary), dtype=torch.float32, device=self.device.torch
         )
-        self.launch(Step(inputs, batch.phase, logits))
+        single = not prompt and tokens == len(batch.counts)
+        self.launch(Step(inputs, batch.phase, logits, single))
         found: NDArray[np.float32] = logits.cpu().numpy()
         return found
 
-    def launch(self, step: Step) -> None:
-        """Start every kernel of a step."""
-        for run, selected in self._launches:
+    def launch(self, step: Step, part: slice = _ALL) -> None:
+        """Start every kernel of a step, or of a part of its operations."""
+        for run, selected in self._launches[part]:
             if step.inputs.wanted_count or not selected:
                 run(step)
+
+    @property
+    def operations(self) -> int:
+        """How many a step has."""
+        return len(self._launches)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""
@@ -163,11 +173,26 @@ class GpuBackend:
         size = self.layout.groups[group].block_bytes
         return self.pools[group][index * size : (index + 1) * size]
 
-    def _scratch(self, plans: Sequence[MatrixPlan]) -> torch.Tensor:
-        """Room to unpack any matrix; those of experts never are."""
-        sizes = [plan.sizes for plan in plans if not plan.experts]
-        most = max((size.rows * size.chunks * CHUNK for size in sizes), default=0)
-        return self.memory.pool(2 * most).memory.view(torch.float16)
+    def _workspaces(self, matrices: _Matrices) -> list[Workspace]:
+        """For as many linear maps as run side by side; prompts unpack one after the other.
+
+        Experts share no columns out, and are never unpacked.
+        """
+        plain = [planes for plan, planes in matrices if not plan.experts]
+        sums = max((linear.work_floats(planes, self.device) for planes in plain), default=0)
+        counters = max((planes.sizes.rows // 32 for planes in plain), default=0)
+        scratch = max((p.sizes.rows * p.sizes.chunks * CHUNK for p in plain), default=0)
+        each = aligned(4 * sums) + aligned(4 * counters)
+        pool = self.memory.pool(linear.SIDE_BY_SIDE * each + aligned(2 * scratch))
+        unpacked = pool.take(2 * scratch).view(torch.float16)
+        return [
+            Workspace(
+                pool.take(4 * sums).view(torch.float32),
+                pool.take(4 * counters).view(torch.int32),
+                unpacked,
+            )
+            for _ in range(linear.SIDE_BY_SIDE)
+        ]
 
     def _attention_work(self) -> AttentionWork:
         ops = [op for op in self._graph.ops if isinstance(op, o.Attend)]
@@ -195,11 +220,11 @@ class GpuBackend:
         return ExpertLauncher(self.device, work)
 
     def _softcap(self, step: Step) -> None:
-        grid = (triton.cdiv(self._vocabulary, 1024), step.inputs.wanted_count)
+        grid = (triton.cdiv(self.vocabulary, 1024), step.inputs.wanted_count)
         softcap_kernel[grid](
             step.logits,
             step.logits,
-            self._vocabulary,
+            self.vocabulary,
             self._cap,
             BLOCK=1024,
         )

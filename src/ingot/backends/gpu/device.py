@@ -16,7 +16,6 @@ class Device:
     name: str
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
-    shared_memory: int  # bytes of a program
 
     @property
     def interpreted(self) -> bool:
@@ -39,18 +38,14 @@ def has_gpu() -> bool:
 def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:
-        return Device(
-            torch.device("cpu"), "Triton's interpreter", 1, assembly=False, shared_memory=1 << 16
-        )
+        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False)
     if not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
     device = torch.device("cuda", torch.cuda.current_device())
     properties = torch.cuda.get_device_properties(device)
-    nvidia = torch.version.hip is None
     return Device(
         device,
         properties.name,
         properties.multi_processor_count,
-        assembly=nvidia and properties.major >= 8,
-        shared_memory=properties.shared_memory_per_block_optin if nvidia else 1 << 16,
+        assembly=torch.version.hip is None and properties.major >= 8,
     )

@@ -10,10 +10,10 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
+from ingot.backends.gpu.linear import unrolls
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import Planes
+from ingot.backends.gpu.planes import CHUNK, Planes
 from ingot.backends.gpu.step import Step
-from ingot.backends.gpu.tiles import Tiles
 from ingot.graph import ops as o
 
 _GATINGS = {
@@ -23,7 +23,10 @@ _GATINGS = {
     o.Gating.SPARSE_MIXER: 3,
 }
 _PAIRS = 256  # that a program puts in their places
-_MANY_ROWS = 128  # of a program of a prompt
+_ROWS = 32  # of a warp
+_MANY_ROWS = 128
+FEW_ROWS = 32  # of a program for few pairs
+_STAGES = 3  # of loads on their way
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +160,10 @@ class ExpertLauncher:
     ) -> None:
         """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
         tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
-        work = self.work
-        if step.phase is ExecutionPhase.GENERATION:
-            tiles = Tiles.of_columns(planes, tiling.columns, rows * tiling.most, self.device)
-        else:
-            tiles = Tiles.of_rows(planes, _MANY_ROWS, tiling.columns, warps=8)
-        expert_kernel[(triton.cdiv(rows, tiles.block), tiling.most)](
+        few = tiling.columns <= 16 and step.phase is ExecutionPhase.GENERATION
+        block = FEW_ROWS if few or self.device.interpreted else _MANY_ROWS
+        work, sizes = self.work, planes.sizes
+        expert_kernel[(triton.cdiv(rows, block), tiling.most)](
             x,
             x_stride,
             1 if own else used,
@@ -170,7 +171,7 @@ class ExpertLauncher:
             planes.codes,
             planes.extras,
             planes.scales,
-            planes.sizes.chunks,
+            sizes.chunks,
             rows,
             choice,
             work.pairs,
@@ -183,7 +184,11 @@ class ExpertLauncher:
             out,
             width,
             half_scale,
-            **tiles.constants(planes),
+            BLOCK=block,
+            COLS=tiling.columns,
+            UNROLL=unrolls(planes)[0 if tiling.columns <= 8 else 1],
+            STAGES=_STAGES,
+            EVEN=planes.columns == sizes.chunks * CHUNK,
             SINGLE=tiling.single,
             ASM=self.device.assembly,
             **planes.form.constants(),
@@ -191,7 +196,7 @@ class ExpertLauncher:
             ACTIVATION=activation,
             GATED=gated,
             HALF=out.dtype == torch.float16,
-            num_warps=tiles.warps,
+            num_warps=8 if step.phase is ExecutionPhase.PROMPT else max(1, block // _ROWS),
         )
 
     def mix(
@@ -203,18 +208,28 @@ class ExpertLauncher:
         out: torch.Tensor,
         width: int,
         tokens: int,
+        norm_weight: torch.Tensor | None,
+        epsilon: float,
+        normed: torch.Tensor,
+        normed_stride: int,
     ) -> None:
-        """out = what the experts found, weighed, + residual."""
-        mix_kernel[(triton.cdiv(width, 512), tokens)](
+        """out = what the experts found, weighed, + residual; and `normed` its RMS norm."""
+        mix_kernel[(tokens,)](
             self.work.parts,
             choice,
             residual,
             out,
+            norm_weight,
+            epsilon,
+            normed,
+            normed_stride,
             self.work.counts,
             width,
             experts,
             USED=used,
             RESIDUAL=residual is not None,
+            NORM=norm_weight is not None,
             EXPERTS=triton.next_power_of_2(experts),
-            BLOCK=512,
+            BLOCK=triton.next_power_of_2(max(width, normed_stride)),
+            num_warps=8,
         )

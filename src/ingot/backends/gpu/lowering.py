@@ -10,7 +10,7 @@ from functools import partial
 import torch
 import triton
 
-from ingot.backends.gpu.attention import AttentionLauncher, CacheView, HeadNorm
+from ingot.backends.gpu.attention import AttentionLauncher, CacheView, HeadNorm, Heads
 from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
@@ -76,12 +76,15 @@ class Lowering:
     turned: torch.Tensor  # halves: queries
     branches: Branches
     selected: bool = False
+    heads: dict[int, Heads] = field(default_factory=dict)  # of the layers so far
+    ready: o.Norm | None = None  # whose output is in x
     launches: list[tuple[Launch, bool]] = field(default_factory=list)
 
     def run(self) -> list[tuple[Launch, bool]]:
         """The launches in order, and whether they only run where logits are wanted."""
-        for op in self.graph.ops:
-            self.launches.append((self._launch(op), self.selected))
+        for op, behind in zip(self.graph.ops, (*self.graph.ops[1:], None), strict=True):
+            launch = self._mix(op, behind) if isinstance(op, ExpertMix) else self._launch(op)
+            self.launches.append((launch, self.selected))
         return self.launches
 
     def _launch(self, op: FusedOp) -> Launch:
@@ -104,8 +107,6 @@ class Lowering:
                 return self._route(op)
             case ExpertGate():
                 return self._expert_gate(op)
-            case ExpertMix():
-                return self._expert_mix(op)
             case FusedGateRows():
                 return self._gate_rows(op)
             case _:
@@ -183,6 +184,9 @@ class Lowering:
         self, source: o.Value, norm: o.Norm | None, chunks: int
     ) -> tuple[list[Launch], torch.Tensor, int, float]:
         """The input of a linear map as halves: what makes it, its memory, stride and scale."""
+        if norm and norm is self.ready:
+            self.ready = None
+            return [], self.x, chunks * CHUNK, 1.0
         if norm is None and source.name in self.values.halves:
             return [], self.values.tensor(source), source.width, self.values.scale(source)
         stride, scale = chunks * CHUNK, 1.0 if norm else HALF_SCALE
@@ -226,6 +230,7 @@ class Lowering:
                 step.logits if out is None else out,
                 HALF_SCALE,
                 epilogue,
+                self.linear.works[number],
             )
 
         def launch(step: Step) -> None:
@@ -252,10 +257,8 @@ class Lowering:
         return bias
 
     def _store_kv(self, op: StoreKv) -> Launch:
-        query, key, value = (self.values.tensor(item) for item in (op.query, op.key, op.value))
+        """Where sequences have one token each, attention stores, and only whole norms are left."""
         cache = self._cache(op.layer)
-        rotary = self.vectors.rotary(op.rope) if op.rope else None
-        heads, kv_heads = (item.width // cache.head_size for item in (op.query, op.key))
         before: list[Launch] = []
         norms: list[HeadNorm] = []
         for item, norm in ((op.query, op.query_norm), (op.key, op.key_norm)):
@@ -265,23 +268,23 @@ class Lowering:
             if whole:  # of all heads together
                 before.append(self._norm(item, norm, self.values.tensor(item), item.width))
             norms.append(self._head_norm(None if whole else norm))
+        heads = Heads(
+            query=self.values.tensor(op.query),
+            key=self.values.tensor(op.key),
+            value=self.values.tensor(op.value),
+            query_norm=norms[0],
+            key_norm=norms[1],
+            rotary=self.vectors.rotary(op.rope) if op.rope else None,
+            count=op.query.width // cache.head_size,
+            kv_count=op.key.width // cache.head_size,
+        )
+        self.heads[op.layer] = heads
 
         def launch(step: Step) -> None:
             for run in before:
                 run(step)
-            self.attention.store(
-                query,
-                key,
-                value,
-                self.turned,
-                (norms[0], norms[1]),
-                rotary,
-                cache,
-                step.inputs,
-                self.table_blocks,
-                heads,
-                kv_heads,
-            )
+            if not step.single:
+                self.attention.store(heads, self.turned, cache, step.inputs, self.table_blocks)
 
         return launch
 
@@ -300,19 +303,19 @@ class Lowering:
         if not op.causal:
             raise ModelError("encoders do not run on a GPU; open the model with device='cpu'")
         cache, sinks = self._cache(op.layer), self.vectors.get(op.sinks)
-        out = self.values.tensor(op.out)
+        out, heads = self.values.tensor(op.out), self.heads[op.layer]
 
         def launch(step: Step) -> None:
             self.attention.attend(
                 op,
+                heads,
                 self.turned,
                 out,
                 HALF_SCALE,
                 sinks,
                 cache,
-                step.inputs,
+                step,
                 self.table_blocks,
-                step.phase,
             )
 
         return launch
@@ -407,7 +410,8 @@ class Lowering:
                 bias[:, index : rows : len(parts)] = vector.view(plan.experts, -1)
         return bias
 
-    def _expert_mix(self, op: ExpertMix) -> Launch:
+    def _mix(self, op: ExpertMix, behind: FusedOp | None) -> Launch:
+        """With the norm that follows, if it is that of a linear map."""
         assert self.experts, "there are experts"
         experts, selected, width = self.experts, self.selected, op.out.width
         linear = self._expert_linear(
@@ -416,10 +420,29 @@ class Lowering:
         choice, out = self.values.tensor(op.linear.choice), self.values.tensor(op.out)
         residual = self.values.tensor(op.residual) if op.residual else None
         count, used = op.linear.weight.shape[0], op.linear.choice.width // 2
+        norm = weight = None
+        stride = 0
+        if isinstance(behind, FusedLinear) and behind.source == op.out and _is_rms(behind.norm):
+            self.ready = norm = behind.norm
+            weight = self.vectors.get(norm.weight) if norm else None
+            plans = plan_linear(behind, self.model)
+            stride = max(plan.sizes.chunks for plan, _ in plans) * CHUNK
 
         def launch(step: Step) -> None:
             linear(step)
-            experts.mix(choice, count, used, residual, out, width, step.rows(selected))
+            experts.mix(
+                choice,
+                count,
+                used,
+                residual,
+                out,
+                width,
+                step.rows(selected),
+                weight,
+                norm.epsilon if norm else 0.0,
+                self.x,
+                stride,
+            )
 
         return launch
 
@@ -434,3 +457,7 @@ class Lowering:
             )
 
         return launch
+
+
+def _is_rms(norm: o.Norm | None) -> bool:
+    return norm is not None and norm.kind is o.NormKind.RMS and norm.bias is None

@@ -1,8 +1,9 @@
 """Steps of a generation, captured once for 1, 2, 4, ... sequences and replayed.
 
-A replay sends the numbers of a batch and starts every kernel of a step at once: no Python between
-them, no allocation. A batch is filled up to the next captured size with tokens at position -1,
-which touch nothing.
+A replay sends the numbers of a batch and starts every kernel of a step: no Python between them, no
+allocation. A step is captured in pieces, each longer than the one before: to start a piece takes
+time for each of its kernels, and the device runs the first while the others are started. A batch is
+filled up to the next captured size with tokens at position -1, which touch nothing.
 """
 
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from ingot.backends.gpu.backend import GpuBackend
 
 MAX_TOKENS = 64
+FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
 
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
     tokens: SingleTokens
-    graph: torch.cuda.CUDAGraph
+    pieces: list[torch.cuda.CUDAGraph]
 
 
 class Replay:
@@ -58,7 +60,8 @@ class Replay:
             self._captured[size] = self._capture(batch, size, self._logits[:size])
         captured = self._captured[size]
         captured.tokens.fill(batch)
-        captured.graph.replay()
+        for piece in captured.pieces:
+            piece.replay()
         # Pinned memory of its own: PyTorch keeps what is given back for the next step.
         host = torch.empty((tokens, self._vocabulary), pin_memory=True)
         host.copy_(self._logits[:tokens], non_blocking=True)
@@ -68,13 +71,19 @@ class Replay:
 
     def _capture(self, batch: Batch, size: int, logits: torch.Tensor) -> _Captured:
         tokens = SingleTokens(self._backend.inputs, self._backend.device.torch, size)
-        step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits)
+        step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits, single=True)
         tokens.fill(batch)
         tokens.send()
         self._backend.launch(step)  # compiles; and runs the step, which the replay then repeats
         torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            tokens.send()
-            self._backend.launch(step)
-        return _Captured(tokens, graph)
+        pieces = []
+        start, length = 0, FIRST_PIECE
+        while start < self._backend.operations:
+            piece = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(piece):
+                if start == 0:
+                    tokens.send()
+                self._backend.launch(step, slice(start, start + length))
+            pieces.append(piece)
+            start, length = start + length, 2 * length
+        return _Captured(tokens, pieces)

@@ -15,6 +15,7 @@ class Step:
     inputs: Inputs
     phase: ExecutionPhase
     logits: torch.Tensor
+    single: bool  # a generation in which every sequence has one token
 
     def rows(self, selected: bool) -> int:
         """Of a value: of all tokens, or of those whose logits are wanted."""

@@ -12,7 +12,15 @@ import torch
 
 from ingot.graph import MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertGate, ExpertMix, FusedGraph, FusedLinear, FusedNorm, FusedOp
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGraph,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+)
 
 HALF_SCALE = 0.0625
 
@@ -40,6 +48,32 @@ class Values:
     def scale(self, value: o.Value) -> float:
         """What a value is multiplied by where it lies."""
         return self.halves.get(value.name, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lived:
+    """What an operation reads and writes here."""
+
+    inputs: tuple[o.Value, ...]
+    outputs: tuple[o.Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _LivedGraph:
+    ops: tuple[_Lived, ...]
+    logits: o.Value
+
+
+def plan_values(graph: FusedGraph) -> MemoryPlan:
+    """Where values lie; keys and values live on until attention, which may store them."""
+    stores = {op.layer: op for op in graph.ops if isinstance(op, StoreKv)}
+    lived = tuple(
+        _Lived((*op.inputs, *stores[op.layer].inputs), op.outputs)
+        if isinstance(op, o.Attend)
+        else _Lived(op.inputs, op.outputs)
+        for op in graph.ops
+    )
+    return MemoryPlan.of(_LivedGraph(lived, graph.logits))
 
 
 def half_values(graph: FusedGraph) -> dict[str, float]:

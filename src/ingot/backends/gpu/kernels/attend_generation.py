@@ -1,21 +1,34 @@
 """Attention of one new token of each sequence: its past is shared out in parts of fixed bounds.
 
 A program takes the query heads of one key head and one part of the positions. The program that
-comes last joins the parts, in their order.
+comes last joins the parts, in their order. With STORE, queries, keys and values come as linear maps
+leave them: every program turns its queries, and that of the newest part stores key and value first.
 """
 
 import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
-from ingot.backends.gpu.kernels.epilogue import store_rounded
+from ingot.backends.gpu.kernels.epilogue import store_rounded, to_half
+from ingot.backends.gpu.kernels.heads import turned_heads
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
+from ingot.backends.gpu.kernels.store_kv import store_head
 
 
 @triton.jit
 def attend_generation_kernel(
-    query,  # halves [tokens, heads * SIZE]
-    out,  # the same, halves or floats
+    query,  # halves [tokens, heads * SIZE]; with STORE floats
+    key,
+    value,
+    query_weight,
+    key_weight,
+    query_weight_stride,
+    key_weight_stride,
+    query_epsilon,
+    key_epsilon,
+    cos,
+    sin,
+    out,  # as the queries, halves or floats
     out_scale,
     first,
     positions,
@@ -49,6 +62,11 @@ def attend_generation_kernel(
     Q8: tl.constexpr,
     HALF: tl.constexpr,
     STAGES: tl.constexpr,
+    STORE: tl.constexpr,
+    QUERY_NORM: tl.constexpr,
+    KEY_NORM: tl.constexpr,
+    PAIRS: tl.constexpr,
+    ADJACENT: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
     part = tl.program_id(0)
@@ -66,7 +84,54 @@ def attend_generation_kernel(
         at = tl.arange(0, PADDED)
         place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
         mask = (row < group)[:, None] & (at < SIZE)[None, :]
-        q = tl.load(query + place, mask=mask, other=0.0)
+        if STORE:
+            head_of = kv_head * group + row
+            q = turned_heads(
+                query,
+                token * (heads * SIZE) + head_of * SIZE,
+                row < group,
+                at,
+                query_weight,
+                head_of * query_weight_stride,
+                query_epsilon,
+                cos,
+                sin,
+                position,
+                SIZE,
+                QUERY_NORM,
+                PAIRS,
+                ADJACENT,
+            )
+            q = to_half(q)
+            if part == last_part:
+                one = tl.zeros((1,), tl.int64)
+                store_head(
+                    key,
+                    value,
+                    one + (token * tl.num_programs(1) + kv_head) * SIZE,
+                    at,
+                    key_weight,
+                    one + kv_head * key_weight_stride,
+                    key_epsilon,
+                    cos,
+                    sin,
+                    position,
+                    tl.load(table + sequence * table_stride + position // BLOCK_TOKENS),
+                    pool,
+                    pool_scales,
+                    block_stride,
+                    layer_start,
+                    kv_head,
+                    SIZE,
+                    SIDE,
+                    KEY_NORM,
+                    PAIRS,
+                    ADJACENT,
+                    Q8,
+                )
+            tl.debug_barrier()
+        else:
+            q = tl.load(query + place, mask=mask, other=0.0)
         if pool.dtype.element_ty == tl.float32:
             q = q.to(tl.float32)
         best = tl.full((ROWS,), LOWEST, tl.float32)

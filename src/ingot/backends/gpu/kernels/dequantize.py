@@ -42,15 +42,7 @@ def dequantize_kernel(
         extra = one_extra(words, chunk, HIGH)
     group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
     w0, w1, w2, w3 = chunk_slices(
-        code_words + chunk * (CODE_TILES * TILE),
-        extra,
-        group_scales + chunk * (PAIRS * ROWS),
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        TABLE,
-        ASM,
+        code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
     )
     stride = chunks * CHUNK
     place = out + (tile * ROWS + lane)[:, None] * stride + chunk * CHUNK

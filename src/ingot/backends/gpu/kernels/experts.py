@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import finish
-from ingot.backends.gpu.kernels.products import products, split_products
+from ingot.backends.gpu.kernels.products import products
 from ingot.backends.gpu.kernels.weights import ROWS
 
 
@@ -39,8 +39,6 @@ def expert_kernel(
     COLS: tl.constexpr,
     UNROLL: tl.constexpr,
     STAGES: tl.constexpr,
-    SPLITS: tl.constexpr,  # 0: of rows only
-    RUN: tl.constexpr,
     EVEN: tl.constexpr,
     SINGLE: tl.constexpr,
     BITS: tl.constexpr,
@@ -71,52 +69,29 @@ def expert_kernel(
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = tl.minimum(row, rows - 1)  # rows behind the last are not stored
     tile = (expert.to(tl.int64) * rows + inside) // ROWS
-    if SPLITS:
-        sums = split_products(
-            x,
-            (pair // pairs_of_input).to(tl.int64) * x_stride,
-            live,
-            columns,
-            codes,
-            extras,
-            scales,
-            chunks,
-            tile,
-            row % ROWS,
-            SPLITS,
-            RUN,
-            UNROLL,
-            STAGES,
-            EVEN,
-            BITS,
-            HIGH,
-            FINE,
-            MIN,
-            TABLE,
-            ASM,
-        )
-    else:
-        sums = products(
-            x,
-            (pair // pairs_of_input).to(tl.int64) * x_stride,
-            live,
-            columns,
-            codes,
-            extras,
-            scales,
-            chunks,
-            tile,
-            row % ROWS,
-            UNROLL,
-            STAGES,
-            EVEN,
-            BITS,
-            HIGH,
-            FINE,
-            MIN,
-            TABLE,
-            ASM,
-        )
+    sums = products(
+        x,
+        (pair // pairs_of_input).to(tl.int64) * x_stride,
+        live,
+        columns,
+        codes,
+        extras,
+        scales,
+        chunks,
+        tile,
+        row % ROWS,
+        0,
+        chunks // UNROLL,
+        UNROLL,
+        STAGES,
+        EVEN,
+        BITS,
+        HIGH,
+        FINE,
+        MIN,
+        TABLE,
+        ASM,
+    )
     added = tl.zeros((COLS, BLOCK), tl.float32)
     if BIAS:
         added += tl.load(bias + expert * rows + inside)[None, :]

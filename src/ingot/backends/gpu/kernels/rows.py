@@ -80,15 +80,7 @@ def embed_kernel(
         extra = one_extra(words, chunk, HIGH)
     group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
     w0, w1, w2, w3 = chunk_slices(
-        code_words + chunk * (CODE_TILES * TILE),
-        extra,
-        group_scales + chunk * (PAIRS * ROWS),
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        TABLE,
-        False,
+        code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, False
     )
     position = tl.maximum(tl.load(positions + token), 0).to(tl.int64)
     learned_row, first = position * width, chunk * CHUNK

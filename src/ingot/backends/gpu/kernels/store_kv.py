@@ -4,47 +4,61 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import to_half
+from ingot.backends.gpu.kernels.heads import turned_heads
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, side_start, write_row
 
 
 @triton.jit
-def _head(
-    x,
+def store_head(
+    key,
+    value,
+    start,  # [1]: where the head begins in both
     at,
     weight,
+    weight_start,
     epsilon,
     cos,
     sin,
     position,
+    block,
+    pool,
+    pool_scales,
+    block_stride,
+    layer_start,
+    kv_head,
     SIZE: tl.constexpr,
-    NORM: tl.constexpr,  # 0: none, 1: RMS, 2: layer
+    SIDE: tl.constexpr,
+    NORM: tl.constexpr,
     PAIRS: tl.constexpr,
     ADJACENT: tl.constexpr,
+    Q8: tl.constexpr,
 ):
-    """A head, normalized and turned."""
+    """A key head and its value to the cache."""
     inside = at < SIZE
-    value = tl.load(x + at, mask=inside, other=0.0)
-    mean = 0.0
-    if NORM == 2:
-        mean = tl.sum(value) / SIZE
-        value = tl.where(inside, value - mean, 0.0)
-    if NORM > 0:
-        inverse = 1.0 / tl.sqrt(tl.sum(value * value) / SIZE + epsilon)
-        value *= inverse * tl.load(weight + at, mask=inside, other=0.0)
-    if PAIRS > 0:
-        turns = at < 2 * PAIRS
-        if ADJACENT:
-            partner, pair, second = at ^ 1, at // 2, at % 2 == 1
-        else:
-            partner = tl.where(at < PAIRS, at + PAIRS, at - PAIRS)
-            pair, second = at % PAIRS, at >= PAIRS
-        other = tl.load(x + partner, mask=turns, other=0.0)
-        if NORM > 0:
-            other = (other - mean) * inverse * tl.load(weight + partner, mask=turns, other=0.0)
-        c = tl.load(cos + position.to(tl.int64) * PAIRS + pair, mask=turns, other=1.0)
-        s = tl.load(sin + position.to(tl.int64) * PAIRS + pair, mask=turns, other=0.0)
-        value = value * c + other * tl.where(second, s, -s)
-    return value
+    slot = position % BLOCK_TOKENS
+    real = start >= 0
+    found = turned_heads(
+        key,
+        start,
+        real,
+        at,
+        weight,
+        weight_start,
+        epsilon,
+        cos,
+        sin,
+        position,
+        SIZE,
+        NORM,
+        PAIRS,
+        ADJACENT,
+    )
+    row = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
+    turned = tl.reshape(found, (at.shape[0],))
+    write_row(pool, pool_scales, row, slot, at, turned, inside, SIZE, Q8)
+    content = tl.load(value + tl.sum(start) + at, mask=inside, other=0.0)
+    row = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
+    write_row(pool, pool_scales, row, slot, at, content, inside, SIZE, Q8)
 
 
 @triton.jit
@@ -80,19 +94,22 @@ def store_kv_kernel(
     ADJACENT: tl.constexpr,
     Q8: tl.constexpr,
 ):
-    """One head of one token a program: query heads, then key heads, then value heads."""
+    """One head of one token a program: query heads, then key heads with their values."""
     token = tl.program_id(1).to(tl.int64)
     head = tl.program_id(0)
     position = tl.load(positions + token)
     at = tl.arange(0, PADDED)
-    inside = at < SIZE
+    one = tl.zeros((1,), tl.int64)
     if position >= 0:
         if head < heads:
-            x = query + (token * heads + head) * SIZE
-            found = _head(
-                x,
+            start = one + (token * heads + head) * SIZE
+            found = turned_heads(
+                query,
+                start,
+                start >= 0,
                 at,
-                query_weight + head * query_weight_stride if QUERY_NORM > 0 else query_weight,
+                query_weight,
+                one + head * query_weight_stride,
                 query_epsilon,
                 cos,
                 sin,
@@ -102,31 +119,33 @@ def store_kv_kernel(
                 PAIRS,
                 ADJACENT,
             )
-            tl.store(turned + (token * heads + head) * SIZE + at, to_half(found), mask=inside)
+            mask = (at < SIZE)[None, :]
+            tl.store(turned + start[:, None] + at[None, :], to_half(found), mask=mask)
         else:
+            kv_head = head - heads
             sequence = tl.load(sequences + token)
             block = tl.load(table + sequence * table_stride + position // BLOCK_TOKENS)
-            slot = position % BLOCK_TOKENS
-            kv_head = (head - heads) % kv_heads
-            if head < heads + kv_heads:
-                x = key + (token * kv_heads + kv_head) * SIZE
-                found = _head(
-                    x,
-                    at,
-                    key_weight + kv_head * key_weight_stride if KEY_NORM > 0 else key_weight,
-                    key_epsilon,
-                    cos,
-                    sin,
-                    position,
-                    SIZE,
-                    KEY_NORM,
-                    PAIRS,
-                    ADJACENT,
-                )
-                start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
-                write_row(pool, pool_scales, start, slot, at, found, inside, SIZE, Q8)
-            else:
-                x = value + (token * kv_heads + kv_head) * SIZE
-                found = tl.load(x + at, mask=inside, other=0.0)
-                start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
-                write_row(pool, pool_scales, start, slot, at, found, inside, SIZE, Q8)
+            store_head(
+                key,
+                value,
+                one + (token * kv_heads + kv_head) * SIZE,
+                at,
+                key_weight,
+                one + kv_head * key_weight_stride,
+                key_epsilon,
+                cos,
+                sin,
+                position,
+                block,
+                pool,
+                pool_scales,
+                block_stride,
+                layer_start,
+                kv_head,
+                SIZE,
+                SIDE,
+                KEY_NORM,
+                PAIRS,
+                ADJACENT,
+                Q8,
+            )

@@ -190,7 +190,7 @@ def _slice(
 def _pair(pointer):
     """Two halves of every row, as columns."""
     pair = tl.load(pointer)
-    return tl.expand_dims(_half(pair & 0xFFFF), -1), tl.expand_dims(_half(pair >> 16), -1)
+    return _half(pair & 0xFFFF)[:, None], _half(pair >> 16)[:, None]
 
 
 @triton.jit
@@ -228,9 +228,10 @@ def one_extra(words, chunk, HIGH: tl.constexpr):
 
 @triton.jit
 def chunk_slices(
-    words,
+    codes,
     extra,
-    pairs,
+    scales,
+    chunk,
     BITS: tl.constexpr,
     HIGH: tl.constexpr,
     FINE: tl.constexpr,
@@ -238,17 +239,20 @@ def chunk_slices(
     TABLE: tl.constexpr,
     ASM: tl.constexpr,
 ):
-    """The four slices [rows, 16] of a chunk; or of several, [chunks, rows, 16].
+    """The four slices [rows, 16] of a chunk.
 
-    `words` points to its codes and `pairs` to its first scales; HIGH is the number of bits of a
-    code that are in `extra`.
+    `codes` points to the words of chunk 0 and `scales` to its first group; HIGH is the number of
+    bits of a code that are in `extra`.
     """
     if BITS == 16:
+        words = codes + chunk * (4 * TILE)
         w0 = _half(tl.load(words))
         w1 = _half(tl.load(words + TILE))
         w2 = _half(tl.load(words + 2 * TILE))
         w3 = _half(tl.load(words + 3 * TILE))
         return w0, w1, w2, w3
+    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
+    pairs = scales + chunk * (PAIRS * ROWS)
     if MIN:
         s0, c0 = _pair(pairs)
         if FINE:
@@ -269,8 +273,8 @@ def chunk_slices(
         c0, c1, c2, c3 = s0, s1, s2, s3
     halves: tl.constexpr = (tl.float16, tl.float16, tl.float16, tl.float16)
     if BITS == 8:
-        low = tl.load(words)
-        upper = tl.load(words + TILE)
+        low = tl.load(codes + chunk * (2 * TILE))
+        upper = tl.load(codes + chunk * (2 * TILE) + TILE)
         if ASM:
             two: tl.constexpr = (tl.float16, tl.float16)
             w0, w1 = tl.inline_asm_elementwise(_BYTES, _TWO_SLICES, [low, s0], two, True, 2)
@@ -281,7 +285,7 @@ def chunk_slices(
             w2 = ((upper & 255).to(tl.int32) - 128).to(tl.float16) * s2
             w3 = ((upper >> 8).to(tl.int32) - 128).to(tl.float16) * s3
         return w0, w1, w2, w3
-    word = tl.load(words)
+    word = tl.load(codes + chunk * TILE)
     if ASM:
         if TABLE == 2:
             return tl.inline_asm_elementwise(_FP4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
