@@ -9,7 +9,7 @@ import triton
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
-from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
+from ingot.backends.gpu.kernels.attend_generation import MOST_PARTS, attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.step import Step
@@ -20,7 +20,6 @@ from ingot.graph.check import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
 MAX_TOKENS = 64  # of a generation that one launch takes
-_MOST_PARTS = 64
 _TYPES = {
     GgmlType.F32: torch.float32,
     GgmlType.F16: torch.float16,
@@ -40,7 +39,7 @@ def check_kv_type(type: GgmlType) -> None:
 
 def part_positions(context: int) -> int:
     """Positions of one part of a sequence's past: a context has at most 64 parts."""
-    return int(max(128, triton.next_power_of_2(-(-context // _MOST_PARTS))))
+    return int(max(128, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ class AttentionLauncher:
                 work.counters,
                 ROWS=max(16, triton.next_power_of_2(group)),
                 GROUP=triton.next_power_of_2(group),
-                TOGETHER=max(1, 8192 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
+                TOGETHER=max(1, 4096 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
                 PART=part,
                 STAGES=2,
                 STORE=step.single,

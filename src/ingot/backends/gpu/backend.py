@@ -180,7 +180,7 @@ class GpuBackend:
         """
         plain = [planes for plan, planes in matrices if not plan.experts]
         sums = max((linear.work_floats(planes, self.device) for planes in plain), default=0)
-        counters = max((planes.sizes.rows // 32 for planes in plain), default=0)
+        counters = max((planes.sizes.rows // 16 for planes in plain), default=0)
         scratch = max((p.sizes.rows * p.sizes.chunks * CHUNK for p in plain), default=0)
         each = aligned(4 * sums) + aligned(4 * counters)
         pool = self.memory.pool(linear.SIDE_BY_SIDE * each + aligned(2 * scratch))

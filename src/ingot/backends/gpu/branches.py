@@ -9,6 +9,8 @@ from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.step import Step
 
+SIDE = True
+
 
 @dataclass(slots=True)
 class Branches:
@@ -19,7 +21,7 @@ class Branches:
 
     def run(self, step: Step, works: Sequence[Callable[[], None]]) -> None:
         """Launch works side by side if they are small: those of a generation."""
-        alone = step.phase is ExecutionPhase.PROMPT or self.device.interpreted
+        alone = step.phase is ExecutionPhase.PROMPT or self.device.interpreted or not SIDE
         if alone or len(works) == 1:
             for work in works:
                 work()

@@ -10,7 +10,7 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
-from ingot.backends.gpu.linear import unrolls
+from ingot.backends.gpu.linear import stages_of, unrolls
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, Planes
 from ingot.backends.gpu.step import Step
@@ -26,7 +26,6 @@ _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
 _MANY_ROWS = 128
 FEW_ROWS = 32  # of a program for few pairs
-_STAGES = 3  # of loads on their way
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +162,7 @@ class ExpertLauncher:
         few = tiling.columns <= 16 and step.phase is ExecutionPhase.GENERATION
         block = FEW_ROWS if few or self.device.interpreted else _MANY_ROWS
         work, sizes = self.work, planes.sizes
+        unroll = unrolls(planes)[0 if tiling.columns <= 8 else 1]
         expert_kernel[(triton.cdiv(rows, block), tiling.most)](
             x,
             x_stride,
@@ -186,8 +186,8 @@ class ExpertLauncher:
             half_scale,
             BLOCK=block,
             COLS=tiling.columns,
-            UNROLL=unrolls(planes)[0 if tiling.columns <= 8 else 1],
-            STAGES=_STAGES,
+            UNROLL=unroll,
+            STAGES=3 if tiling.columns > 16 else stages_of(unroll),
             EVEN=planes.columns == sizes.chunks * CHUNK,
             SINGLE=tiling.single,
             ASM=self.device.assembly,

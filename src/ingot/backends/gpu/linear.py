@@ -28,8 +28,8 @@ _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
 _MAX_PARTS = 3
 SIDE_BY_SIDE = _MAX_PARTS  # linear maps of one input, in a generation
-MOST_UNROLL = 4  # chunks of a step
-_STAGES = 3  # of loads on their way
+MOST_UNROLL = 2  # chunks of a step: longer ones do not fit the instruction cache so well
+ONE_ROWS = 32  # of a program for one token
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,11 @@ def unrolls(planes: Planes) -> tuple[int, int]:
     return few, 2 if few == 4 and fewest < 4 else few
 
 
+def stages_of(unroll: int) -> int:
+    """Steps whose loads are on their way, and the one that computes."""
+    return {1: 6, 2: 4}.get(unroll, 3)
+
+
 def work_floats(planes: Planes, device: Device) -> int:
     """How many shares of sums a generation writes."""
     splits = Cut.of(planes, device).splits
@@ -138,7 +143,7 @@ class LinearLauncher:
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
                 columns = max(fewest, triton.next_power_of_2(count))
-                block = _ROWS if tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
+                block = ONE_ROWS if tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
                 self._direct(
                     planes,
                     work,
@@ -151,7 +156,7 @@ class LinearLauncher:
                     block,
                     columns,
                     cut,
-                    block // _ROWS,
+                    max(1, block // _ROWS),
                     1,
                 )
         elif tokens < LONG_PROMPT:
@@ -191,6 +196,7 @@ class LinearLauncher:
         column_blocks: int,
     ) -> None:
         sizes = planes.sizes
+        unroll = cut.unroll if columns <= 8 else cut.unroll_many
         grid = (triton.cdiv(sizes.rows, block), cut.splits, column_blocks)
         linear_kernel[grid](
             x,
@@ -210,8 +216,8 @@ class LinearLauncher:
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
-            UNROLL=cut.unroll if columns <= 8 else cut.unroll_many,
-            STAGES=_STAGES,
+            UNROLL=unroll,
+            STAGES=stages_of(unroll),
             SPLITS=cut.splits,
             EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
             ASM=self.device.assembly,

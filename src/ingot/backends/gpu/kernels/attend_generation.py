@@ -14,6 +14,8 @@ from ingot.backends.gpu.kernels.heads import turned_heads
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 from ingot.backends.gpu.kernels.store_kv import store_head
 
+MOST_PARTS = tl.constexpr(64)
+
 
 @triton.jit
 def attend_generation_kernel(
@@ -236,16 +238,13 @@ def _join(
     """The state of some heads after all parts, TOGETHER of which are read at once."""
     HEADS: tl.constexpr = start.shape[0]
     at = tl.arange(0, PADDED)
-    best = tl.full((HEADS,), LOWEST, tl.float32)
-    for base in range(first_part, last_part + 1, TOGETHER):
-        number = base + tl.arange(0, TOGETHER)
-        known = real[:, None] & (number <= last_part)[None, :]
-        place = start[:, None] + number[None, :]
-        found = tl.load(work_best + place, mask=known, other=LOWEST, cache_modifier=".cg")
-        best = tl.maximum(best, tl.max(found, axis=1))
+    each = first_part + tl.arange(0, MOST_PARTS)
+    seen = real[:, None] & (each <= last_part)[None, :]
+    bests = work_best + start[:, None] + each[None, :]
+    best = tl.max(tl.load(bests, mask=seen, other=LOWEST, cache_modifier=".cg"), axis=1)
     total = tl.zeros((HEADS,), tl.float32)
     mixed = tl.zeros((HEADS, PADDED), tl.float32)
-    for base in range(first_part, last_part + 1, TOGETHER):
+    for base in tl.range(first_part, last_part + 1, TOGETHER, num_stages=3):
         number = base + tl.arange(0, TOGETHER)
         known = real[:, None] & (number <= last_part)[None, :]
         place = start[:, None] + number[None, :]
