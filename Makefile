@@ -14,8 +14,8 @@ LLAMA_CPP := llama-cpp-python==0.3.36
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized fuzz \
-  soak bench clean
+.PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
+  test-gpu-interpreter fuzz soak bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -55,6 +55,15 @@ $(VENV)/.bench: $(VENV)/.oracle
 	@$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
+# Triton 3.6's interpreter does not run with NumPy 2.4 or newer.
+INTERPRETER := build/interpreter
+
+$(VENV)/.gpu: $(VENV)/.built
+	@echo "installing PyTorch and Triton for the tests of the GPU backend"
+	@$(PIP) install --no-build-isolation --editable '.[gpu-test]'
+	@$(PIP) install --upgrade --target $(INTERPRETER) 'numpy<2.4'
+	@touch $@
+
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## answer an example prompt with the embedded default model
@@ -82,6 +91,14 @@ test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, l
 
 test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp too (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
+
+# Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
+test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
+	TRITON_INTERPRET=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
+	$(BIN)/python -m pytest tests/gpu/test_compile.py
+
+test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
+	$(BIN)/python -m pytest tests/gpu
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.
 # Their runtime comes first in the process, and with it the C++ runtime whose exceptions

@@ -9,7 +9,7 @@ text such a model writes is noise; its tokens are made up.
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -48,7 +48,7 @@ class Shape:
         return self.head_size or self.width // self.heads
 
 
-# Models with experts have fewer layers than the real ones (32, 48 and 24), to stay below 6 GB.
+# Models with experts, with fewer layers than the real ones (32, 48 and 24), to stay below 6 GB.
 MIXTRAL = Shape("llama", 6, 4096, 14336, 32, 8, 32000, 32768, tied=False, experts=8, used=2)
 QWEN3_MOE = Shape(
     "qwen3moe", 12, 2048, 768, 32, 4, 151936, 32768, tied=False, head_size=128, experts=128, used=8
@@ -75,6 +75,8 @@ SHAPES = {
     "mixtral-8x7b-6-layers": MIXTRAL,
     "qwen3-30b-a3b-12-layers": QWEN3_MOE,
     "gpt-oss-20b-10-layers": GPT_OSS,
+    "qwen3-30b-a3b": replace(QWEN3_MOE, layers=48),
+    "gpt-oss-20b": replace(GPT_OSS, layers=24),
 }
 
 
@@ -192,7 +194,8 @@ class Weights:
         sample = self._samples[kind]
         count = prod(size) // kind.block_size
         start = int(self._random.integers(len(sample)))
-        picked = sample[(np.arange(count) + start) % len(sample)]
+        turned = np.concatenate([sample[start:], sample[:start]])
+        picked = np.resize(turned, (count, kind.block_bytes))
         return picked.reshape(*size[:-1], -1)
 
 

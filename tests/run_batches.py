@@ -1,4 +1,4 @@
-"""Runs batches of several sequences on the CPU backend, as an engine does.
+"""Runs batches of several sequences on a backend, as an engine does.
 
 A graph and its open file come in. `step` takes the next tokens of any of the sequences and
 gives back the logits of every one of them; blocks of the cache come and go as they do in the
@@ -7,6 +7,7 @@ product.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Runner:
     ) -> None:
         layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
         blocks = -(-positions // BLOCK_TOKENS) * sequences
-        self.backend = CpuBackend(
+        self.backend = self.make_backend(
             graph,
             model,
             layout,
@@ -52,8 +53,34 @@ class Runner:
         )
         self.pool = BlockPool(layout, blocks, blocks)
         for memory in self.backend.pools:  # what a block held before must not matter
-            memory[:] = np.random.default_rng(0).integers(0, 256, memory.size, np.uint8)
+            self.spoil(memory)
         self.sequences: dict[object, KvSequence] = {}
+
+    def make_backend(
+        self,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        layout: KvLayout,
+        *,
+        blocks: int,
+        context: int,
+        threads: int,
+        max_tokens: int,
+    ) -> Any:
+        """The backend under test."""
+        return CpuBackend(
+            graph,
+            model,
+            layout,
+            blocks=blocks,
+            context=context,
+            threads=threads,
+            max_tokens=max_tokens,
+        )
+
+    def spoil(self, memory: Any) -> None:
+        """Fill memory with random bytes."""
+        memory[:] = np.random.default_rng(0).integers(0, 256, len(memory), np.uint8)
 
     def step(
         self,

@@ -66,7 +66,7 @@ class LLM:
 
         `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
         text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
-        `chunk_tokens`, `speculation`, `draft`.
+        `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `draft`.
         """
         self.engine = InferenceEngine(_options(options))
         self.engine.load_gguf_model(path)

@@ -18,7 +18,7 @@ import typer
 from ingot import _native
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import KvTypeOption, WeightsOption
+from ingot.cli.options import DeviceOption, KvTypeOption, WeightsOption
 from ingot.cli.summary import architecture, quantization
 from ingot.cli.text import printable, quantity, write_json
 from ingot.config import config
@@ -108,6 +108,7 @@ def command(
     ] = 3,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
     """Time prompts and generation, each after n-depth tokens of context.
@@ -137,6 +138,7 @@ def command(
             cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
             kv_type=kv_type,
             weights=weights,
+            device=device,
         ) as loaded:
             for result in _run(loaded, tests, repetitions, path):
                 results.append(result)

@@ -13,7 +13,13 @@ from ingot.cli.chat_commands import find_command, run_command
 from ingot.cli.chat_input import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat_talk import Talk
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import ContextOption, KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.options import (
+    ContextOption,
+    DeviceOption,
+    KvTypeOption,
+    ThreadsOption,
+    WeightsOption,
+)
 from ingot.cli.sampling import takes_sampling_flags
 from ingot.cli.text import error_text, notice
 from ingot.cli.writing import INTERRUPTED
@@ -47,6 +53,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
 ) -> None:
     """Chat with a model. Answers go to stdout as they are written, notices to stderr.
 
@@ -57,7 +64,12 @@ def command(
     """
     at_terminal = sys.stdin.isatty()
     with LLM(
-        locate(model), threads=threads, context=context, kv_type=kv_type, weights=weights
+        locate(model),
+        threads=threads,
+        context=context,
+        kv_type=kv_type,
+        weights=weights,
+        device=device,
     ) as llm:
         params = replace(sampling, max_tokens=max_tokens)
         talk = Talk(llm, system, params, cast("Overflow", overflow))

@@ -22,3 +22,9 @@ WeightsOption = Annotated[
         "read: copy them into memory.",
     ),
 ]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device", help="cpu; cuda: a GPU (needs ingot[gpu]); auto: a GPU if there is one."
+    ),
+]

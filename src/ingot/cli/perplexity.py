@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingot.api import LLM
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.options import DeviceOption, KvTypeOption, ThreadsOption, WeightsOption
 from ingot.cli.text import write_json
 from ingot.engine import OnProgress
 from ingot.errors import ConfigError
@@ -47,6 +47,7 @@ def command(
     threads: ThreadsOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
     """Measure how well a model predicts a text: its perplexity, lower is better.
@@ -56,7 +57,14 @@ def command(
     content = text.read_bytes().removesuffix(b"\n")
     path = locate(model)
     with (
-        LLM(path, threads=threads, context=context, kv_type=kv_type, weights=weights) as llm,
+        LLM(
+            path,
+            threads=threads,
+            context=context,
+            kv_type=kv_type,
+            weights=weights,
+            device=device,
+        ) as llm,
         Bar("scoring", "chunks") as bar,
     ):
         found = measure(llm, llm.tokenizer.encode(content), context, bar)

@@ -9,7 +9,13 @@ import typer
 
 from ingot.api import LLM
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import ContextOption, KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.options import (
+    ContextOption,
+    DeviceOption,
+    KvTypeOption,
+    ThreadsOption,
+    WeightsOption,
+)
 from ingot.cli.sampling import takes_sampling_flags
 from ingot.cli.text import notice
 from ingot.cli.writing import INTERRUPTED, PromptBar, write_answer
@@ -40,6 +46,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
 ) -> None:
     """Generate text. It goes to stdout as it is written; a line of timings goes to stderr.
 
@@ -48,7 +55,12 @@ def command(
     started = time.perf_counter()
     text = _text(prompt)
     with LLM(
-        locate(model), threads=threads, context=context, kv_type=kv_type, weights=weights
+        locate(model),
+        threads=threads,
+        context=context,
+        kv_type=kv_type,
+        weights=weights,
+        device=device,
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)

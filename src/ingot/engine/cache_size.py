@@ -24,13 +24,12 @@ class CacheSize:
     states: int
 
 
-def cache_size(layout: KvLayout, context: int, tokens: int | None) -> CacheSize:
-    """Decide, and make sure that there is memory for it."""
+def cache_size(layout: KvLayout, context: int, tokens: int | None, room: int) -> CacheSize:
+    """Decide; `room` is the memory that is free where the cache will be."""
     one = -(-context // BLOCK_TOKENS)
-    kv_bytes = sum(group.block_bytes for group in layout.groups if not group.recurrent)
-    state_bytes = sum(group.block_bytes for group in layout.groups if group.recurrent)
+    kv_bytes, state_bytes = _block_bytes(layout)
     if tokens is None:
-        share = memory.available() // _MEMORY_SHARE
+        share = room // _MEMORY_SHARE
         blocks = states = _CONTEXTS * one
         if kv_bytes:
             blocks = min(blocks, share // kv_bytes)
@@ -39,7 +38,12 @@ def cache_size(layout: KvLayout, context: int, tokens: int | None) -> CacheSize:
     else:
         blocks = -(-tokens // BLOCK_TOKENS)
         states = blocks // STATE_RUNS
-    size = CacheSize(max(blocks, one), max(states, _FEWEST_STATES) if state_bytes else 0)
+    return CacheSize(max(blocks, one), max(states, _FEWEST_STATES) if state_bytes else 0)
+
+
+def require_memory(layout: KvLayout, size: CacheSize) -> None:
+    """Make sure that there is memory for a cache."""
+    kv_bytes, state_bytes = _block_bytes(layout)
     kept = [f"{size.blocks * BLOCK_TOKENS} tokens as {layout.type.name.lower()}"]
     if state_bytes:
         kept = [*(kept if kv_bytes else []), f"{size.states} states"]
@@ -48,4 +52,9 @@ def cache_size(layout: KvLayout, context: int, tokens: int | None) -> CacheSize:
         f"a cache for {' and '.join(kept)}",
         "choose a smaller context or cache, or a smaller kv_type",
     )
-    return size
+
+
+def _block_bytes(layout: KvLayout) -> tuple[int, int]:
+    """Bytes of a block of all groups of keys and values, and of a state."""
+    recurrent = [group.block_bytes for group in layout.groups if group.recurrent]
+    return sum(group.block_bytes for group in layout.groups) - sum(recurrent), sum(recurrent)

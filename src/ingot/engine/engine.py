@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
+_CHUNK, _GPU_CHUNK = 128, 1024  # tokens: tens of milliseconds
 _ROW_BYTES = 128 << 20  # of logits in a step: 127 rows of a vocabulary of 262,144 tokens
 
 
@@ -91,6 +92,7 @@ class InferenceEngine:
             weights=options.weights,
             cache_tokens=options.cache_tokens,
             reuse=options.reuse,
+            device=options.device,
         )
         try:
             if options.speculation or options.draft:
@@ -305,7 +307,7 @@ def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | Non
         return None
     from ingot.engine.draft import check_draft  # noqa: PLC0415 (few need it)
 
-    draft = LoadedModel(options.draft, threads=options.threads)
+    draft = LoadedModel(options.draft, threads=options.threads, device=options.device)
     try:
         _check_guesses(draft)
         check_draft(model, draft)
@@ -326,12 +328,13 @@ def _check_guesses(model: LoadedModel) -> None:
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     rows = _ROW_BYTES // (4 * model.graph.logits.width)
+    chunk = options.chunk_tokens or (_GPU_CHUNK if model.on_gpu else _CHUNK)
     return Limits(
         running=options.max_running,
         queue=options.max_queue,
         generation_tokens=_native.MAX_GENERATION_TOKENS,
         prompt_tokens=model.step_tokens,
-        chunk=options.chunk_tokens,
+        chunk=min(chunk, model.step_tokens),
         rows=max(rows, _native.MAX_GENERATION_TOKENS),
     )
 

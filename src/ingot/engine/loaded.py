@@ -15,18 +15,12 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.backends.backend import Backend
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.cpu import CpuBackend
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
-from ingot.engine.cache_size import CacheSize, cache_size
-from ingot.errors import (
-    ConfigError,
-    ContextLengthError,
-    IngotError,
-    MemoryShortageError,
-    ModelError,
-)
+from ingot.engine.placing import Placed
+from ingot.errors import ConfigError, ContextLengthError, ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KV_TYPES, KvLayout
 from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
@@ -35,7 +29,6 @@ from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
 _SAMPLE = 256  # bytes
-STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 _E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
@@ -51,7 +44,7 @@ class Weights(StrEnum):
 
 
 class LoadedModel:
-    """A model on the CPU with memory for its sequences. One thread at a time."""
+    """A model on a device with memory for its sequences. One thread at a time."""
 
     def __init__(
         self,
@@ -63,6 +56,7 @@ class LoadedModel:
         weights: str = Weights.MAP,
         cache_tokens: int | None = None,
         reuse: str = Reuse.NONE,
+        device: str = "cpu",
     ) -> None:
         """`context` is the longest sequence; the cache is for `cache_tokens` of all of them.
 
@@ -76,14 +70,23 @@ class LoadedModel:
             self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind, self.graph.states)
-            size = cache_size(self.layout, self.context, cache_tokens)
             self._place_weights(place)
-            self._backend: CpuBackend | None = self._make_backend(size)
+            placed = Placed(
+                self.graph,
+                self.file,
+                self.layout,
+                context=self.context,
+                cache_tokens=cache_tokens,
+                threads=self.threads,
+                device=device,
+            )
         except BaseException:
             self.file.close()
             raise
-        self.step_tokens = self._backend.max_tokens
-        self.cache = KvCache(self.layout, size.blocks, found, size.states)
+        self._backend: Backend | None = placed.backend
+        self.on_gpu = placed.on_gpu
+        self.step_tokens = placed.backend.max_tokens
+        self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
 
     @property
     def pool(self) -> BlockPool:
@@ -99,10 +102,13 @@ class LoadedModel:
         for copy in copies:
             self._running.copy_block(copy.group, copy.source, copy.target)
 
-    def block(self, group: int, index: int) -> NDArray[np.uint8]:
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
         """The bytes of a block of the cache."""
-        size = self.layout.groups[group].block_bytes
-        return self._running.pools[group][index * size : (index + 1) * size]
+        return self._running.read_block(group, index)
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+        self._running.write_block(group, index, data)
 
     def step(
         self,
@@ -149,6 +155,8 @@ class LoadedModel:
     def fingerprint(self) -> str:
         """Tells this model from others: its tensors, and some bytes of each."""
         digest = blake2b(digest_size=16)
+        if self.on_gpu and self.layout.type.block_size > 1:  # which lies otherwise there
+            digest.update(b"gpu")
         for name, tensor in self.file.tensors.items():
             digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
             digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())
@@ -208,32 +216,10 @@ class LoadedModel:
         self.close()
 
     @property
-    def _running(self) -> CpuBackend:
+    def _running(self) -> Backend:
         if self._backend is None:
             raise ModelError(f"{self.file.path} is closed; open it again to go on")
         return self._backend
-
-    def _make_backend(self, size: CacheSize) -> CpuBackend:
-        try:
-            return CpuBackend(
-                self.graph,
-                self.file,
-                self.layout,
-                blocks=size.blocks,
-                states=size.states,
-                context=self.context,
-                threads=self.threads,
-                max_tokens=STEP_TOKENS if self.graph.causal else self.context,
-            )
-        except IngotError:
-            raise
-        except MemoryError as error:  # a limit of the process, which the system does not know
-            raise MemoryShortageError(
-                f"{self.file.path}: there is no memory for a context of {self.context} tokens; "
-                "choose a smaller context"
-            ) from error
-        except ValueError as error:  # what the native program refuses
-            raise ModelError(f"{self.file.path} cannot be run on the CPU: {error}") from error
 
     def _place_weights(self, place: Weights) -> None:
         size = sum(tensor.nbytes for tensor in self.file.tensors.values())

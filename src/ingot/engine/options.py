@@ -22,14 +22,17 @@ class EngineOptions:
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
     max_running: int = 32  # texts written at once
     max_queue: int = 1024  # requests that wait for their turn
-    chunk_tokens: int = 128  # of prompts, read between two tokens of the texts being written
+    # Of prompts, read between two tokens of the texts being written: 128, or 1024 on a GPU
+    chunk_tokens: int | None = None
     speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
+    device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot[gpu]); "auto": if there is one
     draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
 
     def __post_init__(self) -> None:
         _check("max_running", self.max_running, 1, MAX_RUNNING)
         _check("max_queue", self.max_queue, 1, 1 << 20)
-        _check("chunk_tokens", self.chunk_tokens, 1, 512)
+        if self.chunk_tokens is not None:
+            _check("chunk_tokens", self.chunk_tokens, 1, 4096)
         if self.cache_tokens is not None:
             _check("cache_tokens", self.cache_tokens, 1, 1 << 40)
         if self.speculation not in (None, "ngram"):

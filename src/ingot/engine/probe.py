@@ -1,7 +1,8 @@
 """Probe: the states inside a model, for embeddings and for looking at its layers; and scores.
 
 A second program over the same weights that ends before the logits, or with a head that scores
-texts, with a cache of its own. It runs beside the engine's, in the caller's thread.
+texts, with a cache of its own. It runs beside the engine's, in the caller's thread, and always on
+the CPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.engine.loaded import Ints, LoadedModel
+from ingot.engine.placing import STEP_TOKENS
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.graph.ops import Value
@@ -40,7 +42,7 @@ class Probe:
             states=states,
             context=model.context,
             threads=model.threads,
-            max_tokens=model.step_tokens,
+            max_tokens=STEP_TOKENS if model.on_gpu else model.step_tokens,
             keep=[value.name for value in self._streams if value != graph.logits],
         )
         self._pool = BlockPool(model.layout, blocks, states)

@@ -15,7 +15,7 @@ def copy_text(model: LoadedModel, strand: Strand) -> SavedText:
     tokens = strand.tokens[: runs * BLOCK_TOKENS].copy()
     blocks = [
         np.array(
-            [model.block(group, index) for index in strand.blocks.tables[group][oldest:runs]],
+            [model.read_block(group, index) for index in strand.blocks.tables[group][oldest:runs]],
             np.uint8,
         ).reshape(runs - oldest, model.layout.groups[group].block_bytes)
         for group, oldest in enumerate(first)
@@ -43,7 +43,7 @@ def insert_text(model: LoadedModel, saved: SavedText) -> None:
         for group, (blocks, oldest) in enumerate(zip(saved.blocks, header.first, strict=True)):
             table = sequence.blocks.tables[group][oldest:]
             for index, block in zip(table.tolist(), blocks, strict=True):
-                model.block(group, index)[:] = block
+                model.write_block(group, index, block)
         cache.settle(sequence, saved.tokens, header.prompted)
     finally:
         cache.close(sequence)

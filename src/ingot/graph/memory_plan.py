@@ -7,14 +7,38 @@ peak of live bytes on the networks we run. Offsets are in bytes per token, so on
 every batch size. The logits have no place in it: they go where the caller wants them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from ingot.graph.fusion import FusedGraph
-from ingot.graph.graph import ComputationGraph
+from ingot.graph.ops import Value
 
 ALIGNMENT = 64  # bytes per token: a cache line, and the widest vector register
 _FLOAT = 4
+
+
+class Planned(Protocol):
+    """An operation, fused or not."""
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Values read."""
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Values written."""
+
+
+class PlannedGraph(Protocol):
+    """A graph, fused or not."""
+
+    @property
+    def ops(self) -> Sequence[Planned]:
+        """Operations in the order they run."""
+
+    @property
+    def logits(self) -> Value:
+        """What goes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +63,7 @@ class MemoryPlan:
     size: int
 
     @classmethod
-    def of(cls, graph: "ComputationGraph | FusedGraph", keep: Collection[str] = ()) -> "MemoryPlan":
+    def of(cls, graph: PlannedGraph, keep: Collection[str] = ()) -> "MemoryPlan":
         """Plan a graph; the values to `keep`, by name, live to its end."""
         lives: dict[str, tuple[int, int, int]] = {}  # name -> size, first, last
         for index, op in enumerate(graph.ops):

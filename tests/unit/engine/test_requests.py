@@ -292,7 +292,7 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
         ({"max_running": 0}, "max_running is 0; it must be a number from 1 to 64"),
         ({"max_running": 65}, "max_running is 65"),
         ({"max_queue": True}, "max_queue is True"),
-        ({"chunk_tokens": 513}, "chunk_tokens is 513"),
+        ({"chunk_tokens": 4097}, "chunk_tokens is 4097"),
         ({"cache_tokens": 0}, "cache_tokens is 0"),
         ({"reuse": "some"}, "reuse is 'some'; it must be one of all, prompt, none"),
         ({"speculation": "magic"}, "speculation is 'magic'"),

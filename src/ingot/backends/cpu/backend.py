@@ -125,6 +125,15 @@ class CpuBackend:
         size, pool = self.layout.groups[group].block_bytes, self.pools[group]
         pool[target * size : (target + 1) * size] = pool[source * size : (source + 1) * size]
 
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+        size = self.layout.groups[group].block_bytes
+        return self.pools[group][index * size : (index + 1) * size]
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+        self.read_block(group, index)[:] = data
+
     def _value(self, value: o.Value) -> int:
         if value.name not in self._ids:
             logits = value == self._graph.logits

@@ -1,0 +1,191 @@
+"""Generation and prompts on a GPU, beside llama.cpp's numbers and the device's own limits.
+
+Files of real shapes with random weights are made first (benchmarks/synthetic.py). llama.cpp's
+numbers were measured on one H200 (CUDA 13) on files of the same shapes.
+
+    python benchmarks/bench_gpu.py llama3-8b qwen2-1.5b --folder /tmp
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+import triton
+from torch.profiler import ProfilerActivity, profile
+
+import synthetic
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu import GpuBackend
+from ingot.engine.loaded import LoadedModel
+from ingot.engine.timed import timed_tokens
+
+_DEPTH, _LONG = 4096, 8192
+_GENERATED = 128
+_TOGETHER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A file's mix of formats, and llama.cpp on an H200: tokens per second."""
+
+    mix: str
+    decode: float
+    decode_deep: float
+    prompt: float
+    together: float | None
+
+
+PEERS = {
+    "llama3-8b": Peer("Q4_K_M", 260, 242, 9670, 3200),
+    "gpt-oss-20b": Peer("MXFP4", 343, 323, 11210, 1700),
+    "qwen2-1.5b": Peer("Q4_K_M", 534, 499, 28460, None),
+    "qwen3-30b-a3b": Peer("Q4_K_M", 294, 261, 10950, None),
+}
+
+
+def median_seconds(run: Callable[[], object], repeat: int = 9) -> float:
+    """Of a piece of work on the device."""
+    run()
+    times = []
+    for _ in range(repeat):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+def copy_bandwidth() -> float:
+    """Bytes per second read and written by a large copy."""
+    source = torch.empty(1 << 32, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    return 2 * int(source.nbytes) / median_seconds(lambda: target.copy_(source))
+
+
+def matrix_peak() -> float:
+    """Operations per second of a large half-precision product."""
+    size = 8192
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
+    return 2 * size**3 / median_seconds(lambda: a @ b)
+
+
+def rate(
+    model: LoadedModel, *, prompt: int = 0, generated: int = 0, depth: int = 0, sequences: int = 1
+) -> float:
+    """Tokens per second, the best of three."""
+
+    def seconds(prompt: int, generated: int) -> float:
+        return timed_tokens(
+            model, prompt=prompt, generated=generated, depth=depth, sequences=sequences
+        )
+
+    seconds(prompt, min(generated, 4))  # compiles and captures
+    return (prompt + generated) * sequences / min(seconds(prompt, generated) for _ in range(3))
+
+
+def read_for_a_token(name: str, model: LoadedModel) -> tuple[float, float]:
+    """Bytes of weights, and weights, that one generated token reads."""
+    shape = synthetic.SHAPES[name]
+    size = weights = 0.0
+    for weight in model.graph.weights():
+        if weight.name == "token_embd.weight" and not shape.tied:
+            continue
+        share = shape.used / shape.experts if "_exps" in weight.name else 1.0
+        size += model.file.tensors[weight.name].nbytes * share
+        weights += prod(weight.shape) * share
+    return size, weights
+
+
+def kernel_times(run: Callable[[], object], steps: int = 4) -> None:
+    """Print the kernels of some steps: microseconds and launches of each, for one step."""
+    run()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(steps):
+            run()
+    rows = sorted(found.key_averages(), key=lambda row: -row.device_time_total)
+    for row in rows[:11]:
+        if row.device_time_total > 0:
+            microseconds = row.device_time_total / steps
+            print(f"    {microseconds:9.1f} us {row.count / steps:6.0f} x {row.key[:60]}")
+
+
+def steps_of(model: LoadedModel, sequences: int, depth: int = 0) -> Callable[[], object]:
+    """A function that generates one token of each of some sequences."""
+    running = [model.sequence() for _ in range(sequences)]
+    wanted = np.arange(sequences, dtype=np.int32)
+    for sequence in running:
+        if depth:
+            ids = np.arange(depth, dtype=np.int32)
+            model.step([sequence], [ids], wanted[:1], ExecutionPhase.PROMPT)
+    tokens = [np.array([i + 1], np.int32) for i in range(sequences)]
+    return lambda: model.step(running, tokens, wanted, ExecutionPhase.GENERATION)
+
+
+def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
+    """Everything about one shape."""
+    peer = PEERS[name]
+    path = folder / f"{name}-{peer.mix}.gguf"
+    if not path.exists():
+        synthetic.write(name, peer.mix, path)
+    context = min(_LONG, synthetic.SHAPES[name].context - 256) + 2 * _GENERATED
+    started = time.perf_counter()
+    model = LoadedModel(
+        path, device="cuda", context=context, cache_tokens=context + _TOGETHER * 2 * _GENERATED
+    )
+    opened = time.perf_counter() - started
+    backend = model._running
+    assert isinstance(backend, GpuBackend)
+    size, weights = read_for_a_token(name, model)
+    print(f"\n{name} {peer.mix}: {size / 1e9:.2f} GB read for a token")
+    print(
+        f"  open {opened:.1f} s, sent {backend.uploader.sent / 1e9:.2f} GB at "
+        f"{backend.uploader.sent / backend.uploader.seconds / 1e9:.1f} GB/s, "
+        f"{backend.memory.allocations} device allocations of "
+        f"{backend.memory.allocated / 2**30:.1f} GiB"
+    )
+    together = rate(model, generated=_GENERATED, sequences=_TOGETHER)
+    rows: list[tuple[str, float, float | None]] = [
+        ("decode", rate(model, generated=_GENERATED), peer.decode),
+        (f"decode after {_DEPTH}", rate(model, generated=32, depth=_DEPTH), peer.decode_deep),
+        (f"decode after {context - 256}", rate(model, generated=32, depth=context - 256), None),
+        (f"decode, {_TOGETHER} at once", together, peer.together),
+        (f"prompt {_DEPTH}", rate(model, prompt=_DEPTH), peer.prompt),
+    ]
+    for what, found, theirs in rows:
+        beside = f"llama.cpp {theirs:8.0f}  {found / theirs:5.2f}x" if theirs else ""
+        print(f"  {what:22} {found:9.1f} t/s  {beside}")
+    print(f"  decode: {rows[0][1] * size / bandwidth:.0%} of the measured bandwidth")
+    print(f"  prompt: {rows[-1][1] * 2 * weights / peak:.0%} of the measured matrix peak")
+    print(f"  one token ({1e6 / rows[0][1]:.0f} us)")
+    kernel_times(steps_of(model, 1))
+    print(f"  {_TOGETHER} tokens at once ({1e6 * _TOGETHER / together:.0f} us)")
+    kernel_times(steps_of(model, _TOGETHER))
+    print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / rows[-1][1]:.0f} us)")
+    kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
+    model.close()
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shapes", nargs="*", help=f"of {', '.join(PEERS)}; default: all of them")
+    parser.add_argument("--folder", type=Path, default=Path("build"))
+    options = parser.parse_args()
+    bandwidth, peak = copy_bandwidth(), matrix_peak()
+    print(
+        f"{torch.cuda.get_device_name()}: copies {bandwidth / 1e12:.2f} TB/s, half-precision "
+        f"products {peak / 1e12:.0f} TFLOP/s; torch {torch.__version__}, triton "
+        f"{triton.__version__}"
+    )
+    for name in options.shapes or PEERS:
+        report(name, options.folder, bandwidth, peak)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What the engine asks of a backend, and which one a device's name means."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.batch import Batch
+from ingot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingot.backends.gpu import Device
+
+DEVICES = ("cpu", "cuda", "auto")
+
+
+class Backend(Protocol):
+    """A model ready to run."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of one step."""
+
+    def forward(self, batch: Batch) -> NDArray[np.float32]:
+        """Logits [outputs, vocabulary]."""
+
+    def copy_block(self, group: int, source: int, target: int) -> None:
+        """Give a block of the cache the content of another one."""
+
+    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+        """The bytes of a block of the cache."""
+
+    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+        """Give a block of the cache these bytes."""
+
+
+def choose_device(name: str) -> "Device | None":
+    """The GPU of a name, None for the CPU: "cuda" must be there, "auto" takes it if it is.
+
+    PyTorch is imported only where a GPU is asked for.
+    """
+    if name not in DEVICES:
+        raise ConfigError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}")
+    if name == "cpu":
+        return None
+    if not all(find_spec(package) for package in ("torch", "triton")):
+        if name == "auto":
+            return None
+        raise ConfigError(
+            f"device is {name!r}, which needs PyTorch and Triton: pip install 'ingot[gpu]'"
+        )
+    from ingot.backends.gpu import find_device, has_gpu  # noqa: PLC0415
+
+    if name == "auto" and not has_gpu():
+        return None
+    return find_device()

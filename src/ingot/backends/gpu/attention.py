@@ -1,0 +1,279 @@
+"""Launch what happens between the linear maps of a layer: heads, cache, attention."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
+from ingot.backends.gpu.kernels.attend_generation import MOST_PARTS, attend_generation_kernel
+from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
+from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
+from ingot.backends.gpu.step import Step
+from ingot.errors import ModelError
+from ingot.gguf import GgmlType
+from ingot.graph import ops as o
+from ingot.graph.check import KvLayer
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+
+MAX_TOKENS = 64  # of a generation that one launch takes
+_TYPES = {
+    GgmlType.F32: torch.float32,
+    GgmlType.F16: torch.float16,
+    GgmlType.BF16: torch.bfloat16,
+    GgmlType.Q8_0: torch.int8,
+}
+
+
+def check_kv_type(type: GgmlType) -> None:
+    """Refuse a storage that the GPU cannot read."""
+    if type not in _TYPES:
+        known = ", ".join(kind.name.lower() for kind in _TYPES)
+        raise ModelError(
+            f"the GPU cannot store keys and values as {type.name.lower()}; it can as {known}"
+        )
+
+
+def part_positions(context: int) -> int:
+    """Positions of one part of a sequence's past: a context has at most 64 parts."""
+    return int(max(128, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
+
+
+@dataclass(frozen=True, slots=True)
+class Rotary:
+    """Cosines and sines of every position and pair."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    pairs: int
+    adjacent: bool
+
+    @classmethod
+    def of(cls, rope: o.Rope, positions: int, device: torch.device) -> "Rotary":
+        """Computed in float64, as the reference does."""
+        angles = np.outer(np.arange(positions), rope.frequencies)
+        tables = [
+            torch.from_numpy((turn(angles) * rope.magnitude).astype(np.float32)).to(device)
+            for turn in (np.cos, np.sin)
+        ]
+        adjacent = rope.layout is o.RopeLayout.ADJACENT
+        return cls(tables[0], tables[1], len(rope.frequencies), adjacent)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNorm:
+    """The norm of a head, if it has one."""
+
+    weight: torch.Tensor | None = None
+    stride: int = 0  # from the weights of a head to the next one's
+    epsilon: float = 0.0
+    layer: bool = False
+
+    @property
+    def kind(self) -> int:
+        """As kernels name it."""
+        return 0 if self.weight is None else 2 if self.layer else 1
+
+
+@dataclass(frozen=True, slots=True)
+class CacheView:
+    """A layer's part of the cache, in elements of the storage type."""
+
+    group: int
+    pool: torch.Tensor
+    pool_scales: torch.Tensor
+    block_stride: int
+    layer_start: int
+    head_size: int
+    side: int
+    quantized: bool
+
+    @classmethod
+    def of(cls, layout: KvLayout, layer: int, kind: KvLayer, pool: torch.Tensor) -> "CacheView":
+        """Of one layer."""
+        place = layout.places[layer]
+        type = _TYPES[layout.type]
+        size = type.itemsize
+        side = kind.head_size // layout.type.block_size * layout.type.block_bytes * BLOCK_TOKENS
+        return cls(
+            group=place.group,
+            pool=pool.view(type),
+            pool_scales=pool.view(torch.float16),
+            block_stride=layout.groups[place.group].block_bytes // size,
+            layer_start=place.offset // size,
+            head_size=kind.head_size,
+            side=side // size,
+            quantized=layout.type is GgmlType.Q8_0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What attention makes its queries, keys and values of."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    query_norm: HeadNorm
+    key_norm: HeadNorm
+    rotary: Rotary | None
+    count: int
+    kv_count: int
+
+    def norms(self) -> tuple[torch.Tensor | int | float | None, ...]:
+        """As kernels take them: weights, strides, epsilons, turns."""
+        query, key, rotary = self.query_norm, self.key_norm, self.rotary
+        return (
+            query.weight,
+            key.weight,
+            query.stride,
+            key.stride,
+            query.epsilon,
+            key.epsilon,
+            rotary.cos if rotary else None,
+            rotary.sin if rotary else None,
+        )
+
+    def constants(self) -> dict[str, int | bool]:
+        """As kernels name them."""
+        return {
+            "QUERY_NORM": self.query_norm.kind,
+            "KEY_NORM": self.key_norm.kind,
+            "PAIRS": self.rotary.pairs if self.rotary else 0,
+            "ADJACENT": self.rotary.adjacent if self.rotary else False,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionWork:
+    """Memory for the parts of a sequence's past."""
+
+    mixed: torch.Tensor
+    best: torch.Tensor
+    total: torch.Tensor
+    counters: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLauncher:
+    """Runs the attention of all layers."""
+
+    device: Device
+    context: int
+    work: AttentionWork
+
+    def store(
+        self, heads: Heads, turned: torch.Tensor, cache: CacheView, inputs: Inputs, blocks: int
+    ) -> None:
+        """Heads of all tokens: queries to `turned`, keys and values to the cache."""
+        store_kv_kernel[(heads.count + heads.kv_count, inputs.tokens)](
+            heads.query,
+            heads.key,
+            heads.value,
+            turned,
+            *heads.norms(),
+            inputs.positions,
+            inputs.sequences,
+            inputs.tables[cache.group],
+            blocks,
+            cache.pool,
+            cache.pool_scales,
+            cache.block_stride,
+            cache.layer_start,
+            heads.count,
+            heads.kv_count,
+            SIZE=cache.head_size,
+            PADDED=_padded(cache),
+            SIDE=cache.side,
+            Q8=cache.quantized,
+            **heads.constants(),
+            num_warps=1,
+        )
+
+    def attend(
+        self,
+        op: o.Attend,
+        heads: Heads,
+        turned: torch.Tensor,
+        out: torch.Tensor,
+        out_scale: float,
+        sinks: torch.Tensor | None,
+        cache: CacheView,
+        step: Step,
+        blocks: int,
+    ) -> None:
+        """out = attention of the turned queries, as halves times out_scale.
+
+        Where every sequence has one token, heads are turned and stored here, too.
+        """
+        inputs = step.inputs
+        table = (inputs.tables[cache.group], blocks)
+        pool = (cache.pool, cache.pool_scales, cache.block_stride, cache.layer_start)
+        group = op.heads // op.kv_heads
+        kind = (sinks, op.heads, group, op.scale, op.softcap, op.window)
+        constants = {
+            "SIZE": cache.head_size,
+            "PADDED": max(16, _padded(cache)),
+            "SIDE": cache.side,
+            "CAPPED": op.softcap > 0,
+            "SINKS": sinks is not None,
+            "Q8": cache.quantized,
+            "HALF": out.dtype == torch.float16,
+            "SPAN": 32 if cache.pool.dtype == torch.float32 else 64,
+        }
+        if step.phase is ExecutionPhase.PROMPT:
+            attend_prompt_kernel[(op.heads, inputs.tile_count)](
+                turned,
+                out,
+                out_scale,
+                inputs.tiles,
+                inputs.positions,
+                *table,
+                *pool,
+                *kind,
+                ROWS=QUERY_TILE,
+                STAGES=2,
+                num_warps=8,
+                enable_fp_fusion=False,  # masked and whole tiles round alike
+                **constants,
+            )
+            return
+        part = part_positions(self.context)
+        work = self.work
+        for first in range(0, inputs.tokens, MAX_TOKENS):
+            count = min(MAX_TOKENS, inputs.tokens - first)
+            attend_generation_kernel[(-(-self.context // part), op.kv_heads, count)](
+                heads.query if step.single else turned,
+                heads.key,
+                heads.value,
+                *heads.norms(),
+                out,
+                out_scale,
+                first,
+                inputs.positions,
+                inputs.sequences,
+                *table,
+                *pool,
+                *kind,
+                work.mixed,
+                work.best,
+                work.total,
+                work.counters,
+                ROWS=max(16, triton.next_power_of_2(group)),
+                GROUP=triton.next_power_of_2(group),
+                TOGETHER=max(1, 4096 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
+                PART=part,
+                STAGES=2,
+                STORE=step.single,
+                num_warps=4,
+                **constants,
+                **heads.constants(),
+            )
+
+
+def _padded(cache: CacheView) -> int:
+    """The head size as kernels hold it."""
+    return int(triton.next_power_of_2(cache.head_size))

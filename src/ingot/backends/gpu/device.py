@@ -1,0 +1,51 @@
+"""Which device runs a model: asked for by name, found through PyTorch."""
+
+from dataclasses import dataclass
+
+import torch
+from triton import knobs
+
+from ingot.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device and what launches depend on."""
+
+    torch: torch.device
+    name: str
+    multiprocessors: int
+    assembly: bool  # whether kernels may use NVIDIA's instructions by name
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether kernels run in Triton's interpreter, on the CPU."""
+        return bool(self.torch.type == "cpu")
+
+    def free_memory(self) -> int:
+        """Bytes that can be asked for."""
+        if self.interpreted:
+            return 1 << 34
+        free, _ = torch.cuda.mem_get_info(self.torch)
+        return int(free)
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU, or the interpreter to stand in for it."""
+    return bool(knobs.runtime.interpret or torch.cuda.is_available())
+
+
+def find_device() -> Device:
+    """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
+    if knobs.runtime.interpret:
+        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False)
+    if not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
+    device = torch.device("cuda", torch.cuda.current_device())
+    properties = torch.cuda.get_device_properties(device)
+    return Device(
+        device,
+        properties.name,
+        properties.multi_processor_count,
+        assembly=torch.version.hip is None and properties.major >= 8,
+    )

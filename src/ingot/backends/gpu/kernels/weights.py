@@ -1,0 +1,323 @@
+"""Weights in registers: a chunk of the planes of a matrix as half floats.
+
+A matrix is stored in row tiles of 32 and chunks of 64 columns (see `ingot.backends.gpu.planes`).
+For 16-bit word j of a row, the chunk's four slices are its fields: column 16 * i + j of the chunk
+is field i. So a slice is a mask and a shift away from the words, and a product over the chunk is
+four products over slices, each with 16 neighbouring inputs. On NVIDIA the fields are taken two at a
+time by inline assembly; elsewhere, and in the interpreter, by the same steps in Triton.
+
+w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a table's value times s.
+"""
+
+import triton
+import triton.language as tl
+
+ROWS = tl.constexpr(32)  # of a row tile
+CHUNK = tl.constexpr(64)  # columns
+SLICE = tl.constexpr(16)
+TILE = tl.constexpr(512)  # words: a row tile of one chunk, four bits a weight
+
+TABLE_NONE = tl.constexpr(0)
+TABLE_IQ4 = tl.constexpr(1)
+TABLE_FP4 = tl.constexpr(2)
+
+
+def _fields_asm(high: int, minimum: bool) -> str:
+    """Four slices from a pair of words: 1024 + code by setting an exponent, then w."""
+    words = 2 if high else 1
+    code, extra = "$4", "$5"
+    scale = 4 + words
+    shift = scale + 4
+    zero = {0: 0x6408, 1: 0x6410, 2: 0x6420}[high]  # 1024 + 8, 16, 32
+    lines = [".reg .b32 t, u, z;", f"mov.b32 z, 0x{zero:04x}{zero:04x};"]
+    for i in range(4):
+        source = code
+        if i:
+            lines.append(f"shr.u32 t, {code}, {4 * i};")
+            source = "t"
+        lines.append(f"lop3.b32 t, {source}, 0x000f000f, 0x64006400, 0xEA;")
+        if high:
+            move, mask = high * i - 4, ((1 << high) - 1) << 4
+            op = f"shr.u32 u, {extra}, {move};" if move > 0 else f"shl.b32 u, {extra}, {-move};"
+            lines.append(op)
+            lines.append(f"lop3.b32 t, u, 0x{mask:04x}{mask:04x}, t, 0xEA;")
+        lines.append("sub.rn.f16x2 t, t, z;")
+        last = f"fma.rn.f16x2 ${i}, t, ${scale + i}, ${shift + i};"
+        lines.append(last if minimum else f"mul.rn.f16x2 ${i}, t, ${scale + i};")
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+def _bytes_asm() -> str:
+    """Two slices of biased bytes."""
+    return """{
+    .reg .b32 t, z;
+    mov.b32 z, 0x64806480;
+    lop3.b32 t, $2, 0x00ff00ff, 0x64006400, 0xEA;
+    sub.rn.f16x2 t, t, z;
+    mul.rn.f16x2 $0, t, $3;
+    shr.u32 t, $2, 8;
+    lop3.b32 t, t, 0x00ff00ff, 0x64006400, 0xEA;
+    sub.rn.f16x2 t, t, z;
+    mul.rn.f16x2 $1, t, $3;
+    }"""
+
+
+def _fp4_asm() -> str:
+    """E2M1 as the sign, exponent and top mantissa bits of a half: 2 ** -14 of its value."""
+    lines = [".reg .b32 t, u;"]
+    for i in range(4):
+        lines.append(f"shl.b32 t, $4, {12 - 4 * i};")
+        lines.append("and.b32 t, t, 0x80008000;")
+        move = 9 - 4 * i
+        lines.append(f"shl.b32 u, $4, {move};" if move > 0 else f"shr.u32 u, $4, {-move};")
+        lines.append("lop3.b32 t, u, 0x0e000e00, t, 0xEA;")
+        lines.append(f"mul.rn.f16x2 ${i}, t, ${5 + i};")
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+def _share_asm(share: int) -> str:
+    """Words of extras shifted for each of the chunks that share them."""
+    moves = [f"shr.u32 ${i}, ${share}, {16 // share * i};" for i in range(share)]
+    return "{\n" + "\n".join(moves) + "\n}"
+
+
+IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+
+def _iq4_asm() -> str:
+    """Bytes of the table by byte permutation, the four fields of a word at a time."""
+    table = [value + 128 for value in IQ4_VALUES]
+    word = [
+        f"0x{sum(byte << 8 * n for n, byte in enumerate(table[at : at + 4])):08x}"
+        for at in (0, 4, 8, 12)
+    ]
+    lines = [".reg .b32 s, m, l, h, a, b, t, z;", "mov.b32 z, 0x64806480;"]
+    for source, target in (("$4", "a"), ("s", "b")):
+        if target == "b":
+            lines.append("shr.u32 s, $4, 16;")
+        lines += [
+            f"and.b32 m, {source}, 0x7777;",
+            f"prmt.b32 l, {word[0]}, {word[1]}, m;",
+            f"prmt.b32 h, {word[2]}, {word[3]}, m;",
+            f"and.b32 m, {source}, 0x8888;",
+            "shr.u32 m, m, 1;",
+            "or.b32 m, m, 0x3210;",
+            f"prmt.b32 {target}, l, h, m;",
+        ]
+    for i in range(4):
+        lines += [
+            f"prmt.b32 t, a, b, 0x0{4 + i}0{i};",
+            "lop3.b32 t, t, 0x00ff00ff, 0x64006400, 0xEA;",
+            "sub.rn.f16x2 t, t, z;",
+            f"mul.rn.f16x2 ${i}, t, ${5 + i};",
+        ]
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+_NIBBLE = tl.constexpr(_fields_asm(0, minimum=False))
+_NIBBLE_MIN = tl.constexpr(_fields_asm(0, minimum=True))
+_FIVE = tl.constexpr(_fields_asm(1, minimum=False))
+_FIVE_MIN = tl.constexpr(_fields_asm(1, minimum=True))
+_SIX = tl.constexpr(_fields_asm(2, minimum=False))
+_BYTES = tl.constexpr(_bytes_asm())
+_FP4 = tl.constexpr(_fp4_asm())
+_IQ4 = tl.constexpr(_iq4_asm())
+_ONE_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
+_ONE_IN_MIN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r,r,r,r")
+_TWO_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r")
+_TWO_IN_MIN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r")
+_TWO_CHUNKS = tl.constexpr(_share_asm(2))
+_FOUR_CHUNKS = tl.constexpr(_share_asm(4))
+_TWO_OUT = tl.constexpr("=r,=r,r")
+_FOUR_OUT = tl.constexpr("=r,=r,=r,=r,r")
+_TWO_SLICES = tl.constexpr("=r,=r,r,r")
+
+
+@triton.jit
+def _half(bits):
+    """The half float of 16 bits."""
+    return bits.to(tl.uint16).to(tl.float16, bitcast=True)
+
+
+@triton.jit
+def _iq4_value(code):
+    """The table's entry."""
+    value = tl.full(code.shape, -127, tl.int32)
+    value = tl.where(code == 1, -104, value)
+    value = tl.where(code == 2, -83, value)
+    value = tl.where(code == 3, -65, value)
+    value = tl.where(code == 4, -49, value)
+    value = tl.where(code == 5, -35, value)
+    value = tl.where(code == 6, -22, value)
+    value = tl.where(code == 7, -10, value)
+    value = tl.where(code == 8, 1, value)
+    value = tl.where(code == 9, 13, value)
+    value = tl.where(code == 10, 25, value)
+    value = tl.where(code == 11, 38, value)
+    value = tl.where(code == 12, 53, value)
+    value = tl.where(code == 13, 69, value)
+    value = tl.where(code == 14, 89, value)
+    return tl.where(code == 15, 113, value)
+
+
+@triton.jit
+def _slice(
+    word,
+    extra,
+    s,
+    c,
+    PART: tl.constexpr,
+    HIGH: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
+):
+    """Slice PART of words of fields, step by step."""
+    code = (word.to(tl.int32) >> (4 * PART)) & 15
+    if TABLE == 2:
+        return _half(((code & 8) << 12) | ((code & 7) << 9)) * s
+    if TABLE == 1:
+        return _iq4_value(code).to(tl.float16) * s
+    if HIGH > 0:
+        code |= ((extra.to(tl.int32) >> (HIGH * PART)) & ((1 << HIGH) - 1)) << 4
+    number = (code - (8 << HIGH)).to(tl.float16)
+    if MIN:
+        return (number.to(tl.float32) * s.to(tl.float32) + c.to(tl.float32)).to(tl.float16)
+    else:
+        return number * s
+
+
+@triton.jit
+def _pair(pointer):
+    """Two halves of every row, as columns."""
+    pair = tl.load(pointer)
+    return _half(pair & 0xFFFF)[:, None], _half(pair >> 16)[:, None]
+
+
+@triton.jit
+def two_extras(words, ASM: tl.constexpr):
+    """The extras (2 bits a code) of two neighbouring chunks.
+
+    In one operation, so that the words go straight to the registers that unpack them.
+    """
+    word = tl.load(words)
+    if ASM:
+        types: tl.constexpr = (tl.uint16, tl.uint16)
+        return tl.inline_asm_elementwise(_TWO_CHUNKS, _TWO_OUT, [word], types, True, 2)
+    else:
+        return word, word >> 8
+
+
+@triton.jit
+def four_extras(words, ASM: tl.constexpr):
+    """The extras (1 bit a code) of four neighbouring chunks."""
+    word = tl.load(words)
+    if ASM:
+        types: tl.constexpr = (tl.uint16, tl.uint16, tl.uint16, tl.uint16)
+        return tl.inline_asm_elementwise(_FOUR_CHUNKS, _FOUR_OUT, [word], types, True, 2)
+    else:
+        return word, word >> 4, word >> 8, word >> 12
+
+
+@triton.jit
+def one_extra(words, chunk, HIGH: tl.constexpr):
+    """The extras of one chunk; `words` points to those of chunk 0."""
+    SHARE: tl.constexpr = 4 // HIGH
+    move = (chunk % SHARE * (4 * HIGH)).to(tl.uint16)
+    return tl.load(words + chunk // SHARE * TILE) >> move
+
+
+@triton.jit
+def chunk_slices(
+    codes,
+    extra,
+    scales,
+    chunk,
+    BITS: tl.constexpr,
+    HIGH: tl.constexpr,
+    FINE: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
+    ASM: tl.constexpr,
+):
+    """The four slices [rows, 16] of a chunk.
+
+    `codes` points to the words of chunk 0 and `scales` to its first group; HIGH is the number of
+    bits of a code that are in `extra`.
+    """
+    if BITS == 16:
+        words = codes + chunk * (4 * TILE)
+        w0 = _half(tl.load(words))
+        w1 = _half(tl.load(words + TILE))
+        w2 = _half(tl.load(words + 2 * TILE))
+        w3 = _half(tl.load(words + 3 * TILE))
+        return w0, w1, w2, w3
+    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
+    pairs = scales + chunk * (PAIRS * ROWS)
+    if MIN:
+        s0, c0 = _pair(pairs)
+        if FINE:
+            s1, c1 = _pair(pairs + ROWS)
+            s2, c2 = _pair(pairs + 2 * ROWS)
+            s3, c3 = _pair(pairs + 3 * ROWS)
+        else:
+            s1, c1 = s0, c0
+            s2, c2 = _pair(pairs + ROWS)
+            s3, c3 = s2, c2
+    else:
+        if FINE:
+            s0, s1 = _pair(pairs)
+            s2, s3 = _pair(pairs + ROWS)
+        else:
+            s0, s2 = _pair(pairs)
+            s1, s3 = s0, s2
+        c0, c1, c2, c3 = s0, s1, s2, s3
+    halves: tl.constexpr = (tl.float16, tl.float16, tl.float16, tl.float16)
+    if BITS == 8:
+        low = tl.load(codes + chunk * (2 * TILE))
+        upper = tl.load(codes + chunk * (2 * TILE) + TILE)
+        if ASM:
+            two: tl.constexpr = (tl.float16, tl.float16)
+            w0, w1 = tl.inline_asm_elementwise(_BYTES, _TWO_SLICES, [low, s0], two, True, 2)
+            w2, w3 = tl.inline_asm_elementwise(_BYTES, _TWO_SLICES, [upper, s2], two, True, 2)
+        else:
+            w0 = ((low & 255).to(tl.int32) - 128).to(tl.float16) * s0
+            w1 = ((low >> 8).to(tl.int32) - 128).to(tl.float16) * s1
+            w2 = ((upper & 255).to(tl.int32) - 128).to(tl.float16) * s2
+            w3 = ((upper >> 8).to(tl.int32) - 128).to(tl.float16) * s3
+        return w0, w1, w2, w3
+    word = tl.load(codes + chunk * TILE)
+    if ASM:
+        if TABLE == 2:
+            return tl.inline_asm_elementwise(_FP4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
+        elif TABLE == 1:
+            return tl.inline_asm_elementwise(_IQ4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
+        elif HIGH == 0 and MIN:
+            return tl.inline_asm_elementwise(
+                _NIBBLE_MIN, _ONE_IN_MIN, [word, s0, s1, s2, s3, c0, c1, c2, c3], halves, True, 2
+            )
+        elif HIGH == 0:
+            return tl.inline_asm_elementwise(
+                _NIBBLE, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2
+            )
+        elif HIGH == 1 and MIN:
+            return tl.inline_asm_elementwise(
+                _FIVE_MIN,
+                _TWO_IN_MIN,
+                [word, extra, s0, s1, s2, s3, c0, c1, c2, c3],
+                halves,
+                True,
+                2,
+            )
+        elif HIGH == 1:
+            return tl.inline_asm_elementwise(
+                _FIVE, _TWO_IN, [word, extra, s0, s1, s2, s3], halves, True, 2
+            )
+        else:
+            return tl.inline_asm_elementwise(
+                _SIX, _TWO_IN, [word, extra, s0, s1, s2, s3], halves, True, 2
+            )
+    w0 = _slice(word, extra, s0, c0, 0, HIGH, MIN, TABLE)
+    w1 = _slice(word, extra, s1, c1, 1, HIGH, MIN, TABLE)
+    w2 = _slice(word, extra, s2, c2, 2, HIGH, MIN, TABLE)
+    w3 = _slice(word, extra, s3, c3, 3, HIGH, MIN, TABLE)
+    return w0, w1, w2, w3

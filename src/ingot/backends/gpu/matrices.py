@@ -1,0 +1,176 @@
+"""Which tensors of a file become which matrices on the device.
+
+Linear maps of one input whose tensors have the same type are one matrix, so that one kernel runs
+them: query, key and value below each other, gate and up row by row in turn. The matrices of experts
+lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything is sent;
+`MatrixStore` sends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ingot.backends.gpu.memory import MemoryPool, aligned
+from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
+from ingot.backends.gpu.upload import Uploader
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ops as o
+from ingot.graph.fusion import ExpertGate, ExpertMix, FusedLinear, FusedOp, LinearPart
+from ingot.quant import decode
+
+MAX_BLOCK = 128  # rows that a program takes
+_FLOATS = {
+    GgmlType.F32: torch.float32,
+    GgmlType.F16: torch.float16,
+    GgmlType.BF16: torch.bfloat16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """Tensors that make one matrix: below each other, or row by row in turn."""
+
+    weights: tuple[o.Weight, ...]
+    type: GgmlType
+    interleaved: bool = False
+
+    @property
+    def experts(self) -> int:
+        """Of how many experts it holds matrices; 0: it is no matrix of experts."""
+        shape = self.weights[0].shape
+        return shape[0] if len(shape) == 3 else 0
+
+    @property
+    def columns(self) -> int:
+        """As long as an input."""
+        return self.weights[0].shape[-1]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Of each tensor, or of each expert in it."""
+        return tuple(weight.shape[-2] for weight in self.weights)
+
+    @property
+    def expert_rows(self) -> int:
+        """Of one expert, with those that fill the last tile."""
+        return -(-sum(self.rows) // ROW_TILE) * ROW_TILE
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of each tensor: a multiple of the rows that a kernel's block takes."""
+        padded = [-(-rows // MAX_BLOCK) * MAX_BLOCK for rows in self.rows]
+        return tuple(sum(padded[:index]) for index in range(len(padded)))
+
+    @property
+    def sizes(self) -> PlaneSizes:
+        """What it takes on the device."""
+        if self.experts:
+            rows = self.experts * self.expert_rows
+        elif self.interleaved:
+            rows = sum(self.rows)
+        else:
+            rows = self.starts[-1] + self.rows[-1]
+        return PlaneSizes.of(form_of(self.type), rows, self.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        sizes = self.sizes
+        return sum(aligned(n) for n in (sizes.code_bytes, sizes.extra_bytes, sizes.scale_bytes))
+
+
+def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
+    """The matrix of the embedding."""
+    return MatrixPlan((op.weight,), model.tensors[op.weight.name].type)
+
+
+def plan_linear(
+    op: FusedLinear, model: GgufLoader
+) -> list[tuple[MatrixPlan, tuple[LinearPart, ...]]]:
+    """The matrices of a linear map and the parts each of them computes."""
+    if op.activation and len(op.parts) == 2:
+        return [(_plan_turns([part.weight for part in op.parts], model), op.parts)]
+    groups: dict[tuple[GgmlType, float], list[LinearPart]] = {}
+    for part in op.parts:
+        groups.setdefault((model.tensors[part.weight.name].type, part.scale), []).append(part)
+    return [
+        (MatrixPlan(tuple(part.weight for part in parts), type), tuple(parts))
+        for (type, _), parts in groups.items()
+    ]
+
+
+def plan_experts(op: ExpertGate | ExpertMix, model: GgufLoader) -> MatrixPlan:
+    """The matrix of all experts."""
+    if isinstance(op, ExpertMix):
+        return _plan_turns([op.linear.weight], model)
+    return _plan_turns([part.weight for part in (op.gate, op.up) if part], model)
+
+
+def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
+    types = [model.tensors[weight.name].type for weight in weights]
+    same = all(type is types[0] for type in types)
+    return MatrixPlan(tuple(weights), types[0] if same else GgmlType.F32, interleaved=True)
+
+
+def plan_matrices(ops: Sequence[FusedOp], model: GgufLoader) -> list[MatrixPlan]:
+    """Every matrix of a graph, once each, in order of first use."""
+    plans: dict[MatrixPlan, None] = {}
+    for op in ops:
+        match op:
+            case o.Embed():
+                plans[plan_embedding(op, model)] = None
+            case FusedLinear():
+                plans.update(dict.fromkeys(plan for plan, _ in plan_linear(op, model)))
+            case ExpertGate() | ExpertMix():
+                plans[plan_experts(op, model)] = None
+    return list(plans)
+
+
+class MatrixStore:
+    """Matrices on the device, each sent once."""
+
+    def __init__(self, model: GgufLoader, pool: MemoryPool, uploader: Uploader) -> None:
+        self._model = model
+        self._pool = pool
+        self._uploader = uploader
+        self._sent: dict[MatrixPlan, Planes] = {}
+
+    def get(self, plan: MatrixPlan) -> Planes:
+        """The matrix, sent now if it is not there yet."""
+        if plan not in self._sent:
+            raws = [self._raw(weight, plan.type) for weight in plan.weights]
+            if plan.interleaved:
+                raw = torch.stack(raws, dim=-2).flatten(-3, -2) if len(raws) > 1 else raws[0]
+            elif len(raws) > 1:
+                ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
+                heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
+                raw = torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
+            else:
+                raw = raws[0]
+            if plan.experts:
+                raw = _padded(raw, plan.expert_rows).flatten(0, 1)
+            self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
+        return self._sent[plan]
+
+    def _raw(self, weight: o.Weight, type: GgmlType) -> torch.Tensor:
+        """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.
+
+        Of experts: [experts, rows, bytes of a row].
+        """
+        tensor = self._model.tensors[weight.name]
+        data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
+        if tensor.type is type and type in _FLOATS:
+            sent = self._uploader.send(data).view(_FLOATS[type])
+        elif form_of(tensor.type).bits == 16 or tensor.type is not type:
+            values = decode(np.ascontiguousarray(data), tensor.type)
+            sent = self._uploader.send(values.reshape(-1).view(np.uint8)).view(torch.float32)
+        else:
+            sent = self._uploader.send(data)
+        return sent.reshape(*weight.shape[:-1], -1)
+
+
+def _padded(raw: torch.Tensor, rows: int) -> torch.Tensor:
+    """Zeros below: [..., rows, bytes of a row]."""
+    return torch.nn.functional.pad(raw, (0, 0, 0, rows - raw.shape[-2]))

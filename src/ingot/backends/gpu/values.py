@@ -1,0 +1,119 @@
+"""Where the values of a graph lie on the device, and which of them are half floats.
+
+Values that only linear maps read, as they are, are stored the way they are read: as halves. What a
+norm brought to size is stored as it is; other values are halved four times: 10^6 is then the
+largest, and what is lost below 10^-3 is no loss beside it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from ingot.graph import MemoryPlan
+from ingot.graph import ops as o
+from ingot.graph.fusion import (
+    ExpertGate,
+    ExpertMix,
+    FusedGraph,
+    FusedLinear,
+    FusedNorm,
+    FusedOp,
+    StoreKv,
+)
+
+HALF_SCALE = 0.0625
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Views of the arena."""
+
+    plan: MemoryPlan
+    arena: torch.Tensor  # float32
+    tokens: int  # for which there is room
+    halves: Mapping[str, float]  # what values that are halves are multiplied by
+
+    def tensor(self, value: o.Value) -> torch.Tensor:
+        """A value's memory, as floats or halves [tokens, width], flat."""
+        start = self.plan.slots[value.name].offset // 4 * self.tokens
+        room = self.arena[start : start + self.tokens * value.width]
+        return room.view(torch.float16) if value.name in self.halves else room
+
+    def offset(self, value: o.Value) -> int:
+        """Where a value begins in the arena, in its own elements."""
+        start = self.plan.slots[value.name].offset // 4 * self.tokens
+        return 2 * start if value.name in self.halves else start
+
+    def scale(self, value: o.Value) -> float:
+        """What a value is multiplied by where it lies."""
+        return self.halves.get(value.name, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lived:
+    """What an operation reads and writes here."""
+
+    inputs: tuple[o.Value, ...]
+    outputs: tuple[o.Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _LivedGraph:
+    ops: tuple[_Lived, ...]
+    logits: o.Value
+
+
+def plan_values(graph: FusedGraph) -> MemoryPlan:
+    """Where values lie; keys and values live on until attention, which may store them."""
+    stores = {op.layer: op for op in graph.ops if isinstance(op, StoreKv)}
+    lived = tuple(
+        _Lived((*op.inputs, *stores[op.layer].inputs), op.outputs)
+        if isinstance(op, o.Attend)
+        else _Lived(op.inputs, op.outputs)
+        for op in graph.ops
+    )
+    return MemoryPlan.of(_LivedGraph(lived, graph.logits))
+
+
+def half_values(graph: FusedGraph) -> dict[str, float]:
+    """Which values are halves, and their scales. A selection of such a value is one, too."""
+    readers: dict[str, list[FusedOp]] = {}
+    for op in graph.ops:
+        for value in op.inputs:
+            readers.setdefault(value.name, []).append(op)
+
+    def plain(value: o.Value) -> bool:
+        found = readers.get(value.name, [])
+        return bool(found) and all(_reads_as_it_is(op, value, plain) for op in found)
+
+    halves: dict[str, float] = {}
+    for op in graph.ops:
+        match op:
+            case o.Attend() | ExpertGate() if plain(op.out):
+                halves[op.out.name] = HALF_SCALE
+            case FusedLinear() if op.activation and plain(op.outputs[0]):
+                halves[op.outputs[0].name] = HALF_SCALE
+            case FusedNorm() if not op.residual and plain(op.out):
+                halves[op.out.name] = 1.0
+            case o.Select() if op.source.name in halves:
+                halves[op.out.name] = halves[op.source.name]
+    return halves
+
+
+def _reads_as_it_is(op: FusedOp, value: o.Value, plain: Callable[[o.Value], bool]) -> bool:
+    match op:
+        case FusedLinear():
+            return op.source == value and op.norm is None and value not in _residuals(op)
+        case ExpertGate():
+            return op.gate.source == value
+        case ExpertMix():
+            return op.linear.source == value and op.residual != value
+        case o.Select():
+            return plain(op.out)
+        case _:
+            return False
+
+
+def _residuals(op: FusedLinear) -> list[o.Value]:
+    return [part.residual for part in op.parts if part.residual]

@@ -1,0 +1,41 @@
+"""The runner of batches, on the GPU backend."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ingot.backends.gpu import GpuBackend, find_device
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.kv_layout import KvLayout
+from run_batches import Runner
+
+
+class GpuRunner(Runner):
+    """Sequences on the GPU, or in Triton's interpreter."""
+
+    def make_backend(
+        self,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        layout: KvLayout,
+        *,
+        blocks: int,
+        context: int,
+        threads: int,  # noqa: ARG002
+        max_tokens: int,
+    ) -> Any:
+        return GpuBackend(
+            graph,
+            model,
+            layout,
+            blocks=blocks,
+            context=context,
+            device=find_device(),
+            max_tokens=max_tokens,
+        )
+
+    def spoil(self, memory: torch.Tensor) -> None:
+        noise = np.random.default_rng(0).integers(0, 256, len(memory), np.uint8)
+        memory.copy_(torch.from_numpy(noise))

@@ -1,0 +1,39 @@
+"""Every kernel compiles for the devices we mean, without having them."""
+
+import pytest
+
+triton = pytest.importorskip("triton", reason="Triton is not here: pip install ingot[gpu]")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+if triton.knobs.runtime.interpret:
+    pytest.skip("the interpreter does not compile", allow_module_level=True)
+
+from gpu.kernel_cases import cases  # noqa: E402
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+    "gfx1100": GPUTarget("hip", "gfx1100", 32),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_compiles(name: str) -> None:
+    target = TARGETS[name]
+    nvidia = target.backend == "cuda"
+    for case in cases(assembly=nvidia, small_columns=8 if nvidia else 16):
+        source = ASTSource(
+            fn=case.kernel,
+            signature=case.signature(),
+            constexprs=dict(case.constants),
+            attrs=case.attributes(),
+        )
+        try:
+            built = triton.compile(source, target=target, options={"num_warps": case.warps})
+        except Exception as error:
+            error.add_note(f"{case.name} for {name}")
+            raise
+        assert built.asm["cubin" if nvidia else "hsaco"]

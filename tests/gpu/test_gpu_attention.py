@@ -1,0 +1,69 @@
+"""Attention and the cache on the GPU, against the reference: the cases of the CPU's tests."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_graphs import expected_logits
+from test_attention_ops import ROPES, Case
+
+from gpu.gpu_runner import GpuRunner
+from ingot.gguf import GgmlType
+from ingot.graph import ops as o
+
+HALVES = 4e-3  # queries and shares are rounded to 11 bits
+
+
+def check(case: Case, folder: Path) -> None:
+    small, logits = case.build()
+    graph, model = small.build(logits, folder / "attention.gguf")
+    ids = list(range(case.tokens))
+    with model:
+        expected = expected_logits(graph, model, ids, case.kv_type)
+        runner = GpuRunner(
+            graph,
+            model,
+            kv_type=case.kv_type,
+            positions=case.tokens + 5,
+            max_tokens=max(case.tokens, 8),
+        )
+        found = runner.run(ids, case.chunks, case.generated)
+        assert np.isfinite(found).all()
+        # A key that was rounded the other way is a step of its type away: BF16 has 8 bits.
+        bound = HALVES * (4 if case.kv_type in (GgmlType.BF16, GgmlType.Q8_0) else 1)
+        size = np.sqrt((expected**2).mean())
+        assert np.abs(found - expected).max() / size < bound * 4
+        assert np.sqrt(((found - expected) ** 2).mean()) / size < bound
+
+
+BASE = Case(size=32, heads=4, kv_heads=2, tokens=40, kv_type=GgmlType.F16, generated=2)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(BASE, kv_type=GgmlType.F32, chunks=(7,)),
+        replace(BASE, kv_type=GgmlType.BF16),
+        replace(BASE, kv_type=GgmlType.Q8_0, size=64),
+        replace(BASE, size=20, heads=3, kv_heads=1),
+        replace(BASE, size=80, heads=5, kv_heads=5, tokens=20),
+        replace(BASE, heads=8, kv_heads=1, softcap=5.0),
+        replace(BASE, sinks=True, window=7, softcap=3.0, generated=5),
+        replace(BASE, window=33, tokens=80, chunks=(50,), generated=3),
+        replace(BASE, tokens=150, chunks=(70, 78), sinks=True),
+    ],
+    ids=str,
+)
+def test_kinds_of_attention(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@pytest.mark.parametrize("layout", o.RopeLayout)
+@pytest.mark.parametrize("kind", ["plain", "partial", "yarn"])
+def test_rotary_turns(kind: str, layout: o.RopeLayout, tmp_path: Path) -> None:
+    speeds, magnitude = ROPES[kind]
+    case = replace(
+        BASE, size=16, tokens=12, speeds=speeds, magnitude=magnitude, layout=layout, norms=True
+    )
+    check(replace(case, scale=16**-0.5), tmp_path)

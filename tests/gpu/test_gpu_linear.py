@@ -1,0 +1,114 @@
+"""Linear maps of every format on the GPU, against the reference on the same bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from small_graphs import SmallGraph, expected_logits
+
+from gpu.gpu_runner import GpuRunner
+from ingot.backends.batch import ExecutionPhase
+from ingot.gguf import GgmlType
+from ingot.graph import ops as o
+from run_batches import GENERATION, PROMPT
+
+FORMATS = [
+    GgmlType.F32,
+    GgmlType.F16,
+    GgmlType.BF16,
+    GgmlType.Q4_0,
+    GgmlType.Q4_1,
+    GgmlType.Q5_0,
+    GgmlType.Q5_1,
+    GgmlType.Q8_0,
+    GgmlType.Q2_K,
+    GgmlType.Q3_K,
+    GgmlType.Q4_K,
+    GgmlType.Q5_K,
+    GgmlType.Q6_K,
+    GgmlType.IQ4_NL,
+    GgmlType.IQ4_XS,
+    GgmlType.MXFP4,
+    GgmlType.TQ2_0,  # decoded
+]
+# Inputs and weights are rounded to 11 bits; an error of one logit, in units of their usual size.
+HALVES = 2e-3
+
+
+def relative_error(found: NDArray[np.float32], expected: NDArray[np.float64]) -> float:
+    assert np.isfinite(found).all()
+    return float(np.abs(found - expected).max() / np.sqrt((expected**2).mean()))
+
+
+def run(
+    small: SmallGraph, logits: o.Value, path: Path, tokens: int, phase: ExecutionPhase
+) -> float:
+    """Every token a sequence of its own, all in one batch."""
+    graph, model = small.build(small.select(logits), path / "linear.gguf")
+    with model:
+        runner = GpuRunner(graph, model, positions=32, max_tokens=max(tokens, 32), sequences=tokens)
+        found = runner.step({token: [token] for token in range(tokens)}, phase)
+        rows = np.concatenate([found[token] for token in range(tokens)])
+        return relative_error(rows, expected_logits(graph, model, range(tokens)))
+
+
+@pytest.mark.parametrize("phase", ExecutionPhase)
+@pytest.mark.parametrize("type", FORMATS)
+def test_formats(type: GgmlType, phase: ExecutionPhase, tmp_path: Path) -> None:
+    """Rows and columns that are no whole tiles; columns shared out in a generation."""
+    columns = 512 if type.block_size == 256 else 416
+    small = SmallGraph(int(type))
+    x = small.embed(small.random(3, columns))
+    y = small.linear(x, small.random(70, columns, scale=0.05), type=type)
+    assert run(small, y, tmp_path, 3, phase) < HALVES
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e3])
+@pytest.mark.parametrize("type", [GgmlType.Q4_K, GgmlType.Q8_0, GgmlType.MXFP4, GgmlType.F16])
+def test_sizes_of_weights(type: GgmlType, scale: float, tmp_path: Path) -> None:
+    """Scales far outside a half's range; inputs near its end."""
+    small = SmallGraph(1)
+    x = small.embed(small.random(2, 256, scale=1000))
+    weights = small.random(32, 256, scale=scale if type is not GgmlType.F16 else min(scale, 10.0))
+    y = small.linear(x, weights, type=type)
+    if type is not GgmlType.F16 or scale > 1:  # halves in the file itself lose tiny weights
+        assert run(small, y, tmp_path, 2, GENERATION) < HALVES
+
+
+@pytest.mark.parametrize("tokens", [9, 17])
+def test_more_columns(tokens: int, tmp_path: Path) -> None:
+    small = SmallGraph(2)
+    x = small.embed(small.random(tokens, 128))
+    y = small.linear(x, small.random(33, 128), type=GgmlType.Q8_0)
+    assert run(small, y, tmp_path, tokens, GENERATION) < HALVES
+
+
+def test_unpacked_for_a_long_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.backends.gpu.linear.LONG_PROMPT", 4)
+    for type in (GgmlType.Q4_K, GgmlType.Q6_K, GgmlType.Q5_K, GgmlType.Q8_0):
+        small = SmallGraph(3)
+        x = small.embed(small.random(6, 256))
+        y = small.linear(x, small.random(70, 256), type=type)
+        assert run(small, y, tmp_path, 6, PROMPT) < HALVES
+
+
+@pytest.mark.parametrize("phase", ExecutionPhase)
+@pytest.mark.parametrize("kind", o.Activation)
+def test_gated_pair(kind: o.Activation, phase: ExecutionPhase, tmp_path: Path) -> None:
+    """Norm, gate, up, activation, down and residual: two kernels and a norm."""
+    small = SmallGraph(4)
+    x = small.embed(small.random(3, 96))
+    normed = small.value(96)
+    weight = small.weight(small.random(96, offset=1, scale=0.1))
+    bias = small.weight(small.random(96, scale=0.1))
+    layer = o.NormKind.LAYER if kind is o.Activation.GELU else o.NormKind.RMS
+    small.ops.append(
+        o.Norm(source=x, out=normed, weight=weight, bias=bias, kind=layer, epsilon=1e-5)
+    )
+    gate = small.linear(normed, small.random(50, 96, scale=0.2), small.random(50), GgmlType.Q8_0)
+    up = small.linear(normed, small.random(50, 96, scale=0.2), None, GgmlType.Q8_0)
+    active = small.value(50)
+    small.ops.append(o.Activate(gate=gate, up=up, out=active, kind=kind))
+    y = small.linear(active, small.random(96, 50, scale=0.2))
+    assert run(small, small.add(x, y), tmp_path, 3, phase) < 3 * HALVES
