@@ -22,6 +22,7 @@ class GpuRunner(Runner):
         layout: KvLayout,
         *,
         blocks: int,
+        states: int,  # noqa: ARG002
         context: int,
         threads: int,  # noqa: ARG002
         max_tokens: int,
