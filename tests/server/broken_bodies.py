@@ -53,8 +53,19 @@ _MESSAGES = {
     "metadata": {"user_id": "u"},
     "temperature": 0.5,
 }
+_RESPONSES = {
+    "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+    "instructions": "be brief",
+    "max_output_tokens": 2,
+    "temperature": 0.5,
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+    "text": {"format": {"type": "json_schema", "name": "x", "schema": {}}},
+    "store": False,
+    "stream": False,
+}
 # What endpoints can answer; the last is for all others.
 _BODIES: Mapping[str, Any] = {
+    "/v1/responses": _RESPONSES,
     "/v1/completions": {
         "prompt": "a",
         "max_tokens": 2,

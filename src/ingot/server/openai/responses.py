@@ -16,7 +16,7 @@ from ingot.server.openai.responses_answer import ResponseAnswer, ResponseAnswers
 from ingot.server.openai.responses_body import ResponsesBody, chat_of
 from ingot.server.openai.responses_items import Item
 from ingot.server.openai.responses_kept import KeptResponse, KeptResponses
-from ingot.server.sse import EventStream
+from ingot.server.sse import STREAMED, EventStream
 from ingot.server.state import Server
 from ingot.server.writing import while_connected
 
@@ -34,7 +34,7 @@ def router(server: Server) -> APIRouter:
     made = APIRouter(responses=ERRORS)
     kept = KeptResponses()
 
-    @made.post("/v1/responses", response_model=ResponseAnswer)
+    @made.post("/v1/responses", response_model=ResponseAnswer, responses=STREAMED)
     async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
         """Answer a conversation."""
         before = () if body.previous_response_id is None else _previous(kept, body).items
