@@ -1,7 +1,6 @@
 """llama-server's smaller endpoints: tokens, templates, vectors, ranks, properties, adapters."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from in_process import asgi_client
 
 from ingot import LLM
 from ingot.server.llama.embedding import scaled
+from models.tiny_models import Fixture
 from tiny_llama import write_tiny_llama
 
 TEXT = "Crème brûlée 🍮 <|im_start|>"
@@ -137,31 +137,33 @@ def test_a_model_without_a_head_ranks_nothing(http: httpx.Client) -> None:
     assert http.post("/rerank", json={"query": "q", "documents": []}).status_code == 400
 
 
-def test_documents_come_best_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def rank(_: LLM, query: str, documents: Sequence[str]) -> list[float]:
-        return [float(len(query) + len(document)) for document in documents]
-
-    monkeypatch.setattr(LLM, "rerank", rank)
-    documents = ["bb", "a", "ccc"]
+def test_documents_come_best_first(tmp_path: Path) -> None:
+    model = Fixture.load("bert-rank").write(tmp_path / "rank.gguf")
+    documents = ["t9 t8", "t11", "t3 t4 t5"]
+    with LLM(model, threads=1) as llm:
+        scores = llm.rerank("t7", documents).tolist()
+        tokens = sum(len(llm.tokenize("t7")) + len(llm.tokenize(text)) for text in documents)
+    order = sorted(range(3), key=lambda index: -scores[index])
 
     async def run() -> list[Any]:
-        async with asgi_client(write_tiny_llama(tmp_path / "tiny.gguf")) as client:
+        async with asgi_client(model) as client:
             bodies: list[dict[str, object]] = [
-                {"query": "q", "documents": documents},
-                {"query": "q", "documents": documents, "top_n": 1},
-                {"query": "q", "texts": documents, "top_n": 2},
-                {"query": "q", "texts": documents, "top_n": 1, "return_text": True},
+                {"query": "t7", "documents": documents},
+                {"query": "t7", "documents": documents, "top_n": 1},
+                {"query": "t7", "texts": documents, "top_n": 2},
+                {"query": "t7", "texts": documents, "top_n": 1, "return_text": True},
             ]
             return [(await client.post("/v1/rerank", json=body)).json() for body in bodies]
 
     all_of_them, best, plain, text = asyncio.run(run())
-    scores = [(entry["index"], entry["relevance_score"]) for entry in all_of_them["results"]]
-    assert scores == [(2, 4.0), (0, 3.0), (1, 2.0)]
+    assert [entry["index"] for entry in all_of_them["results"]] == order
+    found = [entry["relevance_score"] for entry in all_of_them["results"]]
+    assert found == pytest.approx([scores[index] for index in order], abs=1e-6)
     assert (all_of_them["object"], all_of_them["model"]) == ("list", "tiny")
-    assert all_of_them["usage"] == {"prompt_tokens": 15, "total_tokens": 15}
-    assert [entry["index"] for entry in best["results"]] == [2]
-    assert plain == [{"index": 2, "score": 4.0}, {"index": 0, "score": 3.0}]
-    assert text == [{"index": 2, "score": 4.0, "text": "ccc"}]
+    assert all_of_them["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+    assert [entry["index"] for entry in best["results"]] == order[:1]
+    assert [entry["index"] for entry in plain] == order[:2]
+    assert text == [plain[0] | {"text": documents[order[0]]}]
 
 
 def test_what_a_client_asks_first(http: httpx.Client, llm: LLM) -> None:
