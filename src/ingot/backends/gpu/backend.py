@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.gpu import attention, linear
 from ingot.backends.gpu.attention import AttentionLauncher, AttentionWork
-from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher, ExpertWork
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
@@ -109,7 +108,7 @@ class GpuBackend:
             values=Values(self.plan, arena, max_tokens, half_values(fused)),
             vectors=Vectors(model, device.torch, context),
             store=store,
-            linear=LinearLauncher(device, self._workspaces(matrices)),
+            linear=LinearLauncher(device, self._workspace(matrices)),
             attention=AttentionLauncher(device, context, self._attention_work()),
             experts=self._experts(),
             layout=layout,
@@ -117,7 +116,6 @@ class GpuBackend:
             table_blocks=self.inputs.blocks,
             x=pool.take(2 * max_tokens * width).view(torch.float16),
             turned=pool.take(2 * max_tokens * heads).view(torch.float16),
-            branches=Branches(device),
         ).run()
         if self._cap:
             self._launches.append((self._softcap, True))
@@ -173,26 +171,18 @@ class GpuBackend:
         size = self.layout.groups[group].block_bytes
         return self.pools[group][index * size : (index + 1) * size]
 
-    def _workspaces(self, matrices: _Matrices) -> list[Workspace]:
-        """For as many linear maps as run side by side; prompts unpack one after the other.
-
-        Experts share no columns out, and are never unpacked.
-        """
+    def _workspace(self, matrices: _Matrices) -> Workspace:
+        """Experts share no columns out, and are never unpacked."""
         plain = [planes for plan, planes in matrices if not plan.experts]
         sums = max((linear.work_floats(planes, self.device) for planes in plain), default=0)
-        counters = max((planes.sizes.rows // 16 for planes in plain), default=0)
+        counters = max((planes.sizes.rows // 32 for planes in plain), default=0)
         scratch = max((p.sizes.rows * p.sizes.chunks * CHUNK for p in plain), default=0)
-        each = aligned(4 * sums) + aligned(4 * counters)
-        pool = self.memory.pool(linear.SIDE_BY_SIDE * each + aligned(2 * scratch))
-        unpacked = pool.take(2 * scratch).view(torch.float16)
-        return [
-            Workspace(
-                pool.take(4 * sums).view(torch.float32),
-                pool.take(4 * counters).view(torch.int32),
-                unpacked,
-            )
-            for _ in range(linear.SIDE_BY_SIDE)
-        ]
+        pool = self.memory.pool(aligned(4 * sums) + aligned(4 * counters) + aligned(2 * scratch))
+        return Workspace(
+            pool.take(4 * sums).view(torch.float32),
+            pool.take(4 * counters).view(torch.int32),
+            pool.take(2 * scratch).view(torch.float16),
+        )
 
     def _attention_work(self) -> AttentionWork:
         ops = [op for op in self._graph.ops if isinstance(op, o.Attend)]
