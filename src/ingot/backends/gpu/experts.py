@@ -158,7 +158,7 @@ class ExpertLauncher:
     ) -> None:
         """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
         tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
-        work, sizes, unroll = self.work, planes.sizes, unroll_of(planes)
+        work, sizes, unroll = self.work, planes.sizes, unroll_of(planes.sizes)
         block = _ONE_ROWS if tiling.single else _FEW_ROWS if tiling.columns <= 16 else _MANY_ROWS
         warps = max(1, block // _ROWS)
         if step.phase is ExecutionPhase.PROMPT:

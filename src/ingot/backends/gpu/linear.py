@@ -16,7 +16,7 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.linear import linear_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
-from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes
+from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
 
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
@@ -80,24 +80,24 @@ class Cut:
     unroll: int  # chunks of a step
 
     @classmethod
-    def of(cls, planes: Planes, device: Device) -> "Cut":
+    def of(cls, sizes: PlaneSizes, device: Device) -> "Cut":
         """As many shares as fill the device, two steps each at least."""
-        chunks = planes.sizes.chunks
-        unroll = unroll_of(planes)
-        blocks = planes.sizes.rows // _ROWS
+        chunks = sizes.chunks
+        unroll = unroll_of(sizes)
+        blocks = sizes.rows // _ROWS
         wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
         splits = max(1, min(wanted, chunks // unroll // 2, _MAX_SPLITS))
         share = -(-(chunks // unroll) // splits) * unroll
         return cls(-(-chunks // share), share, unroll)
 
 
-def unroll_of(planes: Planes) -> int:
+def unroll_of(sizes: PlaneSizes) -> int:
     """Chunks of a step: all that share extras, or two, or three.
 
     Longer steps are slower: their instructions come late (a token of a 1.5B model took 1177 us
     in steps of 2 and 1273 us in steps of 4, on an H200).
     """
-    chunks, fewest = planes.sizes.chunks, planes.form.chunk_multiple
+    chunks, fewest = sizes.chunks, sizes.form.chunk_multiple
     return max(fewest, next(count for count in (2, 3, 1) if chunks % count == 0))
 
 
@@ -106,10 +106,10 @@ def stages_of(unroll: int) -> int:
     return {1: 6, 2: 4}.get(unroll, 3)
 
 
-def work_floats(planes: Planes, device: Device) -> int:
+def work_floats(sizes: PlaneSizes, device: Device) -> int:
     """How many shares of sums a generation writes."""
-    splits = Cut.of(planes, device).splits
-    return MAX_COLUMNS * planes.sizes.rows * splits if splits > 1 else 0
+    splits = Cut.of(sizes, device).splits
+    return MAX_COLUMNS * sizes.rows * splits if splits > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class LinearLauncher:
         """out = epilogue(factor * planes @ x) for all tokens."""
         tail = (factor * planes.factor, epilogue.bias, epilogue.residual, out, half_scale)
         if phase is ExecutionPhase.GENERATION:
-            cut = Cut.of(planes, self.device)
+            cut = Cut.of(planes.sizes, self.device)
             for first in range(0, tokens, MAX_COLUMNS):
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
@@ -166,7 +166,7 @@ class LinearLauncher:
                 epilogue,
                 _MANY_ROWS,
                 MAX_COLUMNS,
-                replace(Cut.of(planes, self.device), splits=1, share=planes.sizes.chunks),
+                replace(Cut.of(planes.sizes, self.device), splits=1, share=planes.sizes.chunks),
                 8,
                 blocks,
             )
