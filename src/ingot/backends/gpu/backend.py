@@ -5,8 +5,6 @@ into logits. Weights are sent to the device when the backend is made. Steps of a
 captured once for 1, 2, 4, ... sequences and replayed.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 import triton
@@ -52,9 +50,7 @@ class GpuBackend:
         context: int,
         device: Device,
         max_tokens: int = 4096,
-        progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`progress` is told how many bytes of the weights are sent, and of how many."""
         attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens
@@ -92,11 +88,8 @@ class GpuBackend:
         places = room(self.memory)
         self.pools = places.cache
         store = MatrixStore(model, places.weights, self.uploader)
-        total = sum(model.tensors[w.name].nbytes for plan in plans for w in plan.weights)
         for plan in plans:
             store.get(plan)
-            if progress:
-                progress(self.uploader.sent, total)
         self.inputs = InputBuffer(
             device.torch,
             tokens=max_tokens,
@@ -167,7 +160,7 @@ class GpuBackend:
 
     def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
         """Give a block of the cache these bytes."""
-        self._block(group, index).copy_(torch.from_numpy(data))
+        self._block(group, index).copy_(torch.from_numpy(np.array(data)))  # which may be read-only
 
     def _block(self, group: int, index: int) -> torch.Tensor:
         size = self.layout.groups[group].block_bytes
