@@ -19,9 +19,9 @@ from models.tiny_models import Fixture
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 INTERPRETED = find_device().interpreted
 CONTEXT = 96
-# The interpreter takes seconds for a token, and these have everything that others have: experts
-# with and without biases, a shared one, sinks, windows, caps, norms of heads, learned positions.
-FEW = ["gemma2", "command-r-plus", "gpt2", "olmo2", "qwen2moe", "gpt-oss"]
+# The interpreter takes seconds for a token, and these have what is special: norms before and after,
+# windows and caps; learned positions and layer norms; experts with a shared one; sinks and biases.
+FEW = ["gemma2", "gpt2", "qwen2moe", "gpt-oss"]
 DECODERS = [name for name in RECIPES if name not in ENCODERS]
 
 
@@ -29,7 +29,7 @@ DECODERS = [name for name in RECIPES if name not in ENCODERS]
 def test_model(name: str, tmp_path: Path) -> None:
     """A prompt in two pieces, then single tokens."""
     fixture = Fixture.load(name)
-    tokens, chunk = (4, 2) if INTERPRETED else (40, 17)
+    tokens, chunk = (4, 1) if INTERPRETED else (40, 17)
     with GgufLoader(fixture.write(tmp_path / "model.gguf")) as model:
         runner = GpuRunner(
             build_graph(model, CONTEXT),
@@ -53,6 +53,7 @@ def test_encoders_are_refused(name: str, tmp_path: Path) -> None:
         assert not llm.engine.model.on_gpu
 
 
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes")
 def test_llm(tmp_path: Path) -> None:
     """Through the front door."""
     fixture = Fixture.load("llama")

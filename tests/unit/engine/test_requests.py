@@ -296,6 +296,7 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
         ({"cache_tokens": 0}, "cache_tokens is 0"),
         ({"reuse": "some"}, "reuse is 'some'; it must be one of all, prompt, none"),
         ({"speculation": "magic"}, "speculation is 'magic'"),
+        ({"device": "tpu"}, "device is 'tpu'; it must be one of cpu, cuda, auto"),
         ({"speculation": "ngram", "draft": "x"}, "exclude each other"),
     ],
 )

@@ -5,27 +5,24 @@ into logits. Weights are sent to the device when the backend is made. Steps of a
 captured once for 1, 2, 4, ... sequences and replayed.
 """
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import torch
 import triton
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.gpu import attention, linear
-from ingot.backends.gpu.attention import AttentionLauncher, AttentionWork
-from ingot.backends.gpu.branches import Branches
+from ingot.backends.gpu import attention
+from ingot.backends.gpu.attention import AttentionLauncher
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.experts import ExpertLauncher, ExpertWork
+from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.kernels.rows import softcap_kernel
-from ingot.backends.gpu.linear import LinearLauncher, Workspace
+from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
-from ingot.backends.gpu.matrices import MatrixPlan, MatrixStore, plan_matrices
-from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK, Planes
+from ingot.backends.gpu.matrices import MatrixStore, plan_matrices
+from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.replay import Replay
+from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values, half_values, plan_values
@@ -34,10 +31,9 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertMix, FusedGraph, fuse
+from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
-_Matrices = Sequence[tuple[MatrixPlan, Planes]]
 _ALL = slice(None)
 
 
@@ -54,48 +50,46 @@ class GpuBackend:
         context: int,
         device: Device,
         max_tokens: int = 4096,
-        progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`progress` is told how many bytes of the weights are sent, and of how many."""
         attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens
         self.device = device
         self.memory = DeviceMemory(device.torch)
         self.uploader = Uploader(device.torch)
-        self._context = context
         self.vocabulary = graph.logits.width
         fused = fuse(graph)
         last = fused.ops[-1]
         self._cap = last.cap if isinstance(last, o.SoftCap) else 0.0
         if isinstance(last, o.SoftCap):  # in place, where the logits go
             fused = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers)
-        self._graph = fused
         self.plan = plan_values(fused)
 
         plans = plan_matrices(fused.ops, model)
-        sizes = {
-            "weights": sum(plan.nbytes for plan in plans),
-            "arena": self.plan.size * max_tokens,
-            "cache": sum(blocks * group.block_bytes for group in layout.groups),
-        }
+
+        def room(memory: DeviceMemory) -> Room:
+            return Room.of(
+                memory,
+                fused,
+                self.plan,
+                plans,
+                layout,
+                device,
+                blocks=blocks,
+                context=context,
+                tokens=max_tokens,
+            )
+
+        foreseen = DeviceMemory(torch.device("meta"))
+        room(foreseen)
         self.memory.require(
-            sum(sizes.values()), "choose a smaller context, a smaller model or device='cpu'"
+            foreseen.allocated, "choose a smaller context, a smaller model or device='cpu'"
         )
-        self.pools = [
-            self.memory.pool(blocks * group.block_bytes).memory for group in layout.groups
-        ]
-        arena = self.memory.pool(sizes["arena"]).memory.view(torch.float32)
-        store = MatrixStore(model, self.memory.pool(sizes["weights"]), self.uploader)
-        matrices = []
-        total = sum(model.tensors[w.name].nbytes for plan in plans for w in plan.weights)
+        places = room(self.memory)
+        self.pools = places.cache
+        store = MatrixStore(model, places.weights, self.uploader)
         for plan in plans:
-            matrices.append((plan, store.get(plan)))
-            if progress:
-                progress(self.uploader.sent, total)
-        width = max((planes.sizes.chunks * CHUNK for _, planes in matrices), default=CHUNK)
-        heads = max((op.query.width for op in fused.ops if isinstance(op, o.Attend)), default=1)
-        pool = self.memory.pool(2 * max_tokens * (width + heads) + 512)
+            store.get(plan)
         self.inputs = InputBuffer(
             device.torch,
             tokens=max_tokens,
@@ -106,18 +100,17 @@ class GpuBackend:
         self._launches = Lowering(
             graph=fused,
             model=model,
-            values=Values(self.plan, arena, max_tokens, half_values(fused)),
+            values=Values(self.plan, places.arena, max_tokens, half_values(fused)),
             vectors=Vectors(model, device.torch, context),
             store=store,
-            linear=LinearLauncher(device, self._workspaces(matrices)),
-            attention=AttentionLauncher(device, context, self._attention_work()),
-            experts=self._experts(),
+            linear=LinearLauncher(device, places.linear),
+            attention=AttentionLauncher(device, context, places.attention),
+            experts=ExpertLauncher(device, places.experts) if places.experts else None,
             layout=layout,
             pools=self.pools,
             table_blocks=self.inputs.blocks,
-            x=pool.take(2 * max_tokens * width).view(torch.float16),
-            turned=pool.take(2 * max_tokens * heads).view(torch.float16),
-            branches=Branches(device),
+            x=places.x,
+            turned=places.turned,
         ).run()
         if self._cap:
             self._launches.append((self._softcap, True))
@@ -167,57 +160,11 @@ class GpuBackend:
 
     def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
         """Give a block of the cache these bytes."""
-        self._block(group, index).copy_(torch.from_numpy(data))
+        self._block(group, index).copy_(torch.from_numpy(np.array(data)))  # which may be read-only
 
     def _block(self, group: int, index: int) -> torch.Tensor:
         size = self.layout.groups[group].block_bytes
         return self.pools[group][index * size : (index + 1) * size]
-
-    def _workspaces(self, matrices: _Matrices) -> list[Workspace]:
-        """For as many linear maps as run side by side; prompts unpack one after the other.
-
-        Experts share no columns out, and are never unpacked.
-        """
-        plain = [planes for plan, planes in matrices if not plan.experts]
-        sums = max((linear.work_floats(planes, self.device) for planes in plain), default=0)
-        counters = max((planes.sizes.rows // 16 for planes in plain), default=0)
-        scratch = max((p.sizes.rows * p.sizes.chunks * CHUNK for p in plain), default=0)
-        each = aligned(4 * sums) + aligned(4 * counters)
-        pool = self.memory.pool(linear.SIDE_BY_SIDE * each + aligned(2 * scratch))
-        unpacked = pool.take(2 * scratch).view(torch.float16)
-        return [
-            Workspace(
-                pool.take(4 * sums).view(torch.float32),
-                pool.take(4 * counters).view(torch.int32),
-                unpacked,
-            )
-            for _ in range(linear.SIDE_BY_SIDE)
-        ]
-
-    def _attention_work(self) -> AttentionWork:
-        ops = [op for op in self._graph.ops if isinstance(op, o.Attend)]
-        parts = -(-self._context // attention.part_positions(self._context))
-        rows = attention.MAX_TOKENS * parts * max((op.heads for op in ops), default=0)
-        width = max(
-            (triton.next_power_of_2(max(16, op.query.width // op.heads)) for op in ops), default=0
-        )
-        counters = attention.MAX_TOKENS * max((op.kv_heads for op in ops), default=0)
-        sizes = (4 * rows * width, 4 * rows, 4 * rows, 4 * counters)
-        pool = self.memory.pool(sum(aligned(size) for size in sizes))
-        mixed, best, total = (pool.take(size).view(torch.float32) for size in sizes[:3])
-        return AttentionWork(mixed, best, total, pool.take(sizes[3]).view(torch.int32))
-
-    def _experts(self) -> ExpertLauncher | None:
-        mixes = [op for op in self._graph.ops if isinstance(op, ExpertMix)]
-        if not mixes:
-            return None
-        work = ExpertWork.of(
-            self.memory,
-            experts=max(op.linear.weight.shape[0] for op in mixes),
-            pairs=self.max_tokens * max(op.linear.choice.width // 2 for op in mixes),
-            widest=max(op.out.width for op in mixes),
-        )
-        return ExpertLauncher(self.device, work)
 
     def _softcap(self, step: Step) -> None:
         grid = (triton.cdiv(self.vocabulary, 1024), step.inputs.wanted_count)

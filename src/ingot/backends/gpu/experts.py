@@ -10,7 +10,7 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
-from ingot.backends.gpu.linear import stages_of, unrolls
+from ingot.backends.gpu.linear import stages_of, unroll_of
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, Planes
 from ingot.backends.gpu.step import Step
@@ -24,8 +24,7 @@ _GATINGS = {
 }
 _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
-_MANY_ROWS = 128
-FEW_ROWS = 32  # of a program for few pairs
+_ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 16, 64, 128  # of a program, for 1, a few or many pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +158,11 @@ class ExpertLauncher:
     ) -> None:
         """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
         tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
-        few = tiling.columns <= 16 and step.phase is ExecutionPhase.GENERATION
-        block = FEW_ROWS if few or self.device.interpreted else _MANY_ROWS
-        work, sizes = self.work, planes.sizes
-        unroll = unrolls(planes)[0 if tiling.columns <= 8 else 1]
+        work, sizes, unroll = self.work, planes.sizes, unroll_of(planes.sizes)
+        block = _ONE_ROWS if tiling.single else _FEW_ROWS if tiling.columns <= 16 else _MANY_ROWS
+        warps = max(1, block // _ROWS)
+        if step.phase is ExecutionPhase.PROMPT:
+            block, warps = _MANY_ROWS, 8
         expert_kernel[(triton.cdiv(rows, block), tiling.most)](
             x,
             x_stride,
@@ -196,7 +196,7 @@ class ExpertLauncher:
             ACTIVATION=activation,
             GATED=gated,
             HALF=out.dtype == torch.float16,
-            num_warps=8 if step.phase is ExecutionPhase.PROMPT else max(1, block // _ROWS),
+            num_warps=warps,
         )
 
     def mix(

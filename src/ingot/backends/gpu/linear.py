@@ -6,7 +6,6 @@ few; from LONG_PROMPT on the matrix is unpacked once into scratch memory and mul
 add products in the same order, so where one ends and the other begins cannot be seen in the result.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +16,7 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.linear import linear_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
-from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes
+from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
 
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
@@ -27,9 +26,6 @@ _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
 _MAX_PARTS = 3
-SIDE_BY_SIDE = _MAX_PARTS  # linear maps of one input, in a generation
-MOST_UNROLL = 2  # chunks of a step: longer ones do not fit the instruction cache so well
-ONE_ROWS = 32  # of a program for one token
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +77,28 @@ class Cut:
 
     splits: int
     share: int  # chunks of a split
-    unroll: int  # chunks of a step for few tokens
-    unroll_many: int  # and for many
+    unroll: int  # chunks of a step
 
     @classmethod
-    def of(cls, planes: Planes, device: Device) -> "Cut":
+    def of(cls, sizes: PlaneSizes, device: Device) -> "Cut":
         """As many shares as fill the device, two steps each at least."""
-        chunks = planes.sizes.chunks
-        unroll, many = unrolls(planes)
-        blocks = planes.sizes.rows // _ROWS
+        chunks = sizes.chunks
+        unroll = unroll_of(sizes)
+        blocks = sizes.rows // _ROWS
         wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
         splits = max(1, min(wanted, chunks // unroll // 2, _MAX_SPLITS))
         share = -(-(chunks // unroll) // splits) * unroll
-        return cls(-(-chunks // share), share, unroll, many)
+        return cls(-(-chunks // share), share, unroll)
 
 
-def unrolls(planes: Planes) -> tuple[int, int]:
-    """Chunks of a step for few tokens and for many: all that share extras, at least."""
-    chunks = planes.sizes.chunks
-    fewest = planes.form.chunk_multiple
-    few = next(n for n in (4, 3, 2, 1) if chunks % n == 0 and (n <= MOST_UNROLL or n == fewest))
-    return few, 2 if few == 4 and fewest < 4 else few
+def unroll_of(sizes: PlaneSizes) -> int:
+    """Chunks of a step: all that share extras, or two, or three.
+
+    Longer steps are slower: their instructions come late (a token of a 1.5B model took 1177 us
+    in steps of 2 and 1273 us in steps of 4, on an H200).
+    """
+    chunks, fewest = sizes.chunks, sizes.form.chunk_multiple
+    return max(fewest, next(count for count in (2, 3, 1) if chunks % count == 0))
 
 
 def stages_of(unroll: int) -> int:
@@ -109,10 +106,10 @@ def stages_of(unroll: int) -> int:
     return {1: 6, 2: 4}.get(unroll, 3)
 
 
-def work_floats(planes: Planes, device: Device) -> int:
+def work_floats(sizes: PlaneSizes, device: Device) -> int:
     """How many shares of sums a generation writes."""
-    splits = Cut.of(planes, device).splits
-    return MAX_COLUMNS * planes.sizes.rows * splits if splits > 1 else 0
+    splits = Cut.of(sizes, device).splits
+    return MAX_COLUMNS * sizes.rows * splits if splits > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class LinearLauncher:
     """Runs linear maps on a device."""
 
     device: Device
-    works: Sequence[Workspace]  # one for each of those that run side by side
+    work: Workspace
 
     def run(
         self,
@@ -133,20 +130,18 @@ class LinearLauncher:
         out: torch.Tensor,
         half_scale: float,
         epilogue: Epilogue,
-        work: Workspace,
     ) -> None:
         """out = epilogue(factor * planes @ x) for all tokens."""
         tail = (factor * planes.factor, epilogue.bias, epilogue.residual, out, half_scale)
         if phase is ExecutionPhase.GENERATION:
-            cut = Cut.of(planes, self.device)
+            cut = Cut.of(planes.sizes, self.device)
             for first in range(0, tokens, MAX_COLUMNS):
                 count = min(MAX_COLUMNS, tokens - first)
                 fewest = 8 if self.device.assembly else 16
                 columns = max(fewest, triton.next_power_of_2(count))
-                block = ONE_ROWS if tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
+                block = _ROWS if tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
                 self._direct(
                     planes,
-                    work,
                     x,
                     x_stride,
                     first,
@@ -156,14 +151,13 @@ class LinearLauncher:
                     block,
                     columns,
                     cut,
-                    max(1, block // _ROWS),
+                    block // _ROWS,
                     1,
                 )
         elif tokens < LONG_PROMPT:
             blocks = triton.cdiv(tokens, MAX_COLUMNS)
             self._direct(
                 planes,
-                work,
                 x,
                 x_stride,
                 0,
@@ -172,17 +166,16 @@ class LinearLauncher:
                 epilogue,
                 _MANY_ROWS,
                 MAX_COLUMNS,
-                replace(Cut.of(planes, self.device), splits=1, share=planes.sizes.chunks),
+                replace(Cut.of(planes.sizes, self.device), splits=1, share=planes.sizes.chunks),
                 8,
                 blocks,
             )
         else:
-            self._unpacked(planes, work.scratch, x, x_stride, tokens, tail, epilogue)
+            self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
 
     def _direct(
         self,
         planes: Planes,
-        work: Workspace,
         x: torch.Tensor,
         x_stride: int,
         first: int,
@@ -196,7 +189,6 @@ class LinearLauncher:
         column_blocks: int,
     ) -> None:
         sizes = planes.sizes
-        unroll = cut.unroll if columns <= 8 else cut.unroll_many
         grid = (triton.cdiv(sizes.rows, block), cut.splits, column_blocks)
         linear_kernel[grid](
             x,
@@ -210,14 +202,14 @@ class LinearLauncher:
             first,
             tokens,
             sizes.rows,
-            work.sums,
-            work.counters,
+            self.work.sums,
+            self.work.counters,
             *tail,
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
-            UNROLL=unroll,
-            STAGES=stages_of(unroll),
+            UNROLL=cut.unroll,
+            STAGES=stages_of(cut.unroll) if columns <= 8 else 3,
             SPLITS=cut.splits,
             EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
             ASM=self.device.assembly,
@@ -229,7 +221,6 @@ class LinearLauncher:
     def _unpacked(
         self,
         planes: Planes,
-        scratch: torch.Tensor,
         x: torch.Tensor,
         x_stride: int,
         tokens: int,
@@ -242,7 +233,7 @@ class LinearLauncher:
             planes.extras,
             planes.scales,
             sizes.chunks,
-            scratch,
+            self.work.scratch,
             ASM=self.device.assembly,
             **planes.form.constants(),
             num_warps=2,
@@ -253,7 +244,7 @@ class LinearLauncher:
             x,
             x_stride,
             planes.columns,
-            scratch,
+            self.work.scratch,
             sizes.chunks * CHUNK,
             tokens,
             sizes.rows,

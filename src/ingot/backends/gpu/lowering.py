@@ -5,13 +5,11 @@ Each method takes an operation and gives back a function of a step that launches
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 import triton
 
 from ingot.backends.gpu.attention import AttentionLauncher, CacheView, HeadNorm, Heads
-from ingot.backends.gpu.branches import Branches
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
@@ -74,7 +72,6 @@ class Lowering:
     table_blocks: int  # of a row of a block table
     x: torch.Tensor  # halves: the input of a linear map
     turned: torch.Tensor  # halves: queries
-    branches: Branches
     selected: bool = False
     heads: dict[int, Heads] = field(default_factory=dict)  # of the layers so far
     ready: o.Norm | None = None  # whose output is in x
@@ -218,25 +215,21 @@ class Lowering:
             factor = parts[0].scale / scale
             runs.append((self.store.get(plan), factor, epilogue, None if logits else out))
 
-        def multiply(step: Step, number: int) -> None:
-            planes, factor, epilogue, out = runs[number]
-            self.linear.run(
-                planes,
-                x,
-                stride,
-                step.rows(selected),
-                step.phase,
-                factor,
-                step.logits if out is None else out,
-                HALF_SCALE,
-                epilogue,
-                self.linear.works[number],
-            )
-
         def launch(step: Step) -> None:
             for run in before:
                 run(step)
-            self.branches.run(step, [partial(multiply, step, n) for n in range(len(runs))])
+            for planes, factor, epilogue, out in runs:
+                self.linear.run(
+                    planes,
+                    x,
+                    stride,
+                    step.rows(selected),
+                    step.phase,
+                    factor,
+                    step.logits if out is None else out,
+                    HALF_SCALE,
+                    epilogue,
+                )
 
         return launch
 

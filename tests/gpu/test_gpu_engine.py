@@ -1,0 +1,69 @@
+"""The engine on a GPU: its cache, saved and shared texts, several requests at once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu.gpu_runner import GpuRunner
+from ingot.api import LLM
+from ingot.backends.gpu import find_device
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.models import build_graph
+from models.tiny_models import Fixture
+
+on_a_device = pytest.mark.skipif(
+    find_device().interpreted, reason="the interpreter takes seconds for a token"
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Fixture.load("llama").write(tmp_path_factory.mktemp("model") / "m.gguf", GgmlType.Q8_0)
+
+
+def test_blocks_of_the_cache(path: Path) -> None:
+    with GgufLoader(path) as model:
+        backend = GpuRunner(
+            build_graph(model, 64), model, kv_type=GgmlType.F16, positions=64
+        ).backend
+        size = backend.layout.groups[0].block_bytes
+        data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+        data.flags.writeable = False
+        backend.write_block(0, 1, data)
+        backend.copy_block(0, 1, 0)
+        np.testing.assert_array_equal(backend.read_block(0, 0), data)
+        np.testing.assert_array_equal(backend.read_block(0, 1), data)
+
+
+@on_a_device
+def test_saved_text(path: Path, tmp_path: Path) -> None:
+    ids = Fixture.load("llama").token_ids
+    with LLM(path, context=128, device="cuda") as llm:
+        expected = llm.generate(ids, max_tokens=8, temperature=0).token_ids
+        llm.engine.save(ids, tmp_path / "text")
+    with LLM(path, context=128, device="cuda") as llm:
+        restored = llm.engine.restore(tmp_path / "text")
+        assert len(restored) >= 32
+        assert llm.generate(ids, max_tokens=8, temperature=0).token_ids == expected
+        assert llm.engine.stats.reused_tokens >= 32
+
+
+@on_a_device
+def test_fork(path: Path) -> None:
+    ids = Fixture.load("llama").token_ids
+    with LLM(path, context=128, device="cuda") as llm:
+        expected = llm.generate(ids, max_tokens=8, temperature=0).token_ids
+        request = llm.stream(ids, max_tokens=8, temperature=0)
+        next(request)
+        fork = request.fork()
+        assert request.result().token_ids == fork.result().token_ids == expected
+
+
+@on_a_device
+def test_guesses_change_nothing(path: Path) -> None:
+    ids = Fixture.load("llama").token_ids
+    with LLM(path, context=128, device="cuda") as llm:
+        expected = llm.generate(ids, max_tokens=24, temperature=0).token_ids
+    with LLM(path, context=128, device="cuda", speculation="ngram") as llm:
+        assert llm.generate(ids, max_tokens=24, temperature=0).token_ids == expected
