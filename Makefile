@@ -96,7 +96,7 @@ gpu-interpreted: $(VENV)/.gpu
 	TRITON_INTERPRET=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
 
 gpu-compiled: $(VENV)/.gpu
-	$(BIN)/python -m pytest tests/gpu/test_compile.py
+	$(BIN)/python -m pytest tests/gpu/compile_kernels.py
 
 test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
 	$(BIN)/python -m pytest tests/gpu
