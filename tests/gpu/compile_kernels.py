@@ -1,4 +1,4 @@
-"""Every kernel compiles for the devices we mean, without having them: `make gpu-compiled`.
+"""Every kernel compiles for the devices we mean, without having them: `make test-gpu-interpreter`.
 
 It takes minutes, so the name keeps it out of the tests that run without being asked for.
 """
