@@ -15,7 +15,7 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
-  test-gpu-interpreter gpu-interpreted gpu-compiled fuzz soak bench clean
+  test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz soak bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -94,13 +94,16 @@ test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp t
 
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
-	@$(MAKE) -j2 --no-print-directory gpu-interpreted gpu-compiled
+	@$(MAKE) -j2 --no-print-directory gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd
 
 gpu-interpreted: $(VENV)/.gpu
 	TRITON_INTERPRET=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
 
-gpu-compiled: $(VENV)/.gpu
-	$(BIN)/python -m pytest tests/gpu/test_compile.py
+gpu-compiled-nvidia: $(VENV)/.gpu
+	$(BIN)/python -m pytest tests/gpu/compile_kernels.py -k sm
+
+gpu-compiled-amd: $(VENV)/.gpu
+	$(BIN)/python -m pytest tests/gpu/compile_kernels.py -k gfx
 
 test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
 	$(BIN)/python -m pytest tests/gpu

@@ -19,5 +19,3 @@ def missing() -> str | None:
 MISSING = missing()
 _HERE = Path(__file__).parent
 collect_ignore = [] if MISSING is None else [file.name for file in _HERE.glob("test_gpu_*.py")]
-if not find_spec("triton"):
-    collect_ignore.append("test_compile.py")

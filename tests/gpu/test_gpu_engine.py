@@ -7,8 +7,10 @@ import pytest
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
-from ingot.backends.gpu import find_device
+from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.kv_layout import KvLayout
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 
@@ -34,6 +36,23 @@ def test_blocks_of_the_cache(path: Path) -> None:
         backend.copy_block(0, 1, 0)
         np.testing.assert_array_equal(backend.read_block(0, 0), data)
         np.testing.assert_array_equal(backend.read_block(0, 1), data)
+
+
+class SmallDevice(Device):
+    """One that is nearly full."""
+
+    def free_memory(self) -> int:
+        return 1 << 16
+
+
+def test_too_little_memory_is_foreseen(path: Path) -> None:
+    found = find_device()
+    small = SmallDevice(found.torch, found.name, found.multiprocessors, found.assembly)
+    with GgufLoader(path) as model:
+        graph = build_graph(model, 64)
+        layout = KvLayout.of(graph.kv_layers, GgmlType.F16)
+        with pytest.raises(MemoryShortageError, match=r"takes \d+ MiB of device memory, and 0 MiB"):
+            GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
 
 
 @on_a_device

@@ -12,7 +12,7 @@ from models.tiny_models import Fixture
 from run_batches import GENERATION
 
 INTERPRETED = find_device().interpreted
-MODELS = ["dense"] if INTERPRETED else ["dense", "gpt-oss", "qwen3moe"]
+MODELS = ["llama"] if INTERPRETED else ["dense", "gpt-oss", "qwen3moe"]
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -20,7 +20,7 @@ from ingot.backends.gpu.kernels.rows import softcap_kernel
 from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
 from ingot.backends.gpu.matrices import MatrixStore, plan_matrices
-from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.step import Step
@@ -82,9 +82,7 @@ class GpuBackend:
 
         foreseen = DeviceMemory(torch.device("meta"))
         room(foreseen)
-        self.memory.require(
-            foreseen.allocated, "choose a smaller context, a smaller model or device='cpu'"
-        )
+        require(foreseen.allocated, device.free_memory())
         places = room(self.memory)
         self.pools = places.cache
         store = MatrixStore(model, places.weights, self.uploader)

@@ -14,6 +14,15 @@ def aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
+def require(needed: int, free: int) -> None:
+    """Refuse, with numbers, what the device cannot hold."""
+    if needed > free:
+        raise MemoryShortageError(
+            f"the model takes {needed / 2**20:.0f} MiB of device memory, and {free / 2**20:.0f} "
+            "MiB are free: choose a smaller context or cache, a smaller model or device='cpu'"
+        )
+
+
 @dataclass(slots=True)
 class DeviceMemory:
     """The pools of one backend; `allocations` counts what was asked of the device."""
@@ -21,17 +30,6 @@ class DeviceMemory:
     device: torch.device
     allocations: int = 0
     allocated: int = 0
-
-    def require(self, needed: int, remedy: str) -> None:
-        """Refuse, with numbers, what the device cannot hold."""
-        if self.device.type == "cpu":
-            return
-        free, _ = torch.cuda.mem_get_info(self.device)
-        if needed > free:
-            raise MemoryShortageError(
-                f"the model takes {needed / 2**20:.0f} MiB of device memory, and "
-                f"{free / 2**20:.0f} MiB are free: {remedy}"
-            )
 
     def pool(self, size: int) -> "MemoryPool":
         """A pool of that many bytes."""

@@ -1,4 +1,7 @@
-"""Every kernel compiles for the devices we mean, without having them."""
+"""Every kernel compiles for the devices we mean, without having them: `make test-gpu-interpreter`.
+
+It takes minutes, so the name keeps it out of the tests that run without being asked for.
+"""
 
 import pytest
 
