@@ -87,7 +87,7 @@ format: $(VENV)/.lint ## bring Python and C++ into the house style
 test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with others
 
 test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m oracle
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m oracle
 
 test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp too (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
