@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ingot import LLM
-from ingot.engine import memory
 from ingot.engine.cache_size import cache_size
 from ingot.errors import ConfigError
 from ingot.gguf import GgmlType
@@ -141,11 +140,7 @@ def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
     ("tokens", "bytes_there", "states"),
     [(None, 1 << 40, 256), (None, 400 << 10, 100), (None, 4 << 10, 8), (64, 1 << 40, 8)],
 )
-def test_as_many_states_as_memory_allows(
-    monkeypatch: pytest.MonkeyPatch, tokens: int | None, bytes_there: int, states: int
-) -> None:
+def test_as_many_states_as_memory_allows(tokens: int | None, bytes_there: int, states: int) -> None:
     """Four contexts' worth, a quarter of the memory, and at least what a few texts need."""
-    monkeypatch.setattr(memory, "available", lambda: bytes_there)
-    monkeypatch.setattr(memory, "require", lambda *_: None)
     layout = KvLayout.of([], GgmlType.F16, [256])
-    assert cache_size(layout, 8192, tokens).states == states
+    assert cache_size(layout, 8192, tokens, bytes_there).states == states
