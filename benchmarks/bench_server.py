@@ -157,14 +157,20 @@ def measure_overhead(model: Path, rounds: int) -> None:
     """Print the share of the time that HTTP takes."""
     argument = json.dumps([str(model), _STREAMS, _TOKENS, _PROMPT])
     command = [sys.executable, "-c", _ENGINE, argument]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with serving(model) as address, subprocess.Popen(command, **pipes) as engine:  # type: ignore[call-overload]
-        engine.stdout.readline()
+    pipe = subprocess.PIPE
+    with (
+        serving(model) as address,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as engine,
+    ):
+        begin, told = engine.stdin, engine.stdout
+        assert begin is not None
+        assert told is not None
+        told.readline()
 
         def alone() -> float:
-            engine.stdin.write("go\n")
-            engine.stdin.flush()
-            return float(engine.stdout.readline())
+            begin.write("go\n")
+            begin.flush()
+            return float(told.readline())
 
         alone(), streams_seconds(address)  # both are warm now
         ratios, rates = [], []
@@ -175,7 +181,7 @@ def measure_overhead(model: Path, rounds: int) -> None:
             engine_seconds = engine_seconds or alone()
             ratios.append(http_seconds / engine_seconds)
             rates.append(_STREAMS * _TOKENS / http_seconds)
-        engine.stdin.close()
+        begin.close()
     print(
         f"overhead   {_STREAMS} streams: {statistics.median(rates):.0f} t/s over HTTP, "
         f"{100 * (statistics.median(ratios) - 1):+.1f}% of the engine's time alone "

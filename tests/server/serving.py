@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 _START_SECONDS = 60
 
@@ -78,8 +77,3 @@ def _read(process: subprocess.Popen[str], log: list[str]) -> None:
     assert process.stderr is not None
     for line in process.stderr:
         log.append(line.rstrip("\n"))
-
-
-def model_option(path: Path, name: str) -> str:
-    """A model under a name."""
-    return f"{name}={path}"

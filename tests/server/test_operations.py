@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from ingot.server import ServedModel, ServerOptions, create_app
 from tiny_llama import write_tiny_llama
 
 ASK = {"prompt": "abc", "max_tokens": 3, "ignore_eos": True}
-Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")

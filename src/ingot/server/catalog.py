@@ -30,7 +30,7 @@ class Entry:
     llm: LLM | None = None
     leases: int = 0
     used: float = 0.0  # when the last lease ended
-    opened: int = field(default_factory=lambda: int(time.time()))
+    listed: int = field(default_factory=lambda: int(time.time()))  # when the server began
 
     @property
     def name(self) -> str:

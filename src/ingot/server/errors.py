@@ -5,7 +5,7 @@ nothing about the inside of the server.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -58,7 +58,7 @@ class Facts:
     message: str
     param: str | None = None
     code: str | None = None
-    retry: bool = field(default=False)  # it may go better later
+    retry: bool = False  # it may go better later
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ import time
 from ingot.server.catalog import Catalog
 from ingot.server.metrics import Metrics
 from ingot.server.options import ServerOptions
-from ingot.server.writing import Writing, Writings
+from ingot.server.writing import Writings
 
 
 class Server:
@@ -31,6 +31,3 @@ class Server:
     async def close(self) -> None:
         """Close the models."""
         await self.catalog.close()
-
-
-__all__ = ["Server", "Writing"]

@@ -54,12 +54,6 @@ class TokenDetails(BaseModel):
     cached_tokens: int
 
 
-class ReasoningDetails(BaseModel):
-    """Tokens of an answer, taken apart."""
-
-    reasoning_tokens: int = 0
-
-
 class Usage(BaseModel):
     """Tokens read and written."""
 

@@ -44,4 +44,4 @@ def router(server: Server) -> APIRouter:
 
 
 def _model(entry: Entry) -> Model:
-    return Model(id=entry.name, created=entry.opened)
+    return Model(id=entry.name, created=entry.listed)
