@@ -4,7 +4,7 @@ Used to compile for devices that are not there, and to look at what the compiler
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
@@ -99,6 +99,12 @@ class KernelCase:
     constants: Mapping[str, Any]
     warps: int = 4
 
+    def ordered(self, ahead: bool) -> "KernelCase":
+        """The same where kernels may start ahead of the one in front of them, or not."""
+        if "AHEAD" not in self.kernel.arg_names:
+            return self
+        return replace(self, constants={**self.constants, "AHEAD": ahead})
+
     def signature(self) -> dict[str, str]:
         """Types of all arguments, in order."""
         found = {}
@@ -151,6 +157,7 @@ def linear_case(
         "SPLITS": splits,
         "EVEN": True,
         "ASM": assembly,
+        "FETCHED": 16,
         **form.constants(),
         **_epilogue(gated),
     }
@@ -256,7 +263,7 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile, 8)
         for store in (False, True):
             part = _attention({"ROWS": 16, "GROUP": 4, "TOGETHER": 16, "PART": 128}, pool)
-            part |= {"STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
+            part |= {"APART": False, "STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
             part |= {"PAIRS": 64, "ADJACENT": q8}
             types = {"pool": pool, "out": "*fp16", "query": "*fp32" if store else "*fp16"}
             name = f"attend generation {pool} store={store}"

@@ -9,7 +9,11 @@ import triton
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
-from ingot.backends.gpu.kernels.attend_generation import MOST_PARTS, attend_generation_kernel
+from ingot.backends.gpu.kernels.attend_generation import (
+    MOST_PARTS,
+    attend_generation_kernel,
+    join_kernel,
+)
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.step import Step
@@ -19,6 +23,7 @@ from ingot.graph import ops as o
 from ingot.graph.check import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
+JOINED, WARPS, APART, LEAST_PART = 4096, 4, False, 128
 MAX_TOKENS = 64  # of a generation that one launch takes
 _TYPES = {
     GgmlType.F32: torch.float32,
@@ -39,7 +44,7 @@ def check_kv_type(type: GgmlType) -> None:
 
 def part_positions(context: int) -> int:
     """Positions of one part of a sequence's past: a context has at most 64 parts."""
-    return int(max(128, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
+    return int(max(LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +269,37 @@ class AttentionLauncher:
                 work.counters,
                 ROWS=max(16, triton.next_power_of_2(group)),
                 GROUP=triton.next_power_of_2(group),
-                TOGETHER=max(1, 4096 // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
+                TOGETHER=max(1, JOINED // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
                 PART=part,
                 STAGES=2,
                 STORE=step.single,
-                num_warps=4,
+                num_warps=WARPS,
+                APART=APART,
                 **constants,
                 **heads.constants(),
+                **self.device.order(),
             )
+            if APART:
+                join_kernel[(op.heads, count)](
+                    out,
+                    out_scale,
+                    first,
+                    inputs.positions,
+                    sinks,
+                    op.heads,
+                    -(-self.context // part),
+                    op.window,
+                    work.mixed,
+                    work.best,
+                    work.total,
+                    SIZE=cache.head_size,
+                    PADDED=max(16, _padded(cache)),
+                    PART=part,
+                    SINKS=sinks is not None,
+                    HALF=out.dtype == torch.float16,
+                    num_warps=4,
+                    **self.device.order(),
+                )
 
 
 def _padded(cache: CacheView) -> int:

@@ -172,4 +172,5 @@ class GpuBackend:
             self.vocabulary,
             self._cap,
             BLOCK=1024,
+            **self.device.order(),
         )

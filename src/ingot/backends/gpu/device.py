@@ -16,11 +16,16 @@ class Device:
     name: str
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
+    ahead: bool  # whether a kernel may start before the one in front of it has ended
 
     @property
     def interpreted(self) -> bool:
         """Whether kernels run in Triton's interpreter, on the CPU."""
         return bool(self.torch.type == "cpu")
+
+    def order(self) -> dict[str, bool]:
+        """How the kernels of a generation follow each other (see `kernels.order`)."""
+        return {"AHEAD": True, "launch_pdl": True} if self.ahead else {"AHEAD": False}
 
     def free_memory(self) -> int:
         """Bytes that can be asked for."""
@@ -38,14 +43,16 @@ def has_gpu() -> bool:
 def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:
-        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False)
+        return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False, ahead=False)
     if not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
     device = torch.device("cuda", torch.cuda.current_device())
     properties = torch.cuda.get_device_properties(device)
+    nvidia = torch.version.hip is None
     return Device(
         device,
         properties.name,
         properties.multi_processor_count,
-        assembly=torch.version.hip is None and properties.major >= 8,
+        assembly=nvidia and properties.major >= 8,
+        ahead=nvidia and properties.major >= 9,
     )

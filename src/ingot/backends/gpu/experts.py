@@ -115,6 +115,7 @@ class ExpertLauncher:
             COUNTED=not tiling.single,
             SELECTED=selected,
             num_warps=1,
+            **self.device.order(),
         )
         if tiling.single:
             return
@@ -134,6 +135,7 @@ class ExpertLauncher:
             COLS=tiling.columns,
             BLOCK=_PAIRS,
             num_warps=4,
+            **self.device.order(),
         )
 
     def run(
@@ -197,6 +199,7 @@ class ExpertLauncher:
             GATED=gated,
             HALF=out.dtype == torch.float16,
             num_warps=warps,
+            **self.device.order(),
         )
 
     def mix(
@@ -232,4 +235,5 @@ class ExpertLauncher:
             EXPERTS=triton.next_power_of_2(experts),
             BLOCK=triton.next_power_of_2(max(width, normed_stride)),
             num_warps=8,
+            **self.device.order(),
         )

@@ -113,6 +113,7 @@ class Lowering:
         planes = self.store.get(plan_embedding(op, self.model))
         out, width = self.values.tensor(op.out), op.out.width
         positions = self.vectors.get(op.positions)
+        order = self.linear.device.order()
         if op.types is not None:
             raise ModelError("the GPU backend has no types of tokens")
 
@@ -131,6 +132,7 @@ class Lowering:
                 **planes.form.constants(),
                 POSITIONS=positions is not None,
                 num_warps=1,
+                **order,
             )
 
         return launch
@@ -146,6 +148,7 @@ class Lowering:
     ) -> Launch:
         """Rows of `stride`, floats or halves as the target is; without a norm only scaled."""
         x, width, selected = self.values.tensor(source), source.width, self.selected
+        order = self.linear.device.order()
         weight = self.vectors.get(norm.weight) if norm else None
         bias = self.vectors.get(norm.bias) if norm else None
         added = self.values.tensor(residual) if residual else None
@@ -168,6 +171,7 @@ class Lowering:
                 RESIDUAL=added is not None,
                 HALF=target.dtype == torch.float16,
                 num_warps=8,
+                **order,
             )
 
         return launch
@@ -316,6 +320,7 @@ class Lowering:
     def _select(self, op: o.Select) -> Launch:
         x, width = self.values.tensor(op.source), op.source.width
         target = None if op.out == self.graph.logits else self.values.tensor(op.out)
+        order = self.linear.device.order()
 
         def launch(step: Step) -> None:
             select_kernel[(triton.cdiv(width, 1024), step.inputs.wanted_count)](
@@ -324,6 +329,7 @@ class Lowering:
                 step.logits if target is None else target,
                 width,
                 BLOCK=1024,
+                **order,
             )
 
         return launch
@@ -443,10 +449,18 @@ class Lowering:
         x, gate = self.values.tensor(op.gated.source), self.values.tensor(op.gated.gate)
         residual = self.values.tensor(op.residual) if op.residual else None
         out, width, selected = self.values.tensor(op.out), op.out.width, self.selected
+        order = self.linear.device.order()
 
         def launch(step: Step) -> None:
             gate_rows_kernel[(triton.cdiv(width, 1024), step.rows(selected))](
-                x, gate, residual, out, width, RESIDUAL=residual is not None, BLOCK=1024
+                x,
+                gate,
+                residual,
+                out,
+                width,
+                RESIDUAL=residual is not None,
+                BLOCK=1024,
+                **order,
             )
 
         return launch

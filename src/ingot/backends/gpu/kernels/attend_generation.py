@@ -12,6 +12,7 @@ from ingot.backends.gpu.kernels.attention import LOWEST, absorb, with_sink
 from ingot.backends.gpu.kernels.epilogue import store_rounded, to_half
 from ingot.backends.gpu.kernels.heads import turned_heads
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
+from ingot.backends.gpu.kernels.order import fetch, start_next, wait_for_last
 from ingot.backends.gpu.kernels.store_kv import store_head
 
 MOST_PARTS = tl.constexpr(64)
@@ -69,8 +70,11 @@ def attend_generation_kernel(
     KEY_NORM: tl.constexpr,
     PAIRS: tl.constexpr,
     ADJACENT: tl.constexpr,
+    APART: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
+    start_next(AHEAD)
     part = tl.program_id(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
@@ -80,8 +84,19 @@ def attend_generation_kernel(
         oldest = tl.maximum(position - window + 1, 0)
     first_part = oldest // PART
     last_part = position // PART
-    if (position >= 0) & (part >= first_part) & (part <= last_part):
-        sequence = tl.load(sequences + token)
+    low = tl.maximum(part * PART, oldest // SPAN * SPAN)
+    high = tl.minimum(part * PART + PART, position + 1)
+    sequence = tl.load(sequences + token)
+    if AHEAD:
+        BYTES: tl.constexpr = 2 * SIDE * pool.dtype.element_ty.primitive_bitwidth // 8
+        for base in range(low, high, BLOCK_TOKENS):
+            block = tl.load(table + sequence * table_stride + base // BLOCK_TOKENS)
+            start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
+            fetch(pool + start, BYTES, AHEAD)
+    ours = (position >= 0) & (part >= first_part) & (part <= last_part)
+    if ours | (part == 0):  # so that one program waits, whatever the positions
+        wait_for_last(AHEAD)
+    if ours:
         row = tl.arange(0, ROWS)
         at = tl.arange(0, PADDED)
         place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
@@ -140,8 +155,6 @@ def attend_generation_kernel(
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, PADDED), tl.float32)
         EVEN: tl.constexpr = SIZE == PADDED
-        low = tl.maximum(part * PART, oldest // SPAN * SPAN)
-        high = tl.minimum(part * PART + PART, position + 1)
         for base in tl.range(low, high, SPAN, num_stages=STAGES):
             where = base + tl.arange(0, SPAN)
             known = (where <= position) & (where >= oldest)
@@ -175,8 +188,10 @@ def attend_generation_kernel(
             tl.store(work_mixed + here[:, None] * PADDED + at[None, :], mixed, mask=real[:, None])
             tl.store(work_best + here, best, mask=real)
             tl.store(work_total + here, total, mask=real)
-            tl.debug_barrier()
-            ticket = tl.atomic_add(counters + pair, 1, sem="acq_rel")
+            ticket = -1
+            if not APART:
+                tl.debug_barrier()
+                ticket = tl.atomic_add(counters + pair, 1, sem="acq_rel")
             if ticket == last_part - first_part:
                 tl.store(counters + pair, 0)
                 member = tl.arange(0, GROUP)
@@ -221,6 +236,67 @@ def attend_generation_kernel(
                 SINKS,
                 HALF,
             )
+
+
+@triton.jit
+def join_kernel(
+    out,
+    out_scale,
+    first,
+    positions,
+    sinks,
+    heads,
+    parts,
+    window,
+    work_mixed,
+    work_best,
+    work_total,
+    SIZE: tl.constexpr,
+    PADDED: tl.constexpr,
+    PART: tl.constexpr,
+    SINKS: tl.constexpr,
+    HALF: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    start_next(AHEAD)
+    head = tl.program_id(0)
+    token = first + tl.program_id(1).to(tl.int64)
+    position = tl.load(positions + token)
+    oldest = 0
+    if window > 0:
+        oldest = tl.maximum(position - window + 1, 0)
+    first_part = oldest // PART
+    last_part = position // PART
+    wait_for_last(AHEAD)
+    if (position >= 0) & (first_part < last_part):
+        at = tl.arange(0, PADDED)
+        number = tl.arange(0, MOST_PARTS)
+        known = number <= last_part - first_part
+        place = (tl.program_id(1).to(tl.int64) * heads + head) * parts + first_part + number
+        mixed = tl.load(
+            work_mixed + place[:, None] * PADDED + at[None, :], mask=known[:, None], other=0.0
+        )
+        best = tl.load(work_best + place, mask=known, other=LOWEST)
+        total = tl.load(work_total + place, mask=known, other=0.0)
+        highest = tl.max(best, axis=0)
+        share = tl.where(known, tl.exp2(best - highest), 0.0)
+        one = tl.zeros((1,), tl.int32)
+        all_total = tl.sum(total * share, axis=0)[None]
+        all_mixed = tl.sum(mixed * share[:, None], axis=0)[None, :]
+        there = token * (heads * SIZE) + head * SIZE + at[None, :]
+        _write(
+            highest[None],
+            all_total,
+            all_mixed,
+            sinks,
+            one + head,
+            one == 0,
+            out + there,
+            (at < SIZE)[None, :],
+            out_scale,
+            SINKS,
+            HALF,
+        )
 
 
 @triton.jit

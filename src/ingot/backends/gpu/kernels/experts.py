@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import finish
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.products import products
 from ingot.backends.gpu.kernels.weights import ROWS
 
@@ -51,8 +52,11 @@ def expert_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """out[pair] = epilogue(weights of its expert @ x[pair // pairs_of_input])."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     number = tl.program_id(1)
     column_of = tl.arange(0, COLS)
     if SINGLE:

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
-from ingot.backends.gpu.kernels.products import products
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
+from ingot.backends.gpu.kernels.products import fetch_weights, products
 from ingot.backends.gpu.kernels.weights import ROWS
 
 
@@ -59,8 +60,11 @@ def linear_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
+    FETCHED: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
+    start_next(AHEAD)
     block = tl.program_id(0)
     split = tl.program_id(1)
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -72,6 +76,24 @@ def linear_kernel(
     tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows behind the last are not stored
     begin = split * share // UNROLL
     end = tl.minimum(begin + share // UNROLL, chunks // UNROLL)
+    fetch_weights(
+        codes,
+        extras,
+        scales,
+        chunks,
+        block * (BLOCK // ROWS),
+        begin * UNROLL,
+        end * UNROLL,
+        rows,
+        BLOCK // ROWS,
+        BITS,
+        HIGH,
+        FINE,
+        MIN,
+        FETCHED,
+        AHEAD,
+    )
+    wait_for_last(AHEAD)
     part_first, width, base = place_of(
         block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
     )

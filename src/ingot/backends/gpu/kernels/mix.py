@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import to_half
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 
 
 @triton.jit
@@ -24,12 +25,15 @@ def mix_kernel(
     NORM: tl.constexpr,
     EXPERTS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """out = the parts of a token's experts, each times its weight, added in their order.
 
     With NORM, what the next layer reads is made here, too. The counts of pairs, which have served
     their purpose, become 0 for the next layer.
     """
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
@@ -51,8 +55,19 @@ def mix_kernel(
 
 
 @triton.jit
-def gate_rows_kernel(x, gate, residual, out, width, RESIDUAL: tl.constexpr, BLOCK: tl.constexpr):
+def gate_rows_kernel(
+    x,
+    gate,
+    residual,
+    out,
+    width,
+    RESIDUAL: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
     """out = sigmoid(gate) * x + residual; a token's gate is one number."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import to_half
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 
 
 @triton.jit
@@ -22,17 +23,22 @@ def norm_kernel(
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
     HALF: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """One row a program; `out` has rows of `stride`, and zeros behind the width."""
+    start_next(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
+    if NORM > 0:
+        gain = tl.load(weight + at, mask=inside, other=0.0)
+    wait_for_last(AHEAD)
     value = tl.load(x + token * width + at, mask=inside, other=0.0)
     if NORM == 2:
         value = tl.where(inside, value - tl.sum(value) / width, 0.0)
     if NORM > 0:
         value = value / tl.sqrt(tl.sum(value * value) / width + epsilon)
-        value *= tl.load(weight + at, mask=inside, other=0.0)
+        value *= gain
         if BIAS:
             value += tl.load(bias + at, mask=inside, other=0.0)
     if RESIDUAL:

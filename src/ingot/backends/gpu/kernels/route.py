@@ -7,6 +7,8 @@ p // used. A choice is stored as floats: numbers of the experts, then their weig
 import triton
 import triton.language as tl
 
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
+
 SOFTMAX = tl.constexpr(0)
 SIGMOID = tl.constexpr(1)
 CHOSEN_SOFTMAX = tl.constexpr(2)
@@ -33,8 +35,11 @@ def route_kernel(
     BIAS: tl.constexpr,
     COUNTED: tl.constexpr,
     SELECTED: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """One token a program."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, EXPERTS)
     real = at < experts
@@ -97,8 +102,11 @@ def group_kernel(
     USED: tl.constexpr,
     COLS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """A program puts BLOCK pairs in their places; the first also makes tiles of up to COLS."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     at = tl.arange(0, EXPERTS)
     real = at < experts
     count = tl.load(counts + at, mask=real, other=0)

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.activation import tanh
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
@@ -53,11 +54,14 @@ def embed_kernel(
     MIN: tl.constexpr,
     TABLE: tl.constexpr,
     POSITIONS: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """out[token] = factor * row ids[token] + its position's.
 
     A program unpacks a chunk of one row.
     """
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     row = tl.load(ids + token)
@@ -85,8 +89,10 @@ def embed_kernel(
 
 
 @triton.jit
-def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr):
+def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr, AHEAD: tl.constexpr):
     """out[row] = x[wanted[row]]."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     row = tl.program_id(1).to(tl.int64)
     source = tl.load(wanted + row).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -95,8 +101,10 @@ def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr):
+def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr, AHEAD: tl.constexpr):
     """out = cap * tanh(x / cap)."""
+    start_next(AHEAD)
+    wait_for_last(AHEAD)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
