@@ -158,6 +158,7 @@ def linear_case(
         "EVEN": True,
         "ASM": assembly,
         "FETCHED": 16,
+        "LATE": True,
         **form.constants(),
         **_epilogue(gated),
     }
@@ -182,6 +183,7 @@ def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
                 "STAGES": 3,
                 "EVEN": True,
                 "SINGLE": block == 32,
+                "LATE": True,
                 "ASM": assembly,
                 **FORMS[name].constants(),
                 "BIAS": gated,

@@ -6,6 +6,7 @@ import torch
 import triton
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu import linear
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
@@ -199,6 +200,7 @@ class ExpertLauncher:
             GATED=gated,
             HALF=out.dtype == torch.float16,
             num_warps=warps,
+            LATE=linear.LATE,
             **self.device.order(),
         )
 

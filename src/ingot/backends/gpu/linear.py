@@ -23,6 +23,7 @@ LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
 _ROWS = 32  # of a warp
+LATE = True
 _FETCHED = 16  # chunks that a program asks for before it may begin
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
@@ -218,6 +219,7 @@ class LinearLauncher:
             **epilogue.constants(),
             num_warps=warps,
             FETCHED=_FETCHED,
+            LATE=LATE,
             **self.device.order(),
         )
 

@@ -74,7 +74,6 @@ def attend_generation_kernel(
     AHEAD: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
-    start_next(AHEAD)
     part = tl.program_id(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
@@ -93,10 +92,11 @@ def attend_generation_kernel(
             block = tl.load(table + sequence * table_stride + base // BLOCK_TOKENS)
             start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
             fetch(pool + start, BYTES, AHEAD)
-    ours = (position >= 0) & (part >= first_part) & (part <= last_part)
-    if ours | (part == 0):  # so that one program waits, whatever the positions
+    mine = (position >= 0) & (part >= first_part) & (part <= last_part)
+    if mine | (part == 0):  # so that one program waits, whatever the positions
         wait_for_last(AHEAD)
-    if ours:
+        start_next(AHEAD)
+    if mine:
         row = tl.arange(0, ROWS)
         at = tl.arange(0, PADDED)
         place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
@@ -258,7 +258,6 @@ def join_kernel(
     HALF: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    start_next(AHEAD)
     head = tl.program_id(0)
     token = first + tl.program_id(1).to(tl.int64)
     position = tl.load(positions + token)
@@ -268,6 +267,7 @@ def join_kernel(
     first_part = oldest // PART
     last_part = position // PART
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     if (position >= 0) & (first_part < last_part):
         at = tl.arange(0, PADDED)
         number = tl.arange(0, MOST_PARTS)

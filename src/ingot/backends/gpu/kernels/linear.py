@@ -61,10 +61,10 @@ def linear_kernel(
     GATED: tl.constexpr,
     HALF: tl.constexpr,
     FETCHED: tl.constexpr,
+    LATE: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    start_next(AHEAD)
     block = tl.program_id(0)
     split = tl.program_id(1)
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -94,6 +94,8 @@ def linear_kernel(
         AHEAD,
     )
     wait_for_last(AHEAD)
+    if not LATE:
+        start_next(AHEAD)
     part_first, width, base = place_of(
         block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
     )
@@ -122,6 +124,8 @@ def linear_kernel(
         ASM,
     )
 
+    if LATE:
+        start_next(AHEAD)
     if SPLITS == 1:
         finish(
             sums,

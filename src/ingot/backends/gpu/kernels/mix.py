@@ -32,8 +32,8 @@ def mix_kernel(
     With NORM, what the next layer reads is made here, too. The counts of pairs, which have served
     their purpose, become 0 for the next layer.
     """
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
@@ -66,8 +66,8 @@ def gate_rows_kernel(
     AHEAD: tl.constexpr,
 ):
     """out = sigmoid(gate) * x + residual; a token's gate is one number."""
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width

@@ -26,13 +26,13 @@ def norm_kernel(
     AHEAD: tl.constexpr,
 ):
     """One row a program; `out` has rows of `stride`, and zeros behind the width."""
-    start_next(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
     if NORM > 0:
         gain = tl.load(weight + at, mask=inside, other=0.0)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     value = tl.load(x + token * width + at, mask=inside, other=0.0)
     if NORM == 2:
         value = tl.where(inside, value - tl.sum(value) / width, 0.0)

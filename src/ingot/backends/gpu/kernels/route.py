@@ -38,8 +38,8 @@ def route_kernel(
     AHEAD: tl.constexpr,
 ):
     """One token a program."""
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, EXPERTS)
     real = at < experts
@@ -105,8 +105,8 @@ def group_kernel(
     AHEAD: tl.constexpr,
 ):
     """A program puts BLOCK pairs in their places; the first also makes tiles of up to COLS."""
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     at = tl.arange(0, EXPERTS)
     real = at < experts
     count = tl.load(counts + at, mask=real, other=0)

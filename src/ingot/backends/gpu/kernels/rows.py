@@ -60,8 +60,8 @@ def embed_kernel(
 
     A program unpacks a chunk of one row.
     """
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     row = tl.load(ids + token)
@@ -91,8 +91,8 @@ def embed_kernel(
 @triton.jit
 def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr, AHEAD: tl.constexpr):
     """out[row] = x[wanted[row]]."""
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     row = tl.program_id(1).to(tl.int64)
     source = tl.load(wanted + row).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -103,8 +103,8 @@ def select_kernel(x, wanted, out, width, BLOCK: tl.constexpr, AHEAD: tl.constexp
 @triton.jit
 def softcap_kernel(x, out, width, cap, BLOCK: tl.constexpr, AHEAD: tl.constexpr):
     """out = cap * tanh(x / cap)."""
-    start_next(AHEAD)
     wait_for_last(AHEAD)
+    start_next(AHEAD)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
