@@ -11,7 +11,8 @@ from ingot.backends.gpu.kernels.attend_generation import attend_generation_kerne
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.experts import expert_kernel
-from ingot.backends.gpu.kernels.linear import linear_kernel
+from ingot.backends.gpu.kernels.join_parts import join_parts_kernel
+from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel, mix_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
@@ -157,13 +158,27 @@ def linear_case(
         "SPLITS": splits,
         "EVEN": True,
         "ASM": assembly,
-        "FETCHED": 16,
-        "LATE": True,
         **form.constants(),
         **_epilogue(gated),
     }
     name = f"linear {form} {block}x{columns} splits={splits} gated={gated}"
     return KernelCase(name, linear_kernel, {"out": out}, constants, warps)
+
+
+def pair_case(
+    a: PlaneForm, b: PlaneForm, *, assembly: bool, block: int, columns: int
+) -> KernelCase:
+    constants: dict[str, Any] = {"BLOCK": block, "COLS": columns, "EVEN": True, "ASM": assembly}
+    for name, form, parts in (("A", a, 2), ("B", b, 1)):
+        own = {"UNROLL": 2, "STAGES": 4, "SPLITS": 5, "PARTS": parts, "BIAS": parts == 1}
+        own |= form.constants()
+        constants |= {f"{key}_{name}": value for key, value in own.items()}
+    types = {"out": "*fp32"}
+    for name, type in _POINTERS.items():
+        types |= {f"{name}_a": type, f"{name}_b": type}
+    types |= {"factor_a": "fp32", "factor_b": "fp32"}
+    name = f"linear pair {a} {b} {block}x{columns}"
+    return KernelCase(name, linear_pair_kernel, types, constants, block // 32)
 
 
 def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
@@ -183,7 +198,6 @@ def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
                 "STAGES": 3,
                 "EVEN": True,
                 "SINGLE": block == 32,
-                "LATE": True,
                 "ASM": assembly,
                 **FORMS[name].constants(),
                 "BIAS": gated,
@@ -236,6 +250,8 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     yield linear_case(
         nibbles, assembly=assembly, block=128, columns=64, splits=1, gated=False, warps=8
     )
+    for block, columns in ((32, small_columns), (128, 32)):
+        yield pair_case(nibbles, FORMS["q6_k"], assembly=assembly, block=block, columns=columns)
     yield from expert_cases(assembly=assembly, small_columns=small_columns)
     tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
     for gated in (False, True):
@@ -264,9 +280,12 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
         types = {"pool": pool, "out": "*fp16"}
         yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile, 8)
         for store in (False, True):
-            part = _attention({"ROWS": 16, "GROUP": 4, "TOGETHER": 16, "PART": 128}, pool)
-            part |= {"APART": False, "STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
+            part = _attention({"ROWS": 16, "PART": 128}, pool)
+            part |= {"FETCH": True, "STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
             part |= {"PAIRS": 64, "ADJACENT": q8}
             types = {"pool": pool, "out": "*fp16", "query": "*fp32" if store else "*fp16"}
             name = f"attend generation {pool} store={store}"
-            yield KernelCase(name, attend_generation_kernel, types, part)
+            yield KernelCase(name, attend_generation_kernel, types, part, 8)
+    for sinks in (False, True):
+        joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": True}
+        yield KernelCase("join parts", join_parts_kernel, {"out": "*fp16"}, joined)

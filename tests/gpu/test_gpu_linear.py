@@ -91,6 +91,17 @@ def test_more_columns(tokens: int, tmp_path: Path) -> None:
     assert run(small, y, tmp_path, tokens, GENERATION) < HALVES
 
 
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_two_formats_of_one_input(tokens: int, tmp_path: Path) -> None:
+    """They run in one kernel, columns shared out."""
+    small = SmallGraph(5)
+    x = small.embed(small.random(tokens, 512))
+    first = small.linear(x, small.random(70, 512, scale=0.05), None, GgmlType.Q4_K)
+    second = small.linear(x, small.random(70, 512, scale=0.05), small.random(70), GgmlType.Q6_K)
+    third = small.linear(second, small.random(70, 70, scale=0.1))
+    assert run(small, small.add(first, third), tmp_path, tokens, GENERATION) < 2 * HALVES
+
+
 def test_unpacked_for_a_long_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingot.backends.gpu.linear.LONG_PROMPT", 4)
     for type in (GgmlType.Q4_K, GgmlType.Q6_K, GgmlType.Q5_K, GgmlType.Q8_0):

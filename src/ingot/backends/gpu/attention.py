@@ -9,12 +9,9 @@ import triton
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
-from ingot.backends.gpu.kernels.attend_generation import (
-    MOST_PARTS,
-    attend_generation_kernel,
-    join_kernel,
-)
+from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
+from ingot.backends.gpu.kernels.join_parts import MOST_PARTS, join_parts_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.step import Step
 from ingot.errors import ModelError
@@ -23,8 +20,10 @@ from ingot.graph import ops as o
 from ingot.graph.check import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
-JOINED, WARPS, APART, LEAST_PART = 4096, 4, False, 128
 MAX_TOKENS = 64  # of a generation that one launch takes
+LEAST_PART = 128  # positions
+PART_WARPS = 8
+FETCH = True
 _TYPES = {
     GgmlType.F32: torch.float32,
     GgmlType.F16: torch.float16,
@@ -159,7 +158,6 @@ class AttentionWork:
     mixed: torch.Tensor
     best: torch.Tensor
     total: torch.Tensor
-    counters: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +245,11 @@ class AttentionLauncher:
             )
             return
         part = part_positions(self.context)
+        parts = -(-self.context // part)
         work = self.work
         for first in range(0, inputs.tokens, MAX_TOKENS):
             count = min(MAX_TOKENS, inputs.tokens - first)
-            attend_generation_kernel[(-(-self.context // part), op.kv_heads, count)](
+            attend_generation_kernel[(parts, op.kv_heads, count)](
                 heads.query if step.single else turned,
                 heads.key,
                 heads.value,
@@ -266,40 +265,38 @@ class AttentionLauncher:
                 work.mixed,
                 work.best,
                 work.total,
-                work.counters,
                 ROWS=max(16, triton.next_power_of_2(group)),
-                GROUP=triton.next_power_of_2(group),
-                TOGETHER=max(1, JOINED // (triton.next_power_of_2(group) * max(16, _padded(cache)))),
                 PART=part,
                 STAGES=2,
                 STORE=step.single,
-                num_warps=WARPS,
-                APART=APART,
+                num_warps=PART_WARPS,
+                FETCH=FETCH,
                 **constants,
                 **heads.constants(),
                 **self.device.order(),
             )
-            if APART:
-                join_kernel[(op.heads, count)](
-                    out,
-                    out_scale,
-                    first,
-                    inputs.positions,
-                    sinks,
-                    op.heads,
-                    -(-self.context // part),
-                    op.window,
-                    work.mixed,
-                    work.best,
-                    work.total,
-                    SIZE=cache.head_size,
-                    PADDED=max(16, _padded(cache)),
-                    PART=part,
-                    SINKS=sinks is not None,
-                    HALF=out.dtype == torch.float16,
-                    num_warps=4,
-                    **self.device.order(),
-                )
+            if parts == 1:
+                continue
+            join_parts_kernel[(op.heads, count)](
+                out,
+                out_scale,
+                first,
+                inputs.positions,
+                sinks,
+                op.heads,
+                parts,
+                op.window,
+                work.mixed,
+                work.best,
+                work.total,
+                SIZE=cache.head_size,
+                PADDED=max(16, _padded(cache)),
+                PART=part,
+                SINKS=sinks is not None,
+                HALF=out.dtype == torch.float16,
+                num_warps=4,
+                **self.device.order(),
+            )
 
 
 def _padded(cache: CacheView) -> int:

@@ -6,7 +6,6 @@ import torch
 import triton
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.backends.gpu import linear
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
@@ -200,7 +199,6 @@ class ExpertLauncher:
             GATED=gated,
             HALF=out.dtype == torch.float16,
             num_warps=warps,
-            LATE=linear.LATE,
             **self.device.order(),
         )
 

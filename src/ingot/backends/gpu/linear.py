@@ -6,6 +6,7 @@ few; from LONG_PROMPT on the matrix is unpacked once into scratch memory and mul
 add products in the same order, so where one ends and the other begins cannot be seen in the result.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +15,7 @@ import triton
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
-from ingot.backends.gpu.kernels.linear import linear_kernel
+from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
 
@@ -23,11 +24,10 @@ LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
 _ROWS = 32  # of a warp
-LATE = True
-_FETCHED = 16  # chunks that a program asks for before it may begin
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
 _MAX_PARTS = 3
+_COUNTER_STEP = 4  # counters: kernels take pointers to 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,18 @@ class Epilogue:
     gated: bool
     half: bool
 
+    @property
+    def plain(self) -> bool:
+        """Whether sums are only scaled and stored, with a bias at most."""
+        return not (self.residual is not None or self.activation or self.gated or self.half)
+
+    def plain_constants(self) -> dict[str, int | bool]:
+        """As the kernels name them."""
+        return {"PARTS": len(self.firsts), "BIAS": self.bias is not None}
+
     def constants(self) -> dict[str, int | bool]:
         """As the kernels name them."""
-        return {
-            "PARTS": len(self.firsts),
-            "BIAS": self.bias is not None,
+        return self.plain_constants() | {
             "RESIDUAL": self.residual is not None,
             "ACTIVATION": self.activation,
             "GATED": self.gated,
@@ -115,6 +122,32 @@ def work_floats(sizes: PlaneSizes, device: Device) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearMap:
+    """A matrix, and what becomes of its sums."""
+
+    planes: Planes
+    factor: float
+    epilogue: Epilogue
+
+    def even(self) -> bool:
+        """Whether its chunks are full."""
+        return self.planes.columns == self.planes.sizes.chunks * CHUNK
+
+    def constants(self) -> dict[str, int | bool]:
+        """As kernels name them."""
+        return self.planes.form.constants() | self.epilogue.constants()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Half floats, one row a token."""
+
+    x: torch.Tensor
+    stride: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinearLauncher:
     """Runs linear maps on a device."""
 
@@ -123,78 +156,68 @@ class LinearLauncher:
 
     def run(
         self,
-        planes: Planes,
-        x: torch.Tensor,
-        x_stride: int,
-        tokens: int,
+        maps: Sequence[LinearMap],
+        inputs: Rows,
         phase: ExecutionPhase,
-        factor: float,
         out: torch.Tensor,
         half_scale: float,
-        epilogue: Epilogue,
     ) -> None:
-        """out = epilogue(factor * planes @ x) for all tokens."""
-        tail = (factor * planes.factor, epilogue.bias, epilogue.residual, out, half_scale)
+        """out = epilogue(factor * matrix @ x) for all tokens and each of some matrices."""
         if phase is ExecutionPhase.GENERATION:
-            cut = Cut.of(planes.sizes, self.device)
-            for first in range(0, tokens, MAX_COLUMNS):
-                count = min(MAX_COLUMNS, tokens - first)
-                fewest = 8 if self.device.assembly else 16
-                columns = max(fewest, triton.next_power_of_2(count))
-                block = _ROWS if tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
-                self._direct(
-                    planes,
-                    x,
-                    x_stride,
-                    first,
-                    tokens,
-                    tail,
-                    epilogue,
-                    block,
-                    columns,
-                    cut,
-                    block // _ROWS,
-                    1,
-                )
-        elif tokens < LONG_PROMPT:
-            blocks = triton.cdiv(tokens, MAX_COLUMNS)
-            self._direct(
-                planes,
-                x,
-                x_stride,
-                0,
-                tokens,
-                tail,
-                epilogue,
-                _MANY_ROWS,
-                MAX_COLUMNS,
-                replace(Cut.of(planes.sizes, self.device), splits=1, share=planes.sizes.chunks),
-                8,
-                blocks,
-            )
-        else:
-            self._unpacked(planes, x, x_stride, tokens, tail, epilogue)
+            for first in range(0, inputs.tokens, MAX_COLUMNS):
+                self._generation(maps, inputs, first, out, half_scale)
+            return
+        for map in maps:
+            if inputs.tokens < LONG_PROMPT:
+                self._short_prompt(map, inputs, out, half_scale)
+            else:
+                self._unpacked(map, inputs, out, half_scale)
+
+    def _generation(
+        self,
+        maps: Sequence[LinearMap],
+        inputs: Rows,
+        first: int,
+        out: torch.Tensor,
+        half_scale: float,
+    ) -> None:
+        """Up to MAX_COLUMNS tokens; two matrices in one kernel where their sums are only stored."""
+        fewest = 8 if self.device.assembly else 16
+        columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
+        block = _ROWS if inputs.tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
+        if len(maps) == 2 and all(map.epilogue.plain for map in maps):
+            self._pair(maps[0], maps[1], inputs, first, out, block, columns)
+            return
+        for map in maps:
+            cut = Cut.of(map.planes.sizes, self.device)
+            stages = stages_of(cut.unroll) if columns <= 8 else 3
+            shape = (block, columns, stages, block // _ROWS, 1)
+            self._direct(map, inputs, first, out, half_scale, cut, shape)
+
+    def _short_prompt(
+        self, map: LinearMap, inputs: Rows, out: torch.Tensor, half_scale: float
+    ) -> None:
+        cut = Cut.of(map.planes.sizes, self.device)
+        whole = replace(cut, splits=1, share=map.planes.sizes.chunks)
+        blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
+        shape = (_MANY_ROWS, MAX_COLUMNS, 3, 8, blocks)
+        self._direct(map, inputs, 0, out, half_scale, whole, shape)
 
     def _direct(
         self,
-        planes: Planes,
-        x: torch.Tensor,
-        x_stride: int,
+        map: LinearMap,
+        inputs: Rows,
         first: int,
-        tokens: int,
-        tail: tuple[float, torch.Tensor | None, torch.Tensor | None, torch.Tensor, float],
-        epilogue: Epilogue,
-        block: int,
-        columns: int,
+        out: torch.Tensor,
+        half_scale: float,
         cut: Cut,
-        warps: int,
-        column_blocks: int,
+        shape: tuple[int, int, int, int, int],  # rows, columns, stages, warps, blocks of columns
     ) -> None:
-        sizes = planes.sizes
-        grid = (triton.cdiv(sizes.rows, block), cut.splits, column_blocks)
-        linear_kernel[grid](
-            x,
-            x_stride,
+        planes, sizes, epilogue = map.planes, map.planes.sizes, map.epilogue
+        block, columns, stages, warps, column_blocks = shape
+        linear_kernel[(triton.cdiv(sizes.rows, block), cut.splits, column_blocks)](
+            inputs.x,
+            inputs.stride,
             planes.columns,
             planes.codes,
             planes.extras,
@@ -202,37 +225,86 @@ class LinearLauncher:
             sizes.chunks,
             cut.share,
             first,
-            tokens,
+            inputs.tokens,
             sizes.rows,
             self.work.sums,
             self.work.counters,
-            *tail,
+            map.factor * planes.factor,
+            epilogue.bias,
+            epilogue.residual,
+            out,
+            half_scale,
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
             UNROLL=cut.unroll,
-            STAGES=stages_of(cut.unroll) if columns <= 8 else 3,
+            STAGES=stages,
             SPLITS=cut.splits,
-            EVEN=planes.columns % CHUNK == 0 and planes.columns == sizes.chunks * CHUNK,
+            EVEN=map.even(),
             ASM=self.device.assembly,
-            **planes.form.constants(),
-            **epilogue.constants(),
+            **map.constants(),
             num_warps=warps,
-            FETCHED=_FETCHED,
-            LATE=LATE,
             **self.device.order(),
         )
 
-    def _unpacked(
+    def _pair(
         self,
-        planes: Planes,
-        x: torch.Tensor,
-        x_stride: int,
-        tokens: int,
-        tail: tuple[float, torch.Tensor | None, torch.Tensor | None, torch.Tensor, float],
-        epilogue: Epilogue,
+        a: LinearMap,
+        b: LinearMap,
+        inputs: Rows,
+        first: int,
+        out: torch.Tensor,
+        block: int,
+        columns: int,
     ) -> None:
-        sizes = planes.sizes
+        arguments: list[object] = []
+        constants: dict[str, int | bool] = {}
+        programs = []
+        sums = counters = 0
+        for name, map in (("A", a), ("B", b)):
+            planes, sizes = map.planes, map.planes.sizes
+            cut = Cut.of(sizes, self.device)
+            blocks = triton.cdiv(sizes.rows, block)
+            programs.append(blocks * cut.splits)
+            arguments += [
+                planes.codes,
+                planes.extras,
+                planes.scales,
+                sizes.chunks,
+                cut.share,
+                sizes.rows,
+                self.work.sums[sums:],
+                self.work.counters[counters:],
+                map.factor * planes.factor,
+                map.epilogue.bias,
+                *map.epilogue.places(),
+            ]
+            stages = stages_of(cut.unroll) if columns <= 8 else 3
+            own = {"UNROLL": cut.unroll, "STAGES": stages, "SPLITS": cut.splits}
+            own |= planes.form.constants() | map.epilogue.plain_constants()
+            constants |= {f"{key}_{name}": value for key, value in own.items()}
+            sums += work_floats(sizes, self.device)
+            counters += -(-blocks // _COUNTER_STEP) * _COUNTER_STEP
+        linear_pair_kernel[(sum(programs), 1)](
+            inputs.x,
+            inputs.stride,
+            a.planes.columns,
+            first,
+            inputs.tokens,
+            out,
+            programs[0],
+            *arguments,
+            BLOCK=block,
+            COLS=columns,
+            EVEN=a.even() and b.even(),
+            ASM=self.device.assembly,
+            **constants,
+            num_warps=block // _ROWS,
+            **self.device.order(),
+        )
+
+    def _unpacked(self, map: LinearMap, inputs: Rows, out: torch.Tensor, half_scale: float) -> None:
+        planes, sizes, epilogue = map.planes, map.planes.sizes, map.epilogue
         dequantize_kernel[(sizes.chunks, sizes.rows // ROW_TILE)](
             planes.codes,
             planes.extras,
@@ -244,22 +316,26 @@ class LinearLauncher:
             num_warps=2,
         )
         block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 256, 64)
-        grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(tokens, columns),)
+        grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(inputs.tokens, columns),)
         matmul_kernel[grid](
-            x,
-            x_stride,
+            inputs.x,
+            inputs.stride,
             planes.columns,
             self.work.scratch,
             sizes.chunks * CHUNK,
-            tokens,
+            inputs.tokens,
             sizes.rows,
-            *tail,
+            map.factor * planes.factor,
+            epilogue.bias,
+            epilogue.residual,
+            out,
+            half_scale,
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
             DEPTH=depth,
             STAGES=3,
-            EVEN=planes.columns == sizes.chunks * CHUNK,
+            EVEN=map.even(),
             **epilogue.constants(),
             num_warps=8,
         )

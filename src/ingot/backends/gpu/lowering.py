@@ -14,7 +14,7 @@ from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel
-from ingot.backends.gpu.linear import Epilogue, LinearLauncher
+from ingot.backends.gpu.linear import Epilogue, LinearLauncher, LinearMap, Rows
 from ingot.backends.gpu.matrices import (
     MatrixPlan,
     MatrixStore,
@@ -49,6 +49,8 @@ _ACTIVATIONS = {
     o.Activation.GELU_TANH: 3,
     o.Activation.RELU_SQUARED: 4,
     o.Activation.CLAMPED_SWIGLU: 5,
+    o.Activation.TANH: 6,
+    o.Activation.SOFTPLUS: 7,
 }
 _BIAS_ROOM = 128  # a kernel's last block may read behind the rows
 
@@ -200,10 +202,10 @@ class Lowering:
         selected = self.selected
         gated = op.activation is not None and len(op.parts) == 2
         half = op.parts[0].out.name in self.values.halves
-        runs = []
+        maps = []
+        logits = op.parts[0].out == self.graph.logits
         for plan, parts in groups:
             stored = parts[:1] if gated else parts
-            logits = stored[0].out == self.graph.logits
             residual = parts[0].residual
             epilogue = Epilogue(
                 firsts=(0,) if gated else plan.starts,
@@ -215,25 +217,15 @@ class Lowering:
                 gated=gated,
                 half=half,
             )
-            out = self.values.arena.view(torch.float16) if half else self.values.arena
-            factor = parts[0].scale / scale
-            runs.append((self.store.get(plan), factor, epilogue, None if logits else out))
+            maps.append(LinearMap(self.store.get(plan), parts[0].scale / scale, epilogue))
+        arena = self.values.arena.view(torch.float16) if half else self.values.arena
 
         def launch(step: Step) -> None:
             for run in before:
                 run(step)
-            for planes, factor, epilogue, out in runs:
-                self.linear.run(
-                    planes,
-                    x,
-                    stride,
-                    step.rows(selected),
-                    step.phase,
-                    factor,
-                    step.logits if out is None else out,
-                    HALF_SCALE,
-                    epilogue,
-                )
+            out = step.logits if logits else arena
+            inputs = Rows(x, stride, step.rows(selected))
+            self.linear.run(maps, inputs, step.phase, out, HALF_SCALE)
 
         return launch
 

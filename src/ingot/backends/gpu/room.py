@@ -74,6 +74,7 @@ def _linear(memory: DeviceMemory, matrices: Sequence[MatrixPlan], device: Device
     sums = max((linear.work_floats(sizes, device) for sizes in plain), default=0)
     counters = max((sizes.rows // 32 for sizes in plain), default=0)
     scratch = max((sizes.rows * sizes.chunks * CHUNK for sizes in plain), default=0)
+    sums, counters = 2 * sums, 2 * counters + 8  # of two matrices in one kernel
     pool = memory.pool(aligned(4 * sums) + aligned(4 * counters) + aligned(2 * scratch))
     return Workspace(
         pool.take(4 * sums).view(torch.float32),
@@ -88,11 +89,9 @@ def _attention(memory: DeviceMemory, ops: Sequence[o.Attend], context: int) -> A
     width = max(
         (triton.next_power_of_2(max(16, op.query.width // op.heads)) for op in ops), default=0
     )
-    counters = attention.MAX_TOKENS * max((op.kv_heads for op in ops), default=0)
-    sizes = (4 * rows * width, 4 * rows, 4 * rows, 4 * counters)
+    sizes = (4 * rows * width, 4 * rows, 4 * rows)
     pool = memory.pool(sum(aligned(size) for size in sizes))
-    mixed, best, total = (pool.take(size).view(torch.float32) for size in sizes[:3])
-    return AttentionWork(mixed, best, total, pool.take(sizes[3]).view(torch.int32))
+    return AttentionWork(*(pool.take(size).view(torch.float32) for size in sizes))
 
 
 def _experts(memory: DeviceMemory, graph: FusedGraph, tokens: int) -> ExpertWork | None:

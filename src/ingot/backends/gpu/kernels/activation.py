@@ -9,6 +9,8 @@ GELU = tl.constexpr(2)
 GELU_TANH = tl.constexpr(3)
 RELU_SQUARED = tl.constexpr(4)
 CLAMPED_SWIGLU = tl.constexpr(5)
+TANH = tl.constexpr(6)
+SOFTPLUS = tl.constexpr(7)
 
 
 @triton.jit
@@ -30,6 +32,10 @@ def activate(x, KIND: tl.constexpr):
         return x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) * 0.5
     elif KIND == 4:
         return tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
+    elif KIND == 6:
+        return tanh(x)
+    elif KIND == 7:
+        return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
     else:
         return x
 

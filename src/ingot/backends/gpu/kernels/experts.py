@@ -52,13 +52,10 @@ def expert_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
-    LATE: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out[pair] = epilogue(weights of its expert @ x[pair // pairs_of_input])."""
     wait_for_last(AHEAD)
-    if not LATE:
-        start_next(AHEAD)
     number = tl.program_id(1)
     column_of = tl.arange(0, COLS)
     if SINGLE:
@@ -98,8 +95,7 @@ def expert_kernel(
         TABLE,
         ASM,
     )
-    if LATE:
-        start_next(AHEAD)
+    start_next(AHEAD)
     added = tl.zeros((COLS, BLOCK), tl.float32)
     if BIAS:
         added += tl.load(bias + expert * rows + inside)[None, :]

@@ -2,7 +2,8 @@
 
 Inputs are half floats [tokens, columns]; a program takes BLOCK rows of the matrix, a share of its
 columns and COLS tokens from `first` on. Where the columns are shared out, the program that comes
-last adds the shares, in their order.
+last adds the shares, in their order. Two matrices of different formats that read the same input run
+in one kernel, so that neither waits for the other.
 """
 
 import triton
@@ -10,8 +11,143 @@ import triton.language as tl
 
 from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
-from ingot.backends.gpu.kernels.products import fetch_weights, products
+from ingot.backends.gpu.kernels.products import products
 from ingot.backends.gpu.kernels.weights import ROWS
+
+
+@triton.jit
+def _share(
+    block,
+    split,
+    token,  # [COLS]
+    x,
+    x_stride,
+    columns,
+    codes,
+    extras,
+    scales,
+    chunks,
+    share,  # of the chunks, for one program
+    tokens,
+    rows,
+    work,
+    counters,
+    factor,
+    bias,
+    residual,
+    out,
+    half_scale,
+    first1,
+    first2,
+    width0,
+    width1,
+    width2,
+    base0,
+    base1,
+    base2,
+    BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr,
+    STAGES: tl.constexpr,
+    SPLITS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BITS: tl.constexpr,
+    HIGH: tl.constexpr,
+    FINE: tl.constexpr,
+    MIN: tl.constexpr,
+    TABLE: tl.constexpr,
+    ASM: tl.constexpr,
+    PARTS: tl.constexpr,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    GATED: tl.constexpr,
+    HALF: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """A block of rows, and one of the shares of its columns."""
+    COLS: tl.constexpr = token.shape[0]
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    live = token < tokens
+    tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows behind the last are not stored
+    begin = split * share // UNROLL
+    end = tl.minimum(begin + share // UNROLL, chunks // UNROLL)
+    part_first, width, base = place_of(
+        block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
+    )
+    added = additions(row, token, tokens, part_first, width, bias, residual, BIAS, RESIDUAL)
+    sums = products(
+        x,
+        token.to(tl.int64) * x_stride,
+        live,
+        columns,
+        codes,
+        extras,
+        scales,
+        chunks,
+        tile,
+        row % ROWS,
+        begin,
+        end,
+        UNROLL,
+        STAGES,
+        EVEN,
+        BITS,
+        HIGH,
+        FINE,
+        MIN,
+        TABLE,
+        ASM,
+    )
+    start_next(AHEAD)
+    if SPLITS == 1:
+        finish(
+            sums,
+            added,
+            row,
+            token,
+            tokens,
+            part_first,
+            width,
+            base,
+            factor,
+            out,
+            half_scale,
+            BIAS or RESIDUAL,
+            ACTIVATION,
+            GATED,
+            HALF,
+        )
+    else:
+        share_at = work + tl.arange(0, COLS)[None, :] * (rows * SPLITS) + row[:, None]
+        ours = (row < rows)[:, None] & live[None, :]
+        tl.store(share_at + split * rows, sums, mask=ours)
+        tl.debug_barrier()
+        counter = counters + block
+        ticket = tl.atomic_add(counter, 1, sem="acq_rel")
+        if ticket == SPLITS - 1:
+            total = tl.zeros((BLOCK, COLS), tl.float32)
+            for number in tl.static_range(SPLITS):
+                total += tl.load(
+                    share_at + number * rows, mask=ours, other=0.0, cache_modifier=".cg"
+                )
+            tl.store(counter, 0)
+            finish(
+                total,
+                added,
+                row,
+                token,
+                tokens,
+                part_first,
+                width,
+                base,
+                factor,
+                out,
+                half_scale,
+                BIAS or RESIDUAL,
+                ACTIVATION,
+                GATED,
+                HALF,
+            )
 
 
 @triton.jit
@@ -23,7 +159,7 @@ def linear_kernel(
     extras,
     scales,
     chunks,
-    share,  # of the chunks, for one program
+    share,
     first,
     tokens,
     rows,
@@ -60,61 +196,44 @@ def linear_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     HALF: tl.constexpr,
-    FETCHED: tl.constexpr,
-    LATE: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    block = tl.program_id(0)
-    split = tl.program_id(1)
-    row = block * BLOCK + tl.arange(0, BLOCK)
-    column_of = tl.arange(0, COLS)
-    token = first + tl.program_id(2) * COLS + column_of
-    live = token < tokens
-    start = token.to(tl.int64) * x_stride
-
-    tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows behind the last are not stored
-    begin = split * share // UNROLL
-    end = tl.minimum(begin + share // UNROLL, chunks // UNROLL)
-    fetch_weights(
-        codes,
-        extras,
-        scales,
-        chunks,
-        block * (BLOCK // ROWS),
-        begin * UNROLL,
-        end * UNROLL,
-        rows,
-        BLOCK // ROWS,
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        FETCHED,
-        AHEAD,
-    )
+    token = first + tl.program_id(2) * COLS + tl.arange(0, COLS)
     wait_for_last(AHEAD)
-    if not LATE:
-        start_next(AHEAD)
-    part_first, width, base = place_of(
-        block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
-    )
-    added = additions(row, token, tokens, part_first, width, bias, residual, BIAS, RESIDUAL)
-    sums = products(
+    _share(
+        tl.program_id(0),
+        tl.program_id(1),
+        token,
         x,
-        start,
-        live,
+        x_stride,
         columns,
         codes,
         extras,
         scales,
         chunks,
-        tile,
-        row % ROWS,
-        begin,
-        end,
+        share,
+        tokens,
+        rows,
+        work,
+        counters,
+        factor,
+        bias,
+        residual,
+        out,
+        half_scale,
+        first1,
+        first2,
+        width0,
+        width1,
+        width2,
+        base0,
+        base1,
+        base2,
+        BLOCK,
         UNROLL,
         STAGES,
+        SPLITS,
         EVEN,
         BITS,
         HIGH,
@@ -122,56 +241,187 @@ def linear_kernel(
         MIN,
         TABLE,
         ASM,
+        PARTS,
+        BIAS,
+        RESIDUAL,
+        ACTIVATION,
+        GATED,
+        HALF,
+        AHEAD,
     )
 
-    if LATE:
-        start_next(AHEAD)
-    if SPLITS == 1:
-        finish(
-            sums,
-            added,
-            row,
+
+@triton.jit
+def linear_pair_kernel(
+    x,
+    x_stride,
+    columns,
+    first,
+    tokens,
+    out,
+    programs,
+    codes_a,
+    extras_a,
+    scales_a,
+    chunks_a,
+    share_a,
+    rows_a,
+    work_a,
+    counters_a,
+    factor_a,
+    bias_a,
+    first1_a,
+    first2_a,
+    width0_a,
+    width1_a,
+    width2_a,
+    base0_a,
+    base1_a,
+    base2_a,
+    codes_b,
+    extras_b,
+    scales_b,
+    chunks_b,
+    share_b,
+    rows_b,
+    work_b,
+    counters_b,
+    factor_b,
+    bias_b,
+    first1_b,
+    first2_b,
+    width0_b,
+    width1_b,
+    width2_b,
+    base0_b,
+    base1_b,
+    base2_b,
+    BLOCK: tl.constexpr,
+    COLS: tl.constexpr,
+    EVEN: tl.constexpr,
+    ASM: tl.constexpr,
+    UNROLL_A: tl.constexpr,
+    STAGES_A: tl.constexpr,
+    SPLITS_A: tl.constexpr,
+    BITS_A: tl.constexpr,
+    HIGH_A: tl.constexpr,
+    FINE_A: tl.constexpr,
+    MIN_A: tl.constexpr,
+    TABLE_A: tl.constexpr,
+    PARTS_A: tl.constexpr,
+    BIAS_A: tl.constexpr,
+    UNROLL_B: tl.constexpr,
+    STAGES_B: tl.constexpr,
+    SPLITS_B: tl.constexpr,
+    BITS_B: tl.constexpr,
+    HIGH_B: tl.constexpr,
+    FINE_B: tl.constexpr,
+    MIN_B: tl.constexpr,
+    TABLE_B: tl.constexpr,
+    PARTS_B: tl.constexpr,
+    BIAS_B: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """Two matrices, a and b: the first `programs` are of a."""
+    token = first + tl.program_id(1) * COLS + tl.arange(0, COLS)
+    program = tl.program_id(0)
+    wait_for_last(AHEAD)
+    if program < programs:
+        _share(
+            program // SPLITS_A,
+            program % SPLITS_A,
             token,
+            x,
+            x_stride,
+            columns,
+            codes_a,
+            extras_a,
+            scales_a,
+            chunks_a,
+            share_a,
             tokens,
-            part_first,
-            width,
-            base,
-            factor,
+            rows_a,
+            work_a,
+            counters_a,
+            factor_a,
+            bias_a,
+            None,
             out,
-            half_scale,
-            BIAS or RESIDUAL,
-            ACTIVATION,
-            GATED,
-            HALF,
+            1.0,
+            first1_a,
+            first2_a,
+            width0_a,
+            width1_a,
+            width2_a,
+            base0_a,
+            base1_a,
+            base2_a,
+            BLOCK,
+            UNROLL_A,
+            STAGES_A,
+            SPLITS_A,
+            EVEN,
+            BITS_A,
+            HIGH_A,
+            FINE_A,
+            MIN_A,
+            TABLE_A,
+            ASM,
+            PARTS_A,
+            BIAS_A,
+            False,
+            0,
+            False,
+            False,
+            AHEAD,
         )
     else:
-        share_at = work + column_of[None, :] * (rows * SPLITS) + row[:, None]
-        ours = (row < rows)[:, None] & live[None, :]
-        tl.store(share_at + split * rows, sums, mask=ours)
-        tl.debug_barrier()
-        counter = counters + block
-        ticket = tl.atomic_add(counter, 1, sem="acq_rel")
-        if ticket == SPLITS - 1:
-            total = tl.zeros((BLOCK, COLS), tl.float32)
-            for number in tl.static_range(SPLITS):
-                total += tl.load(
-                    share_at + number * rows, mask=ours, other=0.0, cache_modifier=".cg"
-                )
-            tl.store(counter, 0)
-            finish(
-                total,
-                added,
-                row,
-                token,
-                tokens,
-                part_first,
-                width,
-                base,
-                factor,
-                out,
-                half_scale,
-                BIAS or RESIDUAL,
-                ACTIVATION,
-                GATED,
-                HALF,
-            )
+        number = program - programs
+        _share(
+            number // SPLITS_B,
+            number % SPLITS_B,
+            token,
+            x,
+            x_stride,
+            columns,
+            codes_b,
+            extras_b,
+            scales_b,
+            chunks_b,
+            share_b,
+            tokens,
+            rows_b,
+            work_b,
+            counters_b,
+            factor_b,
+            bias_b,
+            None,
+            out,
+            1.0,
+            first1_b,
+            first2_b,
+            width0_b,
+            width1_b,
+            width2_b,
+            base0_b,
+            base1_b,
+            base2_b,
+            BLOCK,
+            UNROLL_B,
+            STAGES_B,
+            SPLITS_B,
+            EVEN,
+            BITS_B,
+            HIGH_B,
+            FINE_B,
+            MIN_B,
+            TABLE_B,
+            ASM,
+            PARTS_B,
+            BIAS_B,
+            False,
+            0,
+            False,
+            False,
+            AHEAD,
+        )

@@ -32,11 +32,13 @@ def mix_kernel(
     With NORM, what the next layer reads is made here, too. The counts of pairs, which have served
     their purpose, become 0 for the next layer.
     """
-    wait_for_last(AHEAD)
-    start_next(AHEAD)
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
+    if NORM:
+        gain = tl.load(norm_weight + at, mask=inside, other=0.0)
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
     value = tl.zeros((BLOCK,), tl.float32)
     if RESIDUAL:
         value += tl.load(residual + token * width + at, mask=inside, other=0.0)
@@ -47,7 +49,7 @@ def mix_kernel(
     tl.store(out + token * width + at, value, mask=inside)
     if NORM:
         value = value / tl.sqrt(tl.sum(value * value) / width + epsilon)
-        value *= tl.load(norm_weight + at, mask=inside, other=0.0)
+        value *= gain
         tl.store(normed + token * normed_stride + at, to_half(value), mask=at < normed_stride)
     if token == 0:
         expert = tl.arange(0, EXPERTS)

@@ -8,7 +8,6 @@ time, however many rows and inputs a program takes.
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.order import fetch
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
@@ -29,39 +28,6 @@ def _inputs(x, start, live, column, columns, EVEN: tl.constexpr):
         return tl.load(place, mask=live[None, :], other=0.0)
     else:
         return tl.load(place, mask=live[None, :] & (at < columns)[:, None], other=0.0)
-
-
-@triton.jit
-def fetch_weights(
-    codes,
-    extras,
-    scales,
-    chunks,
-    tile,  # the first row tile
-    begin,  # chunks
-    end,
-    rows,
-    TILES: tl.constexpr,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    FETCHED: tl.constexpr,
-    AHEAD: tl.constexpr,
-):
-    """Ask for the first chunks of some row tiles, FETCHED in all."""
-    if AHEAD and FETCHED > 0:
-        count = tl.minimum(end - begin, FETCHED // TILES)
-        PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
-        for number in tl.static_range(TILES):
-            if (tile + number) * ROWS < rows:
-                first = (tile + number).to(tl.int64) * chunks + begin
-                fetch(codes + first * (BITS // 4 * TILE), count * (BITS // 4 * 2 * TILE), AHEAD)
-                if HIGH > 0:
-                    SHARE: tl.constexpr = 4 // HIGH
-                    fetch(extras + first // SHARE * TILE, count // SHARE * (2 * TILE), AHEAD)
-                if BITS < 16:
-                    fetch(scales + first * (PAIRS * ROWS), count * (4 * PAIRS * ROWS), AHEAD)
 
 
 @triton.jit
