@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockPool
 from ingot.kvcache import Sequence as KvSequence
 
@@ -33,7 +34,7 @@ class Runner:
         graph: ComputationGraph,
         model: GgufLoader,
         *,
-        kv_type: GgmlType = GgmlType.F32,
+        kv_type: KvType = KvType.F32,
         threads: int = 1,
         max_tokens: int = 512,
         positions: int = 1024,

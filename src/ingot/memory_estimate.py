@@ -1,8 +1,8 @@
 """How much memory a model takes: weights, KV cache and arena, from its metadata alone.
 
     weights   the bytes of all tensors; they stay in the mapped file
-    KV cache  per layer: tokens * (kv_heads * key_length + kv_heads * value_length) values of
-              the KV type; tokens is the context, and in a sliding-window layer at most
+    KV cache  per layer: tokens * kv_heads * (a key and a value as the KV type stores them);
+              tokens is the context, and in a sliding-window layer at most
               window + batch; a recurrent layer (no heads) has one state instead, of
               4 bytes * (inner * states + (taps - 1) * (inner + 2 * groups * states))
     arena     batch * 4 bytes * (2 * embedding + the widest pair of a layer) + 4 bytes * vocabulary,
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingot.gguf import GgmlType, Value
+from ingot.gguf import Value
+from ingot.graph.kv_type import KvType
 
 BATCH_TOKENS = 512  # tokens of a prompt that one step takes
 
@@ -40,11 +41,10 @@ class Layer:
     inner: int = 0  # channels of a recurrent layer
     state: int = 0  # bytes that it keeps of all tokens together
 
-    def kv_bytes(self, tokens: int, kv_type: GgmlType) -> int:
+    def kv_bytes(self, tokens: int, kv_type: KvType) -> int:
         """Bytes of this layer's keys and values."""
-        keys = _row_bytes(self.kv_heads * self.key_length, kv_type)
-        values = _row_bytes(self.kv_heads * self.value_length, kv_type)
-        return tokens * (keys + values)
+        sizes = (self.key_length, self.value_length)
+        return tokens * self.kv_heads * sum(kv_type.row_bytes(size) for size in sizes)
 
     @property
     def width(self) -> int:
@@ -60,7 +60,7 @@ class MemoryEstimate:
 
     context: int
     batch: int
-    kv_type: GgmlType
+    kv_type: KvType
     weights: int
     kv_cache: int
     arena: int
@@ -130,7 +130,7 @@ class ModelDimensions:
             unplaced_window=None if any(slides) else window,
         )
 
-    def estimate(self, weights: int, context: int, kv_type: GgmlType) -> MemoryEstimate:
+    def estimate(self, weights: int, context: int, kv_type: KvType) -> MemoryEstimate:
         """The memory for a context of that many tokens, the weights being that many bytes."""
         batch = min(context, BATCH_TOKENS)
         kv_cache = 0
@@ -150,10 +150,6 @@ def vocabulary_size(metadata: Mapping[str, Value]) -> int:
         return len(tokens)
     stated = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
     return stated if type(stated) is int else 0
-
-
-def _row_bytes(values: int, kind: GgmlType) -> int:
-    return -(-values // kind.block_size) * kind.block_bytes
 
 
 def _per_layer(value: Value | None, count: int, default: list[int]) -> list[int]:

@@ -214,12 +214,17 @@ def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     yield KernelCase("gate rows", gate_rows_kernel, types, {"RESIDUAL": True, "BLOCK": 1024})
 
 
+def _side(pool: str) -> int:
+    """Elements of a head's keys in a block: q8_0 and fp8 have scales."""
+    return {"*i8": 34 * 128, "*u8": 32 * (128 + 2)}.get(pool, 32 * 128)
+
+
 def _attention(heads: Mapping[str, Any], pool: str) -> dict[str, Any]:
     q8 = pool == "*i8"
     return {
         "SIZE": 128,
         "PADDED": 128,
-        "SIDE": 32 * 128 if not q8 else 34 * 128,
+        "SIDE": _side(pool),
         "SPAN": 32 if pool == "*fp32" else 64,
         "CAPPED": q8,
         "SINKS": q8,
@@ -263,11 +268,12 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     block = {"BLOCK": 1024}
     yield KernelCase("select", select_kernel, {"x": "*fp32", "out": "*fp32"}, block)
     yield KernelCase("softcap", softcap_kernel, {"x": "*fp32", "out": "*fp32"}, block)
-    for pool, q8 in (("*fp16", False), ("*i8", True), ("*fp32", False)):
+    for pool in ("*fp16", "*i8", "*u8", "*fp32"):
+        q8 = pool == "*i8"
         heads = {
             "SIZE": 128,
             "PADDED": 128,
-            "SIDE": 34 * 128 if q8 else 32 * 128,
+            "SIDE": _side(pool),
             "QUERY_NORM": 2 if q8 else 1,
             "KEY_NORM": int(q8),
             "PAIRS": 64,

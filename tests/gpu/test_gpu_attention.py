@@ -10,11 +10,12 @@ from test_attention_ops import ROPES, Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
-from ingot.gguf import GgmlType
 from ingot.graph import ops as o
+from ingot.graph.kv_type import KvType
 
 INTERPRETED = find_device().interpreted
 HALVES = 4e-3  # queries and shares are rounded to 11 bits
+COARSE = {KvType.BF16: 4, KvType.Q8_0: 4, KvType.FP8: 16}  # which have 8, 8 and 4
 
 
 def check(case: Case, folder: Path) -> None:
@@ -32,25 +33,27 @@ def check(case: Case, folder: Path) -> None:
         )
         found = runner.run(ids, case.chunks, case.generated)
         assert np.isfinite(found).all()
-        # A key that was rounded the other way is a step of its type away: BF16 has 8 bits.
-        bound = HALVES * (4 if case.kv_type in (GgmlType.BF16, GgmlType.Q8_0) else 1)
+        # A key that was rounded the other way is a step of its type away.
+        bound = HALVES * COARSE.get(case.kv_type, 1)
         size = np.sqrt((expected**2).mean())
         assert np.abs(found - expected).max() / size < bound * 4
         assert np.sqrt(((found - expected) ** 2).mean()) / size < bound
 
 
-BASE = Case(size=32, heads=4, kv_heads=2, tokens=40, kv_type=GgmlType.F16, generated=2)
+BASE = Case(size=32, heads=4, kv_heads=2, tokens=40, kv_type=KvType.F16, generated=2)
 
 
 CASES = [
-    replace(BASE, kv_type=GgmlType.F32, chunks=(7,)),
-    replace(BASE, kv_type=GgmlType.Q8_0, size=64, tokens=20),
+    replace(BASE, kv_type=KvType.F32, chunks=(7,)),
+    replace(BASE, kv_type=KvType.Q8_0, size=64, tokens=20),
+    replace(BASE, kv_type=KvType.FP8, size=20, chunks=(7,)),
     replace(BASE, size=20, heads=3, kv_heads=1, tokens=20),
     replace(BASE, sinks=True, window=7, softcap=3.0, generated=3),
     replace(BASE, heads=2, kv_heads=1, tokens=131, chunks=(70,), sinks=True),
 ]
 MORE = [  # seconds each in the interpreter
-    replace(BASE, kv_type=GgmlType.BF16),
+    replace(BASE, kv_type=KvType.BF16),
+    replace(BASE, kv_type=KvType.FP8, size=64, tokens=131, chunks=(70,), sinks=True),
     replace(BASE, size=80, heads=5, kv_heads=5, tokens=20),
     replace(BASE, heads=8, kv_heads=1, softcap=5.0),
     replace(BASE, window=33, tokens=80, chunks=(50,), generated=3),

@@ -11,6 +11,7 @@ from ingot.backends.gpu import Device, GpuBackend, find_device
 from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 
@@ -24,11 +25,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Fixture.load("llama").write(tmp_path_factory.mktemp("model") / "m.gguf", GgmlType.Q8_0)
 
 
-def test_blocks_of_the_cache(path: Path) -> None:
+@pytest.mark.parametrize("kv_type", [KvType.F16, KvType.FP8])
+def test_blocks_of_the_cache(path: Path, kv_type: KvType) -> None:
     with GgufLoader(path) as model:
-        backend = GpuRunner(
-            build_graph(model, 64), model, kv_type=GgmlType.F16, positions=64
-        ).backend
+        backend = GpuRunner(build_graph(model, 64), model, kv_type=kv_type, positions=64).backend
         size = backend.layout.groups[0].block_bytes
         data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
         data.flags.writeable = False
@@ -50,18 +50,19 @@ def test_too_little_memory_is_foreseen(path: Path) -> None:
     small = SmallDevice(found.torch, found.name, found.multiprocessors, found.assembly)
     with GgufLoader(path) as model:
         graph = build_graph(model, 64)
-        layout = KvLayout.of(graph.kv_layers, GgmlType.F16)
+        layout = KvLayout.of(graph.kv_layers, KvType.F16)
         with pytest.raises(MemoryShortageError, match=r"takes \d+ MiB of device memory, and 0 MiB"):
             GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
 
 
 @on_a_device
-def test_saved_text(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kv_type", ["f16", "fp8"])
+def test_saved_text(path: Path, kv_type: str, tmp_path: Path) -> None:
     ids = Fixture.load("llama").token_ids
-    with LLM(path, context=128, device="cuda") as llm:
+    with LLM(path, context=128, device="cuda", kv_type=kv_type) as llm:
         expected = llm.generate(ids, max_tokens=8, temperature=0).token_ids
         llm.engine.save(ids, tmp_path / "text")
-    with LLM(path, context=128, device="cuda") as llm:
+    with LLM(path, context=128, device="cuda", kv_type=kv_type) as llm:
         restored = llm.engine.restore(tmp_path / "text")
         assert len(restored) >= 32
         assert llm.generate(ids, max_tokens=8, temperature=0).token_ids == expected

@@ -7,6 +7,7 @@ from test_batch_invariance import k_quant_model, text
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 from run_batches import GENERATION
@@ -27,7 +28,7 @@ def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return GpuRunner(
         build_graph(model, context),
         model,
-        kv_type=GgmlType.F16,
+        kv_type=KvType.F16,
         positions=context,
         sequences=20,
         max_tokens=512,

@@ -11,6 +11,7 @@ from ingot.backends.gpu import find_device
 from ingot.backends.reference import Reference
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
@@ -34,7 +35,7 @@ def test_model(name: str, tmp_path: Path) -> None:
         runner = GpuRunner(
             build_graph(model, CONTEXT),
             model,
-            kv_type=GgmlType.F16,
+            kv_type=KvType.F16,
             positions=CONTEXT,
             max_tokens=64,
         )

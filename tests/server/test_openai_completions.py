@@ -9,6 +9,7 @@ import pytest
 from serving import Served
 
 from ingot import LLM
+from ingot.graph.kv_layout import BLOCK_TOKENS
 
 PROMPT = "The capital of France is"
 
@@ -104,6 +105,21 @@ def test_echo_goes_on_into_what_is_written(client: openai.OpenAI) -> None:
     assert told == whole.logprobs.token_logprobs
     offsets = [value for chunk in pieces for value in chunk.choices[0].logprobs.text_offset]
     assert offsets == whole.logprobs.text_offset
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_scored_prompt_is_not_read_twice(client: openai.OpenAI, llm: LLM, stream: bool) -> None:
+    """The text finds it in the cache, but for what fills no block."""
+    prompt = f"{stream}{' and read once, to be scored.' * 20}"
+    ask: dict[str, object] = {"echo": True, "logprobs": 1, "max_tokens": 2}
+    if stream:
+        ask |= {"stream": True, "stream_options": {"include_usage": True}}
+        usage = list(complete(client, prompt, **ask))[-1].usage
+    else:
+        usage = complete(client, prompt, **ask).usage
+    tokens = len(llm.tokenize(prompt))
+    assert tokens > 100
+    assert usage.prompt_tokens_details.cached_tokens > tokens - 2 * BLOCK_TOKENS
 
 
 def test_a_stream_has_the_same_text_and_ends_with_the_usage(client: openai.OpenAI) -> None:

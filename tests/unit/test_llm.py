@@ -251,12 +251,17 @@ def test_threads_are_checked(path: Path, threads: object) -> None:
 
 
 def test_settings_that_do_not_exist(path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"kv_type is 'q2'.*f32, f16, bf16, q8_0, q4_0"):
+    with pytest.raises(ConfigError, match=r"kv_type is 'q2'.*f32, f16, bf16, q8_0, q4_0, fp8"):
         LLM(path, kv_type="q2")
     with pytest.raises(ConfigError, match=r"weights is 'disk'.*map, lock, read"):
         LLM(path, weights="disk")
     with pytest.raises(ContextLengthError, match="context is 257; this model allows 1 to 256"):
         LLM(path, context=257)
+
+
+def test_a_storage_that_only_a_gpu_has(path: Path) -> None:
+    with pytest.raises(ModelError, match=r"as fp8; it can as f32, f16, bf16, q8_0, q4_0$"):
+        LLM(path, kv_type="fp8")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.gguf import GgmlType
+from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import Layer, ModelDimensions, vocabulary_size
 
 SMALL: dict[str, Any] = {
@@ -28,7 +28,7 @@ def dimensions(**changes: Any) -> ModelDimensions:
 
 
 def test_a_plain_transformer() -> None:
-    found = dimensions().estimate(weights=1000, context=8192, kv_type=GgmlType.F16)
+    found = dimensions().estimate(weights=1000, context=8192, kv_type=KvType.F16)
     # 30 layers, 8192 tokens, 3 heads of 64 keys and 64 values, 2 bytes each
     assert found.kv_cache == 30 * 8192 * 2 * 3 * 64 * 2 == 188_743_680
     # 512 tokens of two embeddings and of gate + up (wider than 9 * 128 + 3 * 128), and logits
@@ -40,25 +40,26 @@ def test_a_plain_transformer() -> None:
 @pytest.mark.parametrize(
     ("kv_type", "bytes_per_head"),
     [
-        (GgmlType.F32, 64 * 4),
-        (GgmlType.F16, 64 * 2),
-        (GgmlType.BF16, 64 * 2),
-        (GgmlType.Q8_0, 2 * 34),
-        (GgmlType.Q4_0, 2 * 18),
+        (KvType.F32, 64 * 4),
+        (KvType.F16, 64 * 2),
+        (KvType.BF16, 64 * 2),
+        (KvType.Q8_0, 2 * 34),
+        (KvType.Q4_0, 2 * 18),
+        (KvType.FP8, 64 + 2),
     ],
 )
-def test_kv_types(kv_type: GgmlType, bytes_per_head: int) -> None:
+def test_kv_types(kv_type: KvType, bytes_per_head: int) -> None:
     found = dimensions().estimate(0, 100, kv_type)
     assert found.kv_cache == 30 * 100 * 2 * 3 * bytes_per_head
 
 
 def test_a_row_that_does_not_fill_its_last_block() -> None:
     layer = Layer(heads=1, kv_heads=1, key_length=33, value_length=1, feed_forward=0, window=None)
-    assert layer.kv_bytes(1, GgmlType.Q8_0) == 2 * 34 + 34
+    assert layer.kv_bytes(1, KvType.Q8_0) == 2 * 34 + 34
 
 
 def test_a_short_context_makes_a_small_batch() -> None:
-    found = dimensions().estimate(0, 10, GgmlType.F16)
+    found = dimensions().estimate(0, 10, KvType.F16)
     assert found.batch == 10
     assert found.arena == 4 * 10 * (2 * 576 + 2 * 1536) + 4 * 49152
 
@@ -67,24 +68,24 @@ def test_attention_wider_than_the_feed_forward_sets_the_arena() -> None:
     found = dimensions(attention__head_count=64, attention__key_length=64, feed_forward_length=0)
     value_length = 576 // 64
     attention = 64 * (64 + value_length) + 3 * (64 + value_length)
-    assert found.estimate(0, 1, GgmlType.F16).arena == 4 * (2 * 576 + attention) + 4 * 49152
+    assert found.estimate(0, 1, KvType.F16).arena == 4 * (2 * 576 + attention) + 4 * 49152
 
 
 def test_key_and_value_lengths_of_their_own() -> None:
     found = dimensions(attention__key_length=256, attention__value_length=128)
-    assert found.estimate(0, 1, GgmlType.F16).kv_cache == 30 * 3 * (256 + 128) * 2
+    assert found.estimate(0, 1, KvType.F16).kv_cache == 30 * 3 * (256 + 128) * 2
 
 
 def test_recurrent_layers_have_one_state() -> None:
     sizes = {"ssm__inner_size": 1536, "ssm__state_size": 16, "ssm__conv_kernel": 4}
     found = dimensions(attention__head_count=0, attention__head_count_kv=0, **sizes)
-    states = [found.estimate(0, context, GgmlType.F16).kv_cache for context in (10, 10_000)]
+    states = [found.estimate(0, context, KvType.F16).kv_cache for context in (10, 10_000)]
     assert states == [30 * 4 * 1536 * (16 + 3)] * 2
     found = dimensions(
         attention__head_count=0, attention__head_count_kv=0, ssm__group_count=2, **sizes
     )
-    assert found.estimate(0, 1, GgmlType.F16).kv_cache == states[0] + 30 * 4 * 3 * 2 * 2 * 16
-    assert dimensions(**sizes).estimate(0, 10, GgmlType.F16).kv_cache == 30 * 10 * 2 * 3 * 64 * 2
+    assert found.estimate(0, 1, KvType.F16).kv_cache == states[0] + 30 * 4 * 3 * 2 * 2 * 16
+    assert dimensions(**sizes).estimate(0, 10, KvType.F16).kv_cache == 30 * 10 * 2 * 3 * 64 * 2
 
 
 def test_without_kv_heads_every_head_has_its_own() -> None:
@@ -97,7 +98,7 @@ def test_without_kv_heads_every_head_has_its_own() -> None:
 def test_heads_per_layer_and_layers_without_attention() -> None:
     heads = np.array([4, 0, 2], dtype=np.int32)
     found = dimensions(block_count=3, attention__head_count_kv=heads)
-    assert found.estimate(0, 1, GgmlType.F16).kv_cache == (4 + 0 + 2) * 2 * 64 * 2
+    assert found.estimate(0, 1, KvType.F16).kv_cache == (4 + 0 + 2) * 2 * 64 * 2
 
 
 @pytest.mark.parametrize(
@@ -110,9 +111,9 @@ def test_sliding_windows(pattern: Any) -> None:
     assert [layer.window for layer in found.layers] == [1000, 1000, None] * 2
     assert found.unplaced_window is None
     per_token = 2 * 3 * 64 * 2
-    long = found.estimate(0, 10_000, GgmlType.F16).kv_cache
+    long = found.estimate(0, 10_000, KvType.F16).kv_cache
     assert long == per_token * (4 * (1000 + 512) + 2 * 10_000)
-    assert found.estimate(0, 900, GgmlType.F16).kv_cache == per_token * 6 * 900
+    assert found.estimate(0, 900, KvType.F16).kv_cache == per_token * 6 * 900
 
 
 def test_a_window_without_a_pattern_is_counted_in_full() -> None:
@@ -132,7 +133,7 @@ def test_experts_in_use_count_together() -> None:
 
 
 def test_an_encoder_keeps_no_cache() -> None:
-    assert dimensions(attention__causal=False).estimate(0, 512, GgmlType.F16).kv_cache == 0
+    assert dimensions(attention__causal=False).estimate(0, 512, KvType.F16).kv_cache == 0
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,6 @@ def test_vocabulary_size_counts_the_tokens_themselves() -> None:
 
 def test_numbers_are_plain_integers() -> None:
     heads = np.array([3] * 30, dtype=np.uint32)
-    found = dimensions(attention__head_count_kv=heads).estimate(0, 2**40, GgmlType.F32)
+    found = dimensions(attention__head_count_kv=heads).estimate(0, 2**40, KvType.F32)
     assert type(found.kv_cache) is int
     assert found.kv_cache == 30 * 2**40 * 2 * 3 * 64 * 4

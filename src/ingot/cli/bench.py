@@ -163,7 +163,7 @@ def _numbers(option: str, text: str, *, least: int = 0, most: int | None = None)
 def _run(model: LoadedModel, tests: list[Test], repetitions: int, path: Path) -> Iterator[Result]:
     tensors = model.file.tensors.values()
     weights = sum(prod(tensor.shape) for tensor in tensors)
-    kv_type = model.layout.type.name.lower()
+    kv_type = model.layout.type.value
     for test in tests:
         seconds = _seconds(model, test, repetitions)
         rates = [test.tokens / sample for sample in seconds]

@@ -1,7 +1,6 @@
 """`ingot inspect`: what is inside a GGUF file, for a person or (`--json`) for a program."""
 
 from difflib import get_close_matches
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,18 +14,9 @@ from ingot.cli.tensor_statistics import statistics
 from ingot.cli.terminal import console
 from ingot.cli.text import write_json
 from ingot.errors import ConfigError, GgufError
-from ingot.gguf import GgmlType, GgufLoader, LazyTensor
+from ingot.gguf import GgufLoader, LazyTensor
+from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import MemoryEstimate
-
-
-class KvType(StrEnum):
-    """The types the KV cache can have."""
-
-    F16 = "f16"
-    F32 = "f32"
-    BF16 = "bf16"
-    Q8_0 = "q8_0"
-    Q4_0 = "q4_0"
 
 
 def command(
@@ -78,13 +68,13 @@ def command(
         if graph:
             from ingot.cli.inspect_graph import show_graph  # noqa: PLC0415 (only here)
 
-            show_graph(loader, GgmlType[kv_type.name], fused=not unfused, output=output, json=json)
+            show_graph(loader, kv_type, fused=not unfused, output=output, json=json)
             return
         if tensor is not None:
             _show_tensor(_find(loader, tensor), json)
             return
         summary = ModelSummary.of(loader)
-        memory = _estimate(summary, context, GgmlType[kv_type.name])
+        memory = _estimate(summary, context, kv_type)
         if json:
             write_json(model_json(loader, summary, memory))
         else:
@@ -99,9 +89,7 @@ def _show_tensor(tensor: LazyTensor, json: bool) -> None:
         inspect_view.show_tensor(console(), tensor, found)
 
 
-def _estimate(
-    summary: ModelSummary, context: int | None, kv_type: GgmlType
-) -> MemoryEstimate | None:
+def _estimate(summary: ModelSummary, context: int | None, kv_type: KvType) -> MemoryEstimate | None:
     dimensions = summary.dimensions
     tokens = context or (dimensions.context if dimensions else 0)
     if dimensions is None or not tokens:

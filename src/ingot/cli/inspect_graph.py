@@ -22,11 +22,12 @@ from typing import Any
 
 from ingot.cli.text import notice, printable, size, write_columns, write_json
 from ingot.errors import ConfigError
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
 from ingot.graph.dot import to_dot
 from ingot.graph.drawing import Drawing
 from ingot.graph.fusion import fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.graph.listing import GraphListing, ListedOp, ListedValue
 from ingot.graph.svg import to_svg
 from ingot.memory_estimate import BATCH_TOKENS
@@ -36,7 +37,7 @@ _WRITERS = {".svg": to_svg, ".dot": to_dot, ".gv": to_dot}
 
 
 def show_graph(
-    loader: GgufLoader, kv_type: GgmlType, *, fused: bool, output: Path | None, json: bool
+    loader: GgufLoader, kv_type: KvType, *, fused: bool, output: Path | None, json: bool
 ) -> None:
     """Write a model's graph to stdout, or draw it into a file."""
     if output and output.suffix.lower() not in _WRITERS:

@@ -12,7 +12,11 @@ ContextOption = Annotated[
     int | None, typer.Option("-c", "--context", help="Tokens to make room for.")
 ]
 KvTypeOption = Annotated[
-    str, typer.Option("--kv-type", help="Storage of keys and values: f32, f16, bf16, q8_0, q4_0.")
+    str,
+    typer.Option(
+        "--kv-type",
+        help="Storage of keys and values: f32, f16, bf16, q8_0; on the CPU q4_0, on a GPU fp8.",
+    ),
 ]
 WeightsOption = Annotated[
     str,

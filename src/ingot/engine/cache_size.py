@@ -44,7 +44,7 @@ def cache_size(layout: KvLayout, context: int, tokens: int | None, room: int) ->
 def require_memory(layout: KvLayout, size: CacheSize) -> None:
     """Make sure that there is memory for a cache."""
     kv_bytes, state_bytes = _block_bytes(layout)
-    kept = [f"{size.blocks * BLOCK_TOKENS} tokens as {layout.type.name.lower()}"]
+    kept = [f"{size.blocks * BLOCK_TOKENS} tokens as {layout.type.value}"]
     if state_bytes:
         kept = [*(kept if kv_bytes else []), f"{size.states} states"]
     memory.require(

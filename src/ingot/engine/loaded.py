@@ -21,8 +21,9 @@ from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
 from ingot.engine.placing import Placed
 from ingot.errors import ConfigError, ContextLengthError, ModelError
-from ingot.gguf import GgmlType, GgufLoader
-from ingot.graph.kv_layout import KV_TYPES, KvLayout
+from ingot.gguf import GgufLoader
+from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
 from ingot.kvcache import Sequence as KvSequence
 from ingot.models import build_graph
@@ -63,7 +64,8 @@ class LoadedModel:
         By default these are four contexts, if they take no more than a quarter of the memory.
         """
         self.threads = _checked_threads(threads)
-        kind, place = _kv_type(kv_type), _choice(Weights, "weights", weights)
+        kind = _choice(KvType, "kv_type", kv_type.lower())
+        place = _choice(Weights, "weights", weights)
         found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
@@ -249,14 +251,6 @@ def _checked_context(context: int | None, trained: int) -> int:
     if not 1 <= context <= trained:
         raise ContextLengthError(f"context is {context}; this model allows 1 to {trained} tokens")
     return context
-
-
-def _kv_type(name: str) -> GgmlType:
-    for kind in KV_TYPES:
-        if kind.name.lower() == name.lower():
-            return kind
-    known = ", ".join(kind.name.lower() for kind in KV_TYPES)
-    raise ConfigError(f"kv_type is {name!r}; it must be one of {known}")
 
 
 def _choice(kind: type[_E], field: str, name: str) -> _E:

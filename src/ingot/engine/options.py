@@ -16,7 +16,7 @@ class EngineOptions:
 
     threads: int | None = None  # INGOT_THREADS, or the cores this process may use
     context: int | None = None  # tokens of the longest text: what the model allows, at most 8192
-    kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0 or q4_0
+    kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0, q4_0 or fp8
     weights: str = "map"  # "map" uses them in the file, "lock" also keeps them, "read" copies them
     cache_tokens: int | None = None  # of all texts together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"

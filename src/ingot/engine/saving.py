@@ -23,7 +23,7 @@ def copy_text(model: LoadedModel, strand: Strand) -> SavedText:
     layout = model.layout
     header = Header(
         model=model.fingerprint,
-        kv_type=layout.type.name.lower(),
+        kv_type=layout.type.value,
         block_tokens=BLOCK_TOKENS,
         windows=[group.window for group in layout.groups],
         block_bytes=[group.block_bytes for group in layout.groups],

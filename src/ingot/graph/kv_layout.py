@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from ingot import _native
 from ingot.errors import ModelError
-from ingot.gguf import GgmlType
 from ingot.graph.check import KvLayer
+from ingot.graph.kv_type import KvType
 
 BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
 _FLOAT, _ALIGNMENT = 4, 64  # bytes
-KV_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +55,14 @@ class KvPlace:
 class KvLayout:
     """The cache of a whole model for one storage type."""
 
-    type: GgmlType
+    type: KvType
     groups: tuple[KvGroup, ...]
     places: tuple[KvPlace, ...]
     states: tuple[KvPlace, ...] = ()  # of recurrent operations
 
     @classmethod
-    def of(
-        cls, layers: Sequence[KvLayer], type: GgmlType, states: Sequence[int] = ()
-    ) -> "KvLayout":
+    def of(cls, layers: Sequence[KvLayer], type: KvType, states: Sequence[int] = ()) -> "KvLayout":
         """Lay out the layers of a graph and its states, of so many floats each."""
-        if type not in KV_TYPES:
-            known = ", ".join(kind.name for kind in KV_TYPES)
-            raise ModelError(f"the cache cannot be {type.name}; it can be {known}")
         windows: list[int] = []
         sizes: list[int] = []
         places: list[KvPlace] = []
@@ -83,8 +77,7 @@ class KvLayout:
                 sizes.append(0)
             group = windows.index(layer.window)
             places.append(KvPlace(group, sizes[group]))
-            row = layer.head_size // type.block_size * type.block_bytes
-            sizes[group] += 2 * layer.heads * row * BLOCK_TOKENS
+            sizes[group] += 2 * layer.heads * type.row_bytes(layer.head_size) * BLOCK_TOKENS
         groups = [KvGroup(*group) for group in zip(windows, sizes, strict=True)]
         kept, size = [], 0
         for floats in states:

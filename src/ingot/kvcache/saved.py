@@ -143,7 +143,7 @@ def _check_model(
 ) -> None:
     if header.model != model:
         raise SavedCacheError(f"{path} was saved with another model")
-    kv_type = layout.type.name.lower()
+    kv_type = layout.type.value
     if header.kv_type != kv_type:
         raise SavedCacheError(
             f"{path} was saved with kv_type={header.kv_type!r}, and the model is with {kv_type!r}"

@@ -13,6 +13,7 @@ from ingot.reply.grammar import NamedTool, ToolChoice, tool_grammar
 from ingot.reply.parser import ReplyParser, parse_reply
 from ingot.reply.style import CallStyle, Marks, ReplyStyle, style_of
 from ingot.reply.telling import with_tools_told
+from ingot.reply.thinking import thinking_budget
 from ingot.reply.tools import Tool, read_tools
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "parse_reply",
     "read_tools",
     "style_of",
+    "thinking_budget",
     "tool_grammar",
     "with_tools_told",
 ]

@@ -15,6 +15,7 @@ from ingot.sampling.params import SamplingParams
 from ingot.sampling.sampler import Sampler
 from ingot.sampling.step import Choice, Choosing, choose
 from ingot.sampling.stop import FinishReason, Piece, StopChecker
+from ingot.sampling.thinking import ThinkingBudget
 
 if TYPE_CHECKING:
     from ingot.sampling.beam import Beam as Beam
@@ -45,6 +46,7 @@ __all__ = [
     "SamplerChain",
     "SamplingParams",
     "StopChecker",
+    "ThinkingBudget",
     "TokenLogprobs",
     "choose",
     "grammar_of",

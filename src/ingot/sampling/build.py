@@ -24,6 +24,7 @@ from ingot.sampling.samplers.min_p import MinP
 from ingot.sampling.samplers.temperature import Temperature
 from ingot.sampling.samplers.top_k import TopK
 from ingot.sampling.samplers.top_p import TopP
+from ingot.sampling.thinking import ThinkingBudget
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class ChainBuilder:
         """
         self._check_ids(params)
         first = [self._healing(begun)] if begun else []
+        if params.thinking is not None:
+            first.append(self._thinking(params.thinking))
         samplers = [self._make(name, params) for name in self._names(params)]
         active = [sampler for sampler in samplers if sampler is not None]
         return SamplerChain([*first, *active, _last(params)], seed=params.seed, prompt=prompt)
@@ -67,6 +70,11 @@ class ChainBuilder:
         from ingot.sampling.samplers.healing import Healing
 
         return Healing(begun, self._index)
+
+    def _thinking(self, budget: ThinkingBudget) -> Sampler:
+        from ingot.sampling.samplers.thinking import Thinking
+
+        return Thinking(budget, self._tokenizer.token_bytes)
 
     @cached_property
     def _index(self) -> "TokenIndex":

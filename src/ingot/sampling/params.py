@@ -15,6 +15,7 @@ from ingot.errors import SamplingError
 from ingot.sampling import checks
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.order import DEFAULT_ORDER, checked_order
+from ingot.sampling.thinking import ThinkingBudget
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,7 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     grammar: Grammar | None = None
     processors: tuple[Processor, ...] = ()
+    thinking: ThinkingBudget | None = None
 
     # The end. max_tokens None writes as long as the context has room.
     max_tokens: int | None = None
@@ -102,6 +104,8 @@ class SamplingParams:
         self._set("samplers", checked_order(self.samplers))
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
             raise SamplingError("grammar", self.grammar, "a Grammar or None")
+        if self.thinking is not None and not isinstance(self.thinking, ThinkingBudget):
+            raise SamplingError("thinking", self.thinking, "a ThinkingBudget or None")
         self._set("processors", _functions(self.processors))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             expected = f"at most max_tokens, which is {self.max_tokens}"

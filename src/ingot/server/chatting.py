@@ -20,10 +20,11 @@ from ingot.reply import (
     ToolCallBegin,
     ToolChoice,
     read_tools,
+    thinking_budget,
     tool_grammar,
     with_tools_told,
 )
-from ingot.sampling import SamplingParams
+from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
 from ingot.server.several import submit_each
 
@@ -40,6 +41,7 @@ class Chat:
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
+    thinking_tokens: int | None = None  # before the answer has to begin; None: no limit
     template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -93,8 +95,19 @@ class Submission:
             begins_in_reasoning=self.reading.begins_in_reasoning,
             answer=params.grammar,
         )
-        params = replace(params, grammar=grammar)
+        params = replace(params, grammar=grammar, thinking=self._budget(llm))
         return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
+
+    def _budget(self, llm: LLM) -> ThinkingBudget | None:
+        if self._chat.thinking_tokens is None:
+            return None
+        return thinking_budget(
+            self.reading.style,
+            llm.tokenizer,
+            self._chat.thinking_tokens,
+            begins_in_reasoning=self.reading.begins_in_reasoning,
+            may_call=bool(self.reading.tools),
+        )
 
 
 @dataclass(frozen=True, slots=True)

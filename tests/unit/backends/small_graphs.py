@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from fp8_rows import fp8_rows
 from numpy.typing import NDArray
 
 from ingot.backends.reference import Reference
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
+from ingot.graph.kv_type import KvType
 from ingot.quant import decode, encode
 
 Floats = NDArray[np.float32]
@@ -101,24 +103,27 @@ class SmallGraph:
 class StoringReference(Reference):
     """The reference with a cache that stores keys and values in a type of fewer bits."""
 
-    kv_type = GgmlType.F32
+    kv_type = KvType.F32
 
     def _run(self, op: o.Op, inputs: list[Floats], *rest: object) -> Floats | None:
         if isinstance(op, o.WriteKv):
-            inputs = [
-                decode(encode(x.astype(np.float32), self.kv_type), self.kv_type, x.shape).astype(
-                    x.dtype
-                )
-                for x in inputs
-            ]
+            size = self.graph.kv_layers[op.layer].head_size
+            inputs = [stored(x, self.kv_type, size).astype(x.dtype) for x in inputs]
         return super()._run(op, inputs, *rest)  # type: ignore[arg-type]
+
+
+def stored(x: Floats, type: KvType, head_size: int) -> Floats:
+    """Keys or values as a cache gives them back."""
+    if type.ggml is None:
+        return fp8_rows(x.reshape(-1, head_size)).reshape(x.shape)
+    return decode(encode(x.astype(np.float32), type.ggml), type.ggml, x.shape)
 
 
 def expected_logits(
     graph: ComputationGraph,
     model: GgufLoader,
     ids: Sequence[int],
-    kv_type: GgmlType = GgmlType.F32,
+    kv_type: KvType = KvType.F32,
 ) -> NDArray[np.float64]:
     """What the reference computes in float64, for every token."""
     reference = StoringReference(graph, model, np.float64)

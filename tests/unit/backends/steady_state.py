@@ -14,7 +14,8 @@ import numpy as np
 
 from ingot import _native
 from ingot.api import LLM
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from run_batches import GENERATION, Runner
 
@@ -64,7 +65,7 @@ def allocations(path: Path, threads: str, *kv_types: str) -> dict[str, Any]:
             runner = Runner(
                 graph,
                 model,
-                kv_type=GgmlType[kind],
+                kv_type=KvType[kind],
                 threads=int(threads),
                 sequences=SEQUENCES,
                 positions=2 * PROMPT + WARM_UP + STEPS,

@@ -96,8 +96,8 @@ def test_memory(run: Run, tiny: Path) -> None:
     assert memory["weights"] == 936
     assert memory["kv_cache"] == 128 * per_token * 2
     assert memory["total"] == memory["weights"] + memory["kv_cache"] + memory["arena"]
-    changed = inspect_json(run, "--context", 1000, "--kv-type", "q8_0", tiny)["memory"]
-    assert changed["kv_cache"] == 1000 * per_token // 32 * 34
+    changed = inspect_json(run, "--context", 1000, "--kv-type", "fp8", tiny)["memory"]
+    assert changed["kv_cache"] == 1000 * (per_token + per_token // 16 * 2)  # a scale for a head
     assert (changed["context"], changed["batch"]) == (1000, 512)
     assert run("inspect", "--context", 0, tiny).status == 2
     assert run("inspect", "--kv-type", "q2", tiny).status == 2

@@ -12,8 +12,8 @@ import pytest
 from ingot import LLM
 from ingot.engine.cache_size import cache_size
 from ingot.errors import ConfigError
-from ingot.gguf import GgmlType
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 from models.tiny_models import Fixture
 from tiny_llama import write_tiny_llama
 
@@ -142,5 +142,5 @@ def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
 )
 def test_as_many_states_as_memory_allows(tokens: int | None, bytes_there: int, states: int) -> None:
     """Four contexts' worth, a quarter of the memory, and at least what a few texts need."""
-    layout = KvLayout.of([], GgmlType.F16, [256])
+    layout = KvLayout.of([], KvType.F16, [256])
     assert cache_size(layout, 8192, tokens, bytes_there).states == states

@@ -13,16 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ingot.engine.scheduler import Limits, Scheduler
 from ingot.engine.strand import Strand
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import KvCache, Reuse
 
 WINDOWS = (0, 40)
 BLOCKS = 12
 CONTEXT = BLOCKS * BLOCK_TOKENS
 LIMITS = Limits(running=4, queue=8, generation_tokens=6, prompt_tokens=90, chunk=40, rows=20)
-LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], GgmlType.F16)
+LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], KvType.F16)
 PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50]
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ingot.errors import GraphError
-from ingot.gguf import GgmlType
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvGroup, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.graph.states import in_lanes, state_floats
 
 X, LOGITS = o.Value("x", 40), o.Value("logits", 40)
@@ -84,11 +84,11 @@ def test_all_tokens_move_a_state_on() -> None:
 
 
 def test_states_are_the_last_group() -> None:
-    layout = KvLayout.of([KvLayer(1, 32, 0)], GgmlType.F16, [3, 100])
+    layout = KvLayout.of([KvLayer(1, 32, 0)], KvType.F16, [3, 100])
     assert [(place.group, place.offset) for place in layout.states] == [(1, 0), (1, 64)]
     assert layout.groups[1] == KvGroup(0, 64 + 448, recurrent=True)
     assert layout.recurrent
-    assert not KvLayout.of([KvLayer(1, 32, 0)], GgmlType.F16).recurrent
+    assert not KvLayout.of([KvLayer(1, 32, 0)], KvType.F16).recurrent
 
 
 def test_only_the_last_state_is_looked_at() -> None:

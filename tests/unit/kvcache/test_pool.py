@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.errors import CacheFullError
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockPool, Sequence
 
-LAYOUT = KvLayout.of([KvLayer(2, 64, 0), KvLayer(2, 64, 96), KvLayer(1, 32, 0)], GgmlType.F16)
+LAYOUT = KvLayout.of([KvLayer(2, 64, 0), KvLayer(2, 64, 96), KvLayer(1, 32, 0)], KvType.F16)
 
 
 def test_layers_that_keep_the_same_positions_share_blocks() -> None:

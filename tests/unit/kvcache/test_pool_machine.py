@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ingot.errors import CacheFullError
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockPool, Sequence
 
 WINDOWS = (0, 1, 40, 96)
 BLOCKS = 20
-LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], GgmlType.F16)
+LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], KvType.F16)
 
 
 class CacheMachine(RuleBasedStateMachine):

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ingot.errors import CacheFullError
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import CachedSequence, KvCache, Reuse
 
 WINDOWS = (0, 40)
 BLOCKS = 14
-LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], GgmlType.F16)
+LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], KvType.F16)
 # Beginnings that texts have in common, in whole runs and in parts of one.
 PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50]
 

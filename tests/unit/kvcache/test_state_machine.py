@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ingot.errors import CacheFullError
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.kvcache import CachedSequence, KvCache
 from ingot.kvcache.sequence import NO_BLOCK
 
-LAYOUT = KvLayout.of([KvLayer(1, 32, 40)], GgmlType.F16, [64])  # a window, and a state
+LAYOUT = KvLayout.of([KvLayer(1, 32, 40)], KvType.F16, [64])  # a window, and a state
 STATES = LAYOUT.states[0].group
 TOKENS = np.random.default_rng(0).integers(0, 2, 2000).astype(np.int32)
 

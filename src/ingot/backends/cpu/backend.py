@@ -29,6 +29,7 @@ from ingot.graph.fusion import (
     fuse,
 )
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.graph.states import in_lanes
 from ingot.quant import decode
 
@@ -71,6 +72,7 @@ class CpuBackend:
         `keep` names values that `kept` can tell after a step.
         """
         self.layout = layout
+        self._kv_type = _stored_as(layout.type)
         self.max_tokens = max_tokens
         self.pools = [
             np.empty((states if group.recurrent else blocks) * group.block_bytes, np.uint8)
@@ -200,7 +202,7 @@ class CpuBackend:
         group = self.layout.groups[place.group]
         size = self._graph.kv_layers[layer].head_size
         pool = self.pools[place.group]
-        return place.group, pool, group.block_bytes, place.offset, int(self.layout.type), size
+        return place.group, pool, group.block_bytes, place.offset, self._kv_type, size
 
     def _state(self, number: int) -> Any:
         place = self.layout.states[number]
@@ -342,3 +344,11 @@ class CpuBackend:
                 program.softcap(source=value(op.source), cap=op.cap, out=value(op.out))
             case _:
                 self._add_special(op)
+
+
+def _stored_as(type: KvType) -> int:
+    """The number of a storage of keys and values, if the kernels know it."""
+    if type.ggml is None:
+        known = ", ".join(kind for kind in KvType if kind.ggml is not None)
+        raise ModelError(f"the CPU cannot store keys and values as {type}; it can as {known}")
+    return int(type.ggml)

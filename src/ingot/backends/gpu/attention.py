@@ -15,29 +15,29 @@ from ingot.backends.gpu.kernels.join_parts import MOST_PARTS, join_parts_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.step import Step
 from ingot.errors import ModelError
-from ingot.gguf import GgmlType
 from ingot.graph import ops as o
 from ingot.graph.check import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
 
 MAX_TOKENS = 64  # of a generation that one launch takes
 LEAST_PART = 128  # positions
 PART_WARPS = 8
 FETCH = True
 _TYPES = {
-    GgmlType.F32: torch.float32,
-    GgmlType.F16: torch.float16,
-    GgmlType.BF16: torch.bfloat16,
-    GgmlType.Q8_0: torch.int8,
+    KvType.F32: torch.float32,
+    KvType.F16: torch.float16,
+    KvType.BF16: torch.bfloat16,
+    KvType.Q8_0: torch.int8,
+    KvType.FP8: torch.uint8,
 }
 
 
-def check_kv_type(type: GgmlType) -> None:
+def check_kv_type(type: KvType) -> None:
     """Refuse a storage that the GPU cannot read."""
     if type not in _TYPES:
-        known = ", ".join(kind.name.lower() for kind in _TYPES)
         raise ModelError(
-            f"the GPU cannot store keys and values as {type.name.lower()}; it can as {known}"
+            f"the GPU cannot store keys and values as {type}; it can as {', '.join(_TYPES)}"
         )
 
 
@@ -101,7 +101,7 @@ class CacheView:
         place = layout.places[layer]
         type = _TYPES[layout.type]
         size = type.itemsize
-        side = kind.head_size // layout.type.block_size * layout.type.block_bytes * BLOCK_TOKENS
+        side = layout.type.row_bytes(kind.head_size) * BLOCK_TOKENS
         return cls(
             group=place.group,
             pool=pool.view(type),
@@ -110,7 +110,7 @@ class CacheView:
             layer_start=place.offset // size,
             head_size=kind.head_size,
             side=side // size,
-            quantized=layout.type is GgmlType.Q8_0,
+            quantized=layout.type is KvType.Q8_0,
         )
 
 

@@ -31,7 +31,7 @@ class ChoiceBody(Body):
 
 
 class ThinkingBody(Body):
-    """Whether the model thinks first; a model thinks as long as it does, whatever the budget."""
+    """Whether the model thinks first, and for how many tokens at most."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -96,6 +96,7 @@ def chat_of(body: Conversation, options: ServerOptions) -> Chat:
         tools=[_tool(tool) for tool in body.tools or ()],
         tool_choice=_choice(body),
         parallel_tool_calls=not (choice and choice.disable_parallel_tool_use),
+        thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
         template_options=_template_options(body),
     )
 

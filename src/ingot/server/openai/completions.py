@@ -1,5 +1,6 @@
 """`/v1/completions`: prompts continued, also scored (`echo` with `logprobs`)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -93,29 +94,43 @@ def router(server: Server) -> APIRouter:
     async def completions(body: CompletionBody, http: HttpRequest) -> Response | CompletionAnswer:
         """Continue prompts."""
         asked = _asked(body, server)
+        scores: list[list[TokenLogprobs]] = []
+        if body.echo and body.logprobs is not None:
+            scores = await while_connected(http.receive, _scores(body, server, body.logprobs))
         prompts: list[NDArray[np.int32]] = []
 
         def submit(llm: LLM) -> Sequence[Request]:
-            prompts.extend(_encoded(llm, prompt, body.suffix) for prompt in listed(body.prompt))
+            prompts.extend(_encoded(llm, body))
             return submit_each(llm, prompts, asked.params, asked.best_of)
 
         writing = await server.writings.begin(
             server.catalog, body.model, call_of(http.scope), submit
         )
-        answer = _Answer(writing, body, asked, prompts)
+        answer = _Answer(writing, body, asked, prompts, scores)
         if body.stream:
-            return EventStream(writing, answer.events(http))
+            return EventStream(writing, answer.events())
         async with writing:
             return await while_connected(http.receive, answer.whole())
 
     return made
 
 
-def _encoded(llm: LLM, prompt: str | list[int], suffix: str | None) -> NDArray[np.int32]:
-    """The tokens of a prompt; with a suffix, of one whose middle is to be filled in."""
-    if suffix is None:
-        return llm.engine.encode(prompt)
-    return llm.engine.encode(middle_prompt(llm.tokenizer, prompt, suffix))
+def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
+    """The tokens of every prompt; with a suffix, of one whose middle is to be filled in."""
+    prompts: Sequence[str | list[int]] = listed(body.prompt)
+    if body.suffix is not None:
+        prompts = [middle_prompt(llm.tokenizer, prompt, body.suffix) for prompt in prompts]
+    return [llm.engine.encode(prompt) for prompt in prompts]
+
+
+async def _scores(body: CompletionBody, server: Server, count: int) -> list[list[TokenLogprobs]]:
+    """Of every prompt. They are read for it, so that texts find them in the cache afterwards."""
+    lease = await server.catalog.lease(body.model)
+    try:
+        prompts = await asyncio.to_thread(_encoded, lease.llm, body)
+        return await prompt_logprobs(lease.llm, prompts, count)
+    finally:
+        lease.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,40 +172,37 @@ class _Answer:
         body: CompletionBody,
         asked: _Asked,
         prompts: Sequence[NDArray[np.int32]],
+        scores: Sequence[list[TokenLogprobs]],
     ) -> None:
         self._writing = writing
         self._body = body
         self._asked = asked
         self._prompts = prompts
+        self._scores = scores or [[] for _ in prompts]
         self._id = new_id("cmpl")
         self._created = now()
         self._tokenizer = writing.llm.tokenizer
 
     async def whole(self) -> CompletionAnswer:
         """The answer, once all texts are there."""
-        scores = await self._scores()
         texts = await self._writing.results()
         kept = [
             text
             for start in range(0, len(texts), self._asked.best_of)
             for text in _best(texts[start : start + self._asked.best_of], self._asked.n)
         ]
-        choices = [
-            self._choice(index, text, scores[index // self._asked.n])
-            for index, text in enumerate(kept)
-        ]
+        choices = [self._choice(index, text) for index, text in enumerate(kept)]
         return self._made(choices, usage_of(texts, len(self._prompts)))
 
-    async def events(self, http: HttpRequest) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncIterator[bytes]:
         """The answer as it comes."""
         try:
-            scores = await while_connected(http.receive, self._scores()) if self._body.echo else []
             writers: list[LogprobsWriter] = []
             for index in range(len(self._writing.requests)):
                 echo = self._echo(index // self._asked.n)
                 writers.append(LogprobsWriter(self._tokenizer))
                 if self._body.echo:
-                    logprobs = self._prompt_logprobs(index, scores, writers[index])
+                    logprobs = self._prompt_logprobs(index, writers[index])
                     yield event(self._chunk(Choice(index=index, text=echo, logprobs=logprobs)))
             told = [0] * len(writers)
             texts: dict[int, Completion] = {}
@@ -214,23 +226,16 @@ class _Answer:
         except (ApiError, IngotError) as error:
             yield error_events(error)
 
-    async def _scores(self) -> list[list[TokenLogprobs]]:
-        if not self._body.echo or self._body.logprobs is None:
-            return [[] for _ in self._prompts]
-        return await prompt_logprobs(self._writing.llm, self._prompts, self._body.logprobs)
-
     def _echo(self, prompt: int) -> str:
         if not self._body.echo:
             return ""
         return self._tokenizer.decode(self._prompts[prompt].tolist())
 
-    def _prompt_logprobs(
-        self, index: int, scores: Sequence[list[TokenLogprobs]], writer: LogprobsWriter
-    ) -> CompletionLogprobs | None:
+    def _prompt_logprobs(self, index: int, writer: LogprobsWriter) -> CompletionLogprobs | None:
         if self._body.logprobs is None:
             return None
         prompt = index // self._asked.n
-        return writer.write(scores[prompt], first=int(self._prompts[prompt][0]))
+        return writer.write(self._scores[prompt], first=int(self._prompts[prompt][0]))
 
     def _ending(self, text: Completion | None) -> list[TokenLogprobs]:
         """What is told of the token that ended a text.
@@ -239,12 +244,12 @@ class _Answer:
         """
         return [text.ending] if self._body.echo and text and text.ending else []
 
-    def _choice(self, index: int, text: Completion, scores: list[TokenLogprobs]) -> Choice:
+    def _choice(self, index: int, text: Completion) -> Choice:
         prompt = index // self._asked.n
         logprobs = None
         if self._body.logprobs is not None:
             first = int(self._prompts[prompt][0]) if self._body.echo else None
-            found = [*scores, *text.logprobs, *self._ending(text)]
+            found = [*self._scores[prompt], *text.logprobs, *self._ending(text)]
             logprobs = LogprobsWriter(self._tokenizer).write(found, first)
         return Choice(
             index=index,

@@ -2,12 +2,15 @@
 
 A block holds 32 positions: of each head first the keys, then the values (see
 `ingot.graph.kv_layout`). Floats lie position by position. Q8_0 here keeps the block's numbers apart
-from their scales: 32 rows of signed bytes, then a half for every 32 of them, in the same room.
+from their scales: 32 rows of signed bytes, then a half for every 32 of them, in the same room. So
+does FP8, whose bytes have no sign: a half for every row (see `kernels.fp8`).
 `pool` is the memory as elements of the type, `pool_scales` the same memory as halves.
 """
 
 import triton
 import triton.language as tl
+
+from ingot.backends.gpu.kernels.fp8 import row_factor, to_codes, to_halves
 
 BLOCK_TOKENS = tl.constexpr(32)
 Q8_0_GROUP = tl.constexpr(32)
@@ -39,6 +42,12 @@ def write_row(
         tl.store(
             pool_scales + scales + group, scale.to(tl.float16), mask=group < SIZE // Q8_0_GROUP
         )
+    elif pool.dtype.element_ty == tl.uint8:
+        value = tl.where(inside, value, 0.0)
+        power, factor = row_factor(value)
+        tl.store(pool + start + slot * SIZE + at, to_codes(value, power), mask=inside)
+        place = pool_scales + (start + BLOCK_TOKENS * SIZE) // 2 + slot
+        tl.store(place, factor.to(tl.int16).to(tl.float16, bitcast=True))
     else:
         tl.store(pool + start + slot * SIZE + at, value.to(pool.dtype.element_ty), mask=inside)
 
@@ -70,6 +79,13 @@ def read_tile(
         else:
             number = tl.load(pool + place, mask=mask, other=0).to(tl.float16)
             return number * tl.load(scale_at, mask=mask, other=0.0)
+    elif pool.dtype.element_ty == tl.uint8:
+        factor_at = pool_scales + (start + BLOCK_TOKENS * SIZE) // 2 + slot
+        if EVEN and not MASKED:
+            return to_halves(tl.load(pool + place)) * tl.load(factor_at)[:, None]
+        else:
+            number = to_halves(tl.load(pool + place, mask=mask, other=0))
+            return number * tl.load(factor_at, mask=seen, other=0.0)[:, None]
     elif EVEN and not MASKED:
         return tl.load(pool + place)
     else:
