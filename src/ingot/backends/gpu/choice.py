@@ -9,7 +9,6 @@ import triton
 from numpy.typing import NDArray
 
 from ingot.backends.choosing import RowChoice
-from ingot.backends.gpu import attention
 from ingot.backends.gpu.kernels.choose import (
     DOUBLES,
     FLOATS,
@@ -21,7 +20,7 @@ from ingot.backends.gpu.kernels.choose import (
 )
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 
-ROWS = attention.MAX_TOKENS
+ROWS = 64  # of a step that chooses
 _SLICE = 4096  # logits that a program looks through
 _FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
 _MANY = 32768  # more would overflow the kernel's counts
