@@ -7,10 +7,12 @@ far is worked out here.
 
 from ingot import _native
 from ingot.backends.choosing import RowChoice, RowPenalties
+from ingot.errors import LogitsError
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.samplers.draw import DRAW
 from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.step import Choosing
+from ingot.sampling.tail import chosen_token
 
 
 def plain_choice(choosing: Choosing, ahead: int = 0) -> RowChoice | None:
@@ -37,6 +39,14 @@ def plain_choice(choosing: Choosing, ahead: int = 0) -> RowChoice | None:
         _native.uniform_at(chain.seed, chain.generated + ahead, DRAW),
         penalties,
     )
+
+
+def require_token(token: int) -> int:
+    """What a backend has chosen; LogitsError if it could not."""
+    found = chosen_token(token)
+    if isinstance(found, LogitsError):
+        raise found
+    return found
 
 
 def _penalties(sampler: Penalties, chain: SamplerChain) -> RowPenalties:

@@ -13,7 +13,6 @@ from it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import triton
 
