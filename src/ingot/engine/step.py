@@ -1,20 +1,22 @@
 """One step: the scheduler picks tokens, the model runs, the samplers pick, the texts grow.
 
+Where the backend chooses all tokens by itself, it runs the next step while this one's are looked at
+(running.py).
+
 What goes wrong in one task ends that task; what goes wrong in the model ends those that ran.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.backends.choosing import RowChoice, Started
+from ingot.backends.choosing import RowChoice
 from ingot.engine.gaps import Gaps
 from ingot.engine.loaded import LoadedModel
-from ingot.engine.other_tasks import BeamTask, KeepTask, RowsTask
+from ingot.engine.running import Following, Part, Running, Task
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.text_task import TextTask
 from ingot.errors import IngotError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Logits = NDArray[np.float32]
-Task: TypeAlias = TextTask | RowsTask | KeepTask | BeamTask
+Ints = NDArray[np.int32]
 
 
 class Stepper:
@@ -40,16 +42,46 @@ class Stepper:
         self._helper = helper
         self.steps = self.prompt_tokens = self.generated_tokens = 0
         self.gaps = Gaps()
+        self._ahead: Running | None = None  # the step that runs while the last one is looked at
 
     def step(self) -> None:
         """Bring every task that runs one step further."""
-        plan = self._scheduler.plan()
+        running = self._ahead or self._start(self._scheduler.plan())
+        self._ahead = self._follow(running)
+        self._finish(running)
+
+    def land(self) -> None:
+        """Finish the step that runs ahead, if one does: then the model is at rest."""
+        running, self._ahead = self._ahead, None
+        if running:
+            self._finish(running)
+
+    def _start(self, plan: Plan[Task]) -> Running:
         masks = self._begin(plan)
-        parts = [self._start(GENERATION, plan.generation), self._start(PROMPT, plan.prompt)]
-        logits = [self._hand_out(part) for part in parts if part is not None]
-        ready = self._ready(plan, masks)
+        parts = [self._run(GENERATION, plan.generation), self._run(PROMPT, plan.prompt)]
+        return Running(plan, masks, [part for part in parts if part is not None])
+
+    def _follow(self, running: Running) -> Running | None:
+        """Start the step after one that runs, if it is certain what that will be."""
+        chooser = self._model.chooser
+        if chooser is None or not self._scheduler.is_steady:
+            return None
+        following = Following.after(running, len(self._scheduler.running), chooser)
+        if following is None:
+            return None
+        ids = [np.array([-1 - row], np.int32) for row in following.rows]
+        outputs = np.arange(len(ids), dtype=np.int32)
+        part = self._launch(GENERATION, following.shares, ids, outputs, following.choices)
+        return Running(Plan(following.shares), (), [part] if part else [], is_ahead=True)
+
+    def _finish(self, running: Running) -> None:
+        if running.is_ahead:
+            for share in running.plan.generation:
+                share.strand.catch_up()
+        logits = [self._hand_out(part) for part in running.parts]
+        ready = self._ready(running.plan, running.masks)
         self._choose(ready, logits)
-        self._scheduler.settle(plan)
+        self._scheduler.settle(running.plan)
         self.steps += 1
 
     def _begin(self, plan: Plan[Task]) -> "list[tuple[TextTask, Future[None]]]":
@@ -65,7 +97,7 @@ class Stepper:
             if isinstance(task, TextTask) and task.has_masks
         ]
 
-    def _start(self, phase: ExecutionPhase, shares: Sequence[Share[Task]]) -> "_Part | None":
+    def _run(self, phase: ExecutionPhase, shares: Sequence[Share[Task]]) -> Part | None:
         """Run the tokens of a phase."""
         if not shares:
             return None
@@ -74,21 +106,28 @@ class Stepper:
             first[i] + np.arange(share.wanted.start, share.wanted.stop)
             for i, share in enumerate(shares)
         ]
-        choices = self._choices(phase, shares)
+        ids = [share.strand.tokens[share.start : share.end] for share in shares]
+        outputs = np.concatenate(wanted).astype(np.int32)
+        part = self._launch(phase, shares, ids, outputs, self._choices(phase, shares))
+        if part and phase is PROMPT:
+            self.prompt_tokens += int(first[-1])
+        return part
+
+    def _launch(
+        self,
+        phase: ExecutionPhase,
+        shares: Sequence[Share[Task]],
+        ids: Sequence[Ints],
+        outputs: Ints,
+        choices: Sequence[RowChoice | None],
+    ) -> Part | None:
         try:
-            started = self._model.start(
-                [share.strand.blocks for share in shares],
-                [share.strand.tokens[share.start : share.end] for share in shares],
-                np.concatenate(wanted).astype(np.int32),
-                phase,
-                choices,
-            )
+            blocks = [share.strand.blocks for share in shares]
+            started = self._model.start(blocks, ids, outputs, phase, choices)
         except Exception as error:  # whatever it is, it is these tasks'
             self._fail_all(shares, error)
             return None
-        if phase is PROMPT:
-            self.prompt_tokens += int(first[-1])
-        return _Part(shares, choices, started)
+        return Part(shares, choices, started)
 
     def _choices(
         self, phase: ExecutionPhase, shares: Sequence[Share[Task]]
@@ -102,7 +141,7 @@ class Stepper:
         choices = [task.plain_choice() if isinstance(task, TextTask) else None for task in tasks]
         return [choice if choice and chooser.accepts(choice) else None for choice in choices]
 
-    def _hand_out(self, part: "_Part") -> Logits:
+    def _hand_out(self, part: Part) -> Logits:
         """Wait for a part of the step; give tasks their tokens, or their rows of logits."""
         try:
             found = part.started.result()
@@ -111,8 +150,9 @@ class Stepper:
             return np.empty((0, 0), np.float32)
         row = 0
         for index, (share, choice) in enumerate(zip(part.shares, part.choices, strict=True)):
-            if choice is not None and isinstance(share.task, TextTask):
-                share.task.receive_token(int(found.tokens[index]))
+            if choice is not None:
+                if isinstance(share.task, TextTask):  # others choose nothing
+                    share.task.receive_token(int(found.tokens[index]))
             elif count := len(share.wanted):
                 start = share.start + share.wanted.start
                 piece = found.logits[row : row + count]
@@ -121,7 +161,7 @@ class Stepper:
         return found.logits
 
     def _ready(
-        self, plan: Plan[Task], masks: "list[tuple[TextTask, Future[None]]]"
+        self, plan: Plan[Task], masks: "Sequence[tuple[TextTask, Future[None]]]"
     ) -> list[TextTask]:
         """Those of the texts that can go on; other tasks do so here."""
         for text, made in masks:
@@ -183,15 +223,6 @@ class Stepper:
         self._scheduler.remove(task)
         # Its traceback would keep this step's logits for as long as somebody has the error.
         task.fail(error.with_traceback(None) if isinstance(error, IngotError) else error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The tokens of a phase, on their way through the model."""
-
-    shares: Sequence[Share[Task]]
-    choices: Sequence[RowChoice | None]  # of each, if the backend chooses
-    started: Started
 
 
 def _tasks(plan: Plan[Task]) -> list[Task]:

@@ -168,6 +168,18 @@ class TextTask:
             return None
         return plain_choice(self.transcript.choosing)
 
+    def choice_ahead(self) -> RowChoice | None:
+        """How the token after the next is chosen, if that is known, and there is room for both."""
+        most = self.asked.params.max_tokens
+        if (
+            self._proposer is not None
+            or len(self.strands) > 1
+            or len(self.strands[0]) + 1 >= self._context
+            or (most is not None and len(self.transcript.choices) + 2 > most)
+        ):
+            return None
+        return plain_choice(self.transcript.choosing, ahead=1)
+
     def first_row(self) -> Logits | Choice | None:
         """Logits [1, vocabulary] to choose the next token from, if there is to be one.
 
