@@ -134,15 +134,30 @@ def test_nobody_notices(
 
 
 def test_steps_run_ahead(tiny: Path) -> None:
-    """All but the first and the last of texts that are left alone."""
+    """All but the first behind the prompts; none for nothing, where the end is known."""
+    for options in ({}, {"context": 30}):
+        engine = Engine(tiny, ahead=True, **options)
+        for number in range(3):
+            engine.submit(number, 2, 10, 30 if options else 20)
+        engine.finish()
+        assert set(map(len, engine.texts())) == {20}
+        assert engine.chooser
+        assert (engine.chooser.steps, engine.chooser.ahead) == (19, 18)
+        assert engine.loop.stepper.generated_tokens == 3 * 20
+        engine.close()
+
+
+def test_texts_that_end_apart(
+    tiny: Path, alone: dict[tuple[int, int, int, int], tuple[int, ...]]
+) -> None:
+    """Those that go on take their tokens from their own rows of the step before."""
     engine = Engine(tiny, ahead=True)
-    for number in range(3):
-        engine.submit(number, 2, 10, 20)
+    asked = [(number, kind, 9, 40) for number in range(4) for kind in (6, 1, 5)]
+    for each in asked:
+        engine.submit(*each)
     engine.finish()
-    assert engine.chooser
-    assert engine.chooser.steps <= 22
-    assert engine.chooser.ahead >= 17
-    assert engine.loop.stepper.generated_tokens == sum(map(len, engine.texts()))
+    assert engine.texts() == [alone[each] for each in asked]
+    assert len({len(text) for text in engine.texts()}) > 3
     engine.close()
 
 
