@@ -36,7 +36,8 @@ def test_compiles(name: str) -> None:
             attrs=case.attributes(),
         )
         try:
-            built = triton.compile(source, target=target, options={"num_warps": case.warps})
+            options = {"num_warps": case.warps, "enable_fp_fusion": case.fusion}
+            built = triton.compile(source, target=target, options=options)
         except Exception as error:
             error.add_note(f"{case.name} for {name}")
             raise

@@ -9,6 +9,7 @@ from typing import Any
 
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
+from ingot.backends.gpu.kernels.choose import choose_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.join_parts import join_parts_kernel
@@ -76,6 +77,15 @@ _POINTERS = {
     "gate": "*fp32",
     "norm_weight": "*fp32",
     "normed": "*fp16",
+    "logits": "*fp32",
+    "ints": "*i32",
+    "floats": "*fp32",
+    "doubles": "*fp64",
+    "penalized": "*i32",
+    "lowered": "*fp32",
+    "keys": "*i64",
+    "best": "*i64",
+    "chosen": "*i32",
 }
 _FLOATS = {
     "factor",
@@ -99,6 +109,7 @@ class KernelCase:
     types: Mapping[str, str]
     constants: Mapping[str, Any]
     warps: int = 4
+    fusion: bool = True  # of multiplications and additions
 
     def ordered(self, ahead: bool) -> "KernelCase":
         """The same where kernels may start ahead of the one in front of them, or not."""
@@ -268,6 +279,10 @@ def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
     block = {"BLOCK": 1024}
     yield KernelCase("select", select_kernel, {"x": "*fp32", "out": "*fp32"}, block)
     yield KernelCase("softcap", softcap_kernel, {"x": "*fp32", "out": "*fp32"}, block)
+    slices = {"SLICE": 4096}
+    yield KernelCase("shortlist", shortlist_kernel, {}, slices, 8, fusion=False)
+    found = {"FEW": 4096, "MANY": 16384, "SLICES": 64}
+    yield KernelCase("choose", choose_kernel, {"work": "*fp64"}, found, 8, fusion=False)
     for pool in ("*fp16", "*i8", "*u8", "*fp32"):
         q8 = pool == "*i8"
         heads = {

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.backend import Backend
 from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.choosing import Chooser, Finished, RowChoice, Started
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
 from ingot.engine.placing import Placed
@@ -86,6 +87,7 @@ class LoadedModel:
             self.file.close()
             raise
         self._backend: Backend | None = placed.backend
+        self.chooser: Chooser | None = placed.chooser
         self.on_gpu = placed.on_gpu
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
@@ -138,20 +140,20 @@ class LoadedModel:
         phase: ExecutionPhase,
     ) -> Logits:
         """The same for sequences that have grown already: the new tokens are their last."""
-        positions = [
-            np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
-            for sequence, new in zip(sequences, ids, strict=True)
-        ]
-        return self._running.forward(
-            Batch(
-                ids=np.concatenate(ids),
-                positions=np.concatenate(positions),
-                counts=np.array([len(new) for new in ids], np.int32),
-                tables=[sequence.tables for sequence in sequences],
-                outputs=outputs,
-                phase=phase,
-            )
-        )
+        return self._running.forward(_batch(sequences, ids, outputs, phase))
+
+    def start(
+        self,
+        sequences: Sequence[KvSequence],
+        ids: Sequence[Ints],
+        outputs: Ints,
+        phase: ExecutionPhase,
+        choices: Sequence[RowChoice | None],
+    ) -> Started:
+        """The same without waiting, if the backend chooses the tokens of some of the rows."""
+        if self.chooser is None or not any(choices):
+            return Finished(self.forward(sequences, ids, outputs, phase))
+        return self.chooser.start(_batch(sequences, ids, outputs, phase), choices)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -203,7 +205,7 @@ class LoadedModel:
 
     def close(self) -> None:
         """Stop its threads and free its memory."""
-        self._backend = None
+        self._backend = self.chooser = None
         self.file.close()
 
     def __enter__(self) -> Self:
@@ -234,6 +236,24 @@ class LoadedModel:
         )
         if place is Weights.LOCK:
             self.file.lock()
+
+
+def _batch(
+    sequences: Sequence[KvSequence], ids: Sequence[Ints], outputs: Ints, phase: ExecutionPhase
+) -> Batch:
+    """The last tokens of some sequences."""
+    positions = [
+        np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
+        for sequence, new in zip(sequences, ids, strict=True)
+    ]
+    return Batch(
+        ids=np.concatenate(ids),
+        positions=np.concatenate(positions),
+        counts=np.array([len(new) for new in ids], np.int32),
+        tables=[sequence.tables for sequence in sequences],
+        outputs=outputs,
+        phase=phase,
+    )
 
 
 def _checked_threads(threads: int | None) -> int:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ingot.engine.channel import Channel
 from ingot.engine.loaded import LoadedModel
+from ingot.engine.running import Task
 from ingot.engine.scheduler import Limits, Scheduler
-from ingot.engine.step import Stepper, Task
+from ingot.engine.step import Stepper
 from ingot.engine.text_task import TextTask
 from ingot.errors import ModelError, QueueFullError, RequestCancelledError
 
@@ -60,6 +61,7 @@ class StepLoop:
         done: Channel[tuple[R]] = Channel()
 
         def run() -> None:
+            self._go_on(self.stepper.land)
             try:
                 done.finish((function(),))
             except Exception as error:  # it is the caller's
@@ -105,7 +107,8 @@ class StepLoop:
                 self._read_inbox()
                 self._end_unwanted()
                 if self.scheduler.running or self.scheduler.waiting:
-                    self._step()
+                    self._go_on(self.stepper.step)
+                self._remove_ended()
         finally:
             self._close()
 
@@ -127,22 +130,25 @@ class StepLoop:
                 task.expire()
         self._remove_ended()
 
-    def _step(self) -> None:
+    def _go_on(self, move: Callable[[], None]) -> None:
+        """Do something that brings tasks further."""
         try:
-            self.stepper.step()
+            move()
         except Exception as error:  # the tasks must not wait for ever
             for task in list(self.scheduler.running):
                 self.scheduler.remove(task)
                 task.fail(error)
-        self._remove_ended()
 
     def _remove_ended(self) -> None:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             if task.channel.is_ended:
                 self.scheduler.remove(task)
+        if not self.scheduler.running:  # nobody is there to see what else would come
+            self._go_on(self.stepper.land)
 
     def _close(self) -> None:
         """Fail what is left; free everything."""
+        self._go_on(self.stepper.land)
         while not self._inbox.empty():
             self._inbox.get()()  # calls find the model closed, tasks are failed below
         for task in (*self.scheduler.running, *self.scheduler.waiting):

@@ -1,6 +1,7 @@
 """Where a model runs: its backend, on the CPU or a GPU, and how large its cache becomes there."""
 
 from ingot.backends.backend import Backend, choose_device
+from ingot.backends.choosing import Chooser
 from ingot.backends.cpu import CpuBackend
 from ingot.engine import memory
 from ingot.engine.cache_size import cache_size, require_memory
@@ -31,13 +32,14 @@ class Placed:
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._threads = context, threads
         self.on_gpu = False
+        self.chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
         gpu = choose_device(device)
         if gpu is not None:
             from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
 
             try:
                 self.size = cache_size(layout, context, cache_tokens, gpu.free_memory())
-                self.backend: Backend = GpuBackend(
+                backend = GpuBackend(
                     graph,
                     file,
                     layout,
@@ -51,6 +53,8 @@ class Placed:
                     raise
             else:
                 self.on_gpu = True
+                self.backend: Backend = backend
+                self.chooser = backend
                 return
         self.size = cache_size(layout, context, cache_tokens, memory.available())
         require_memory(layout, self.size)

@@ -112,6 +112,12 @@ class Scheduler(Generic[T]):
         self._share(PROMPT, budget, plan)
         return plan
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether the next step can only be of those that run: nobody waits for a free place."""
+        texts = sum(len(task.strands) for task in self.running)
+        return not self.waiting or texts >= self.limits.running
+
     def settle(self, plan: Plan[T]) -> None:
         """After a step: let others find what was computed."""
         for share in plan.shares():

@@ -100,6 +100,23 @@ class Strand:
         if self.sequence and self.sequence.length > computed:
             self.sequence.blocks.shrink(computed)
 
+    def reach_ahead(self) -> None:
+        """Make room for a token that is not known yet; CacheFullError if there is none."""
+        self.blocks.grow(1)
+        assert self.sequence is not None, "it runs"
+        self.sequence.ahead += 1
+
+    def draw_back(self) -> None:
+        """Take that back: no step has begun."""
+        assert self.sequence is not None, "it runs"
+        self.sequence.ahead -= 1
+        self.blocks.shrink(self.blocks.length - 1)
+
+    def catch_up(self) -> None:
+        """The step that ran ahead has run, if the strand still runs."""
+        if self.sequence:
+            self.sequence.ahead -= 1
+
     def replace(self, tokens: Ints) -> None:
         """Become another text, all of which is read as a prompt."""
         self.close()

@@ -16,12 +16,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.backends.choosing import RowChoice
 from ingot.engine.channel import Channel, Progress
 from ingot.engine.request import Completion, FinishReason, RequestState, Timings
 from ingot.engine.strand import Strand
 from ingot.engine.transcript import Transcript
 from ingot.errors import ContextLengthError
 from ingot.sampling import ChainBuilder, Choice, SamplingParams, guide
+from ingot.sampling.plain import plain_choice, require_token
 from ingot.tokenizer import Tokenizer
 
 Ints = NDArray[np.int32]
@@ -106,6 +108,7 @@ class TextTask:
         self._guessed: list[int] = []  # the last tokens of the strand, to be verified
         self._rows: dict[int, list[Logits]] = {}  # of each strand, until all have run
         self._later = np.empty((0, 0), np.float32)  # rows that verify guesses
+        self._chosen: int | None = None  # by the backend, instead of rows
         self._clock = Clock()
         self.gap: float | None = None  # seconds between its last two tokens
         self._reused = 0
@@ -155,13 +158,41 @@ class TextTask:
         """Take logits that were wanted of a strand."""
         self._rows.setdefault(id(strand), []).append(rows)
 
-    def first_row(self) -> Logits | None:
-        """Logits [1, vocabulary] to choose the next token from, if there is to be one."""
+    def receive_token(self, token: int) -> None:
+        """Take what the backend has chosen instead."""
+        self._chosen = token
+
+    def plain_choice(self) -> RowChoice | None:
+        """How the next token is chosen, if a backend may be able to do it by itself."""
+        if self._guessed or len(self.strands) > 1:
+            return None
+        return plain_choice(self.transcript.choosing)
+
+    def choice_ahead(self) -> RowChoice | None:
+        """How the token after the next is chosen, if that is known, and there is room for both."""
+        most = self.asked.params.max_tokens
+        if (
+            self._proposer is not None
+            or len(self.strands) > 1
+            or len(self.strands[0]) + 1 >= self._context
+            or (most is not None and len(self.transcript.choices) + 2 > most)
+        ):
+            return None
+        return plain_choice(self.transcript.choosing, ahead=1)
+
+    def first_row(self) -> Logits | Choice | None:
+        """Logits [1, vocabulary] to choose the next token from, if there is to be one.
+
+        If the backend has chosen, it is that.
+        """
         if self._clock.first is None:
             self._clock.first = time.perf_counter()
             self._state = RequestState.GENERATING
         else:
             self._clock.steps += 1
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None:
+            return Choice(require_token(chosen)) if self._has_room() else None
         rows = [_joined(self._rows[id(strand)]) for strand in self.strands]
         self._rows.clear()
         if not self._has_room():

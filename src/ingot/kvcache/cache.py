@@ -34,11 +34,12 @@ class CachedSequence:
     node: Node
     filed: int  # runs that are in the tree
     reused: int = field(default=0)  # tokens that were in the cache when it began
+    ahead: int = field(default=0)  # tokens of steps that run before those before them are known
 
     @property
     def length(self) -> int:
         """Tokens it has room for: those computed, and those of the step that runs."""
-        return self.blocks.length
+        return self.blocks.length - self.ahead
 
 
 class KvCache:

@@ -39,7 +39,7 @@ class SamplerChain:
         cutting = (place for place, sampler in enumerate(self.samplers) if sampler.cuts)
         first = next(cutting, len(self.samplers))
         self.tail = Tail.of(self.samplers[first:])
-        self._editors = self.samplers[:first]
+        self.editors = self.samplers[:first]
 
     @property
     def token_ids(self) -> Ids:
@@ -79,9 +79,9 @@ class SamplerChain:
 
     def edit(self, row: Logits) -> None:
         """Run only the samplers before the first cut, which change the row."""
-        if self._editors:
+        if self.editors:
             candidates = self.begin(row)
-            for sampler in self._editors:
+            for sampler in self.editors:
                 sampler.apply(candidates)
 
     def accept(self, token: int) -> None:

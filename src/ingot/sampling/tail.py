@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingot import _native
+from ingot.backends.choosing import NOT_FINITE
 from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
 from ingot.sampling.arithmetic import Logits
@@ -90,10 +91,11 @@ def choose_tails(
         tokens,
         threads,
     )
-    return [_token(token) for token in tokens.tolist()]
+    return [chosen_token(token) for token in tokens.tolist()]
 
 
-def _token(token: int) -> int | LogitsError:
+def chosen_token(token: int) -> int | LogitsError:
+    """What was chosen, or why nothing was."""
     if token >= 0:
         return token
-    return arithmetic.not_finite() if token == -1 else arithmetic.nothing_left()
+    return arithmetic.not_finite() if token == NOT_FINITE else arithmetic.nothing_left()

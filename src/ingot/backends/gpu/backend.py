@@ -5,14 +5,18 @@ into logits. Weights are sent to the device when the backend is made. Steps of a
 captured once for 1, 2, 4, ... sequences and replayed.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import triton
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.choosing import RowChoice, Started
 from ingot.backends.gpu import attention
 from ingot.backends.gpu.attention import AttentionLauncher
+from ingot.backends.gpu.choice import accepts as choice_accepts
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
@@ -109,19 +113,20 @@ class GpuBackend:
             table_blocks=self.inputs.blocks,
             x=places.x,
             turned=places.turned,
+            chosen=places.choice.chosen,
         ).run()
         if self._cap:
             self._launches.append((self._softcap, True))
         self.uploader.close()
-        self._replay = Replay(self, self.vocabulary)
+        self._replay = Replay(device, self.launch, self.operations, self.inputs, places.choice)
         if not device.interpreted:
             torch.cuda.synchronize(device.torch)
             torch.cuda.empty_cache()  # what packing needed
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
-        if batch.phase is ExecutionPhase.GENERATION and self._replay.takes(batch):
-            return self._replay.run(batch)
+        if self._replay.takes(batch):
+            return self._replay.start(batch, [None] * len(batch.ids)).result().logits
         tokens, wanted = len(batch.ids), len(batch.outputs)
         if tokens > self.max_tokens:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
@@ -135,6 +140,18 @@ class GpuBackend:
         self.launch(Step(inputs, batch.phase, logits, single))
         found: NDArray[np.float32] = logits.cpu().numpy()
         return found
+
+    def accepts(self, choice: RowChoice) -> bool:
+        """Whether it can choose a row's token so."""
+        return choice_accepts(choice, self.vocabulary)
+
+    def start(self, batch: Batch, choices: Sequence[RowChoice | None]) -> Started:
+        """Run one new token of each of some sequences and choose their next; at most two at a time.
+
+        An id of -1 - r is the token that row r of the step started before this one chose.
+        """
+        assert self._replay.takes(batch), "one token of each sequence"
+        return self._replay.start(batch, choices)
 
     def launch(self, step: Step, part: slice = _ALL) -> None:
         """Start every kernel of a step, or of a part of its operations."""

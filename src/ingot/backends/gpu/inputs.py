@@ -5,6 +5,7 @@ and for every cache group a table [sequences, blocks]. Where each of them lies d
 alone, so a captured step finds the numbers of the next one in the same places.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,8 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch
+from ingot.backends.choosing import RowChoice
+from ingot.backends.gpu.choice import ROW_NUMBERS, Wanted, WantedTwin
 
 QUERY_TILE = 128  # queries of one sequence that a program of prompt attention takes
+TWINS = 2  # steps that may be on their way at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +94,53 @@ class InputBuffer:
 class SingleTokens:
     """One new token of each of `size` sequences, in a buffer of its own: for steps that repeat.
 
-    Whoever fills it has waited for the step before.
+    On the host there are two twins of it, used in turn: one may still be on its way for a step
+    while the other is filled for the next. Whoever fills it has waited for the step before these.
     """
 
     def __init__(self, buffer: InputBuffer, device: torch.device, size: int) -> None:
         groups, blocks = buffer.groups, buffer.blocks
-        count = 4 * size + groups * size * blocks
+        count = size * (ROW_NUMBERS + 4 + groups * blocks)
         self._device = torch.zeros(count, dtype=torch.int32, device=device)
-        self._host = torch.zeros(count, dtype=torch.int32, pin_memory=device.type != "cpu")
-        numbers: NDArray[np.int32] = self._host.numpy()
-        self._ids, self._positions = numbers[:size], numbers[size : 2 * size]
-        numbers[2 * size : 4 * size] = np.tile(np.arange(size), 2)  # sequences, and the wanted
-        self._tables = numbers[4 * size :].reshape(groups, size, blocks)
-        parts = self._device[: 4 * size].view(4, size)
-        tables = tuple(self._device[4 * size :].view(groups, size * blocks))
+        self._twins = [_Twin(count, buffer, device, size) for _ in range(TWINS)]
+        first = size * ROW_NUMBERS
+        self.wanted = Wanted.of(self._device[:first])
+        parts = self._device[first : first + 4 * size].view(4, size)
+        tables = tuple(self._device[first + 4 * size :].view(groups, size * blocks))
         self.inputs = Inputs(
             size, size, 0, parts[0], parts[1], parts[2], parts[3], parts[0][:0], tables
         )
 
-    def fill(self, batch: Batch) -> None:
-        """Put a batch on the host's side; tokens that it has too few of are at position -1."""
+    def fill(self, twin: int, batch: Batch, choices: Sequence[RowChoice | None]) -> None:
+        """Put a batch into a twin; tokens that it has too few of are at position -1."""
+        self._twins[twin].fill(batch, choices)
+
+    def send(self, twin: int) -> None:
+        """To the device."""
+        self._device.copy_(self._twins[twin].host, non_blocking=True)
+
+
+class _Twin:
+    """What the rows want, ids, positions, sequences, the wanted, and tables of blocks."""
+
+    def __init__(self, count: int, buffer: InputBuffer, device: torch.device, size: int) -> None:
+        self.host = torch.zeros(count, dtype=torch.int32, pin_memory=device.type != "cpu")
+        first = size * ROW_NUMBERS
+        self._wanted = WantedTwin(self.host[:first])
+        numbers: NDArray[np.int32] = self.host[first:].numpy()
+        self._ids, self._positions = numbers[:size], numbers[size : 2 * size]
+        numbers[2 * size : 4 * size] = np.tile(np.arange(size), 2)  # sequences, and the wanted
+        self._tables = numbers[4 * size :].reshape(buffer.groups, size, buffer.blocks)
+
+    def fill(self, batch: Batch, choices: Sequence[RowChoice | None]) -> None:
         real = len(batch.ids)
+        self._wanted.fill(choices)
         self._ids[:real] = batch.ids
         self._positions[:real] = batch.positions
         self._positions[real:] = -1
         for number, held in enumerate(batch.tables):
             for group, blocks in enumerate(held):
                 self._tables[group, number, : len(blocks)] = blocks
-
-    def send(self) -> None:
-        """To the device."""
-        self._device.copy_(self._host, non_blocking=True)
 
 
 def query_tiles(batch: Batch) -> NDArray[np.int32]:

@@ -74,6 +74,7 @@ class Lowering:
     table_blocks: int  # of a row of a block table
     x: torch.Tensor  # halves: the input of a linear map
     turned: torch.Tensor  # halves: queries
+    chosen: torch.Tensor  # tokens of the step before
     selected: bool = False
     heads: dict[int, Heads] = field(default_factory=dict)  # of the layers so far
     ready: o.Norm | None = None  # whose output is in x
@@ -122,6 +123,7 @@ class Lowering:
         def launch(step: Step) -> None:
             embed_kernel[(planes.sizes.chunks, step.inputs.tokens)](
                 step.inputs.ids,
+                self.chosen,
                 step.inputs.positions,
                 planes.codes,
                 planes.extras,

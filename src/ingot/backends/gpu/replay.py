@@ -4,86 +4,153 @@ A replay sends the numbers of a batch and starts every kernel of a step: no Pyth
 allocation. A step is captured in pieces, each longer than the one before: to start a piece takes
 time for each of its kernels, and the device runs the first while the others are started. A batch is
 filled up to the next captured size with tokens at position -1, which touch nothing.
+
+Tokens are chosen on the device where a row wants that; what comes back are these, and the logits of
+the other rows. A step need not be waited for before the next is started, which may take its tokens
+from it.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 import triton
-from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.gpu.inputs import SingleTokens
+from ingot.backends.choosing import Outcome, RowChoice
+from ingot.backends.gpu.choice import ROWS, ChoiceWork
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.step import Step
 
-if TYPE_CHECKING:
-    from ingot.backends.gpu.backend import GpuBackend
-
-MAX_TOKENS = 64
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
+Launch = Callable[[Step, slice], None]  # some of a step's operations
 
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
     tokens: SingleTokens
-    pieces: list[torch.cuda.CUDAGraph]
+    starts: list[Callable[[], None]]  # the first piece, for each of the twins
+    pieces: list[Callable[[], None]]
+    choice: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A step that the device runs, and what it will leave on the host."""
+
+    chosen: torch.Tensor
+    logits: torch.Tensor
+    done: torch.cuda.Event | None
+
+    def result(self) -> Outcome:
+        """Wait for it."""
+        if self.done:
+            self.done.synchronize()
+        return Outcome(self.chosen.numpy(), self.logits.numpy())
 
 
 class Replay:
     """Captured steps of one backend."""
 
-    def __init__(self, backend: "GpuBackend", vocabulary: int) -> None:
-        self._backend = backend
-        self._vocabulary = vocabulary
+    def __init__(
+        self,
+        device: Device,
+        launch: Launch,
+        operations: int,
+        inputs: InputBuffer,
+        work: ChoiceWork,
+    ) -> None:
+        self._device = device
+        self._launch = launch
+        self._operations = operations
+        self._inputs = inputs
+        self._work = work
         self._captured: dict[int, _Captured] = {}
-        self._logits: torch.Tensor | None = None
+        self._turn = 0
 
-    def takes(self, batch: Batch) -> bool:
+    @staticmethod
+    def takes(batch: Batch) -> bool:
         """Whether a batch is one new token of each of some sequences, all logits wanted."""
         tokens = len(batch.ids)
         return (
-            not self._backend.device.interpreted
-            and 0 < tokens <= MAX_TOKENS
+            batch.phase is ExecutionPhase.GENERATION
+            and 0 < tokens <= ROWS
             and len(batch.counts) == tokens == len(batch.outputs)
         )
 
-    def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Logits [outputs, vocabulary]."""
-        tokens = len(batch.ids)
-        size = int(triton.next_power_of_2(tokens))
-        if self._logits is None:
-            shape = (MAX_TOKENS, self._vocabulary)
-            self._logits = torch.empty(shape, device=self._backend.device.torch)
+    def start(self, batch: Batch, choices: Sequence[RowChoice | None]) -> Replayed:
+        """Run a step; at most two at a time."""
+        rows = len(batch.ids)
+        # The interpreter warns of what the rows hold that fill a batch up.
+        size = rows if self._device.interpreted else int(triton.next_power_of_2(rows))
         if size not in self._captured:
-            self._captured[size] = self._capture(batch, size, self._logits[:size])
+            self._captured[size] = self._capture(batch, choices, size)
         captured = self._captured[size]
-        captured.tokens.fill(batch)
+        self._turn = (self._turn + 1) % TWINS
+        captured.tokens.fill(self._turn, batch, choices)
+        captured.starts[self._turn]()
         for piece in captured.pieces:
-            piece.replay()
-        # Pinned memory of its own: PyTorch keeps what is given back for the next step.
-        host = torch.empty((tokens, self._vocabulary), pin_memory=True)
-        host.copy_(self._logits[:tokens], non_blocking=True)
-        torch.cuda.current_stream().synchronize()
-        found: NDArray[np.float32] = host.numpy()
-        return found
+            piece()
+        if any(choices):
+            captured.choice()
+        return self._fetch(rows, [row for row, choice in enumerate(choices) if choice is None])
 
-    def _capture(self, batch: Batch, size: int, logits: torch.Tensor) -> _Captured:
-        tokens = SingleTokens(self._backend.inputs, self._backend.device.torch, size)
+    def _fetch(self, rows: int, wanted: Sequence[int]) -> Replayed:
+        """Have the tokens sent, and some rows of logits."""
+        # Pinned memory of its own: PyTorch keeps what is given back for the next step.
+        pinned = not self._device.interpreted
+        vocabulary = self._work.logits.shape[1]
+        chosen = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)
+        logits = torch.empty((len(wanted), vocabulary), pin_memory=pinned)
+        if len(wanted) < rows:
+            chosen.copy_(self._work.chosen[:rows], non_blocking=True)
+            for place, row in enumerate(wanted):
+                logits[place].copy_(self._work.logits[row], non_blocking=True)
+        else:
+            logits.copy_(self._work.logits[:rows], non_blocking=True)
+        if self._device.interpreted:
+            return Replayed(chosen, logits, None)
+        done = torch.cuda.Event()
+        done.record()
+        return Replayed(chosen, logits, done)
+
+    def _capture(self, batch: Batch, choices: Sequence[RowChoice | None], size: int) -> _Captured:
+        tokens = SingleTokens(self._inputs, self._device.torch, size)
+        logits = self._work.logits[:size]
         step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits, single=True)
-        tokens.fill(batch)
-        tokens.send()
-        self._backend.launch(step)  # compiles; and runs the step, which the replay then repeats
-        torch.cuda.synchronize()
+
+        def part(start: int, length: int, twin: int | None = None) -> Callable[[], None]:
+            def run() -> None:
+                if twin is not None:
+                    tokens.send(twin)
+                self._launch(step, slice(start, start + length))
+
+            return self._graph(run)
+
+        def choose() -> None:
+            self._work.choose(tokens.wanted)
+
+        if not self._device.interpreted:
+            tokens.fill(0, batch, [None] * len(choices))
+            tokens.send(0)
+            self._launch(step, slice(None))  # compiles; and runs the step, which is then repeated
+            choose()
+            torch.cuda.synchronize()
+        starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
         pieces = []
-        start, length = 0, FIRST_PIECE
-        while start < self._backend.operations:
-            piece = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(piece):
-                if start == 0:
-                    tokens.send()
-                self._backend.launch(step, slice(start, start + length))
-            pieces.append(piece)
+        start, length = FIRST_PIECE, 2 * FIRST_PIECE
+        while start < self._operations:
+            pieces.append(part(start, length))
             start, length = start + length, 2 * length
-        return _Captured(tokens, pieces)
+        return _Captured(tokens, starts, pieces, self._graph(choose))
+
+    def _graph(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What has the same effect; the interpreter has nothing to capture."""
+        if self._device.interpreted:
+            return run
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        replay: Callable[[], None] = graph.replay
+        return replay

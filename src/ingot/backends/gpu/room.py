@@ -12,6 +12,7 @@ import triton
 
 from ingot.backends.gpu import attention, linear
 from ingot.backends.gpu.attention import AttentionWork
+from ingot.backends.gpu.choice import ChoiceWork
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
 from ingot.backends.gpu.linear import Workspace
@@ -36,6 +37,7 @@ class Room:
     linear: Workspace
     attention: AttentionWork
     experts: ExpertWork | None
+    choice: ChoiceWork
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class Room:
             linear=_linear(memory, matrices, device),
             attention=_attention(memory, attends, context),
             experts=_experts(memory, graph, tokens),
+            choice=ChoiceWork.of(memory, graph.logits.width),
         )
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -27,12 +28,20 @@ class Penalties(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Lower."""
-        tokens = candidates.token_ids
+        ids, lowered = self.lowered(candidates.token_ids)
+        where, which = candidates.find(ids)
+        logits, repeat = candidates.logits[where], self.divisor
+        scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
+        candidates.logits[where] = scaled - lowered[which]
+
+    @property
+    def divisor(self) -> np.float32:
+        """What logits are divided by."""
+        return np.float32(max(self.repeat, 1e-9))  # a smaller number would be none in 32 bits
+
+    def lowered(self, tokens: Ids) -> tuple[Ids, Logits]:
+        """The tokens of a text that are penalized, and by how much their logits are lowered."""
         recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
         ids, counts = np.unique(recent, return_counts=True)
-        where, which = candidates.find(ids)
-        # A smaller number would be none in 32 bits.
-        logits, repeat = candidates.logits[where], np.float32(max(self.repeat, 1e-9))
-        scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
-        lowered = counts[which] * np.float32(self.frequency) + np.float32(self.presence)
-        candidates.logits[where] = scaled - lowered.astype(np.float32)
+        lowered = counts * np.float32(self.frequency) + np.float32(self.presence)
+        return ids, lowered.astype(np.float32)

@@ -38,7 +38,8 @@ def _store(
 
 @triton.jit
 def embed_kernel(
-    ids,
+    ids,  # -1 - r: what row r of the step before chose
+    chosen,
     positions,
     codes,
     extras,
@@ -65,6 +66,8 @@ def embed_kernel(
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
     row = tl.load(ids + token)
+    if row < 0:
+        row = tl.maximum(tl.load(chosen + (-1 - row)), 0)  # it may have chosen nothing
     tile = (row // ROWS).to(tl.int64) + tl.zeros((1,), tl.int64)
     lane = row % ROWS + tl.zeros((1,), tl.int32)
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]

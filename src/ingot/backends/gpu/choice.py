@@ -1,0 +1,153 @@
+"""Launch the choice of tokens, and the memory it takes: what a row wants, and room to work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from numpy.typing import NDArray
+
+from ingot.backends.choosing import RowChoice
+from ingot.backends.gpu.kernels.choose import (
+    DOUBLES,
+    FLOATS,
+    INTS,
+    MOST,
+    PENALTIES,
+    choose_kernel,
+    shortlist_kernel,
+)
+from ingot.backends.gpu.memory import DeviceMemory, aligned
+
+ROWS = 64  # of a step that chooses
+_SLICE = 4096  # logits that a program looks through
+_FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
+_MANY = 32768  # more would overflow the kernel's counts
+_DOUBLES, _INTS, _FLOATS = DOUBLES.value, INTS.value, FLOATS.value
+_PENALTIES, _MOST = PENALTIES.value, MOST.value
+ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _PENALTIES  # of 32 bits, what a row wants
+
+
+def accepts(choice: RowChoice, vocabulary: int) -> bool:
+    """Whether the kernels can choose so."""
+    penalties = choice.penalties
+    return (
+        1 <= choice.count <= _MOST
+        and -(-vocabulary // _SLICE) * _MOST <= _MANY
+        and (penalties is None or len(penalties.ids) <= _PENALTIES)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the rows of a step want, on the device: parts of the step's one transfer."""
+
+    doubles: torch.Tensor
+    ints: torch.Tensor
+    floats: torch.Tensor
+    penalized: torch.Tensor
+    lowered: torch.Tensor
+
+    @classmethod
+    def of(cls, numbers: torch.Tensor) -> "Wanted":
+        """Views of rows * ROW_NUMBERS 32-bit numbers, the first of which is well aligned."""
+        rows = len(numbers) // ROW_NUMBERS
+        sizes = [rows * n for n in (2 * _DOUBLES, _INTS, _FLOATS, _PENALTIES, _PENALTIES)]
+        doubles, ints, floats, penalized, lowered = numbers.split(sizes)
+        return cls(
+            doubles.view(torch.float64).view(rows, -1),
+            ints.view(rows, -1),
+            floats.view(torch.float32).view(rows, -1),
+            penalized.view(rows, -1),
+            lowered.view(torch.float32).view(rows, -1),
+        )
+
+
+class WantedTwin:
+    """The same on the host."""
+
+    def __init__(self, numbers: torch.Tensor) -> None:
+        views = Wanted.of(numbers)
+        self._doubles: NDArray[np.float64] = views.doubles.numpy()
+        self._ints: NDArray[np.int32] = views.ints.numpy()
+        self._floats: NDArray[np.float32] = views.floats.numpy()
+        self._penalized: NDArray[np.int32] = views.penalized.numpy()
+        self._lowered: NDArray[np.float32] = views.lowered.numpy()
+
+    def fill(self, choices: Sequence[RowChoice | None]) -> None:
+        """Put the rows' wishes there; rows without one choose nothing."""
+        self._ints[:, 0] = 0
+        for row, choice in enumerate(choices):
+            if choice is None:
+                continue
+            self._doubles[row] = (choice.share, choice.distance, choice.uniform)
+            penalties, count, repeat = choice.penalties, 0, 1.0
+            if penalties is not None:
+                count, repeat = len(penalties.ids), penalties.repeat
+                self._penalized[row, :count] = penalties.ids
+                self._lowered[row, :count] = penalties.lowered
+            self._ints[row] = (choice.count, choice.least, count, 0)
+            self._floats[row] = (choice.temperature, repeat)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceWork:
+    """Memory for the rows of one step."""
+
+    logits: torch.Tensor  # [ROWS, vocabulary]
+    keys: torch.Tensor  # int64 [ROWS, slices, MOST]: the likeliest of every slice
+    best: torch.Tensor  # int64 [ROWS, 2 * MOST]
+    powers: torch.Tensor  # float64 [ROWS, 3 * MOST]
+    chosen: torch.Tensor  # int32 [ROWS]
+
+    @classmethod
+    def of(cls, memory: DeviceMemory, vocabulary: int) -> "ChoiceWork":
+        """For a vocabulary of that many tokens."""
+        slices = -(-vocabulary // _SLICE)
+        sizes = [
+            ROWS * size for size in (4 * vocabulary, 8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4)
+        ]
+        pool = memory.pool(sum(aligned(size) for size in sizes))
+        logits, keys, best, powers, chosen = (pool.take(size) for size in sizes)
+        return cls(
+            logits.view(torch.float32).view(ROWS, vocabulary),
+            keys.view(torch.int64),
+            best.view(torch.int64),
+            powers.view(torch.float64),
+            chosen.view(torch.int32),
+        )
+
+    def choose(self, wanted: Wanted) -> None:
+        """Choose the tokens of the first rows of the logits, as many as something is known of."""
+        rows, vocabulary = len(wanted.ints), self.logits.shape[1]
+        slices = -(-vocabulary // _SLICE)
+        shortlist_kernel[(slices, rows)](
+            self.logits,
+            wanted.ints,
+            wanted.floats,
+            wanted.penalized,
+            wanted.lowered,
+            self.keys,
+            vocabulary,
+            slices,
+            SLICE=_SLICE,
+            num_warps=8,
+            enable_fp_fusion=False,
+        )
+        many = int(triton.next_power_of_2(slices * _MOST))
+        choose_kernel[(rows,)](
+            self.keys,
+            wanted.ints,
+            wanted.floats,
+            wanted.doubles,
+            self.best,
+            self.powers,
+            self.chosen,
+            slices,
+            FEW=min(_FEW, many),
+            MANY=many,
+            SLICES=triton.next_power_of_2(slices),
+            num_warps=8,
+            enable_fp_fusion=False,
+        )

@@ -1,0 +1,196 @@
+"""Tokens chosen on the GPU are those that the samplers choose on the CPU from the same logits."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ingot.backends.gpu import find_device
+from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin, accepts
+from ingot.backends.gpu.memory import DeviceMemory
+from ingot.errors import IngotError, LogitsError
+from ingot.sampling import Choosing, SamplerChain, SamplingParams, choose
+from ingot.sampling.build import _MAKERS, _last
+from ingot.sampling.plain import plain_choice
+from ingot.sampling.tail import chosen_token
+
+DEVICE = find_device()
+Logits = NDArray[np.float32]
+GREEDY: dict[str, Any] = {"temperature": 0.0}
+KINDS = ["normal", "ties", "zeros", "equal", "few", "huge"]
+HOT = {"temperature": 1.5, "top_k": 256, "top_p": 1.0, "min_p": 0.0}
+
+
+def chain(params: SamplingParams, text: Sequence[int] = (), generated: int = 0) -> SamplerChain:
+    """As the builder makes it, without a vocabulary."""
+    greedy = params.temperature == 0.0
+    names = ("penalties",) if greedy else ("penalties", "top_k", "top_p", "min_p", "temperature")
+    made = [_MAKERS[name](params) for name in names]
+    samplers = [sampler for sampler in made if sampler is not None]
+    before = len(text) - generated
+    found = SamplerChain([*samplers, _last(params)], seed=params.seed, prompt=text[:before])
+    found.accept_all(text[before:])
+    return found
+
+
+def on_device(choosing: Sequence[Choosing], logits: Logits) -> list[int | LogitsError]:
+    """Tokens of all rows, from the kernels."""
+    rows, vocabulary = logits.shape
+    work = ChoiceWork.of(DeviceMemory(DEVICE.torch), vocabulary)
+    work.keys.fill_(-7)  # what was there before must not matter
+    work.best.fill_(-7)
+    work.powers.fill_(float("nan"))
+    twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
+    choices = [plain_choice(each) for each in choosing]
+    assert all(choice and accepts(choice, vocabulary) for choice in choices)
+    WantedTwin(twin).fill(choices)
+    work.logits[:rows] = torch.from_numpy(logits).to(DEVICE.torch)
+    with np.errstate(over="ignore"):  # of the interpreter's divisions
+        work.choose(Wanted.of(twin.to(DEVICE.torch)))
+    return [chosen_token(token) for token in work.chosen[:rows].tolist()]
+
+
+def compare(choosing: Sequence[Choosing], logits: Logits) -> list[int | LogitsError]:
+    """Both, which are the same."""
+    found = on_device(choosing, logits.copy())
+    expected = choose(choosing, logits.copy())
+    said = [str(e) if isinstance(e, IngotError) else e.token for e in expected]
+    assert [str(f) if isinstance(f, LogitsError) else f for f in found] == said
+    return found
+
+
+def rows_of(kind: str, rows: int, vocabulary: int, rng: np.random.Generator) -> Logits:
+    normal = rng.normal(0, 3, (rows, vocabulary)).astype(np.float32)
+    match kind:
+        case "ties":
+            return np.round(normal)
+        case "zeros":
+            return np.where(normal > 2, normal, np.copysign(np.float32(0), normal))
+        case "equal":
+            return np.full_like(normal, -2.5)
+        case "few":
+            return np.where(rng.random(normal.shape) < 5 / vocabulary, normal, -np.inf)
+        case "huge":
+            return normal * np.float32(1e37)
+        case _:
+            return normal
+
+
+PARAMS: list[Mapping[str, Any]] = [
+    GREEDY,
+    {},
+    HOT,
+    {"top_k": 1},
+    {"top_k": 2, "min_keep": 2, "top_p": 0.0},
+    {"top_p": 0.0},
+    {"top_k": 256, "top_p": 0.3, "min_p": 0.0, "temperature": 1.0},
+    {"top_k": 17, "top_p": 1.0, "min_p": 0.2, "temperature": 1e-30},
+    {"temperature": 1e-44},
+    {"temperature": 1e4, "top_k": 100, "min_p": 1.0, "min_keep": 9},
+    {"temperature": 0.01, "top_k": 255, "min_keep": 300},
+    {"repeat_penalty": 1.3, "frequency_penalty": 0.4, "presence_penalty": 0.1},
+    {**GREEDY, "repeat_penalty": 0.5, "repeat_last_n": -1},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_parameters(kind: str) -> None:
+    """In one launch, in a vocabulary of an odd size in three slices."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    vocabulary = 8713
+    logits = rows_of(kind, len(PARAMS), vocabulary, rng)
+    text = rng.integers(0, vocabulary, 90).tolist()
+    likeliest = logits.argmax(axis=1).tolist()
+    choosing = [
+        Choosing(chain(SamplingParams(seed=number, **params), [*text, *likeliest], number))
+        for number, params in enumerate(PARAMS)
+    ]
+    compare(choosing, logits)
+
+
+@settings(max_examples=15 if DEVICE.interpreted else 500, deadline=None)
+@given(
+    vocabulary=st.integers(1, 5000) | st.sampled_from([1, 2, 16, 255, 256, 4095, 4096, 4097]),
+    kind=st.sampled_from(["normal", "ties", "zeros", "few"]),
+    fields=st.lists(
+        st.fixed_dictionaries(
+            {
+                "top_k": st.integers(1, 256),
+                "top_p": st.floats(0, 1),
+                "min_p": st.floats(0, 1),
+                "temperature": st.floats(0, 3),
+                "min_keep": st.integers(0, 20),
+                "seed": st.integers(0, 2**64 - 1),
+            }
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    number=st.integers(0, 2**32),
+)
+def test_any_parameters(
+    vocabulary: int, kind: str, fields: list[dict[str, Any]], number: int
+) -> None:
+    rng = np.random.default_rng(number)
+    logits = rows_of(kind, len(fields), vocabulary, rng)
+    compare([Choosing(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
+
+
+def test_draws_differ() -> None:
+    """A test that compares could compare the same token every time."""
+    logits = np.repeat(rows_of("normal", 1, 300, np.random.default_rng(0)), 8, axis=0)
+    chains = [chain(SamplingParams(seed=seed, **HOT)) for seed in range(8)]
+    assert len(set(compare([Choosing(each) for each in chains], logits))) > 4
+
+
+@pytest.mark.parametrize("params", [GREEDY, {}, HOT])
+def test_rows_without_a_choice(params: Mapping[str, Any]) -> None:
+    """What is wrong with a row is that row's error."""
+    logits = rows_of("normal", 5, 5000, np.random.default_rng(1))
+    logits[0, 4999] = np.nan
+    logits[1, 17] = np.inf
+    logits[2] = -np.inf
+    logits[3, 100:] = -np.inf
+    found = compare([Choosing(chain(SamplingParams(seed=1, **params)))] * 5, logits)
+    assert [isinstance(each, LogitsError) for each in found] == [True, True, True, False, False]
+
+
+def test_rows_that_choose_nothing() -> None:
+    """Their logits and tokens stay as they are."""
+    logits = rows_of("normal", 3, 5000, np.random.default_rng(2))
+    work = ChoiceWork.of(DeviceMemory(DEVICE.torch), 5000)
+    work.chosen.fill_(77)
+    work.logits[:3] = torch.from_numpy(logits).to(DEVICE.torch)
+    twin = torch.zeros(3 * ROW_NUMBERS, dtype=torch.int32)
+    params = SamplingParams(seed=1, repeat_penalty=2.0, temperature=0.0)
+    choice = plain_choice(Choosing(chain(params, [1, 2, 3])))
+    WantedTwin(twin).fill([choice] * 3)
+    WantedTwin(twin).fill([None, choice])
+    work.choose(Wanted.of(twin.to(DEVICE.torch)))
+    assert work.chosen[:3].tolist()[::2] == [77, 77]
+    np.testing.assert_array_equal(work.logits[:3:2].cpu().numpy(), logits[::2])
+
+
+def test_what_is_left_to_the_host() -> None:
+    text = list(range(200))
+    assert plain_choice(Choosing(chain(SamplingParams(top_k=0)))) is None
+    assert plain_choice(Choosing(chain(SamplingParams()), logprobs=True)) is None
+    penalized = SamplingParams(repeat_penalty=1.1, repeat_last_n=-1)
+    assert plain_choice(Choosing(chain(penalized)), ahead=1) is None
+    for params, count, taken in (
+        (SamplingParams(top_k=256), 0, True),
+        (SamplingParams(top_k=257), 0, False),
+        (penalized, 128, True),
+        (penalized, 129, False),
+    ):
+        choice = plain_choice(Choosing(chain(params, text[:count])))
+        assert choice is not None
+        assert accepts(choice, 262144) is taken
+    choice = plain_choice(Choosing(chain(SamplingParams())))
+    assert choice is not None
+    assert not accepts(choice, 1 << 20)

@@ -1,0 +1,101 @@
+"""Steps that choose their tokens, and steps that take theirs from the one before."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu.gpu_runner import GpuRunner
+from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.choosing import NOT_FINITE, Outcome, RowChoice, Started
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.models import build_graph
+from models.tiny_models import Fixture
+
+PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
+GREEDY = RowChoice(1, 2.0, np.inf, 1, 1.0, 0.0)
+
+
+def sampled(uniform: float) -> RowChoice:
+    return RowChoice(8, 0.9, 5.0, 1, 1.5, uniform)
+
+
+class Steps(GpuRunner):
+    """Generates by hand."""
+
+    def read(self) -> list[int]:
+        """The prompts: the likeliest token after each."""
+        return [int(rows[-1].argmax()) for rows in self.step(PROMPTS).values()]
+
+    def start(self, ids: Sequence[int], choices: Sequence[RowChoice | None]) -> Started:
+        held = [self.sequences[name] for name in PROMPTS]
+        for sequence in held:
+            sequence.grow(1)
+        started: Started = self.backend.start(
+            Batch(
+                ids=np.array(ids, np.int32),
+                positions=np.array([sequence.length - 1 for sequence in held], np.int32),
+                counts=np.ones(len(held), np.int32),
+                tables=[sequence.tables for sequence in held],
+                outputs=np.arange(len(held), dtype=np.int32),
+                phase=ExecutionPhase.GENERATION,
+            ),
+            choices,
+        )
+        return started
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GgufLoader]:
+    path: Path = tmp_path_factory.mktemp("model") / "m.gguf"
+    with GgufLoader(Fixture.load("llama").write(path, GgmlType.Q8_0)) as file:
+        yield file
+
+
+@pytest.fixture
+def steps(model: GgufLoader) -> Steps:
+    return Steps(build_graph(model, 64), model, kv_type=GgmlType.F16, positions=64, sequences=3)
+
+
+def test_steps_ahead(steps: Steps) -> None:
+    """The same tokens whether steps wait for each other or not."""
+    choices = [[sampled(0.1), GREEDY, sampled(0.7)], [sampled(0.9), GREEDY, sampled(0.3)]]
+    first = steps.read()
+    expected: list[list[int]] = []
+    for each in choices:
+        ids = expected[-1] if expected else first
+        expected.append(steps.start(ids, each).result().tokens.tolist())
+    for name in PROMPTS:
+        steps.end(name)
+    assert steps.read() == first
+    started = [steps.start(first, choices[0]), steps.start([-1, -2, -3], choices[1])]
+    assert [each.result().tokens.tolist() for each in started] == expected
+    assert len({token for tokens in expected for token in tokens}) > 1
+
+
+def test_rows_for_the_host(steps: Steps) -> None:
+    """Only their logits come back, the same as those of a step that chooses nothing."""
+    first = steps.read()
+    tokens = dict(zip(PROMPTS, [[each] for each in first], strict=True))
+    rows = steps.step(tokens, ExecutionPhase.GENERATION)
+    for name in PROMPTS:
+        steps.end(name)
+    steps.read()
+    found: Outcome = steps.start(first, [None, GREEDY, None]).result()
+    assert found.tokens[1] == rows["b"][0].argmax()
+    np.testing.assert_array_equal(found.logits, np.concatenate([rows["a"], rows["c"]]))
+
+
+def test_a_choice_that_failed_harms_nobody(steps: Steps) -> None:
+    """A step whose row has no token before it runs, and the other rows are right."""
+    first = steps.read()
+    one = steps.start(first, [GREEDY] * 3).result().tokens
+    steps.backend._replay._work.chosen[0] = NOT_FINITE
+    again = steps.start([-1, -2, -3], [GREEDY] * 3).result().tokens
+    for name in PROMPTS:
+        steps.end(name)
+    steps.read()
+    steps.start(first, [GREEDY] * 3).result()
+    expected = steps.start([0, *one[1:].tolist()], [GREEDY] * 3).result().tokens
+    np.testing.assert_array_equal(again, expected)
