@@ -33,6 +33,7 @@ _TOP = 2  # the power of two at or under the largest scale of a matrix
 _TOP_FP4 = 14  # the same where the code's bits are 2 ** -14 of its value
 _TOP_HALF = 10  # the same for the largest weight of halves
 _PIECE = 1 << 24  # weights unpacked at a time
+PACKED_BYTES = 32 * _PIECE  # that this takes at most
 
 
 @dataclass(frozen=True, slots=True)
