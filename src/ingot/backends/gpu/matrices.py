@@ -149,19 +149,22 @@ class MatrixStore:
     def get(self, plan: MatrixPlan) -> Planes:
         """The matrix, sent now if it is not there yet."""
         if plan not in self._sent:
-            raws = [self._raw(weight, plan.type) for weight in plan.weights]
-            if plan.interleaved:
-                raw = torch.stack(raws, dim=-2).flatten(-3, -2) if len(raws) > 1 else raws[0]
-            elif len(raws) > 1:
-                ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
-                heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
-                raw = torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
-            else:
-                raw = raws[0]
+            raw = self._joined(plan)
             if plan.experts:
                 raw = _padded(raw, plan.expert_rows).flatten(0, 1)
             self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
         return self._sent[plan]
+
+    def _joined(self, plan: MatrixPlan) -> torch.Tensor:
+        """The blocks of all tensors of a matrix; what was sent is freed."""
+        raws = [self._raw(weight, plan.type) for weight in plan.weights]
+        if len(raws) == 1:
+            return raws[0]
+        if plan.interleaved:
+            return torch.stack(raws, dim=-2).flatten(-3, -2)
+        ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
+        heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
+        return torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
 
     def _raw(self, weight: o.Weight, type: GgmlType) -> torch.Tensor:
         """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.

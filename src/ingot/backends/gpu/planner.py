@@ -13,9 +13,10 @@ import torch
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.matrices import MatrixPlan, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.backends.gpu.planes import PACKED_BYTES
+from ingot.backends.gpu.planes import CHUNK, packing_bytes
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.values import plan_values
+from ingot.errors import ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
@@ -37,7 +38,11 @@ class GpuPlan:
 
     @classmethod
     def of(cls, graph: ComputationGraph, model: GgufLoader) -> "GpuPlan":
-        """Plan a graph."""
+        """Plan a graph; one that no GPU can run is refused."""
+        if not graph.causal:
+            raise ModelError("encoders do not run on a GPU; open the model with device='cpu'")
+        if graph.states:
+            raise ModelError("recurrent layers do not run on a GPU; take fewer gpu_layers, or none")
         fused, cap = fuse(graph), 0.0
         last = fused.ops[-1]
         if isinstance(last, o.SoftCap):
@@ -105,8 +110,9 @@ def count_needs(
 
 
 def _packing(matrix: MatrixPlan, model: GgufLoader) -> int:
-    """What was sent, the tensors joined to one, and the piece that is being packed."""
-    return 2 * matrix.sent_bytes(model) + PACKED_BYTES
+    """What was sent, the same joined or filled up, and the piece that is being packed."""
+    sizes = matrix.sizes
+    return 2 * matrix.sent_bytes(model) + packing_bytes(sizes.rows * sizes.chunks * CHUNK)
 
 
 class Planner:
