@@ -199,13 +199,10 @@ class Weights:
         return picked.reshape(*size[:-1], -1)
 
 
-def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
-    """Write the file."""
-    shape = SHAPES[name]
+def describe(writer: GgufWriter, shape: Shape) -> None:
+    """Add the metadata of a shape."""
     arch = shape.architecture
-    writer = GgufWriter(path)
     writer.add("general.architecture", arch)
-    writer.add("general.name", f"synthetic {name} {mix}")
     for key, value in {
         "block_count": shape.layers,
         "context_length": shape.context,
@@ -227,6 +224,14 @@ def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
     epsilon = "layer_norm_epsilon" if arch == "phi2" else "layer_norm_rms_epsilon"
     writer.add(f"{arch}.attention.{epsilon}", 1e-6)
     writer.add(f"{arch}.rope.freq_base", 10000.0)
+
+
+def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
+    """Write the file."""
+    shape = SHAPES[name]
+    writer = GgufWriter(path)
+    describe(writer, shape)
+    writer.add("general.name", f"synthetic {name} {mix}")
     writer.add("tokenizer.ggml.model", "gpt2")
     writer.add("tokenizer.ggml.pre", "gpt-2")
     writer.add("tokenizer.ggml.tokens", [f"<{index}>" for index in range(shape.vocabulary)])

@@ -147,6 +147,11 @@ class Program {
     types_ = types ? static_cast<int64_t>(types->size()) / at(out).width : 1;
     executor_.add(std::make_unique<EmbedOp>(std::move(spec), executor_.threads()));
   }
+  void take_rows(int out) {
+    if (has_selected(at(out))) refuse("rows that are taken are those of all tokens");
+    taken_width_ = at(out).width;
+    executor_.add(std::make_unique<TakeRowsOp>(at(out)));
+  }
   void norm(const Norm& norm, int source, std::optional<int> residual, int out) {
     same_shape({at(source), residual ? at(*residual) : at(out), at(out)});
     check_runs(as_norm(norm), at(source));
@@ -314,7 +319,7 @@ class Program {
   // each of them ends.
   void run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
            nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
-           nb::handle types_array, bool prompt, nb::handle logits_array) {
+           nb::handle types_array, nb::handle rows_array, bool prompt, nb::handle logits_array) {
     const ArrayView<const int32_t> ids(ids_array, 1, "ids"),
         positions(positions_array, 1, "positions"), counts(counts_array, 1, "counts"),
         tables(tables_array, 1, "tables"), table_ends(table_ends_array, 1, "table_ends"),
@@ -323,6 +328,13 @@ class Program {
     const bool typed = !types_array.is_none();
     const ArrayView<const int32_t> types(typed ? types_array : ids_array, 1, "types");
     const int64_t tokens = ids.size();
+    if (rows_array.is_none() != !taken_width_) refuse("rows are for a program that takes them");
+    std::optional<ArrayView<const float>> rows;
+    if (taken_width_) {
+      rows.emplace(rows_array, 2, "rows");
+      if (rows->size(0) != tokens || rows->size(1) != taken_width_)
+        refuse("rows have the wrong shape");
+    }
     if (tokens < 1 || tokens > max_tokens_) refuse(std::to_string(tokens) + " tokens in one step");
     if (!prompt && tokens > attend_buffers_.max_tokens)
       refuse(std::to_string(tokens) + " tokens in one generation step");
@@ -331,7 +343,7 @@ class Program {
     if (logits.size(0) != outputs.size() || logits.size(1) != vocabulary_)
       refuse("logits have the wrong shape");
     for (int64_t t = 0; t < tokens; ++t)
-      if (ids[t] < 0 || ids[t] >= embedding_rows_)
+      if (embedding_rows_ && (ids[t] < 0 || ids[t] >= embedding_rows_))
         refuse("token id " + std::to_string(ids[t]) + " is not in the vocabulary");
     for (int64_t i = 0; i < outputs.size(); ++i)
       if (outputs[i] < 0 || outputs[i] >= tokens) refuse("an output that is no token");
@@ -344,6 +356,7 @@ class Program {
                       ids.data(),
                       positions.data(),
                       typed ? types.data() : nullptr,
+                      rows ? rows->data() : nullptr,
                       static_cast<int32_t>(runs_.size()),
                       runs_.data(),
                       static_cast<int32_t>(outputs.size()),
@@ -481,7 +494,8 @@ class Program {
   int choice_ = -1;  // of the latest route, whose groups the experts behind it use
   int64_t experts_ = 0;
   AttendOp::Buffers attend_buffers_;
-  int64_t vocabulary_ = 0, embedding_rows_ = 0, types_ = 1;
+  int64_t vocabulary_ = 0, types_ = 1;
+  int64_t embedding_rows_ = 0, taken_width_ = 0;  // of the operation that begins the program
   bool causal_ = true;
   struct Group {
     int64_t blocks = 0;
@@ -511,6 +525,7 @@ void bind_executor(nb::module_& module) {
            nb::arg("selected"), nb::arg("logits"))
       .def("embed", &Program::embed, nb::kw_only(), nb::arg("weight"), nb::arg("scale"),
            nb::arg("positions").none(), nb::arg("types").none(), nb::arg("out"))
+      .def("take_rows", &Program::take_rows, nb::kw_only(), nb::arg("out"))
       .def("norm", &Program::norm, nb::kw_only(), nb::arg("norm"), nb::arg("source"),
            nb::arg("residual").none(), nb::arg("out"))
       .def("select", &Program::select, nb::kw_only(), nb::arg("source"), nb::arg("out"))
@@ -544,7 +559,7 @@ void bind_executor(nb::module_& module) {
            nb::arg("softcap"), nb::arg("window"), nb::arg("sinks").none(), nb::arg("causal"))
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
-           nb::arg("types").none(), nb::arg("prompt"), nb::arg("logits"))
+           nb::arg("types").none(), nb::arg("rows").none(), nb::arg("prompt"), nb::arg("logits"))
       .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),
            nb::arg("out"));
 }

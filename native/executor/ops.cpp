@@ -35,6 +35,11 @@ void EmbedOp::run(const Step& step, int member) {
   }
 }
 
+void TakeRowsOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;)
+    std::copy_n(step.batch.rows + t * out_.width, out_.width, step.row(out_, t));
+}
+
 void NormOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
     float* out = step.row(out_, t);

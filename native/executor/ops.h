@@ -62,6 +62,18 @@ class EmbedOp : public Op {
   Queue queue_;
 };
 
+// out = the rows that the caller hands in, one for each token
+class TakeRowsOp : public Op {
+ public:
+  explicit TakeRowsOp(ValueRef out) : out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef out_;
+  Queue queue_;
+};
+
 // out = norm(source) + residual
 class NormOp : public Op {
  public:

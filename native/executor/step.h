@@ -27,6 +27,7 @@ struct Batch {
   const int32_t* ids;
   const int32_t* positions;
   const int32_t* types;  // null: all 0
+  const float* rows;     // [tokens][width], of a program that takes rows
   int32_t runs;
   const SequenceRun* run;
   int32_t outputs;  // tokens whose logits are wanted

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import models
+from ingot.backends.backend import OnSent
 from ingot.bar import Bar
 from ingot.engine import (
     Completion,
@@ -61,15 +62,19 @@ class LLM:
     ' Paris.'
     """
 
-    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, progress: OnSent | None = None, **options: Any
+    ) -> None:
         """Open a model; all that can be wrong with it is said here.
 
         `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
         text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
-        `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `draft`.
+        `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers`
+        (a number or "auto"), `draft`. `progress` is told how many bytes of the weights have been
+        sent to a GPU, and of how many.
         """
         self.engine = InferenceEngine(_options(options))
-        self.engine.load_gguf_model(path)
+        self.engine.load_gguf_model(path, progress)
         model = self.engine.model
         self.path = model.file.path
         self.model = model.file

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from ingot.engine import EngineOptions
+from ingot.engine.placing import OnGpu, Placed
 from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions, create_app
 from tiny_llama import write_tiny_llama
@@ -260,3 +261,20 @@ def test_a_request_that_does_not_come_to_its_end_is_given_up(
     app = create_app(options(tiny))
     asyncio.run(app(scope, never, send))
     assert sent[0]["status"] == 408
+
+
+def test_what_a_gpu_has_of_a_model(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client(tiny) as http:
+        assert http.get("/api/status").json()["models"][0]["gpu"] is None
+        there = OnGpu("a card", 3, 7, 6, 3 << 30, 4_200_000_000, 2.0)
+        monkeypatch.setattr(Placed, "gpu", there)
+    with client(tiny) as http:
+        assert http.get("/api/status").json()["models"][0]["gpu"] == {
+            "device": "a card",
+            "layers": 3,
+            "of_layers": 7,
+            "allocations": 6,
+            "allocated_bytes": 3 << 30,
+            "sent_bytes": 4_200_000_000,
+            "sent_seconds": 2.0,
+        }

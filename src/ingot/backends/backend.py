@@ -1,5 +1,6 @@
 """What the engine asks of a backend, and which one a device's name means."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ingot.backends.gpu import Device
 
 DEVICES = ("cpu", "cuda", "auto")
+OnSent = Callable[[int, int], None]  # bytes of weights sent to a device, bytes in all
 
 
 class Backend(Protocol):
@@ -44,14 +46,21 @@ def choose_device(name: str) -> "Device | None":
         raise ConfigError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}")
     if name == "cpu":
         return None
-    if not all(find_spec(package) for package in ("torch", "triton")):
-        if name == "auto":
-            return None
-        raise ConfigError(
-            f"device is {name!r}, which needs PyTorch and Triton: pip install 'ingot[gpu]'"
-        )
+    if name == "auto" and not _has_packages():
+        return None
+    require_packages(f"device {name!r}")
     from ingot.backends.gpu import find_device, has_gpu  # noqa: PLC0415
 
     if name == "auto" and not has_gpu():
         return None
     return find_device()
+
+
+def require_packages(asked: str) -> None:
+    """Raise an error if what was asked for needs packages that are not here."""
+    if not _has_packages():
+        raise ConfigError(f"{asked} needs PyTorch and Triton: pip install 'ingot[gpu]'")
+
+
+def _has_packages() -> bool:
+    return all(find_spec(package) for package in ("torch", "triton"))

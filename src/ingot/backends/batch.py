@@ -28,3 +28,4 @@ class Batch:
     outputs: Ints  # the tokens whose logits are wanted
     phase: ExecutionPhase
     types: Ints | None = None  # [tokens], of models that tell kinds of tokens apart; None: all 0
+    rows: NDArray[np.float32] | None = None  # [tokens, width], of graphs that begin with TakeRows

@@ -18,7 +18,8 @@ import typer
 from ingot import _native
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import DeviceOption, KvTypeOption, WeightsOption
+from ingot.cli.opening import UploadBar, asked_layers
+from ingot.cli.options import DeviceOption, GpuLayersOption, KvTypeOption, WeightsOption
 from ingot.cli.summary import architecture, quantization
 from ingot.cli.text import printable, quantity, write_json
 from ingot.config import config
@@ -68,6 +69,7 @@ class Result:
     model_size: int
     model_n_params: int
     n_threads: int
+    n_gpu_layers: int
     type_k: str
     type_v: str
     use_mmap: bool
@@ -109,6 +111,7 @@ def command(
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
+    gpu_layers: GpuLayersOption = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
     """Time prompts and generation, each after n-depth tokens of context.
@@ -131,15 +134,19 @@ def command(
     results = []
     for team in teams:
         context = max(test.n_depth + test.n_prompt + test.n_gen for test in tests)
-        with LoadedModel(
-            path,
-            threads=team,
-            context=context,
-            cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
-            kv_type=kv_type,
-            weights=weights,
-            device=device,
-        ) as loaded:
+        with UploadBar() as bar:
+            opened = LoadedModel(
+                path,
+                threads=team,
+                context=context,
+                cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
+                kv_type=kv_type,
+                weights=weights,
+                device=device,
+                gpu_layers=asked_layers(gpu_layers),
+                progress=bar,
+            )
+        with opened as loaded:
             for result in _run(loaded, tests, repetitions, path):
                 results.append(result)
                 if output is Output.TABLE:
@@ -176,6 +183,7 @@ def _run(model: LoadedModel, tests: list[Test], repetitions: int, path: Path) ->
             model_size=sum(tensor.nbytes for tensor in tensors),
             model_n_params=weights,
             n_threads=model.threads,
+            n_gpu_layers=model.gpu.layers if model.gpu else 0,
             type_k=kv_type,
             type_v=kv_type,
             use_mmap=all(file.is_mapped for file in model.file.files),

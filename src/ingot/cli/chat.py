@@ -13,9 +13,11 @@ from ingot.cli.chat_commands import find_command, run_command
 from ingot.cli.chat_input import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat_talk import Talk
 from ingot.cli.models import ModelOption, locate
+from ingot.cli.opening import gpu_remark, open_llm
 from ingot.cli.options import (
     ContextOption,
     DeviceOption,
+    GpuLayersOption,
     KvTypeOption,
     ThreadsOption,
     WeightsOption,
@@ -54,6 +56,7 @@ def command(
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
+    gpu_layers: GpuLayersOption = None,
 ) -> None:
     """Chat with a model. Answers go to stdout as they are written, notices to stderr.
 
@@ -63,19 +66,22 @@ def command(
     error.
     """
     at_terminal = sys.stdin.isatty()
-    with LLM(
+    with open_llm(
         locate(model),
         threads=threads,
         context=context,
         kv_type=kv_type,
         weights=weights,
         device=device,
+        gpu_layers=gpu_layers,
     ) as llm:
         params = replace(sampling, max_tokens=max_tokens)
         talk = Talk(llm, system, params, cast("Overflow", overflow))
         if _TEMPLATE_KEY not in llm.model.metadata:
             notice("the model has no chat template: messages are written as ChatML")
         if at_terminal:
+            if llm.engine.model.gpu is not None:
+                notice(gpu_remark(llm.engine.model.gpu))
             notice(f"{_name(llm)}: /help lists the commands, Ctrl-D leaves")
         lines = Terminal(config().cache / "chat_history") if at_terminal else None
         with lines or nullcontext(read_piped_line) as read:

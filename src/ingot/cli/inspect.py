@@ -45,6 +45,14 @@ def command(
         Path | None,
         typer.Option("-o", "--output", help="With --graph: draw it into FILE.svg or FILE.dot."),
     ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu",
+            metavar="GB",
+            help="Show what fits a GPU of that size; here: of this machine. Needs ingot[gpu].",
+        ),
+    ] = None,
     architectures: Annotated[
         bool,
         typer.Option("--architectures", help="List the architectures that can be run; no FILE."),
@@ -69,6 +77,11 @@ def command(
             from ingot.cli.inspect_graph import show_graph  # noqa: PLC0415 (only here)
 
             show_graph(loader, kv_type, fused=not unfused, output=output, json=json)
+            return
+        if gpu is not None:
+            from ingot.cli.inspect_gpu import show_gpu  # noqa: PLC0415 (only here)
+
+            show_gpu(console(), loader, gpu, context, GgmlType[kv_type.name], json=json)
             return
         if tensor is not None:
             _show_tensor(_find(loader, tensor), json)

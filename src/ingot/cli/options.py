@@ -32,3 +32,12 @@ DeviceOption = Annotated[
         "--device", help="cpu; cuda: a GPU (needs ingot[gpu]); auto: a GPU if there is one."
     ),
 ]
+GpuLayersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-layers",
+        metavar="N",
+        help="The first N layers on the GPU, the others on the CPU; auto: as many as fit. "
+        "Default: all; with --device auto as many as fit.",
+    ),
+]

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from ingot.api import LLM
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.options import DeviceOption, KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.opening import open_llm
+from ingot.cli.options import (
+    DeviceOption,
+    GpuLayersOption,
+    KvTypeOption,
+    ThreadsOption,
+    WeightsOption,
+)
 from ingot.cli.text import write_json
 from ingot.engine import OnProgress
 from ingot.errors import ConfigError
@@ -48,6 +55,7 @@ def command(
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
+    gpu_layers: GpuLayersOption = None,
     json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
     """Measure how well a model predicts a text: its perplexity, lower is better.
@@ -57,13 +65,14 @@ def command(
     content = text.read_bytes().removesuffix(b"\n")
     path = locate(model)
     with (
-        LLM(
+        open_llm(
             path,
             threads=threads,
             context=context,
             kv_type=kv_type,
             weights=weights,
             device=device,
+            gpu_layers=gpu_layers,
         ) as llm,
         Bar("scoring", "chunks") as bar,
     ):

@@ -9,9 +9,11 @@ import typer
 
 from ingot.api import LLM
 from ingot.cli.models import ModelOption, locate
+from ingot.cli.opening import gpu_remark, open_llm
 from ingot.cli.options import (
     ContextOption,
     DeviceOption,
+    GpuLayersOption,
     KvTypeOption,
     ThreadsOption,
     WeightsOption,
@@ -47,6 +49,7 @@ def command(
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
+    gpu_layers: GpuLayersOption = None,
 ) -> None:
     """Generate text. It goes to stdout as it is written; a line of timings goes to stderr.
 
@@ -54,13 +57,14 @@ def command(
     """
     started = time.perf_counter()
     text = _text(prompt)
-    with LLM(
+    with open_llm(
         locate(model),
         threads=threads,
         context=context,
         kv_type=kv_type,
         weights=weights,
         device=device,
+        gpu_layers=gpu_layers,
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
@@ -68,6 +72,8 @@ def command(
             params = replace(sampling, max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
             first, interrupted = write_answer(written, bar)
+        if llm.engine.model.gpu is not None:
+            notice(gpu_remark(llm.engine.model.gpu))
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
         raise typer.Exit(INTERRUPTED)

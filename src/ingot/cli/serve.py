@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from ingot.cli.models import MODEL_HELP, locate
-from ingot.cli.options import ContextOption, KvTypeOption, ThreadsOption, WeightsOption
+from ingot.cli.opening import asked_layers
+from ingot.cli.options import (
+    ContextOption,
+    DeviceOption,
+    GpuLayersOption,
+    KvTypeOption,
+    ThreadsOption,
+    WeightsOption,
+)
 from ingot.cli.text import notice
 from ingot.config import config
 from ingot.engine import EngineOptions
@@ -32,6 +40,8 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    device: DeviceOption = "cpu",
+    gpu_layers: GpuLayersOption = None,
     parallel: Annotated[
         int, typer.Option("-np", "--parallel", help="Texts written at once.")
     ] = EngineOptions().max_running,
@@ -125,6 +135,8 @@ def command(
         context=context,
         kv_type=kv_type,
         weights=weights,
+        device=device,
+        gpu_layers=asked_layers(gpu_layers),
         max_running=parallel,
         max_queue=queue,
     )

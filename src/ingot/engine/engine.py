@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.backend import OnSent
 from ingot.engine.gaps import Gaps
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.loop import StepLoop
@@ -79,8 +80,11 @@ class InferenceEngine:
         self.options = options or EngineOptions()
         self._loaded: _Parts | None = None
 
-    def load_gguf_model(self, path: str | os.PathLike[str]) -> None:
-        """Open a model; all that can be wrong with it is said here."""
+    def load_gguf_model(self, path: str | os.PathLike[str], progress: OnSent | None = None) -> None:
+        """Open a model; all that can be wrong with it is said here.
+
+        `progress` is told how many bytes of the weights have been sent to a GPU, and of how many.
+        """
         if self._loaded is not None:
             raise ModelError(f"the engine has a model: {self.model.file.path}")
         options = self.options
@@ -93,6 +97,8 @@ class InferenceEngine:
             cache_tokens=options.cache_tokens,
             reuse=options.reuse,
             device=options.device,
+            gpu_layers=options.gpu_layers,
+            progress=progress,
         )
         try:
             if options.speculation or options.draft:

@@ -15,12 +15,12 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.backends.backend import Backend
+from ingot.backends.backend import Backend, OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import Chooser, Finished, RowChoice, Started
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
-from ingot.engine.placing import Placed
+from ingot.engine.placing import GpuLayers, Placed
 from ingot.errors import ConfigError, ContextLengthError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
@@ -59,10 +59,14 @@ class LoadedModel:
         cache_tokens: int | None = None,
         reuse: str = Reuse.NONE,
         device: str = "cpu",
+        gpu_layers: GpuLayers = None,
+        progress: OnSent | None = None,
     ) -> None:
         """`context` is the longest sequence; the cache is for `cache_tokens` of all of them.
 
         By default these are four contexts, if they take no more than a quarter of the memory.
+        `gpu_layers` of the first layers run on the GPU, the others on the CPU; "auto": as many as
+        fit. `progress` is told how many bytes of the weights have been sent there.
         """
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
@@ -82,15 +86,22 @@ class LoadedModel:
                 cache_tokens=cache_tokens,
                 threads=self.threads,
                 device=device,
+                gpu_layers=gpu_layers,
+                progress=progress,
             )
         except BaseException:
             self.file.close()
             raise
         self._backend: Backend | None = placed.backend
         self.chooser: Chooser | None = placed.chooser
-        self.on_gpu = placed.on_gpu
+        self.gpu = placed.gpu  # None: all of it is on the CPU
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether nothing of it runs on the CPU."""
+        return self.gpu is not None and self.gpu.whole
 
     @property
     def pool(self) -> BlockPool:
@@ -159,8 +170,8 @@ class LoadedModel:
     def fingerprint(self) -> str:
         """Tells this model from others: its tensors, and some bytes of each."""
         digest = blake2b(digest_size=16)
-        if self.on_gpu and self.layout.type.block_size > 1:  # which lies otherwise there
-            digest.update(b"gpu")
+        if self.gpu and self.layout.type.block_size > 1:  # which lies otherwise there
+            digest.update(b"gpu" if self.gpu.whole else f"gpu {self.gpu.layers}".encode())
         for name, tensor in self.file.tensors.items():
             digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
             digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())

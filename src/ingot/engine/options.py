@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from ingot.engine.placing import GpuLayers
 from ingot.errors import ConfigError
 
 MAX_RUNNING = 64  # texts in one step: what the native program takes
@@ -26,6 +27,9 @@ class EngineOptions:
     chunk_tokens: int | None = None
     speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
     device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot[gpu]); "auto": if there is one
+    # The first layers, which run on the GPU: a number, or "auto" for as many as fit. None: all, or
+    # as many as fit where the device is "auto"
+    gpu_layers: GpuLayers = None
     draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
 
     def __post_init__(self) -> None:

@@ -1,21 +1,58 @@
-"""Where a model runs: its backend, on the CPU or a GPU, and how large its cache becomes there."""
+"""Where a model runs: on the CPU, on a GPU, or its first layers there; and its cache's size."""
 
-from ingot.backends.backend import Backend, choose_device
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ingot.backends.backend import Backend, OnSent, choose_device
 from ingot.backends.choosing import Chooser
 from ingot.backends.cpu import CpuBackend
+from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine import memory
-from ingot.engine.cache_size import cache_size, require_memory
-from ingot.errors import IngotError, MemoryShortageError, ModelError
+from ingot.engine.cache_size import CacheSize, cache_size, require_memory
+from ingot.errors import ConfigError, IngotError, MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
+from ingot.graph.cut import cut, layer_count
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
+if TYPE_CHECKING:
+    from ingot.backends.gpu import Device, GpuBackend
+
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
-GPU_STEP_TOKENS = 4096  # fill it, and unpack every matrix once for all of them
+
+GpuLayers = int | Literal["auto"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """What a GPU has of a model."""
+
+    device: str
+    layers: int
+    of_layers: int
+    allocations: int  # asked of the device
+    allocated: int  # bytes
+    sent: int  # bytes of weights
+    seconds: float  # that sending took
+
+    @property
+    def rate(self) -> float:
+        """Bytes sent in a second."""
+        return self.sent / max(self.seconds, 1e-9)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left to the CPU."""
+        return self.layers == self.of_layers
 
 
 class Placed:
     """A backend and the size of its cache."""
+
+    backend: Backend
+    size: CacheSize
+    gpu: OnGpu | None = None  # None: all of it is on the CPU
+    chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
 
     def __init__(
         self,
@@ -27,50 +64,119 @@ class Placed:
         cache_tokens: int | None,
         threads: int,
         device: str,
+        gpu_layers: GpuLayers = None,
+        progress: OnSent | None = None,
     ) -> None:
-        """`device` "auto" runs on the CPU what there is no GPU for, or what no GPU can run."""
-        self._graph, self._file, self._layout = graph, file, layout
-        self._context, self._threads = context, threads
-        self.on_gpu = False
-        self.chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
-        gpu = choose_device(device)
-        if gpu is not None:
-            from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
+        """`device` "auto" runs on the CPU what there is no GPU for, or what no GPU can run.
 
+        `gpu_layers` of the model run on the GPU: so many of the first ones, "auto" for as many as
+        fit; None for all of them, or as many as fit where the device is "auto".
+        """
+        self._graph, self._file, self._layout = graph, file, layout
+        self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
+        self._progress = progress
+        layers = _checked_layers(gpu_layers, layer_count(graph), device)
+        gpu = choose_device(device) if layers != 0 else None
+        if gpu is not None:
             try:
-                self.size = cache_size(layout, context, cache_tokens, gpu.free_memory())
-                backend = GpuBackend(
-                    graph,
-                    file,
-                    layout,
-                    blocks=self.size.blocks,
-                    context=context,
-                    device=gpu,
-                    max_tokens=min(GPU_STEP_TOKENS, -(-context // BLOCK_TOKENS) * BLOCK_TOKENS),
-                )
-            except (MemoryShortageError, ModelError):
+                if self._place_on(gpu, layers, device):
+                    return
+            except ModelError:
                 if device != "auto":
                     raise
-            else:
-                self.on_gpu = True
-                self.backend: Backend = backend
-                self.chooser = backend
-                return
         self.size = cache_size(layout, context, cache_tokens, memory.available())
         require_memory(layout, self.size)
-        self.backend = self._on_cpu()
+        self.backend = self._on_cpu(graph, layout, self.size)
 
-    def _on_cpu(self) -> Backend:
+    def _place_on(self, gpu: "Device", layers: int | None, device: str) -> bool:
+        """Whether there is room for layers; if there must be and is not, raise an error."""
+        from ingot.backends.gpu import require  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.engine.fitting import make_planner  # noqa: PLC0415
+
+        kv_type = self._layout.type
+        planner = make_planner(self._graph, self._file, kv_type, gpu, self._context)
+        room, least = gpu.free_memory(), self._least_blocks()
+        if layers is None:
+            layers = planner.most_layers(room, least)
+            if not layers and device == "auto":
+                return False
+        if not layers or not planner.fits(layers, room, least):
+            most = planner.most_layers(room, least)
+            remedy = f"gpu_layers={most} would fit; or " if most else "not one layer would fit; "
+            require(planner.needs(layers or 1).total(least), room, remedy)
+        place = self._whole_on if layers == planner.layers else self._split_on
+        place(gpu, layers, planner.needs(layers).most_blocks(room))
+        return True
+
+    def _least_blocks(self) -> int:
+        """Of the cache: what was asked for, or one context."""
+        if self._cache_tokens is None:
+            return -(-self._context // BLOCK_TOKENS)
+        return cache_size(self._layout, self._context, self._cache_tokens, 0).blocks
+
+    def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+        wanted = cache_size(self._layout, self._context, self._cache_tokens, gpu.free_memory())
+        self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
+        self.backend = self.chooser = self._on_gpu(gpu, self._graph, self._layout, layers)
+
+    def _split_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+        """The cache has as many blocks in both places."""
+        parts = cut(self._graph, layers)
+        first = PartLayout.of(parts.first, self._layout)
+        second = PartLayout.of(parts.second, self._layout)
+        there, here = (
+            cache_size(part.own, self._context, self._cache_tokens, room)
+            for part, room in ((first, gpu.free_memory()), (second, memory.available()))
+        )
+        self.size = CacheSize(min(there.blocks, here.blocks, most_blocks), here.states)
+        require_memory(second.own, self.size)
+        self.backend = SplitBackend(
+            self._on_gpu(gpu, parts.first, first.own, layers),
+            first,
+            self._on_cpu(parts.second, second.own, self.size),
+            second,
+        )
+
+    def _on_gpu(
+        self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
+    ) -> "GpuBackend":
+        from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.engine.fitting import step_tokens  # noqa: PLC0415
+
+        of_layers = layer_count(self._graph)
+
+        backend = GpuBackend(
+            graph,
+            self._file,
+            layout,
+            blocks=self.size.blocks,
+            context=self._context,
+            device=gpu,
+            max_tokens=step_tokens(self._context, whole=layers == of_layers),
+            progress=self._progress,
+        )
+        self.gpu = OnGpu(
+            device=gpu.name,
+            layers=layers,
+            of_layers=of_layers,
+            allocations=backend.memory.allocations,
+            allocated=backend.memory.allocated,
+            sent=backend.uploader.sent,
+            seconds=backend.uploader.seconds,
+        )
+        return backend
+
+    def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:
         try:
             return CpuBackend(
-                self._graph,
+                graph,
                 self._file,
-                self._layout,
-                blocks=self.size.blocks,
-                states=self.size.states,
+                layout,
+                blocks=size.blocks,
+                states=size.states,
                 context=self._context,
                 threads=self._threads,
-                max_tokens=STEP_TOKENS if self._graph.causal else self._context,
+                max_tokens=STEP_TOKENS if graph.causal else self._context,
             )
         except IngotError:
             raise
@@ -81,3 +187,21 @@ class Placed:
             ) from error
         except ValueError as error:  # what the native program refuses
             raise ModelError(f"{self._file.path} cannot be run on the CPU: {error}") from error
+
+
+def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
+    """How many are asked for; None: as many as fit."""
+    if layers is None:
+        return {"cpu": 0, "auto": None}.get(device, most)
+    if layers == "auto":
+        wanted = None
+    elif isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= most:
+        raise ConfigError(
+            f"gpu_layers is {layers!r}; it must be a number from 0 to {most}, the layers of this "
+            "model, or 'auto'"
+        )
+    else:
+        wanted = layers
+    if device == "cpu" and wanted != 0:
+        raise ConfigError(f"gpu_layers is {layers!r}, and the device 'cpu'; take device='cuda'")
+    return wanted

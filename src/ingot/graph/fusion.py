@@ -154,6 +154,7 @@ class FusedGateRows:
 
 FusedOp = (
     o.Embed
+    | o.TakeRows
     | FusedLinear
     | FusedNorm
     | StoreKv
@@ -328,6 +329,7 @@ class _Fuser:
             match op:
                 case (
                     o.Embed()
+                    | o.TakeRows()
                     | o.Select()
                     | o.SoftCap()
                     | o.Route()

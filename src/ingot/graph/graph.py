@@ -42,8 +42,8 @@ class ComputationGraph:
 
     @property
     def vocabulary_size(self) -> int:
-        """Rows of the embedding."""
-        return next(op.weight.shape[0] for op in self.ops if isinstance(op, Embed))
+        """Rows of the embedding; 0 where rows are handed in instead."""
+        return next((op.weight.shape[0] for op in self.ops if isinstance(op, Embed)), 0)
 
     @property
     def width(self) -> int:

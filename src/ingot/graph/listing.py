@@ -170,6 +170,8 @@ def _words(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...], str | None]:
 
 def _words_without_cache(op: o.Op | FusedOp) -> tuple[str, tuple[str, ...]]:
     match op:
+        case o.TakeRows():
+            return "take rows", ()
         case o.Activate():
             return "activate", (f"{op.kind}(gate)" + (" * up" if op.up else ""),)
         case o.SoftCap():

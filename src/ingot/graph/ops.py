@@ -132,6 +132,17 @@ class Embed(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeRows(Op):
+    """out = the rows that are handed in with the batch, one for each token.
+
+    In place of an Embed, where a graph goes on with what another one computed
+    (`ingot.graph.cut`).
+    """
+
+    out: Value = field(metadata=_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Norm(Op):
     """out = normalize(source) * weight + bias, over runs of the length of weight's rows.
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from ingot.api import LLM
 from ingot.server.catalog import Entry
 from ingot.server.errors import ApiError
 from ingot.server.state import Server
@@ -27,6 +28,18 @@ class RequestStatus(BaseModel):
     seconds: float
 
 
+class GpuStatus(BaseModel):
+    """What a GPU has of a model."""
+
+    device: str
+    layers: int
+    of_layers: int
+    allocations: int
+    allocated_bytes: int
+    sent_bytes: int
+    sent_seconds: float
+
+
 class ModelStatus(BaseModel):
     """A model and what it is doing; a closed one only has a name."""
 
@@ -44,6 +57,7 @@ class ModelStatus(BaseModel):
     cache_blocks: int = 0
     cache_blocks_held: int = 0
     cache_blocks_kept: int = 0
+    gpu: GpuStatus | None = None
     requests: list[RequestStatus] = []
 
 
@@ -118,5 +132,21 @@ def _model_status(server: Server, entry: Entry) -> ModelStatus:
         cache_blocks=stats.blocks,
         cache_blocks_held=stats.blocks_held,
         cache_blocks_kept=stats.blocks_kept,
+        gpu=_gpu_status(entry.llm),
         requests=requests,
+    )
+
+
+def _gpu_status(llm: LLM) -> GpuStatus | None:
+    gpu = llm.engine.model.gpu
+    if gpu is None:
+        return None
+    return GpuStatus(
+        device=gpu.device,
+        layers=gpu.layers,
+        of_layers=gpu.of_layers,
+        allocations=gpu.allocations,
+        allocated_bytes=gpu.allocated,
+        sent_bytes=gpu.sent,
+        sent_seconds=gpu.seconds,
     )

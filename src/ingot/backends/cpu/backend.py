@@ -113,6 +113,7 @@ class CpuBackend:
             table_ends=np.cumsum([len(table) for table in tables], dtype=np.int32),
             outputs=batch.outputs,
             types=batch.types,
+            rows=batch.rows,
             prompt=batch.phase is ExecutionPhase.PROMPT,
             logits=logits,
         )
@@ -213,6 +214,8 @@ class CpuBackend:
         """What only some networks have."""
         value = self._value
         match op:
+            case o.TakeRows():
+                self._program.take_rows(out=value(op.out))
             case o.Activate():
                 self._program.activate(
                     gate=value(op.gate),

@@ -1,6 +1,16 @@
 """The GPU backend: a fused graph as Triton kernels on quantized weights."""
 
 from ingot.backends.gpu.backend import GpuBackend
-from ingot.backends.gpu.device import Device, find_device, has_gpu
+from ingot.backends.gpu.device import Device, find_device, has_gpu, imagined_device
+from ingot.backends.gpu.memory import require
+from ingot.backends.gpu.planner import Planner
 
-__all__ = ["Device", "GpuBackend", "find_device", "has_gpu"]
+__all__ = [
+    "Device",
+    "GpuBackend",
+    "Planner",
+    "find_device",
+    "has_gpu",
+    "imagined_device",
+    "require",
+]

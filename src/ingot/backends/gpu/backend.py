@@ -12,6 +12,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
+from ingot.backends.backend import OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import RowChoice, Started
 from ingot.backends.gpu import attention
@@ -23,19 +24,18 @@ from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.kernels.rows import softcap_kernel
 from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
-from ingot.backends.gpu.matrices import MatrixStore, plan_matrices
+from ingot.backends.gpu.matrices import MatrixStore
 from ingot.backends.gpu.memory import DeviceMemory, require
+from ingot.backends.gpu.planner import GpuPlan, count_needs
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
-from ingot.backends.gpu.values import Values, half_values, plan_values
+from ingot.backends.gpu.values import Values, half_values
 from ingot.backends.gpu.vectors import Vectors
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph import ops as o
-from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
 _ALL = slice(None)
@@ -54,44 +54,38 @@ class GpuBackend:
         context: int,
         device: Device,
         max_tokens: int = 4096,
+        progress: OnSent | None = None,
     ) -> None:
+        """`progress` is told how many bytes of the weights have been sent, and of how many."""
         attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens
         self.device = device
         self.memory = DeviceMemory(device.torch)
-        self.uploader = Uploader(device.torch)
         self.vocabulary = graph.logits.width
-        fused = fuse(graph)
-        last = fused.ops[-1]
-        self._cap = last.cap if isinstance(last, o.SoftCap) else 0.0
-        if isinstance(last, o.SoftCap):  # in place, where the logits go
-            fused = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers)
-        self.plan = plan_values(fused)
-
-        plans = plan_matrices(fused.ops, model)
-
-        def room(memory: DeviceMemory) -> Room:
-            return Room.of(
-                memory,
-                fused,
-                self.plan,
-                plans,
-                layout,
-                device,
-                blocks=blocks,
-                context=context,
-                tokens=max_tokens,
-            )
-
-        foreseen = DeviceMemory(torch.device("meta"))
-        room(foreseen)
-        require(foreseen.allocated, device.free_memory())
-        places = room(self.memory)
+        plan = GpuPlan.of(graph, model)
+        fused, self.plan, self._cap = plan.graph, plan.values, plan.cap
+        needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
+        require(needs.total(blocks), device.free_memory())
+        self.uploader = Uploader(device.torch, plan.sent_bytes(model), progress)
+        store = MatrixStore(model, self.memory.pool(plan.weight_bytes), self.uploader)
+        for matrix in plan.matrices:
+            store.get(matrix)
+        self.uploader.close()
+        if not device.interpreted:
+            torch.cuda.empty_cache()  # what packing needed
+        places = Room.of(
+            self.memory,
+            fused,
+            self.plan,
+            plan.matrices,
+            layout,
+            device,
+            blocks=blocks,
+            context=context,
+            tokens=max_tokens,
+        )
         self.pools = places.cache
-        store = MatrixStore(model, places.weights, self.uploader)
-        for plan in plans:
-            store.get(plan)
         self.inputs = InputBuffer(
             device.torch,
             tokens=max_tokens,
@@ -117,11 +111,9 @@ class GpuBackend:
         ).run()
         if self._cap:
             self._launches.append((self._softcap, True))
-        self.uploader.close()
         self._replay = Replay(device, self.launch, self.operations, self.inputs, places.choice)
         if not device.interpreted:
             torch.cuda.synchronize(device.torch)
-            torch.cuda.empty_cache()  # what packing needed
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""

@@ -35,6 +35,11 @@ class Device:
         return int(free)
 
 
+def imagined_device() -> Device:
+    """One that is not here, to plan for: without memory, as wide as a large card."""
+    return Device(torch.device("meta"), "a GPU", 132, assembly=False)
+
+
 def has_gpu() -> bool:
     """Whether there is a GPU, or the interpreter to stand in for it."""
     return bool(knobs.runtime.interpret or torch.cuda.is_available())

@@ -8,6 +8,7 @@ lie below each other, each filled up to whole tiles. A `MatrixPlan` says so befo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -80,6 +81,14 @@ class MatrixPlan:
         sizes = self.sizes
         return sum(aligned(n) for n in (sizes.code_bytes, sizes.extra_bytes, sizes.scale_bytes))
 
+    def sent_bytes(self, model: GgufLoader) -> int:
+        """Bytes that travel: the blocks of the file, or floats."""
+        return sum(
+            prod(weight.shape) // type.block_size * type.block_bytes
+            for weight in self.weights
+            for type in (_sent_type(model.tensors[weight.name].type, self.type),)
+        )
+
 
 def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
     """The matrix of the embedding."""
@@ -140,19 +149,22 @@ class MatrixStore:
     def get(self, plan: MatrixPlan) -> Planes:
         """The matrix, sent now if it is not there yet."""
         if plan not in self._sent:
-            raws = [self._raw(weight, plan.type) for weight in plan.weights]
-            if plan.interleaved:
-                raw = torch.stack(raws, dim=-2).flatten(-3, -2) if len(raws) > 1 else raws[0]
-            elif len(raws) > 1:
-                ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
-                heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
-                raw = torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
-            else:
-                raw = raws[0]
+            raw = self._joined(plan)
             if plan.experts:
                 raw = _padded(raw, plan.expert_rows).flatten(0, 1)
             self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
         return self._sent[plan]
+
+    def _joined(self, plan: MatrixPlan) -> torch.Tensor:
+        """The blocks of all tensors of a matrix; what was sent is freed."""
+        raws = [self._raw(weight, plan.type) for weight in plan.weights]
+        if len(raws) == 1:
+            return raws[0]
+        if plan.interleaved:
+            return torch.stack(raws, dim=-2).flatten(-3, -2)
+        ends = [*plan.starts[1:], plan.starts[-1] + plan.rows[-1]]
+        heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
+        return torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
 
     def _raw(self, weight: o.Weight, type: GgmlType) -> torch.Tensor:
         """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.
@@ -161,14 +173,19 @@ class MatrixStore:
         """
         tensor = self._model.tensors[weight.name]
         data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
-        if tensor.type is type and type in _FLOATS:
-            sent = self._uploader.send(data).view(_FLOATS[type])
-        elif form_of(tensor.type).bits == 16 or tensor.type is not type:
-            values = decode(np.ascontiguousarray(data), tensor.type)
-            sent = self._uploader.send(values.reshape(-1).view(np.uint8)).view(torch.float32)
-        else:
-            sent = self._uploader.send(data)
+        sent_type = _sent_type(tensor.type, type)
+        if sent_type is not tensor.type:
+            data = decode(np.ascontiguousarray(data), tensor.type).reshape(-1).view(np.uint8)
+        sent = self._uploader.send(data)
+        if sent_type in _FLOATS:
+            sent = sent.view(_FLOATS[sent_type])
         return sent.reshape(*weight.shape[:-1], -1)
+
+
+def _sent_type(type: GgmlType, planned: GgmlType) -> GgmlType:
+    """As what a tensor travels: as it is, or as floats where the device has no form for it."""
+    as_it_is = type is planned and (type in _FLOATS or form_of(type).bits != 16)
+    return type if as_it_is else GgmlType.F32
 
 
 def _padded(raw: torch.Tensor, rows: int) -> torch.Tensor:

@@ -14,12 +14,13 @@ def aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def require(needed: int, free: int) -> None:
-    """Refuse, with numbers, what the device cannot hold."""
+def require(needed: int, free: int, remedy: str = "") -> None:
+    """Refuse, with numbers, what the device cannot hold; `remedy` is the first thing to do."""
     if needed > free:
         raise MemoryShortageError(
             f"the model takes {needed / 2**20:.0f} MiB of device memory, and {free / 2**20:.0f} "
-            "MiB are free: choose a smaller context or cache, a smaller model or device='cpu'"
+            f"MiB are free: {remedy}choose a smaller context or cache, a smaller model or "
+            "device='cpu'"
         )
 
 

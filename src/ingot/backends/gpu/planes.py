@@ -33,6 +33,7 @@ _TOP = 2  # the power of two at or under the largest scale of a matrix
 _TOP_FP4 = 14  # the same where the code's bits are 2 ** -14 of its value
 _TOP_HALF = 10  # the same for the largest weight of halves
 _PIECE = 1 << 24  # weights unpacked at a time
+_PACKED_BYTES = 32  # that a weight takes meanwhile: 25 at most (Q6_K), and what lies between
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,11 @@ class Planes:
 
 
 Place = Callable[[int], torch.Tensor]  # bytes -> that much device memory
+
+
+def packing_bytes(weights: int) -> int:
+    """What packing a matrix of so many weights takes, beside the matrix and where it goes."""
+    return _PACKED_BYTES * min(weights, _PIECE)
 
 
 def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Planes:

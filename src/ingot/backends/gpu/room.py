@@ -1,7 +1,7 @@
-"""All the device memory of a backend, asked for in one place.
+"""All the device memory that steps need beside the weights, asked for in one place.
 
-On PyTorch's device "meta", which has no memory, the same code counts what a model will take: what
-does not fit is refused before anything is sent.
+On PyTorch's device "meta", which has no memory, the same code counts what a model will take
+(`planner.py`): what does not fit is refused before anything is sent.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
 from ingot.backends.gpu.linear import Workspace
 from ingot.backends.gpu.matrices import MatrixPlan
-from ingot.backends.gpu.memory import DeviceMemory, MemoryPool, aligned
+from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK
 from ingot.graph import MemoryPlan
 from ingot.graph import ops as o
@@ -31,7 +31,6 @@ class Room:
 
     cache: list[torch.Tensor]  # a group each
     arena: torch.Tensor  # float32
-    weights: MemoryPool
     x: torch.Tensor  # halves: the input of a linear map
     turned: torch.Tensor  # halves: queries
     linear: Workspace
@@ -61,7 +60,6 @@ class Room:
         return cls(
             cache=[memory.pool(blocks * group.block_bytes).memory for group in layout.groups],
             arena=memory.pool(plan.size * tokens).memory.view(torch.float32),
-            weights=memory.pool(sum(matrix.nbytes for matrix in matrices)),
             x=inputs.take(2 * tokens * width).view(torch.float16),
             turned=inputs.take(2 * tokens * heads).view(torch.float16),
             linear=_linear(memory, matrices, device),

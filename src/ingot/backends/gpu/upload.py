@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingot.backends.backend import OnSent
+
 _BUFFERS = 4
 _BUFFER_BYTES = 32 << 20
 
@@ -19,6 +21,8 @@ class Uploader:
     """Sends tensors one after the other and counts what it sent."""
 
     device: torch.device
+    total: int = 0  # bytes that will be sent
+    progress: OnSent | None = None  # is told how many have been, and the total
     sent: int = 0
     seconds: float = 0.0
     _ring: list[torch.Tensor] = field(default_factory=list)
@@ -29,9 +33,9 @@ class Uploader:
         """The bytes on the device."""
         started = time.perf_counter()
         flat = data.reshape(-1)
-        self.sent += flat.size
         if self.device.type == "cpu":
             target = torch.from_numpy(flat.copy())
+            self._count(flat.size)
         else:
             target = torch.empty(flat.size, dtype=torch.uint8, device=self.device)
             self._send(flat, target)
@@ -53,6 +57,12 @@ class Uploader:
             target[start : start + piece.size].copy_(buffer[: piece.size], non_blocking=True)
             event.record()
             self._next = (self._next + 1) % _BUFFERS
+            self._count(piece.size)
+
+    def _count(self, size: int) -> None:
+        self.sent += size
+        if self.progress:
+            self.progress(self.sent, self.total)
 
     def close(self) -> None:
         """Give the buffers back."""

@@ -63,16 +63,18 @@ class Reference:
         cache: Cache | None = None,
         outputs: list[int] | None = None,
         types: list[int] | None = None,
+        rows: Matrix | None = None,
     ) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary] of the tokens that follow what the cache holds.
 
         `outputs` are the tokens whose logits are wanted, by their place; None means all. `types`
-        are those of the tokens, where the model tells them apart; None means 0.
+        are those of the tokens, where the model tells them apart; None means 0. `rows` [tokens,
+        width] are for a graph that begins with them.
         """
         cache = Cache() if cache is None else cache
         ids = np.asarray(token_ids, dtype=np.int64)
         size = self.graph.vocabulary_size
-        if ids.ndim != 1 or ids.size == 0 or ids.min() < 0 or ids.max() >= size:
+        if ids.ndim != 1 or ids.size == 0 or ids.min() < 0 or (size and ids.max() >= size):
             raise ModelError(f"token ids must be a non-empty list of numbers from 0 to {size - 1}")
         if cache.length and not self.graph.causal:
             raise ModelError("tokens that see later ones cannot be added to a sequence")
@@ -86,6 +88,10 @@ class Reference:
             inputs = [values[value.name] for value in op.inputs]
             if isinstance(op, o.Select):
                 result: Matrix | None = inputs[0] if outputs is None else inputs[0][outputs]
+            elif isinstance(op, o.TakeRows):
+                if rows is None or rows.shape != (len(ids), op.out.width):
+                    raise ModelError(f"the graph begins with {len(ids)} rows of {op.out.width}")
+                result = rows.astype(self._dtype)
             else:
                 result = self._run(op, inputs, places, cache)
             if result is not None:

@@ -1,0 +1,120 @@
+"""Write the table of docs/gpu.md: what fits which GPU, as the planner counts it.
+
+    PYTHONPATH=benchmarks python docs/make_gpu_table.py
+
+Needs PyTorch and Triton, but no GPU and no weights: the planner looks at types and shapes alone,
+which benchmarks/synthetic.py has. The text around the table stays as it is.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from ingot.backends.gpu import imagined_device
+from ingot.engine.fitting import GpuFit, fit_gpu
+from ingot.gguf import GgmlType, GgufLoader, GgufWriter
+from ingot.models import build_graph
+from synthetic import SHAPES, describe, tensors, type_of
+
+PAGE = Path(__file__).with_name("gpu.md")
+BEGIN, END = "<!-- table: make_gpu_table.py -->\n", "<!-- end of table -->\n"
+CARDS = (8, 12, 16, 24, 48)  # GB
+CONTEXT = 8192
+MODELS = {
+    "Qwen2 1.5B, Q4_K_M": ("qwen2-1.5b", "Q4_K_M"),
+    "Llama-3 8B, Q4_K_M": ("llama3-8b", "Q4_K_M"),
+    "gpt-oss-20b, MXFP4 + Q8_0": ("gpt-oss-20b", "MXFP4"),
+    "Qwen3 30B-A3B, Q4_K_M": ("qwen3-30b-a3b", "Q4_K_M"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """What a planner sees of one."""
+
+    type: GgmlType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in a file."""
+        return prod(self.shape) // self.type.block_size * self.type.block_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A model file without its data."""
+
+    path: Path
+    metadata: Any
+    tensors: dict[str, Tensor]
+
+
+def header(name: str, mix: str, folder: Path) -> Header:
+    """Of a shape in a mix of types."""
+    shape, path = SHAPES[name], folder / f"{name}.gguf"
+    writer = GgufWriter(path)
+    describe(writer, shape)
+    writer.add("tokenizer.ggml.tokens", ["none"])
+    writer.add(f"{shape.architecture}.vocab_size", shape.vocabulary)
+    writer.write()
+    made = {
+        tensor: Tensor(type_of(tensor, size, mix, shape.layers), size)
+        for tensor, size in tensors(shape)
+    }
+    return Header(path, GgufLoader(path).metadata, made)
+
+
+def cell(fit: GpuFit) -> str:
+    """Of a model and a card."""
+    if fit.layers < fit.of_layers:
+        return f"{fit.layers} of {fit.of_layers} layers" if fit.layers else "-"
+    rough = 10 ** max(len(str(fit.cache_tokens)) - 2, 0)
+    return f"{fit.cache_tokens // rough * rough:,}"
+
+
+def table() -> str:
+    """The lines of the table."""
+    cards = " | ".join(f"{card} GB" for card in CARDS)
+    lines = [
+        f"| model | file | weights | steps | cache of a token | {cards} |",
+        "|---|---|---|---|---|" + "---|" * len(CARDS),
+    ]
+    with TemporaryDirectory() as folder:
+        for title, (name, mix) in MODELS.items():
+            found = header(name, mix, Path(folder))
+            model = cast(GgufLoader, found)
+            graph = build_graph(model, CONTEXT)
+            fits = [
+                fit_gpu(
+                    graph,
+                    model,
+                    GgmlType.F16,
+                    imagined_device(),
+                    context=CONTEXT,
+                    room=card * 10**9,
+                )
+                for card in CARDS
+            ]
+            size = sum(tensor.nbytes for tensor in found.tensors.values())
+            one = fits[0]
+            lines.append(
+                f"| {title} | {size / 1e9:.1f} GB | {one.weights / 1e9:.1f} GB | "
+                f"{one.steps / 1e9:.1f} GB | {one.token >> 10} KiB | "
+                + " | ".join(cell(fit) for fit in fits)
+                + " |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str) -> str:
+    """The page with a new table."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + table() + END + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

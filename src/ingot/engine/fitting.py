@@ -1,0 +1,72 @@
+"""What fits a GPU: counted from the types and shapes of a file's tensors, before anything is sent.
+
+A model and the size of a GPU come in, numbers go out. Imports PyTorch, which counts on its device
+without memory.
+"""
+
+from dataclasses import dataclass
+
+from ingot.backends.gpu import Device, Planner
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.kv_layout import BLOCK_TOKENS, whole_blocks
+
+_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
+_SPLIT_STEP_TOKENS = 512  # as many as the CPU takes, which runs the other layers
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFit:
+    """A model on a GPU of some size. Bytes are those of all layers."""
+
+    weights: int
+    steps: int  # all that is neither weights nor cache
+    token: int  # of the cache
+    cache_tokens: int  # of the longest cache that fits; 0 where not all layers do
+    layers: int  # that fit, with a cache of one context
+    of_layers: int
+    context: int
+
+
+def step_tokens(context: int, *, whole: bool) -> int:
+    """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
+    return min(_STEP_TOKENS if whole else _SPLIT_STEP_TOKENS, whole_blocks(context))
+
+
+def make_planner(
+    graph: ComputationGraph, file: GgufLoader, kv_type: GgmlType, device: Device, context: int
+) -> Planner:
+    """The planner of a model."""
+    return Planner(
+        graph,
+        file,
+        kv_type,
+        device,
+        context=context,
+        tokens=step_tokens(context, whole=True),
+        split_tokens=step_tokens(context, whole=False),
+    )
+
+
+def fit_gpu(
+    graph: ComputationGraph,
+    file: GgufLoader,
+    kv_type: GgmlType,
+    device: Device,
+    *,
+    context: int,
+    room: int,
+) -> GpuFit:
+    """What fits `room` bytes."""
+    planner = make_planner(graph, file, kv_type, device, context)
+    needs = planner.needs(planner.layers)
+    layers = planner.most_layers(room, -(-context // BLOCK_TOKENS))
+    return GpuFit(
+        weights=needs.weights,
+        steps=needs.total(0) - needs.weights,
+        token=needs.block // BLOCK_TOKENS,
+        cache_tokens=needs.most_blocks(room) * BLOCK_TOKENS if layers == planner.layers else 0,
+        layers=layers,
+        of_layers=planner.layers,
+        context=context,
+    )

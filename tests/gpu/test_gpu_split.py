@@ -1,0 +1,171 @@
+"""The first layers on a GPU, the others on the CPU; and what fits a device that is too small."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_batch_invariance import k_quant_model
+
+from ingot.backends import gpu
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.backends.reference import Reference
+from ingot.backends.split import SplitBackend
+from ingot.engine import LoadedModel
+from ingot.engine.fitting import fit_gpu, make_planner
+from ingot.errors import MemoryShortageError, ModelError
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.kv_layout import BLOCK_TOKENS
+from ingot.models import build_graph
+from models.tiny_models import Fixture
+
+HALVES = 1e-2
+CONTEXT = 64
+LAYERS = 3  # of the tiny model
+
+
+@dataclass(frozen=True, slots=True)
+class SmallDevice(Device):
+    """One with little room."""
+
+    room: int = 0
+
+    def free_memory(self) -> int:
+        return self.room
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Fixture.load("gemma2").write(tmp_path_factory.mktemp("model") / "m.gguf", GgmlType.Q8_0)
+
+
+@pytest.fixture
+def shrink(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
+    """Leaves the device room for so many layers, and for one context; says how much."""
+
+    def with_room_for(layers: int) -> int:
+        found = find_device()
+        room = 1
+        if layers:
+            with GgufLoader(path) as model:
+                graph = build_graph(model, CONTEXT)
+                planner = make_planner(graph, model, GgmlType.F16, found, CONTEXT)
+                room = planner.needs(layers).total(-(-CONTEXT // BLOCK_TOKENS))
+        small = SmallDevice(found.torch, "small", found.multiprocessors, found.assembly, room)
+        monkeypatch.setattr(gpu, "find_device", lambda: small)
+        return room
+
+    return with_room_for
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_split_model(path: Path, layers: int) -> None:
+    """A prompt, then a token: what the reference computes. Blocks are of the whole model."""
+    ids = np.asarray(Fixture.load("gemma2").token_ids[:4], np.int32)
+    told: list[tuple[int, int]] = []
+    with LoadedModel(
+        path,
+        context=CONTEXT,
+        device="cuda",
+        gpu_layers=layers,
+        progress=lambda done, total: told.append((done, total)),
+    ) as model:
+        assert model.gpu is not None
+        assert (model.gpu.layers, model.gpu.of_layers) == (layers, LAYERS)
+        assert model.gpu.allocations <= 10
+        assert not model.on_gpu
+        sequence = model.sequence()
+        every = np.arange(3, dtype=np.int32)
+        found = [
+            model.step([sequence], [ids[:3]], every, ExecutionPhase.PROMPT),
+            model.step([sequence], [ids[3:]], every[:1], ExecutionPhase.GENERATION),
+        ]
+        expected = Reference(model.graph, model.file).forward(ids.tolist())
+        bound = HALVES * max(1.0, float(np.abs(expected).max()))
+        assert np.abs(np.concatenate(found) - expected).max() <= bound
+        for group, kept in enumerate(model.layout.groups):
+            block = model.read_block(group, 0)
+            assert len(block) == kept.block_bytes
+            model.write_block(group, 1, block)
+            np.testing.assert_array_equal(model.read_block(group, 1), block)
+        sequence.close()
+    sent, total = told[-1]
+    assert sent == total == model.gpu.sent
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_what_is_saved_of_split_models(tmp_path: Path) -> None:
+    """Blocks of q8_0 lie otherwise on a GPU: a text is only for the same split then."""
+    path = k_quant_model().write(tmp_path / "m.gguf", GgmlType.Q8_0)
+    prints: dict[str, set[str]] = {"f16": set(), "q8_0": set()}
+    for kind, found in prints.items():
+        for layers in (0, 1, 2):
+            with LoadedModel(
+                path, context=CONTEXT, device="cuda", gpu_layers=layers, kv_type=kind
+            ) as model:
+                found.add(model.fingerprint)
+    assert [len(found) for found in prints.values()] == [1, 3]
+
+
+def test_refused_with_both_numbers(path: Path, shrink: Callable[[int], int]) -> None:
+    room = shrink(2)
+    for asked, remedy in ((None, "gpu_layers=2 would fit"), (LAYERS, "gpu_layers=2 would fit")):
+        with pytest.raises(MemoryShortageError, match=rf"and {room >> 20} MiB .*{remedy}"):
+            LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=asked)
+    shrink(0)
+    for asked in (None, "auto"):
+        with pytest.raises(MemoryShortageError, match="not one layer would fit"):
+            LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=asked)
+
+
+@pytest.mark.parametrize("fitting", [LAYERS, 2, 1, 0])
+def test_as_many_as_fit(path: Path, shrink: Callable[[int], int], fitting: int) -> None:
+    """On the CPU where not one does."""
+    shrink(fitting)
+    with LoadedModel(path, context=CONTEXT, device="auto") as model:
+        assert (model.gpu.layers if model.gpu else 0) == fitting
+        kind = {LAYERS: GpuBackend, 0: type(model._backend)}.get(fitting, SplitBackend)
+        assert type(model._backend) is kind
+        assert model.pool.sizes[0] >= CONTEXT // BLOCK_TOKENS
+    if fitting:
+        with LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers="auto") as model:
+            assert model.gpu is not None
+            assert model.gpu.layers == fitting
+
+
+def test_the_cache_that_was_asked_for_counts(path: Path, shrink: Callable[[int], int]) -> None:
+    shrink(LAYERS)
+    LoadedModel(path, context=CONTEXT, device="cuda", cache_tokens=CONTEXT).close()
+    with pytest.raises(MemoryShortageError, match="would fit"):
+        LoadedModel(path, context=CONTEXT, device="cuda", cache_tokens=100_000_000)
+
+
+def test_recurrent_layers_are_refused(tmp_path: Path) -> None:
+    path = Fixture.load("mamba").write(tmp_path / "m.gguf")
+    for layers in (None, 1):
+        with pytest.raises(ModelError, match="recurrent layers do not run on a GPU"):
+            LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=layers)
+    with LoadedModel(path, context=CONTEXT, device="auto") as model:
+        assert model.gpu is None
+
+
+def test_the_plan_is_what_is_taken(path: Path) -> None:
+    """The pools of a backend, and the longest cache that is said to fit."""
+    with GgufLoader(path) as model:
+        graph = build_graph(model, CONTEXT)
+        planner = make_planner(graph, model, GgmlType.F16, find_device(), CONTEXT)
+        needs = planner.needs(planner.layers)
+        fits = [
+            fit_gpu(
+                graph, model, GgmlType.F16, find_device(), context=CONTEXT, room=needs.total(blocks)
+            )
+            for blocks in (2000, 2001)
+        ]
+    assert [fit.cache_tokens for fit in fits] == [2000 * BLOCK_TOKENS, 2001 * BLOCK_TOKENS]
+    with LoadedModel(path, context=CONTEXT, device="cuda", cache_tokens=CONTEXT) as opened:
+        assert opened.gpu is not None
+        blocks = opened.pool.sizes[0]
+        beside = needs.weights + needs.steps + blocks * needs.block - opened.gpu.allocated
+        assert beside == 256 << 20

@@ -1,0 +1,100 @@
+"""What commands say of a GPU: `--gpu-layers`, a bar while weights are sent, what fits."""
+
+import io
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_runs import Run
+
+from ingot.cli.opening import UploadBar
+from ingot.engine import loaded
+from ingot.engine.placing import OnGpu, Placed
+from tiny_llama import write_tiny_llama
+
+
+class PlacedThere(Placed):
+    """As if a GPU had some of the layers."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        asked, progress = options.pop("gpu_layers"), options["progress"]
+        super().__init__(*args, **options)
+        self.gpu = OnGpu("a card", asked, 7, 6, 3 << 30, 4_200_000_000, 2.0)
+        progress(1 << 20, 2 << 20)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_tiny_llama(tmp_path / "tiny.gguf")
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "serve", "bench"])
+def test_no_number(run: Run, model: Path, command: str) -> None:
+    ran = run(command, "-m", model, "--gpu-layers", "some")
+    assert ran.status == 2
+    said = "error: --gpu-layers is 'some'; it must be a number or auto"
+    assert ran.err.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize("asked", ["-1", "999"])
+def test_more_than_there_are(run: Run, model: Path, asked: str) -> None:
+    ran = run("run", "-m", model, "--device", "cuda", f"--gpu-layers={asked}", "a")
+    assert ran.status == 2
+    assert "it must be a number" in ran.err
+
+
+@pytest.mark.parametrize(("asked", "said"), [(3, "3 of 7 layers"), (7, "all layers")])
+def test_what_is_said(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, asked: int, said: str
+) -> None:
+    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    ran = run("run", "-m", model, "--gpu-layers", asked, "--raw", "-n", 1, "abc")
+    assert ran.status == 0
+    expected = f"{said} on a card, 4.20 GB sent at 2.1 GB/s, 6 device allocations of 3.0 GiB"
+    assert ran.err.splitlines()[0] == expected  # no bar: this is no terminal
+    ran = run("bench", "-m", model, "--gpu-layers", asked, "-p", 1, "-n", 0, "-r", 1, "-o", "json")
+    assert json.loads(ran.out)[0]["n_gpu_layers"] == asked
+
+
+def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with UploadBar() as bar:
+        bar(1 << 20, 4 << 20)
+        bar(4 << 20, 4 << 20)
+    assert "sending the weights to the GPU [#######   " in terminal.getvalue()
+    assert "4 of 4 MiB" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\033[K")  # gone
+
+
+def test_what_fits(run: Run, model: Path) -> None:
+    if not all(find_spec(package) for package in ("torch", "triton")):
+        pytest.skip("the planner counts with PyTorch: make test-gpu-interpreter")
+    ran = run("inspect", model, "--gpu", 24)
+    assert ran.status == 0
+    assert "on a GPU of 24 GB" in ran.out
+    assert "layers, and a cache of " in ran.out
+    found = json.loads(run("inspect", model, "--gpu", 24, "--json").out)
+    assert (found["gpu"], found["kv_type"]) == (24 * 10**9, "f16")
+    assert found["layers"] == found["of_layers"] > 0
+    room = found["weights"] + found["steps"] + found["token"] * found["cache_tokens"]
+    assert 0 <= 24 * 10**9 - room < 32 * found["token"]
+    assert "not one of" in run("inspect", model, "--gpu", 0.001).out
+    assert run("inspect", model, "--gpu", "-3").status == 2
+
+
+def test_what_fits_without_the_packages(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: None)
+    ran = run("inspect", model, "--gpu", 24)
+    assert ran.status == 2
+    assert "--gpu 24 needs PyTorch and Triton: pip install 'ingot[gpu]'" in ran.err
