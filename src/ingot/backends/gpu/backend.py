@@ -24,6 +24,7 @@ from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.supported import check_graph
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values, half_values, plan_values
 from ingot.backends.gpu.vectors import Vectors
@@ -51,6 +52,7 @@ class GpuBackend:
         device: Device,
         max_tokens: int = 4096,
     ) -> None:
+        check_graph(graph)
         attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens

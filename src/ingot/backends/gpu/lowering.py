@@ -113,8 +113,6 @@ class Lowering:
         planes = self.store.get(plan_embedding(op, self.model))
         out, width = self.values.tensor(op.out), op.out.width
         positions = self.vectors.get(op.positions)
-        if op.types is not None:
-            raise ModelError("the GPU backend has no types of tokens")
 
         def launch(step: Step) -> None:
             embed_kernel[(planes.sizes.chunks, step.inputs.tokens)](
@@ -293,8 +291,6 @@ class Lowering:
         return CacheView.of(self.layout, layer, self.graph.kv_layers[layer], pool)
 
     def _attend(self, op: o.Attend) -> Launch:
-        if not op.causal:
-            raise ModelError("encoders do not run on a GPU; open the model with device='cpu'")
         cache, sinks = self._cache(op.layer), self.vectors.get(op.sinks)
         out, heads = self.values.tensor(op.out), self.heads[op.layer]
 
