@@ -27,7 +27,7 @@ TARGETS = {
 def test_compiles(name: str) -> None:
     target = TARGETS[name]
     nvidia = target.backend == "cuda"
-    for case in cases(assembly=nvidia, small_columns=8 if nvidia else 16):
+    for case in cases(assembly=nvidia):
         source = ASTSource(
             fn=case.kernel,
             signature=case.signature(),
@@ -35,7 +35,8 @@ def test_compiles(name: str) -> None:
             attrs=case.attributes(),
         )
         try:
-            built = triton.compile(source, target=target, options={"num_warps": case.warps})
+            options = {"num_warps": case.warps, **case.options}
+            built = triton.compile(source, target=target, options=options)
         except Exception as error:
             error.add_note(f"{case.name} for {name}")
             raise

@@ -1,6 +1,5 @@
 """Whole tiny models on the GPU, against what `transformers` computed."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from models.tiny_models import Fixture
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 INTERPRETED = find_device().interpreted
 CONTEXT = 96
-REFUSED = {name: "encoders" for name in ENCODERS} | {name: "models with states" for name in RECURRENT}
+REFUSED = dict.fromkeys(ENCODERS, "encoders") | dict.fromkeys(RECURRENT, "models with states")
 # The interpreter takes seconds for a token, and these have what is special: norms before and after,
 # windows and caps; learned positions and layer norms; norms of all heads together, and layer norms
 # of each; experts with a shared one; sinks and biases.
@@ -42,17 +41,7 @@ def test_model(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_two_layers(name: str, tmp_path: Path) -> None:
     """Of a model; what they compute is the reference's word."""
-    whole = Fixture.load(name)
-    first = ("blk.0.", "blk.1.")
-    fixture = replace(
-        whole,
-        metadata={**whole.metadata, "block_count": len(first)},
-        shapes={
-            tensor: shape
-            for tensor, shape in whole.shapes.items()
-            if tensor.startswith(first) or not tensor.startswith("blk.")
-        },
-    )
+    fixture = Fixture.load(name).first_layers(2)
     ids = fixture.token_ids[:4]
     with GgufLoader(fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)) as model:
         found = run(model, ids, chunk=1, generated=1)
