@@ -11,7 +11,8 @@ CXX_FILES := $(filter %.cpp %.h,$(NATIVE))
 # The peer in the oracle tests: built without this machine's own instructions, because
 # gcc 12 miscompiles its AMX set-up, and without what the tests do not use.
 LLAMA_CPP := llama-cpp-python==0.3.36
-LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF
+LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
+  -DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/tests/oracle/llama_cpp.cmake
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
@@ -57,6 +58,7 @@ $(VENV)/.bench: $(VENV)/.oracle
 
 # Triton 3.6's interpreter does not run with NumPy 2.4 or newer.
 INTERPRETER := build/interpreter
+TRITON_CACHE := build/triton
 
 $(VENV)/.gpu: $(VENV)/.built
 	@echo "installing PyTorch and Triton for the tests of the GPU backend"
@@ -94,18 +96,21 @@ test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp t
 
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
-	@$(MAKE) -j2 --no-print-directory gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd
+	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (three minutes)"
+	@$(MAKE) -j2 --output-sync --no-print-directory gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd
 
 gpu-interpreted: $(VENV)/.gpu
-	TRITON_INTERPRET=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
 
 gpu-compiled-nvidia: $(VENV)/.gpu
-	$(BIN)/python -m pytest tests/gpu/compile_kernels.py -k sm
+	TRITON_CACHE_DIR=$(TRITON_CACHE) $(BIN)/python -m pytest tests/gpu/compile_kernels.py -k sm
 
 gpu-compiled-amd: $(VENV)/.gpu
-	$(BIN)/python -m pytest tests/gpu/compile_kernels.py -k gfx
+	TRITON_CACHE_DIR=$(TRITON_CACHE) $(BIN)/python -m pytest tests/gpu/compile_kernels.py -k gfx
 
 test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
+	@$(BIN)/python -c 'import sys, torch, triton; sys.exit(not torch.cuda.is_available())' || \
+	  { echo "PyTorch in $(VENV) finds no GPU, or is not there: $(BIN)/python -m pip install torch triton" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/gpu
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.

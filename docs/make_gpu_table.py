@@ -15,6 +15,7 @@ from typing import Any, cast
 from ingot.backends.gpu import imagined_device
 from ingot.engine.fitting import GpuFit, fit_gpu
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from synthetic import SHAPES, describe, tensors, type_of
 
@@ -91,7 +92,7 @@ def table() -> str:
                 fit_gpu(
                     graph,
                     model,
-                    GgmlType.F16,
+                    KvType.F16,
                     imagined_device(),
                     context=CONTEXT,
                     room=card * 10**9,

@@ -27,7 +27,7 @@ TARGETS = {
 def test_compiles(name: str) -> None:
     target = TARGETS[name]
     nvidia = target.backend == "cuda"
-    for plain in cases(assembly=nvidia, small_columns=8 if nvidia else 16):
+    for plain in cases(assembly=nvidia):
         case = plain.ordered(name == "sm_90")
         source = ASTSource(
             fn=case.kernel,
@@ -36,7 +36,7 @@ def test_compiles(name: str) -> None:
             attrs=case.attributes(),
         )
         try:
-            options = {"num_warps": case.warps, "enable_fp_fusion": case.fusion}
+            options = {"num_warps": case.warps, **case.options}
             built = triton.compile(source, target=target, options=options)
         except Exception as error:
             error.add_note(f"{case.name} for {name}")

@@ -3,9 +3,14 @@
 Used to compile for devices that are not there, and to look at what the compiler made.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
+
+import triton
+import triton.language as tl
 
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
@@ -20,7 +25,8 @@ from ingot.backends.gpu.kernels.norm import norm_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
-from ingot.backends.gpu.planes import PlaneForm
+from ingot.backends.gpu.linear import stages_of, unroll_of
+from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
 
 FORMS = {
     "q4_0": PlaneForm(4),
@@ -81,7 +87,7 @@ _POINTERS = {
     "ints": "*i32",
     "floats": "*fp32",
     "doubles": "*fp64",
-    "penalized": "*i32",
+    "edited": "*i32",
     "lowered": "*fp32",
     "keys": "*i64",
     "best": "*i64",
@@ -100,6 +106,25 @@ _FLOATS = {
 }
 
 
+# What may follow the sums of a linear map: parts, bias, residual, activation, gated, halves.
+EPILOGUES = [
+    (3, True, False, 0, False, False),
+    (1, False, False, 1, True, True),
+    (1, False, True, 0, False, False),
+    (1, True, False, 2, False, True),
+    (2, False, False, 0, False, False),
+    (1, False, False, 3, True, True),
+    (1, True, True, 0, False, False),
+    (1, False, False, 4, False, True),
+    (1, True, False, 5, True, True),
+    (1, False, False, 6, False, False),
+    (1, False, False, 7, True, True),
+]
+
+
+_ORDER = "AHEAD"
+
+
 @dataclass(frozen=True)
 class KernelCase:
     """A kernel and one set of arguments."""
@@ -109,13 +134,18 @@ class KernelCase:
     types: Mapping[str, str]
     constants: Mapping[str, Any]
     warps: int = 4
-    fusion: bool = True  # of multiplications and additions
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        asked = inspect.signature(self.kernel.fn).parameters.values()
+        known = {p.name for p in asked if p.annotation is tl.constexpr}
+        assert known - {_ORDER} == set(self.constants) - {_ORDER}
 
     def ordered(self, ahead: bool) -> "KernelCase":
         """The same where kernels may start ahead of the one in front of them, or not."""
-        if "AHEAD" not in self.kernel.arg_names:
+        if _ORDER not in self.kernel.arg_names:
             return self
-        return replace(self, constants={**self.constants, "AHEAD": ahead})
+        return replace(self, constants={**self.constants, _ORDER: ahead})
 
     def signature(self) -> dict[str, str]:
         """Types of all arguments, in order."""
@@ -139,15 +169,8 @@ class KernelCase:
         }
 
 
-def _epilogue(gated: bool) -> dict[str, Any]:
-    return {
-        "PARTS": 1 if gated else 3,
-        "BIAS": not gated,
-        "RESIDUAL": False,
-        "ACTIVATION": 1 if gated else 0,
-        "GATED": gated,
-        "HALF": gated,
-    }
+def _out(half: bool) -> dict[str, str]:
+    return {"out": "*fp16" if half else "*fp32"}
 
 
 def linear_case(
@@ -156,157 +179,190 @@ def linear_case(
     assembly: bool,
     block: int,
     columns: int,
-    splits: int,
-    gated: bool,
     warps: int,
+    splits: int = 1,
+    chunks: int = 64,
+    even: bool = True,
+    epilogue: tuple[int, bool, bool, int, bool, bool] = EPILOGUES[0],
 ) -> KernelCase:
-    out = "*fp16" if gated else "*fp32"
+    """A map of rows of so many chunks, as it is launched."""
+    unroll = unroll_of(PlaneSizes.of(form, 4096, 64 * chunks))
     constants = {
         "BLOCK": block,
         "COLS": columns,
-        "UNROLL": 4 if columns <= 8 or form.high == 1 else 2,
-        "STAGES": 3,
+        "UNROLL": unroll,
+        "STAGES": stages_of(unroll) if columns <= 8 else 3,
         "SPLITS": splits,
-        "EVEN": True,
+        "EVEN": even,
         "ASM": assembly,
         **form.constants(),
-        **_epilogue(gated),
+        **_epilogue(epilogue),
     }
-    name = f"linear {form} {block}x{columns} splits={splits} gated={gated}"
-    return KernelCase(name, linear_kernel, {"out": out}, constants, warps)
+    name = f"linear {form} {block}x{columns} splits={splits} {epilogue}"
+    return KernelCase(name, linear_kernel, _out(epilogue[-1]), constants, warps)
 
 
-def pair_case(
-    a: PlaneForm, b: PlaneForm, *, assembly: bool, block: int, columns: int
-) -> KernelCase:
-    constants: dict[str, Any] = {"BLOCK": block, "COLS": columns, "EVEN": True, "ASM": assembly}
-    for name, form, parts in (("A", a, 2), ("B", b, 1)):
-        own = {"UNROLL": 2, "STAGES": 4, "SPLITS": 5, "PARTS": parts, "BIAS": parts == 1}
-        own |= form.constants()
-        constants |= {f"{key}_{name}": value for key, value in own.items()}
-    types = {"out": "*fp32"}
-    for name, type in _POINTERS.items():
-        types |= {f"{name}_a": type, f"{name}_b": type}
-    types |= {"factor_a": "fp32", "factor_b": "fp32"}
-    name = f"linear pair {a} {b} {block}x{columns}"
-    return KernelCase(name, linear_pair_kernel, types, constants, block // 32)
+def _epilogue(values: tuple[int, bool, bool, int, bool, bool]) -> dict[str, Any]:
+    names = ("PARTS", "BIAS", "RESIDUAL", "ACTIVATION", "GATED", "HALF")
+    return dict(zip(names, values, strict=True))
 
 
-def expert_cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
-    many = {"EXPERTS": 128, "SLOTS": 8, "USED": 8, "NORMALIZE": True, "BIAS": True}
+def linear_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+    """Every form for one token, with all that may follow; then more tokens."""
+    for form, epilogue in zip(FORMS.values(), cycle(EPILOGUES), strict=False):
+        yield linear_case(
+            form, assembly=assembly, block=32, columns=few, warps=1, splits=4, epilogue=epilogue
+        )
+    nibbles = FORMS["q4_k"]
+    for chunks in (63, 65):  # steps of three chunks, and of one
+        yield linear_case(
+            nibbles, assembly=assembly, block=32, columns=few, warps=1, chunks=chunks, even=False
+        )
+    tiles = [(64, 8, 2, 4)] if assembly else []
+    for block, columns, warps, splits in [
+        *tiles,
+        (128, 16, 4, 2),
+        (128, 64, 4, 1),
+        (128, 64, 8, 1),
+    ]:
+        yield linear_case(
+            nibbles, assembly=assembly, block=block, columns=columns, warps=warps, splits=splits
+        )
+    tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3}
+    for epilogue in EPILOGUES[:3]:
+        constants = {**tile, "EVEN": epilogue[0] == 1, **_epilogue(epilogue)}
+        yield KernelCase(f"matmul {epilogue}", matmul_kernel, _out(epilogue[-1]), constants, 8)
+
+
+def pair_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+    """Two forms that read the same input."""
+    types = {f"{name}_{side}": type for name, type in _POINTERS.items() for side in "ab"}
+    types |= {"out": "*fp32", "factor_a": "fp32", "factor_b": "fp32"}
+    for block, columns, even in ((32, few, True), (128, 32, False)):
+        forms = ("q4_k", "q6_k") if even else ("q6_k", "q4_k")
+        constants = {"BLOCK": block, "COLS": columns, "EVEN": even, "ASM": assembly}
+        for side, name, parts in zip("AB", forms, (2, 1), strict=True):
+            own = {"UNROLL": 2, "STAGES": 4 if columns == few else 3, "SPLITS": 5}
+            own |= {"PARTS": parts, "BIAS": even, **FORMS[name].constants()}
+            constants |= {f"{key}_{side}": value for key, value in own.items()}
+        name = f"linear pair {block}x{columns}"
+        yield KernelCase(name, linear_pair_kernel, types, constants, block // 32)
+
+
+def expert_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+    """The choice, the order of tokens, products for one token, some and many, and the mix."""
+    chosen = {"EXPERTS": 128, "SLOTS": 8, "USED": 8}
     for gating in range(4):
-        chosen = {**many, "GATING": gating, "COUNTED": True, "SELECTED": gating == 0}
-        types = {"out": "*fp32"}
-        yield KernelCase(f"route {gating}", route_kernel, types, chosen, 1)
+        options = {"NORMALIZE": gating == 0, "BIAS": gating == 1}
+        options |= {"COUNTED": gating > 0, "SELECTED": gating == 2}
+        constants = {**chosen, "GATING": gating, **options}
+        yield KernelCase(f"route {gating}", route_kernel, _out(False), constants, 1)
     tiles = {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
     yield KernelCase("group", group_kernel, {}, tiles)
-    for name, gated in (("mxfp4", True), ("q4_k", False), ("q6_k", False)):
-        for block, columns, warps in ((32, small_columns, 1), (128, 128, 8)):
-            constants = {
-                "BLOCK": block,
-                "COLS": columns,
-                "UNROLL": 3 if gated else 2,
-                "STAGES": 3,
-                "EVEN": True,
-                "SINGLE": block == 32,
-                "ASM": assembly,
-                **FORMS[name].constants(),
-                "BIAS": gated,
-                "ACTIVATION": 5 if gated else 0,
-                "GATED": gated,
-                "HALF": gated,
-            }
-            types = {"out": "*fp16" if gated else "*fp32"}
-            case = f"experts {name} {block}x{columns}"
-            yield KernelCase(case, expert_kernel, types, constants, warps)
-    mixed = {"USED": 8, "RESIDUAL": True, "NORM": True, "EXPERTS": 128, "BLOCK": 2048}
-    types = {"out": "*fp32", "x": "*fp32"}
-    yield KernelCase("mix", mix_kernel, types, mixed)
-    yield KernelCase("gate rows", gate_rows_kernel, types, {"RESIDUAL": True, "BLOCK": 1024})
-
-
-def _side(pool: str) -> int:
-    """Elements of a head's keys in a block: q8_0 and fp8 have scales."""
-    return {"*i8": 34 * 128, "*u8": 32 * (128 + 2)}.get(pool, 32 * 128)
-
-
-def _attention(heads: Mapping[str, Any], pool: str) -> dict[str, Any]:
-    q8 = pool == "*i8"
-    return {
-        "SIZE": 128,
-        "PADDED": 128,
-        "SIDE": _side(pool),
-        "SPAN": 32 if pool == "*fp32" else 64,
-        "CAPPED": q8,
-        "SINKS": q8,
-        "Q8": q8,
-        "HALF": True,
-        "STAGES": 2,
-        **heads,
-    }
-
-
-def cases(*, assembly: bool, small_columns: int) -> Iterator[KernelCase]:
-    """All kernels; `assembly` as on NVIDIA, `small_columns` the fewest columns of a product."""
-    for form in FORMS.values():
-        yield linear_case(
-            form, assembly=assembly, block=64, columns=small_columns, splits=4, gated=False, warps=2
-        )
-        plain = {"ASM": assembly, **form.constants()}
-        types = {"out": "*fp16"}
-        yield KernelCase(f"dequantize {form}", dequantize_kernel, types, plain, 2)
-        types = {"out": "*fp32"}
-        rows = {"POSITIONS": True, **form.constants()}
-        yield KernelCase(f"embed {form}", embed_kernel, types, rows, 1)
-    nibbles = FORMS["q4_k"]
-    for columns in (16, 64):
-        yield linear_case(
-            nibbles, assembly=assembly, block=128, columns=columns, splits=1, gated=True, warps=4
-        )
-    yield linear_case(
-        nibbles, assembly=assembly, block=128, columns=64, splits=1, gated=False, warps=8
-    )
-    for block, columns in ((32, small_columns), (128, 32)):
-        yield pair_case(nibbles, FORMS["q6_k"], assembly=assembly, block=block, columns=columns)
-    yield from expert_cases(assembly=assembly, small_columns=small_columns)
-    tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3, "EVEN": True}
-    for gated in (False, True):
-        out = {"out": "*fp16" if gated else "*fp32"}
-        yield KernelCase(f"matmul gated={gated}", matmul_kernel, out, tile | _epilogue(gated), 8)
-    for kind in (0, 1, 2):
-        row = {"BLOCK": 4096, "NORM": kind, "BIAS": kind == 2, "RESIDUAL": False, "HALF": True}
-        yield KernelCase(f"norm {kind}", norm_kernel, {"x": "*fp32", "out": "*fp16"}, row, 8)
-    block = {"BLOCK": 1024}
-    yield KernelCase("select", select_kernel, {"x": "*fp32", "out": "*fp32"}, block)
-    yield KernelCase("softcap", softcap_kernel, {"x": "*fp32", "out": "*fp32"}, block)
-    slices = {"SLICE": 4096}
-    yield KernelCase("shortlist", shortlist_kernel, {}, slices, 8, fusion=False)
-    found = {"FEW": 4096, "MANY": 16384, "SLICES": 64}
-    yield KernelCase("choose", choose_kernel, {"work": "*fp64"}, found, 8, fusion=False)
-    for pool in ("*fp16", "*i8", "*u8", "*fp32"):
-        q8 = pool == "*i8"
-        heads = {
-            "SIZE": 128,
-            "PADDED": 128,
-            "SIDE": _side(pool),
-            "QUERY_NORM": 2 if q8 else 1,
-            "KEY_NORM": int(q8),
-            "PAIRS": 64,
-            "ADJACENT": q8,
-            "Q8": q8,
+    for name, chunks, block, columns, warps, activation in (
+        ("mxfp4", 45, 16, few, 1, 5),
+        ("q4_k", 64, 64, 16, 2, 0),
+        ("q6_k", 64, 128, 32, 4, 0),
+        ("mxfp4", 45, 128, 128, 8, 5),
+    ):
+        unroll = unroll_of(PlaneSizes.of(FORMS[name], 4096, 64 * chunks))
+        gated = activation > 0
+        constants = {
+            "BLOCK": block,
+            "COLS": columns,
+            "UNROLL": unroll,
+            "STAGES": 3 if columns > 16 else stages_of(unroll),
+            "EVEN": name != "q6_k",
+            "SINGLE": block == 16,
+            "ASM": assembly,
+            **FORMS[name].constants(),
+            "BIAS": gated,
+            "ACTIVATION": activation,
+            "GATED": gated,
+            "HALF": gated,
         }
-        stored = {"pool": pool, "query": "*fp32"}
-        yield KernelCase(f"store kv {pool}", store_kv_kernel, stored, heads, 1)
-        tile = _attention({"ROWS": 128}, pool)
-        types = {"pool": pool, "out": "*fp16"}
-        yield KernelCase(f"attend prompt {pool}", attend_prompt_kernel, types, tile, 8)
-        for store in (False, True):
-            part = _attention({"ROWS": 16, "PART": 128}, pool)
-            part |= {"FETCH": True, "STORE": store, "QUERY_NORM": int(q8), "KEY_NORM": int(q8)}
-            part |= {"PAIRS": 64, "ADJACENT": q8}
-            types = {"pool": pool, "out": "*fp16", "query": "*fp32" if store else "*fp16"}
+        case = f"experts {name} {block}x{columns}"
+        yield KernelCase(case, expert_kernel, _out(gated), constants, warps)
+    types = {"out": "*fp32", "x": "*fp32"}
+    for both in (False, True):
+        mixed = {"USED": 8, "RESIDUAL": both, "NORM": both, "EXPERTS": 128, "BLOCK": 2048}
+        yield KernelCase(f"mix {both}", mix_kernel, types, mixed, 8)
+        rows = {"RESIDUAL": both, "BLOCK": 1024}
+        yield KernelCase(f"gate rows {both}", gate_rows_kernel, types, rows)
+
+
+def row_cases(*, assembly: bool) -> Iterator[KernelCase]:
+    """What goes row by row."""
+    for number, (name, form) in enumerate(FORMS.items()):
+        plain = {"ASM": assembly, **form.constants()}
+        yield KernelCase(f"dequantize {name}", dequantize_kernel, _out(True), plain, 2)
+        rows = {"POSITIONS": number % 2 == 0, **form.constants()}
+        yield KernelCase(f"embed {name}", embed_kernel, _out(False), rows, 1)
+    for kind, half in ((0, True), (1, True), (1, False), (2, True)):
+        row = {"BLOCK": 4096, "NORM": kind, "BIAS": kind == 2, "RESIDUAL": not half, "HALF": half}
+        types = {"x": "*fp32", **_out(half)}
+        yield KernelCase(f"norm {kind} {half}", norm_kernel, types, row, 8)
+    types = {"x": "*fp32", "out": "*fp32"}
+    yield KernelCase("select", select_kernel, types, {"BLOCK": 1024})
+    yield KernelCase("softcap", softcap_kernel, types, {"BLOCK": 1024})
+
+
+def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
+    """Every storage, with other heads each: norms, turns, caps, sinks.
+
+    Small heads for AMD: for gfx1100 larger ones take a minute each.
+    """
+    for pool, size, norms, adjacent, special in (
+        ("*fp16", 128 if assembly else 64, (0, 1), False, False),
+        ("*bf16", 80 if assembly else 20, (2, 2), True, False),
+        ("*i8", 128 if assembly else 32, (1, 0), True, True),
+        ("*u8", 128 if assembly else 32, (0, 0), False, False),
+        ("*fp32", 32, (0, 0), False, True),
+    ):
+        padded = triton.next_power_of_2(size)
+        cache = {"SIZE": size, "PADDED": padded, "Q8": pool == "*i8"}
+        cache["SIDE"] = {"*i8": 34 * size, "*u8": 32 * (size + 2)}.get(pool, 32 * size)
+        heads = {"QUERY_NORM": norms[0], "KEY_NORM": norms[1], "ADJACENT": adjacent}
+        heads["PAIRS"] = 0 if pool == "*fp32" else size // 2
+        types = {"pool": pool, "query": "*fp32"}
+        yield KernelCase(f"store kv {pool}", store_kv_kernel, types, cache | heads, 1)
+        tile = {
+            **cache,
+            "SPAN": 32 if pool == "*fp32" else 64,
+            "CAPPED": special,
+            "SINKS": special,
+            "HALF": pool != "*fp32",
+            "STAGES": 2,
+        }
+        types = {"pool": pool, **_out(pool != "*fp32")}
+        unfused = {"enable_fp_fusion": False}
+        yield KernelCase(
+            f"attend prompt {pool}", attend_prompt_kernel, types, tile | {"ROWS": 128}, 8, unfused
+        )
+        part = {**tile, **heads, "ROWS": 16, "PART": 128, "FETCH": special}
+        for store in (False, True) if pool == "*fp16" else (pool != "*fp32",):
+            turned = {**types, "query": "*fp32" if store else "*fp16"}
             name = f"attend generation {pool} store={store}"
-            yield KernelCase(name, attend_generation_kernel, types, part, 8)
+            yield KernelCase(name, attend_generation_kernel, turned, part | {"STORE": store}, 8)
     for sinks in (False, True):
-        joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": True}
-        yield KernelCase("join parts", join_parts_kernel, {"out": "*fp16"}, joined)
+        joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": sinks}
+        yield KernelCase(f"join parts {sinks}", join_parts_kernel, _out(sinks), joined)
+
+
+def choice_cases() -> Iterator[KernelCase]:
+    """The choice of tokens."""
+    exact = {"enable_fp_fusion": False}
+    yield KernelCase("shortlist", shortlist_kernel, {}, {"SLICE": 4096}, 8, exact)
+    found = {"FEW": 4096, "MANY": 16384, "SLICES": 64}
+    yield KernelCase("choose", choose_kernel, {"work": "*fp64"}, found, 8, exact)
+
+
+def cases(*, assembly: bool) -> Iterator[KernelCase]:
+    """All kernels; `assembly` as on NVIDIA, where a product has at least 8 columns, not 16."""
+    few = 8 if assembly else 16
+    yield from linear_cases(assembly=assembly, few=few)
+    yield from pair_cases(assembly=assembly, few=few)
+    yield from expert_cases(assembly=assembly, few=few)
+    yield from row_cases(assembly=assembly)
+    yield from attention_cases(assembly=assembly)
+    yield from choice_cases()

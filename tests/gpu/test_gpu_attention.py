@@ -44,15 +44,17 @@ BASE = Case(size=32, heads=4, kv_heads=2, tokens=40, kv_type=KvType.F16, generat
 
 
 CASES = [
-    replace(BASE, kv_type=KvType.F32, chunks=(7,)),
-    replace(BASE, kv_type=KvType.Q8_0, size=64, tokens=20),
-    replace(BASE, kv_type=KvType.FP8, size=20, chunks=(7,)),
+    replace(BASE, kv_type=KvType.F32, chunks=(7,), size=16, tokens=20),
+    replace(BASE, kv_type=KvType.BF16, size=16, tokens=20, kv_heads=4),
+    replace(BASE, kv_type=KvType.Q8_0, heads=2, kv_heads=1, tokens=20),
+    replace(BASE, kv_type=KvType.FP8, size=20, heads=2, kv_heads=1, tokens=20, chunks=(7,)),
     replace(BASE, size=20, heads=3, kv_heads=1, tokens=20),
-    replace(BASE, sinks=True, window=7, softcap=3.0, generated=3),
-    replace(BASE, heads=2, kv_heads=1, tokens=131, chunks=(70,), sinks=True),
+    replace(BASE, sinks=True, window=7, softcap=3.0, size=16, heads=2, kv_heads=1, generated=3),
+    replace(BASE, heads=2, kv_heads=1, size=16, tokens=131, chunks=(70,), sinks=True),
 ]
 MORE = [  # seconds each in the interpreter
     replace(BASE, kv_type=KvType.BF16),
+    replace(BASE, kv_type=KvType.Q8_0, size=64),
     replace(BASE, kv_type=KvType.FP8, size=64, tokens=131, chunks=(70,), sinks=True),
     replace(BASE, size=80, heads=5, kv_heads=5, tokens=20),
     replace(BASE, heads=8, kv_heads=1, softcap=5.0),

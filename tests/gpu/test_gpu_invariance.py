@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_batch_invariance import k_quant_model, text
+from test_batch_invariance import k_quant_model, llama, text
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
@@ -11,18 +11,26 @@ from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 from run_batches import GENERATION
+from tiny_llama import Sizes
 
 INTERPRETED = find_device().interpreted
-MODELS = ["llama"] if INTERPRETED else ["dense", "gpt-oss", "qwen3moe"]
+# In the interpreter one layer, in which columns are shared out where there are many.
+SMALL = Sizes(width=64, layers=1, heads=2, kv_heads=1, feed_forward=512, context=64)
+MODELS = ["small", "small-experts"] if INTERPRETED else ["dense", "gpt-oss", "qwen3moe"]
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GpuRunner:
     path = tmp_path_factory.mktemp("model") / "m.gguf"
-    if request.param == "dense":
-        k_quant_model().write(path, GgmlType.Q4_K)
-    else:
-        Fixture.load(request.param).write(path, GgmlType.Q8_0)
+    match request.param:
+        case "dense":
+            k_quant_model().write(path, GgmlType.Q4_K)
+        case "small":
+            llama(SMALL).write(path, GgmlType.Q8_0)
+        case "small-experts":
+            Fixture.load("qwen3moe").first_layers(1).write(path, GgmlType.Q8_0)
+        case name:
+            Fixture.load(name).write(path, GgmlType.Q8_0)
     model = GgufLoader(path)
     context = 64 if INTERPRETED else 640
     return GpuRunner(
@@ -49,17 +57,17 @@ def test_chunks_of_a_prompt(runner: GpuRunner) -> None:
 
 
 def test_company_in_a_generation(runner: GpuRunner) -> None:
-    lengths = (
-        [1, 3]
-        if INTERPRETED
-        else [1, 2, 5, 31, 32, 33, 47, 63, 64, 65, 80, 130, 300, 500, 7, 9, 11]
-    )
-    texts = [ids_of(runner, seed, length + 2) for seed, length in enumerate(lengths)]
-    expected = [runner.run(ids, generated=2)[-2:] for ids in texts]
+    """Of all the texts, then of two of them in another order."""
+    lengths = [1, 2, 5, 31, 32, 33, 47, 63, 64, 65, 80, 130, 300, 500, 7, 9, 11]
+    orders = [list(range(len(lengths))), [1, 0]]
+    if INTERPRETED:
+        lengths, orders = [1, 3], [[1, 0]]
+    steps = len(orders)
+    texts = [ids_of(runner, seed, length + steps) for seed, length in enumerate(lengths)]
+    expected = [runner.run(ids, generated=steps)[-steps:] for ids in texts]
     for name, (ids, length) in enumerate(zip(texts, lengths, strict=True)):
         runner.step({name: ids[:length]})
-    for step, count in enumerate((len(lengths), 2)):
-        names = list(range(count))[:: -1 if step % 2 else 1]
+    for step, names in enumerate(orders):
         tokens = {name: [texts[name][lengths[name] + step]] for name in names}
         for name, logits in runner.step(tokens, GENERATION).items():
             np.testing.assert_array_equal(logits[0], expected[name][step])
@@ -69,9 +77,10 @@ def test_company_in_a_generation(runner: GpuRunner) -> None:
 
 def test_tokens_of_one_text_together(runner: GpuRunner) -> None:
     """As guesses are verified: several tokens of a sequence in one step of a generation."""
-    ids = ids_of(runner, 3, 7 if INTERPRETED else 140)
-    expected = runner.run(ids, generated=3)[-3:]
-    runner.step({"text": ids[:-3]})
-    found = runner.step({"text": ids[-3:]}, GENERATION)["text"]
+    length, guesses = (4, 2) if INTERPRETED else (140, 3)
+    ids = ids_of(runner, 3, length)
+    expected = runner.run(ids, generated=guesses)[-guesses:]
+    runner.step({"text": ids[:-guesses]})
+    found = runner.step({"text": ids[-guesses:]}, GENERATION)["text"]
     runner.end("text")
     np.testing.assert_array_equal(found, expected)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
@@ -15,40 +16,55 @@ from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
+from models.recipes_recurrent import RECURRENT
 from models.tiny_models import Fixture
 
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 INTERPRETED = find_device().interpreted
 CONTEXT = 96
+REFUSED = dict.fromkeys(ENCODERS, "encoders") | dict.fromkeys(RECURRENT, "models with states")
 # The interpreter takes seconds for a token, and these have what is special: norms before and after,
-# windows and caps; learned positions and layer norms; experts with a shared one; sinks and biases.
-FEW = ["gemma2", "gpt2", "qwen2moe", "gpt-oss"]
-DECODERS = [name for name in RECIPES if name not in ENCODERS]
+# windows and caps; learned positions and layer norms; norms of all heads together, and layer norms
+# of each; experts with a shared one; sinks and biases.
+FEW = ["gemma2", "gpt2", "olmo2", "command-r-plus", "qwen2moe", "gpt-oss"]
 
 
-@pytest.mark.parametrize("name", FEW if INTERPRETED else DECODERS)
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes")
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in REFUSED])
 def test_model(name: str, tmp_path: Path) -> None:
     """A prompt in two pieces, then single tokens."""
     fixture = Fixture.load(name)
-    tokens, chunk = (4, 1) if INTERPRETED else (40, 17)
     with GgufLoader(fixture.write(tmp_path / "model.gguf")) as model:
-        runner = GpuRunner(
-            build_graph(model, CONTEXT),
-            model,
-            kv_type=KvType.F16,
-            positions=CONTEXT,
-            max_tokens=64,
-        )
-        found = runner.run(fixture.token_ids[:tokens], chunks=[chunk], generated=2)
-        expected = fixture.logits[:tokens]
-        assert np.abs(found - expected).max() <= HALVES * max(1.0, float(np.abs(expected).max()))
+        found = run(model, fixture.token_ids[:40], chunk=17, generated=2)
+        assert_near(found, fixture.logits[:40])
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_encoders_are_refused(name: str, tmp_path: Path) -> None:
-    """They run on the CPU, where the device may be chosen."""
+@pytest.mark.parametrize("name", FEW)
+def test_two_layers(name: str, tmp_path: Path) -> None:
+    """Of a model; what they compute is the reference's word."""
+    fixture = Fixture.load(name).first_layers(2)
+    ids = fixture.token_ids[:4]
+    with GgufLoader(fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)) as model:
+        found = run(model, ids, chunk=1, generated=1)
+        assert_near(found, Reference(build_graph(model, CONTEXT), model).forward(ids))
+
+
+def run(model: GgufLoader, ids: list[int], *, chunk: int, generated: int) -> NDArray[np.float32]:
+    runner = GpuRunner(
+        build_graph(model, CONTEXT), model, kv_type=KvType.F16, positions=CONTEXT, max_tokens=64
+    )
+    return runner.run(ids, chunks=[chunk], generated=generated)
+
+
+def assert_near(found: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+    assert np.abs(found - expected).max() <= HALVES * max(1.0, float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, tmp_path: Path) -> None:
+    """It runs on the CPU, where the device may be chosen."""
     path = Fixture.load(name).write(tmp_path / "model.gguf")
-    with pytest.raises(ModelError, match="encoders do not run on a GPU"):
+    with pytest.raises(ModelError, match=f"{REFUSED[name]} do not run on a GPU"):
         LLM(path, context=32, device="cuda")
     with LLM(path, context=32, device="auto") as llm:
         assert not llm.engine.model.on_gpu
@@ -61,6 +77,5 @@ def test_llm(tmp_path: Path) -> None:
     path = fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)
     ids = fixture.token_ids[:4]
     with LLM(path, context=64, device="cuda") as gpu:
-        expected, found = Reference(gpu.graph, gpu.model).forward(ids), gpu.logits(ids)
-        assert np.abs(found - expected).max() <= HALVES * max(1.0, float(np.abs(expected).max()))
+        assert_near(gpu.logits(ids), Reference(gpu.graph, gpu.model).forward(ids))
         assert len(gpu.generate(ids, max_tokens=3, temperature=0).token_ids) == 3

@@ -8,7 +8,7 @@ from a tensor's name, the same on every machine.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from zlib import crc32
@@ -103,6 +103,20 @@ class Fixture:
         """Every tensor of the file."""
         random = {name: stable_values(name, shape) for name, shape in self.shapes.items()}
         return random | dict(self.constants)
+
+    def first_layers(self, count: int) -> "Fixture":
+        """The network with fewer layers; what it should compute is not known."""
+        kept = tuple(f"blk.{layer}." for layer in range(count))
+        return replace(
+            self,
+            metadata={**self.metadata, "block_count": count},
+            shapes={
+                name: shape
+                for name, shape in self.shapes.items()
+                if name.startswith(kept) or not name.startswith("blk.")
+            },
+            logits=self.logits[:0],
+        )
 
     def write(self, path: Path, type: GgmlType = GgmlType.F32) -> Path:
         """Write the model; matrices whose rows are whole blocks get the type.

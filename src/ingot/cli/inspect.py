@@ -81,7 +81,7 @@ def command(
         if gpu is not None:
             from ingot.cli.inspect_gpu import show_gpu  # noqa: PLC0415 (only here)
 
-            show_gpu(console(), loader, gpu, context, GgmlType[kv_type.name], json=json)
+            show_gpu(console(), loader, gpu, context, kv_type, json=json)
             return
         if tensor is not None:
             _show_tensor(_find(loader, tensor), json)

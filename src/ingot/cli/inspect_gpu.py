@@ -15,7 +15,8 @@ from ingot.backends.backend import choose_device, require_packages
 from ingot.cli.text import size, write_json
 from ingot.engine.loaded import DEFAULT_CONTEXT
 from ingot.errors import ConfigError
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def show_gpu(
     loader: GgufLoader,
     gpu: str,
     context: int | None,
-    kv_type: GgmlType,
+    kv_type: KvType,
     *,
     json: bool,
 ) -> None:
@@ -51,14 +52,14 @@ def show_gpu(
         room=room or 0,
     )
     if json:
-        write_json({"gpu": room, "kv_type": kv_type.name.lower(), **asdict(fit)})
+        write_json({"gpu": room, "kv_type": kv_type.value, **asdict(fit)})
         return
     place = f"{device.name}, {size(room or 0)} of it free" if device else f"a GPU of {gpu} GB"
     out.print(Text(f"on {place}", "bold cyan"), soft_wrap=True)
     rows = [
         ("weights", size(fit.weights), "as they lie there"),
         ("steps", size(fit.steps), "all else but the cache"),
-        ("cache", size(fit.token), f"a token, as {kv_type.name.lower()}"),
+        ("cache", size(fit.token), f"a token, as {kv_type.value}"),
         ("fits", _fits(fit), ""),
     ]
     for label, value, remark in rows:

@@ -7,9 +7,10 @@ without memory.
 from dataclasses import dataclass
 
 from ingot.backends.gpu import Device, Planner
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, whole_blocks
+from ingot.graph.kv_type import KvType
 
 _STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
 _SPLIT_STEP_TOKENS = 512  # as many as the CPU takes, which runs the other layers
@@ -34,7 +35,7 @@ def step_tokens(context: int, *, whole: bool) -> int:
 
 
 def make_planner(
-    graph: ComputationGraph, file: GgufLoader, kv_type: GgmlType, device: Device, context: int
+    graph: ComputationGraph, file: GgufLoader, kv_type: KvType, device: Device, context: int
 ) -> Planner:
     """The planner of a model."""
     return Planner(
@@ -51,7 +52,7 @@ def make_planner(
 def fit_gpu(
     graph: ComputationGraph,
     file: GgufLoader,
-    kv_type: GgmlType,
+    kv_type: KvType,
     device: Device,
     *,
     context: int,

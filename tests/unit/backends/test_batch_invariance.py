@@ -24,9 +24,8 @@ Model = tuple[ComputationGraph, GgufLoader]
 ISAS = st.sampled_from(_native.instruction_sets())
 
 
-def k_quant_model() -> Fixture:
-    """A model whose rows are whole blocks of 256, which the fixtures' are not."""
-    sizes = Sizes(width=256, heads=4, kv_heads=1, feed_forward=256, context=2048)
+def llama(sizes: Sizes) -> Fixture:
+    """A model of sizes that no fixture has; what it should compute is not known."""
     return Fixture(
         architecture="llama",
         metadata=sizes.metadata(),
@@ -35,6 +34,11 @@ def k_quant_model() -> Fixture:
         token_ids=[],
         logits=np.zeros((1, VOCABULARY), np.float32),
     )
+
+
+def k_quant_model() -> Fixture:
+    """A model whose rows are whole blocks of 256, which the fixtures' are not."""
+    return llama(Sizes(width=256, heads=4, kv_heads=1, feed_forward=256, context=2048))
 
 
 @pytest.fixture(scope="module", params=["float", "q8_0", "q4_k", "experts", "states"])

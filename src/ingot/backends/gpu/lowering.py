@@ -117,8 +117,6 @@ class Lowering:
         out, width = self.values.tensor(op.out), op.out.width
         positions = self.vectors.get(op.positions)
         order = self.linear.device.order()
-        if op.types is not None:
-            raise ModelError("the GPU backend has no types of tokens")
 
         def launch(step: Step) -> None:
             embed_kernel[(planes.sizes.chunks, step.inputs.tokens)](

@@ -17,12 +17,13 @@ from ingot.backends.gpu.planes import CHUNK, packing_bytes
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.values import plan_values
 from ingot.errors import ModelError
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
 from ingot.graph.cut import cut, layer_count
 from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 
 _BESIDE = 256 << 20  # bytes beside the pools: logits, captured steps, norms, kernels
 
@@ -122,7 +123,7 @@ class Planner:
         self,
         graph: ComputationGraph,
         model: GgufLoader,
-        kv_type: GgmlType,
+        kv_type: KvType,
         device: Device,
         *,
         context: int,

@@ -114,6 +114,13 @@ def _iq4_asm() -> str:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
+def _iq4_bytes(first: int) -> int:
+    """Eight entries of the table, biased, in one number."""
+    return sum(IQ4_VALUES[first + at] + 128 << 8 * at for at in range(8))
+
+
+_IQ4_LOW = tl.constexpr(_iq4_bytes(0))
+_IQ4_HIGH = tl.constexpr(_iq4_bytes(8))
 _NIBBLE = tl.constexpr(_fields_asm(0, minimum=False))
 _NIBBLE_MIN = tl.constexpr(_fields_asm(0, minimum=True))
 _FIVE = tl.constexpr(_fields_asm(1, minimum=False))
@@ -141,23 +148,9 @@ def _half(bits):
 
 @triton.jit
 def _iq4_value(code):
-    """The table's entry."""
-    value = tl.full(code.shape, -127, tl.int32)
-    value = tl.where(code == 1, -104, value)
-    value = tl.where(code == 2, -83, value)
-    value = tl.where(code == 3, -65, value)
-    value = tl.where(code == 4, -49, value)
-    value = tl.where(code == 5, -35, value)
-    value = tl.where(code == 6, -22, value)
-    value = tl.where(code == 7, -10, value)
-    value = tl.where(code == 8, 1, value)
-    value = tl.where(code == 9, 13, value)
-    value = tl.where(code == 10, 25, value)
-    value = tl.where(code == 11, 38, value)
-    value = tl.where(code == 12, 53, value)
-    value = tl.where(code == 13, 69, value)
-    value = tl.where(code == 14, 89, value)
-    return tl.where(code == 15, 113, value)
+    """The table's entry: a byte, biased, of the half of the table that the code is in."""
+    half = tl.where(code < 8, _IQ4_LOW, _IQ4_HIGH)
+    return ((half >> ((code & 7) * 8).to(tl.uint64)) & 255).to(tl.int32) - 128
 
 
 @triton.jit
