@@ -47,7 +47,7 @@ class SmallDevice(Device):
 
 def test_too_little_memory_is_foreseen(path: Path) -> None:
     found = find_device()
-    small = SmallDevice(found.torch, found.name, found.multiprocessors, found.assembly)
+    small = SmallDevice(found.torch, found.name, found.multiprocessors, found.assembly, found.ahead)
     with GgufLoader(path) as model:
         graph = build_graph(model, 64)
         layout = KvLayout.of(graph.kv_layers, KvType.F16)

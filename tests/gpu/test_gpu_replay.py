@@ -10,6 +10,7 @@ from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import NOT_FINITE, Outcome, RowChoice, Started
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 
@@ -55,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GgufLoader]:
 
 @pytest.fixture
 def steps(model: GgufLoader) -> Steps:
-    return Steps(build_graph(model, 64), model, kv_type=GgmlType.F16, positions=64, sequences=3)
+    return Steps(build_graph(model, 64), model, kv_type=KvType.F16, positions=64, sequences=3)
 
 
 def test_steps_ahead(steps: Steps) -> None:

@@ -18,6 +18,7 @@ from ingot.engine.fitting import fit_gpu, make_planner
 from ingot.errors import MemoryShortageError, ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import BLOCK_TOKENS
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 
@@ -51,9 +52,11 @@ def shrink(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
         if layers:
             with GgufLoader(path) as model:
                 graph = build_graph(model, CONTEXT)
-                planner = make_planner(graph, model, GgmlType.F16, found, CONTEXT)
+                planner = make_planner(graph, model, KvType.F16, found, CONTEXT)
                 room = planner.needs(layers).total(-(-CONTEXT // BLOCK_TOKENS))
-        small = SmallDevice(found.torch, "small", found.multiprocessors, found.assembly, room)
+        small = SmallDevice(
+            found.torch, "small", found.multiprocessors, found.assembly, found.ahead, room
+        )
         monkeypatch.setattr(gpu, "find_device", lambda: small)
         return room
 
@@ -155,11 +158,11 @@ def test_the_plan_is_what_is_taken(path: Path) -> None:
     """The pools of a backend, and the longest cache that is said to fit."""
     with GgufLoader(path) as model:
         graph = build_graph(model, CONTEXT)
-        planner = make_planner(graph, model, GgmlType.F16, find_device(), CONTEXT)
+        planner = make_planner(graph, model, KvType.F16, find_device(), CONTEXT)
         needs = planner.needs(planner.layers)
         fits = [
             fit_gpu(
-                graph, model, GgmlType.F16, find_device(), context=CONTEXT, room=needs.total(blocks)
+                graph, model, KvType.F16, find_device(), context=CONTEXT, room=needs.total(blocks)
             )
             for blocks in (2000, 2001)
         ]

@@ -10,11 +10,12 @@ from ingot.backends.cpu import CpuBackend
 from ingot.backends.reference import Cache, Reference
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.errors import GraphError
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 from ingot.graph.cut import cut, layer_count
 from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
@@ -38,7 +39,7 @@ class SplitRunner(Runner):
 
     def __init__(self, graph: ComputationGraph, model: GgufLoader, layers: int) -> None:
         self.layers = layers
-        super().__init__(graph, model, kv_type=GgmlType.F16, positions=CONTEXT, sequences=2)
+        super().__init__(graph, model, kv_type=KvType.F16, positions=CONTEXT, sequences=2)
 
     def make_backend(
         self,
@@ -69,7 +70,7 @@ def test_every_cut(name: str, model: GgufLoader) -> None:
     """A prompt in pieces and single tokens, to the last bit."""
     ids = Fixture.load(name).token_ids
     graph = build_graph(model, CONTEXT)
-    whole = Runner(graph, model, kv_type=GgmlType.F16, positions=CONTEXT)
+    whole = Runner(graph, model, kv_type=KvType.F16, positions=CONTEXT)
     expected = whole.run(ids, [17, 20], generated=3)
     assert layer_count(graph) > 1
     for layers in range(1, layer_count(graph)):
@@ -81,13 +82,13 @@ def test_blocks_are_those_of_the_whole(name: str, model: GgufLoader) -> None:
     """Read on the one, written on the other, copied: the same bytes, the same text."""
     ids = Fixture.load(name).token_ids
     graph = build_graph(model, CONTEXT)
-    whole = Runner(graph, model, kv_type=GgmlType.F16, positions=CONTEXT, sequences=2)
+    whole = Runner(graph, model, kv_type=KvType.F16, positions=CONTEXT, sequences=2)
     split = SplitRunner(graph, model, layer_count(graph) // 2)
     for runner in (whole, split):
         for pool in runner.backend.pools:
             pool[:] = 0  # of the states of runs that were passed, nothing is written
         runner.step({"text": ids[:40]})
-    layout = KvLayout.of(graph.kv_layers, GgmlType.F16, graph.states)
+    layout = KvLayout.of(graph.kv_layers, KvType.F16, graph.states)
     tables = whole.sequences["text"].tables
     for group, found in enumerate(layout.groups):
         for index in tables[group]:

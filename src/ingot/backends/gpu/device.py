@@ -37,7 +37,7 @@ class Device:
 
 def imagined_device() -> Device:
     """One that is not here, to plan for: without memory, as wide as a large card."""
-    return Device(torch.device("meta"), "a GPU", 132, assembly=False)
+    return Device(torch.device("meta"), "a GPU", 132, assembly=False, ahead=False)
 
 
 def has_gpu() -> bool:
