@@ -42,7 +42,7 @@ $(VENV)/.lint: $(VENV)/.built
 	@touch $@
 
 $(VENV)/.peer: $(VENV)/.built
-	@echo "installing llama.cpp, which is compiled (about six minutes the first time)"
+	@echo "installing llama.cpp, which is compiled (about three minutes the first time)"
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
 	@touch $@
 
