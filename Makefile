@@ -42,7 +42,7 @@ $(VENV)/.lint: $(VENV)/.built
 	@touch $@
 
 $(VENV)/.peer: $(VENV)/.built
-	@echo "installing llama.cpp, which is compiled (about six minutes the first time)"
+	@echo "installing llama.cpp, which is compiled (about three minutes the first time)"
 	@CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" $(PIP) install $(LLAMA_CPP)
 	@touch $@
 
@@ -97,7 +97,7 @@ test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp t
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
 	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (three minutes)"
-	@$(MAKE) -j2 --output-sync --no-print-directory gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd
+	@$(MAKE) -j2 --output-sync --no-print-directory gpu-compiled-amd gpu-interpreted gpu-compiled-nvidia
 
 gpu-interpreted: $(VENV)/.gpu
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu

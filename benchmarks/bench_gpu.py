@@ -21,6 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 import synthetic
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import GpuBackend
+from ingot.engine.fitting import make_planner
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.timed import timed_tokens
 
@@ -134,6 +135,7 @@ def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
     if not path.exists():
         synthetic.write(name, peer.mix, path)
     context = min(_LONG, synthetic.SHAPES[name].context - 256) + 2 * _GENERATED
+    torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
     model = LoadedModel(
         path, device="cuda", context=context, cache_tokens=context + _TOGETHER * 2 * _GENERATED
@@ -168,6 +170,12 @@ def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
     kernel_times(steps_of(model, _TOGETHER))
     print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / rows[-1][1]:.0f} us)")
     kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
+    planner = make_planner(
+        model.graph, model.file, model.layout.type, backend.device, model.context
+    )
+    foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
+    taken = torch.cuda.max_memory_allocated()
+    print(f"  memory: {foreseen / 2**30:.2f} GiB foreseen, {taken / 2**30:.2f} GiB at most")
     model.close()
 
 

@@ -33,7 +33,7 @@ class OnGpu:
     allocations: int  # asked of the device
     allocated: int  # bytes
     sent: int  # bytes of weights
-    seconds: float  # that sending took
+    seconds: float  # that sending them took, and packing them there
 
     @property
     def rate(self) -> float:

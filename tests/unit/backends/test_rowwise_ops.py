@@ -4,6 +4,7 @@ Every graph ends in a `Select`, which is where a model's last layer cuts off the
 nobody asks about; a value that is read by nothing else becomes the logits.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from small_graphs import SmallGraph, assert_near, expected_logits
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.reference import Reference
+from ingot.errors import ModelError
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
 from run_batches import GENERATION, Runner, using_isa
@@ -323,3 +325,37 @@ def test_select_takes_the_wanted_rows_in_their_order(tmp_path: Path) -> None:
                 phase=ExecutionPhase.PROMPT,
             )
             np.testing.assert_array_equal(backend.forward(batch), rows[wanted])
+
+
+def test_rows_that_are_handed_in(tmp_path: Path) -> None:
+    """A graph may begin with them; one that does not has no use for them."""
+    small = SmallGraph()
+    taken = small.value(17)
+    small.ops.append(o.TakeRows(out=taken))
+    out = small.linear(taken, small.random(5, 17))
+    graph, model = small.build(small.select(out), tmp_path / "small.gguf")
+    rows = small.random(4, 17)
+    batch = Batch(
+        ids=np.full(4, 1 << 30, np.int32),  # which nobody looks up
+        positions=np.arange(4, dtype=np.int32),
+        counts=np.array([4], np.int32),
+        tables=[[]],
+        outputs=np.array([3, 1], np.int32),
+        phase=ExecutionPhase.PROMPT,
+        rows=rows,
+    )
+    with model:
+        backend = Runner(graph, model).backend
+        expected = Reference(graph, model).forward([0] * 4, outputs=[3, 1], rows=rows)
+        assert_near(backend.forward(batch), expected, FLOAT_PRODUCT)
+        for wrong in (None, rows[:3], rows[:, :16].copy(), rows.astype(np.float64)):
+            with pytest.raises(ValueError, match="rows"):
+                backend.forward(replace(batch, rows=wrong))
+        for wrong in (None, rows[:3]):
+            with pytest.raises(ModelError, match="begins with 4 rows of 17"):
+                Reference(graph, model).forward([0] * 4, rows=wrong)
+    small = SmallGraph()
+    x = small.embed(small.random(5, 17))
+    graph, model = small.build(small.select(x), tmp_path / "other.gguf")
+    with model, pytest.raises(ValueError, match="rows are for a program that takes them"):
+        Runner(graph, model).backend.forward(replace(batch, ids=np.zeros(4, np.int32)))

@@ -24,7 +24,7 @@ from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.kernels.rows import softcap_kernel
 from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
-from ingot.backends.gpu.matrices import MatrixStore
+from ingot.backends.gpu.matrices import MatrixStore, matrix_sources
 from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.planner import GpuPlan, count_needs
 from ingot.backends.gpu.replay import Replay
@@ -69,11 +69,12 @@ class GpuBackend:
         fused, self.plan, self._cap = plan.graph, plan.values, plan.cap
         needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
         require(needs.total(blocks), device.free_memory())
-        self.uploader = Uploader(device.torch, plan.sent_bytes(model), progress)
-        store = MatrixStore(model, self.memory.pool(plan.weight_bytes), self.uploader)
-        for matrix in plan.matrices:
-            store.get(matrix)
-        self.uploader.close()
+        store = MatrixStore(model, self.memory.pool(plan.weight_bytes))
+        sources = matrix_sources(plan.matrices, model)
+        total = plan.sent_bytes(model)
+        with Uploader(device.torch, sources, total, progress) as self.uploader:
+            for matrix in plan.matrices:
+                store.receive(matrix, self.uploader)
         if not device.interpreted:
             torch.cuda.empty_cache()  # what packing needed
         places = Room.of(

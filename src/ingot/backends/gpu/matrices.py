@@ -3,19 +3,21 @@
 Linear maps of one input whose tensors have the same type are one matrix, so that one kernel runs
 them: query, key and value below each other, gate and up row by row in turn. The matrices of experts
 lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything is sent;
-`MatrixStore` sends.
+`matrix_sources` are the bytes to send, and `MatrixStore` packs what arrives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ingot.backends.gpu.memory import MemoryPool, aligned
 from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
-from ingot.backends.gpu.upload import Uploader
+from ingot.backends.gpu.upload import Source, Uploader
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ops as o
 from ingot.graph.fusion import ExpertGate, ExpertMix, FusedLinear, FusedOp, LinearPart
@@ -83,11 +85,7 @@ class MatrixPlan:
 
     def sent_bytes(self, model: GgufLoader) -> int:
         """Bytes that travel: the blocks of the file, or floats."""
-        return sum(
-            prod(weight.shape) // type.block_size * type.block_bytes
-            for weight in self.weights
-            for type in (_sent_type(model.tensors[weight.name].type, self.type),)
-        )
+        return sum(_sent_bytes(weight, self.type, model) for weight in self.weights)
 
 
 def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
@@ -140,24 +138,25 @@ def plan_matrices(ops: Sequence[FusedOp], model: GgufLoader) -> list[MatrixPlan]
 class MatrixStore:
     """Matrices on the device, each sent once."""
 
-    def __init__(self, model: GgufLoader, pool: MemoryPool, uploader: Uploader) -> None:
+    def __init__(self, model: GgufLoader, pool: MemoryPool) -> None:
         self._model = model
         self._pool = pool
-        self._uploader = uploader
         self._sent: dict[MatrixPlan, Planes] = {}
 
     def get(self, plan: MatrixPlan) -> Planes:
-        """The matrix, sent now if it is not there yet."""
-        if plan not in self._sent:
-            raw = self._joined(plan)
-            if plan.experts:
-                raw = _padded(raw, plan.expert_rows).flatten(0, 1)
-            self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
+        """A matrix that was received."""
         return self._sent[plan]
 
-    def _joined(self, plan: MatrixPlan) -> torch.Tensor:
+    def receive(self, plan: MatrixPlan, uploader: Uploader) -> None:
+        """Pack the tensors of a matrix, which the uploader sends next."""
+        raw = self._joined(plan, uploader)
+        if plan.experts:
+            raw = _padded(raw, plan.expert_rows).flatten(0, 1)
+        self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
+
+    def _joined(self, plan: MatrixPlan, uploader: Uploader) -> torch.Tensor:
         """The blocks of all tensors of a matrix; what was sent is freed."""
-        raws = [self._raw(weight, plan.type) for weight in plan.weights]
+        raws = [self._raw(weight, plan.type, uploader) for weight in plan.weights]
         if len(raws) == 1:
             return raws[0]
         if plan.interleaved:
@@ -166,26 +165,43 @@ class MatrixStore:
         heights = [e - s for s, e in zip(plan.starts, ends, strict=True)]
         return torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
 
-    def _raw(self, weight: o.Weight, type: GgmlType) -> torch.Tensor:
+    def _raw(self, weight: o.Weight, planned: GgmlType, uploader: Uploader) -> torch.Tensor:
         """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.
 
         Of experts: [experts, rows, bytes of a row].
         """
-        tensor = self._model.tensors[weight.name]
-        data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
-        sent_type = _sent_type(tensor.type, type)
-        if sent_type is not tensor.type:
-            data = decode(np.ascontiguousarray(data), tensor.type).reshape(-1).view(np.uint8)
-        sent = self._uploader.send(data)
-        if sent_type in _FLOATS:
-            sent = sent.view(_FLOATS[sent_type])
+        sent = uploader.receive(_sent_bytes(weight, planned, self._model))
+        type = _sent_type(weight, planned, self._model)
+        if type in _FLOATS:
+            sent = sent.view(_FLOATS[type])
         return sent.reshape(*weight.shape[:-1], -1)
 
 
-def _sent_type(type: GgmlType, planned: GgmlType) -> GgmlType:
+def matrix_sources(plans: Sequence[MatrixPlan], model: GgufLoader) -> Iterator[Source]:
+    """What an uploader has to send for these matrices, in their order."""
+    for plan in plans:
+        for weight in plan.weights:
+            yield partial(_sent_data, weight, plan.type, model)
+
+
+def _sent_data(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> NDArray[np.uint8]:
+    tensor = model.tensors[weight.name]
+    data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
+    if _sent_type(weight, planned, model) is tensor.type:
+        return data
+    return decode(np.ascontiguousarray(data), tensor.type).reshape(-1).view(np.uint8)
+
+
+def _sent_type(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> GgmlType:
     """As what a tensor travels: as it is, or as floats where the device has no form for it."""
+    type = model.tensors[weight.name].type
     as_it_is = type is planned and (type in _FLOATS or form_of(type).bits != 16)
     return type if as_it_is else GgmlType.F32
+
+
+def _sent_bytes(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> int:
+    type = _sent_type(weight, planned, model)
+    return prod(weight.shape) // type.block_size * type.block_bytes
 
 
 def _padded(raw: torch.Tensor, rows: int) -> torch.Tensor:
