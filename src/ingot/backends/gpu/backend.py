@@ -30,7 +30,6 @@ from ingot.backends.gpu.planner import GpuPlan, count_needs
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.step import Step
-from ingot.backends.gpu.supported import check_graph
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values, half_values
 from ingot.backends.gpu.vectors import Vectors
@@ -58,7 +57,6 @@ class GpuBackend:
         progress: OnSent | None = None,
     ) -> None:
         """`progress` is told how many bytes of the weights have been sent, and of how many."""
-        check_graph(graph)
         attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens

@@ -15,8 +15,8 @@ from ingot.backends.gpu.matrices import MatrixPlan, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.planes import CHUNK, packing_bytes
 from ingot.backends.gpu.room import Room
+from ingot.backends.gpu.supported import check_graph
 from ingot.backends.gpu.values import plan_values
-from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
@@ -40,10 +40,7 @@ class GpuPlan:
     @classmethod
     def of(cls, graph: ComputationGraph, model: GgufLoader) -> "GpuPlan":
         """Plan a graph; one that no GPU can run is refused."""
-        if not graph.causal:
-            raise ModelError("encoders do not run on a GPU; open the model with device='cpu'")
-        if graph.states:
-            raise ModelError("recurrent layers do not run on a GPU; take fewer gpu_layers, or none")
+        check_graph(graph)
         fused, cap = fuse(graph), 0.0
         last = fused.ops[-1]
         if isinstance(last, o.SoftCap):
