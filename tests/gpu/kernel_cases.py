@@ -80,7 +80,7 @@ _POINTERS = {
     "ints": "*i32",
     "floats": "*fp32",
     "doubles": "*fp64",
-    "penalized": "*i32",
+    "edited": "*i32",
     "lowered": "*fp32",
     "keys": "*i64",
     "best": "*i64",
