@@ -145,6 +145,19 @@ def test_any_parameters(
     compare([Choosing(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
 
 
+@pytest.mark.skipif(DEVICE.interpreted, reason="the interpreter takes minutes for it")
+@pytest.mark.parametrize("vocabulary", [32000, 151936, 262144, 500000])
+def test_large_vocabularies(vocabulary: int) -> None:
+    """64 rows, of all kinds."""
+    rng = np.random.default_rng(vocabulary)
+    fields = [PARAMS[row % len(PARAMS)] for row in range(64)]
+    for kind in KINDS:
+        logits = rows_of(kind, len(fields), vocabulary, rng)
+        text = rng.integers(0, vocabulary, 40).tolist()
+        chains = [chain(SamplingParams(seed=n, **each), text) for n, each in enumerate(fields)]
+        compare([Choosing(each) for each in chains], logits)
+
+
 def test_draws_differ() -> None:
     """A test that compares could compare the same token every time."""
     logits = np.repeat(rows_of("normal", 1, 300, np.random.default_rng(0)), 8, axis=0)
