@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +20,12 @@ import triton
 from torch.profiler import ProfilerActivity, profile
 
 import synthetic
+from ingot import LLM
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.choosing import RowChoice
 from ingot.backends.gpu import GpuBackend
+from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin
+from ingot.backends.gpu.memory import DeviceMemory
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.timed import timed_tokens
 
@@ -127,12 +132,64 @@ def steps_of(model: LoadedModel, sequences: int, depth: int = 0) -> Callable[[],
     return lambda: model.step(running, tokens, wanted, ExecutionPhase.GENERATION)
 
 
-def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
+def generation_rate(llm: LLM, sequences: int, **fields: Any) -> float:
+    """Tokens per second of texts that are written together, the best of three."""
+
+    def seconds(tokens: int) -> float:
+        started = time.perf_counter()
+        requests = [
+            llm.stream([1, 2, 3, n], max_tokens=tokens, ignore_eos=True, seed=n, **fields)
+            for n in range(sequences)
+        ]
+        for request in requests:
+            request.result()
+        return time.perf_counter() - started
+
+    seconds(4)  # compiles and captures
+    # Without the prompts, which both have.
+    less = min(seconds(1) for _ in range(3))
+    return (_GENERATED - 1) * sequences / (min(seconds(_GENERATED) for _ in range(3)) - less)
+
+
+def report_generation(path: Path) -> None:
+    """What `LLM.generate` makes of it: tokens chosen on the device, or from logits on the host."""
+    context = 4 * _GENERATED
+    with LLM(path, device="cuda", context=context, cache_tokens=context * _TOGETHER) as llm:
+        for where in ("device", "host"):
+            if where == "host":
+                llm.engine.model.chooser = None
+            for count in (1, _TOGETHER):
+                greedy = generation_rate(llm, count, temperature=0.0)
+                sampled = generation_rate(llm, count)
+                what = f"generate, {count} at once, chosen on the {where}"
+                print(f"  {what:42} greedy {greedy:9.1f} t/s  sampled {sampled:9.1f} t/s")
+
+
+def report_choice(vocabulary: int) -> None:
+    """Print the time of the kernels that choose tokens."""
+    work = ChoiceWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
+    work.logits.normal_(0, 3)
+    for rows in (1, _TOGETHER):
+        for count in (1, 40, 256):
+            twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
+            WantedTwin(twin).fill([RowChoice(count, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
+            wanted = Wanted.of(twin.cuda())
+            print(f"  choice of {rows} tokens among {count} of {vocabulary}")
+            kernel_times(lambda: work.choose(wanted))  # noqa: B023 (called here)
+
+
+def file_of(name: str, folder: Path) -> Path:
+    """The file of a shape, made if it is not there."""
+    mix = PEERS[name].mix
+    path = folder / f"{name}-{mix}.gguf"
+    if not path.exists():
+        synthetic.write(name, mix, path)
+    return path
+
+
+def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
     """Everything about one shape."""
     peer = PEERS[name]
-    path = folder / f"{name}-{peer.mix}.gguf"
-    if not path.exists():
-        synthetic.write(name, peer.mix, path)
     context = min(_LONG, synthetic.SHAPES[name].context - 256) + 2 * _GENERATED
     started = time.perf_counter()
     model = LoadedModel(
@@ -168,6 +225,7 @@ def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
     kernel_times(steps_of(model, _TOGETHER))
     print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / rows[-1][1]:.0f} us)")
     kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
+    report_choice(backend.vocabulary)
     model.close()
 
 
@@ -184,7 +242,9 @@ def main() -> None:
         f"{triton.__version__}"
     )
     for name in options.shapes or PEERS:
-        report(name, options.folder, bandwidth, peak)
+        path = file_of(name, options.folder)
+        report(name, path, bandwidth, peak)
+        report_generation(path)
 
 
 if __name__ == "__main__":
