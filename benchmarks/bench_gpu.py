@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +20,12 @@ import triton
 from torch.profiler import ProfilerActivity, profile
 
 import synthetic
+from ingot import LLM
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.choosing import RowChoice
 from ingot.backends.gpu import GpuBackend
+from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin
+from ingot.backends.gpu.memory import DeviceMemory
 from ingot.engine.fitting import make_planner
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.timed import timed_tokens
@@ -76,18 +81,10 @@ def matrix_peak() -> float:
     return 2 * size**3 / median_seconds(lambda: a @ b)
 
 
-def rate(
-    model: LoadedModel, *, prompt: int = 0, generated: int = 0, depth: int = 0, sequences: int = 1
-) -> float:
-    """Tokens per second, the best of three."""
-
-    def seconds(prompt: int, generated: int) -> float:
-        return timed_tokens(
-            model, prompt=prompt, generated=generated, depth=depth, sequences=sequences
-        )
-
-    seconds(prompt, min(generated, 4))  # compiles and captures
-    return (prompt + generated) * sequences / min(seconds(prompt, generated) for _ in range(3))
+def prompt_rate(model: LoadedModel, tokens: int) -> float:
+    """Tokens per second of a prompt, the best of three."""
+    timed_tokens(model, prompt=tokens, generated=0)  # compiles
+    return tokens / min(timed_tokens(model, prompt=tokens, generated=0) for _ in range(3))
 
 
 def read_for_a_token(name: str, model: LoadedModel) -> tuple[float, float]:
@@ -128,55 +125,107 @@ def steps_of(model: LoadedModel, sequences: int, depth: int = 0) -> Callable[[],
     return lambda: model.step(running, tokens, wanted, ExecutionPhase.GENERATION)
 
 
-def report(name: str, folder: Path, bandwidth: float, peak: float) -> None:
+def generation_rate(llm: LLM, *, depth: int = 4, sequences: int = 1, **fields: Any) -> float:
+    """Tokens per second of texts written together after a prompt each, the best of three."""
+    vocabulary = llm.engine.model.graph.vocabulary_size
+    prompts = [(np.arange(n, n + depth) * 7919 % vocabulary).tolist() for n in range(sequences)]
+
+    def seconds(tokens: int) -> float:
+        started = time.perf_counter()
+        requests = [
+            llm.stream(prompt, max_tokens=tokens, ignore_eos=True, seed=1, **fields)
+            for prompt in prompts
+        ]
+        for request in requests:
+            request.result()
+        return time.perf_counter() - started
+
+    seconds(4)  # compiles and captures; prompts are in the cache from here on
+    less = min(seconds(1) for _ in range(3))
+    return (_GENERATED - 1) * sequences / (min(seconds(_GENERATED) for _ in range(3)) - less)
+
+
+def report_choice(vocabulary: int) -> None:
+    """Print the time of the kernels that choose a token among 40."""
+    work = ChoiceWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
+    work.logits.normal_(0, 3)
+    for rows in (1, _TOGETHER):
+        twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
+        WantedTwin(twin).fill([RowChoice(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
+        wanted = Wanted.of(twin.cuda())
+        print(f"  the choice of {rows} of {vocabulary} tokens")
+        kernel_times(lambda: work.choose(wanted))  # noqa: B023 (called here)
+
+
+def file_of(name: str, folder: Path) -> Path:
+    """The file of a shape, made if it is not there."""
+    mix = PEERS[name].mix
+    path = folder / f"{name}-{mix}.gguf"
+    if not path.exists():
+        synthetic.write(name, mix, path)
+    return path
+
+
+def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
     """Everything about one shape."""
     peer = PEERS[name]
-    path = folder / f"{name}-{peer.mix}.gguf"
-    if not path.exists():
-        synthetic.write(name, peer.mix, path)
     context = min(_LONG, synthetic.SHAPES[name].context - 256) + 2 * _GENERATED
+    deepest = context - 2 * _GENERATED
     torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
-    model = LoadedModel(
-        path, device="cuda", context=context, cache_tokens=context + _TOGETHER * 2 * _GENERATED
-    )
-    opened = time.perf_counter() - started
-    backend = model._running
-    assert isinstance(backend, GpuBackend)
-    size, weights = read_for_a_token(name, model)
-    print(f"\n{name} {peer.mix}: {size / 1e9:.2f} GB read for a token")
-    print(
-        f"  open {opened:.1f} s, sent {backend.uploader.sent / 1e9:.2f} GB at "
-        f"{backend.uploader.sent / backend.uploader.seconds / 1e9:.1f} GB/s, "
-        f"{backend.memory.allocations} device allocations of "
-        f"{backend.memory.allocated / 2**30:.1f} GiB"
-    )
-    together = rate(model, generated=_GENERATED, sequences=_TOGETHER)
-    rows: list[tuple[str, float, float | None]] = [
-        ("decode", rate(model, generated=_GENERATED), peer.decode),
-        (f"decode after {_DEPTH}", rate(model, generated=32, depth=_DEPTH), peer.decode_deep),
-        (f"decode after {context - 256}", rate(model, generated=32, depth=context - 256), None),
-        (f"decode, {_TOGETHER} at once", together, peer.together),
-        (f"prompt {_DEPTH}", rate(model, prompt=_DEPTH), peer.prompt),
-    ]
-    for what, found, theirs in rows:
-        beside = f"llama.cpp {theirs:8.0f}  {found / theirs:5.2f}x" if theirs else ""
-        print(f"  {what:22} {found:9.1f} t/s  {beside}")
-    print(f"  decode: {rows[0][1] * size / bandwidth:.0%} of the measured bandwidth")
-    print(f"  prompt: {rows[-1][1] * 2 * weights / peak:.0%} of the measured matrix peak")
-    print(f"  one token ({1e6 / rows[0][1]:.0f} us)")
-    kernel_times(steps_of(model, 1))
-    print(f"  {_TOGETHER} tokens at once ({1e6 * _TOGETHER / together:.0f} us)")
-    kernel_times(steps_of(model, _TOGETHER))
-    print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / rows[-1][1]:.0f} us)")
-    kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
-    planner = make_planner(
-        model.graph, model.file, model.layout.type, backend.device, model.context
-    )
-    foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
-    taken = torch.cuda.max_memory_allocated()
-    print(f"  memory: {foreseen / 2**30:.2f} GiB foreseen, {taken / 2**30:.2f} GiB at most")
-    model.close()
+    tokens = 2 * context + _TOGETHER * 2 * _GENERATED
+    with LLM(path, device="cuda", context=context, cache_tokens=tokens) as llm:
+        opened = time.perf_counter() - started
+        model = llm.engine.model
+        backend = model._running
+        assert isinstance(backend, GpuBackend)
+        size, weights = read_for_a_token(name, model)
+        print(f"\n{name} {peer.mix}: {size / 1e9:.2f} GB read for a token")
+        print(
+            f"  open {opened:.1f} s, sent {backend.uploader.sent / 1e9:.2f} GB at "
+            f"{backend.uploader.sent / backend.uploader.seconds / 1e9:.1f} GB/s, "
+            f"{backend.memory.allocations} device allocations of "
+            f"{backend.memory.allocated / 2**30:.1f} GiB"
+        )
+        greedy = {"temperature": 0.0}
+        together = generation_rate(llm, sequences=_TOGETHER, **greedy)
+        alone = generation_rate(llm, **greedy)
+        prompt = prompt_rate(model, _DEPTH)
+        rows: list[tuple[str, float, float | None]] = [
+            ("decode", alone, peer.decode),
+            ("decode, sampled", generation_rate(llm), peer.decode),
+            (
+                f"decode after {_DEPTH}",
+                generation_rate(llm, depth=_DEPTH, **greedy),
+                peer.decode_deep,
+            ),
+            (f"decode after {deepest}", generation_rate(llm, depth=deepest, **greedy), None),
+            (f"decode, {_TOGETHER} at once", together, peer.together),
+            (
+                f"{_TOGETHER} at once, sampled",
+                generation_rate(llm, sequences=_TOGETHER),
+                peer.together,
+            ),
+            (f"prompt {_DEPTH}", prompt, peer.prompt),
+        ]
+        for what, found, theirs in rows:
+            beside = f"llama.cpp {theirs:8.0f}  {found / theirs:5.2f}x" if theirs else ""
+            print(f"  {what:22} {found:9.1f} t/s  {beside}")
+        print(f"  decode: {alone * size / bandwidth:.0%} of the measured bandwidth")
+        print(f"  prompt: {prompt * 2 * weights / peak:.0%} of the measured matrix peak")
+        print(f"  one token ({1e6 / alone:.0f} us)")
+        kernel_times(steps_of(model, 1))
+        print(f"  {_TOGETHER} tokens at once ({1e6 * _TOGETHER / together:.0f} us)")
+        kernel_times(steps_of(model, _TOGETHER))
+        print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / prompt:.0f} us)")
+        kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
+        planner = make_planner(
+            model.graph, model.file, model.layout.type, backend.device, model.context
+        )
+        foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
+        taken = torch.cuda.max_memory_allocated()
+        print(f"  memory: {foreseen / 2**30:.2f} GiB foreseen, {taken / 2**30:.2f} GiB at most")
+        report_choice(backend.vocabulary)
 
 
 def main() -> None:
@@ -192,7 +241,8 @@ def main() -> None:
         f"{triton.__version__}"
     )
     for name in options.shapes or PEERS:
-        report(name, options.folder, bandwidth, peak)
+        path = file_of(name, options.folder)
+        report(name, path, bandwidth, peak)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from ingot.errors import IngotError, LogitsError
 from ingot.sampling import Choosing, SamplerChain, SamplingParams, choose
 from ingot.sampling.build import _MAKERS, _last
 from ingot.sampling.plain import plain_choice
+from ingot.sampling.samplers.logit_bias import LogitBias
 from ingot.sampling.tail import chosen_token
 
 DEVICE = find_device()
@@ -32,6 +33,8 @@ def chain(params: SamplingParams, text: Sequence[int] = (), generated: int = 0) 
     names = ("penalties",) if greedy else ("penalties", "top_k", "top_p", "min_p", "temperature")
     made = [_MAKERS[name](params) for name in names]
     samplers = [sampler for sampler in made if sampler is not None]
+    if params.logit_bias:
+        samplers.insert(0, LogitBias(params.logit_bias))
     before = len(text) - generated
     found = SamplerChain([*samplers, _last(params)], seed=params.seed, prompt=text[:before])
     found.accept_all(text[before:])
@@ -95,6 +98,7 @@ PARAMS: list[Mapping[str, Any]] = [
     {"temperature": 0.01, "top_k": 255, "min_keep": 300},
     {"repeat_penalty": 1.3, "frequency_penalty": 0.4, "presence_penalty": 0.1},
     {**GREEDY, "repeat_penalty": 0.5, "repeat_last_n": -1},
+    {"logit_bias": {5: 3.0, 4100: 9.0, 8712: 8.0, 17: -np.inf}},
 ]
 
 
@@ -141,6 +145,19 @@ def test_any_parameters(
     compare([Choosing(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
 
 
+@pytest.mark.skipif(DEVICE.interpreted, reason="the interpreter takes minutes for it")
+@pytest.mark.parametrize("vocabulary", [32000, 151936, 262144, 500000])
+def test_large_vocabularies(vocabulary: int) -> None:
+    """64 rows, of all kinds."""
+    rng = np.random.default_rng(vocabulary)
+    fields = [PARAMS[row % len(PARAMS)] for row in range(64)]
+    for kind in KINDS:
+        logits = rows_of(kind, len(fields), vocabulary, rng)
+        text = rng.integers(0, vocabulary, 40).tolist()
+        chains = [chain(SamplingParams(seed=n, **each), text) for n, each in enumerate(fields)]
+        compare([Choosing(each) for each in chains], logits)
+
+
 def test_draws_differ() -> None:
     """A test that compares could compare the same token every time."""
     logits = np.repeat(rows_of("normal", 1, 300, np.random.default_rng(0)), 8, axis=0)
@@ -182,6 +199,9 @@ def test_what_is_left_to_the_host() -> None:
     assert plain_choice(Choosing(chain(SamplingParams()), logprobs=True)) is None
     penalized = SamplingParams(repeat_penalty=1.1, repeat_last_n=-1)
     assert plain_choice(Choosing(chain(penalized)), ahead=1) is None
+    short = SamplerChain([LogitBias({}, [1], min_tokens=3), *chain(SamplingParams()).samplers])
+    assert plain_choice(Choosing(short), ahead=2) is None
+    assert plain_choice(Choosing(short), ahead=3) is not None
     for params, count, taken in (
         (SamplingParams(top_k=256), 0, True),
         (SamplingParams(top_k=257), 0, False),

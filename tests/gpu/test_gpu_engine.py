@@ -1,6 +1,7 @@
 """The engine on a GPU: its cache, saved and shared texts, several requests at once."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,3 +88,35 @@ def test_guesses_change_nothing(path: Path) -> None:
         expected = llm.generate(ids, max_tokens=24, temperature=0).token_ids
     with LLM(path, context=128, device="cuda", speculation="ngram") as llm:
         assert llm.generate(ids, max_tokens=24, temperature=0).token_ids == expected
+
+
+CHOICES: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"temperature": 1.2},
+    {"temperature": 2.0, "top_k": 256, "top_p": 1.0, "min_p": 0.0},
+    {"temperature": 1.2, "top_p": 0.5, "ignore_eos": True},
+    {"temperature": 1.2, "repeat_penalty": 1.3, "frequency_penalty": 0.2},
+    {"temperature": 1.2, "top_k": 0},
+]
+
+
+@on_a_device
+@pytest.mark.parametrize("count", [3, len(CHOICES)])
+def test_choices_of_the_device(path: Path, count: int) -> None:
+    """The samplers choose the same tokens from the device's logits, whoever runs ahead."""
+    ids = Fixture.load("llama").token_ids
+
+    def texts(llm: LLM) -> list[tuple[int, ...]]:
+        requests = [
+            llm.stream([*ids, n], max_tokens=30 + 7 * n, seed=n, **fields)
+            for n, fields in enumerate(CHOICES[:count] * 3)
+        ]
+        return [request.result().token_ids for request in requests]
+
+    with LLM(path, context=256, device="cuda") as llm:
+        found = texts(llm)
+    with LLM(path, context=256, device="cuda") as llm:
+        assert llm.engine.model.chooser is not None
+        llm.engine.model.chooser = None  # and all logits go to the host
+        assert texts(llm) == found
+    assert len(set(found)) > count

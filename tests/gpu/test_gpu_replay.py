@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import NOT_FINITE, Outcome, RowChoice, Started
-from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_type import KvType
-from ingot.models import build_graph
-from models.tiny_models import Fixture
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
 GREEDY = RowChoice(1, 2.0, np.inf, 1, 1.0, 0.0)
@@ -47,16 +45,13 @@ class Steps(GpuRunner):
         return started
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GgufLoader]:
-    path: Path = tmp_path_factory.mktemp("model") / "m.gguf"
-    with GgufLoader(Fixture.load("llama").write(path, GgmlType.Q8_0)) as file:
-        yield file
-
-
 @pytest.fixture
-def steps(model: GgufLoader) -> Steps:
-    return Steps(build_graph(model, 64), model, kv_type=KvType.F16, positions=64, sequences=3)
+def steps(tmp_path: Path) -> Iterator[Steps]:
+    """Of an embedding and an attention, which writes 32 different tokens."""
+    small, logits = Case(tokens=32, heads=2, size=16).build()
+    graph, model = small.build(logits, tmp_path / "small.gguf")
+    with model:
+        yield Steps(graph, model, kv_type=KvType.F16, positions=64, sequences=3)
 
 
 def test_steps_ahead(steps: Steps) -> None:

@@ -20,8 +20,11 @@ NOTHING_LEFT = -2  # all tokens are banned
 
 
 @dataclass(frozen=True, slots=True)
-class RowPenalties:
-    """Tokens whose logits are divided by `repeat` (negative ones multiplied), then lowered."""
+class RowEdits:
+    """Tokens whose logits are divided by `repeat` (negative ones multiplied), then lowered.
+
+    So penalties do; biases and bans lower only.
+    """
 
     ids: Ints  # all different
     lowered: Floats  # by how much
@@ -38,7 +41,7 @@ class RowChoice:
     least: int  # tokens that top-p and min-p leave at least
     temperature: float
     uniform: float  # in [0, 1)
-    penalties: RowPenalties | None = None
+    edits: RowEdits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Choices that a backend may make by itself: the usual tail, behind penalties at most.
+"""Choices that a backend may make by itself: the usual tail, behind penalties or biases at most.
 
 Comes in: a request's part in a step. Goes out: what a backend needs to choose as the chain would,
 to the bit, or None where only the chain can. Everything that hangs on the seed or on the text so
@@ -6,11 +6,9 @@ far is worked out here.
 """
 
 from ingot import _native
-from ingot.backends.choosing import RowChoice, RowPenalties
+from ingot.backends.choosing import RowChoice
 from ingot.errors import LogitsError
-from ingot.sampling.chain import SamplerChain
 from ingot.sampling.samplers.draw import DRAW
-from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.step import Choosing
 from ingot.sampling.tail import chosen_token
 
@@ -22,14 +20,13 @@ def plain_choice(choosing: Choosing, ahead: int = 0) -> RowChoice | None:
     """
     chain = choosing.chain
     tail, editors = chain.tail, chain.editors
-    if tail is None or choosing.logprobs or choosing.chain_logprobs:
+    if tail is None or len(editors) > 1 or choosing.logprobs or choosing.chain_logprobs:
         return None
-    penalties = None
+    edits = None
     if editors:
-        penalizing = editors[0]
-        if ahead or len(editors) > 1 or not isinstance(penalizing, Penalties):
+        edits = editors[0].edits(chain.token_ids, chain.generated, ahead)
+        if edits is None:
             return None
-        penalties = _penalties(penalizing, chain)
     return RowChoice(
         tail.count,
         tail.share,
@@ -37,7 +34,7 @@ def plain_choice(choosing: Choosing, ahead: int = 0) -> RowChoice | None:
         tail.least,
         tail.temperature,
         _native.uniform_at(chain.seed, chain.generated + ahead, DRAW),
-        penalties,
+        edits,
     )
 
 
@@ -47,8 +44,3 @@ def require_token(token: int) -> int:
     if isinstance(found, LogitsError):
         raise found
     return found
-
-
-def _penalties(sampler: Penalties, chain: SamplerChain) -> RowPenalties:
-    ids, lowered = sampler.lowered(chain.token_ids)
-    return RowPenalties(ids, lowered, float(sampler.divisor))

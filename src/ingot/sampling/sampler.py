@@ -8,6 +8,8 @@ randomness they need comes from the candidates, so `apply` twice gives the same 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
+from ingot.backends.choosing import RowEdits
+from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 
 
@@ -19,6 +21,14 @@ class Sampler(ABC):
     @abstractmethod
     def apply(self, candidates: Candidates) -> None:
         """Change logits, leave out candidates, or choose one."""
+
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+        """What `apply` does to a row, if a few tokens' edits say it all; else None.
+
+        `generated` tokens of the text were written, and `ahead` more will be by then.
+        """
+        del token_ids, generated, ahead
+        return None
 
     def accept(self, token: int) -> None:
         """Hear which token was taken."""

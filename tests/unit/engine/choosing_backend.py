@@ -68,11 +68,11 @@ class CpuChooser:
 
 def _choose(choice: RowChoice, row: NDArray[np.float32]) -> int:
     row = row.copy()
-    if choice.penalties:
-        ids, repeat = choice.penalties.ids, np.float32(choice.penalties.repeat)
+    if choice.edits:
+        ids, repeat = choice.edits.ids, np.float32(choice.edits.repeat)
         values = row[ids]
         scaled = np.where(values <= 0, values * repeat, values / repeat)
-        row[ids] = scaled - choice.penalties.lowered
+        row[ids] = scaled - choice.edits.lowered
     token = np.empty(1, np.int32)
     numbers = (choice.share, choice.distance, choice.temperature, choice.uniform)
     _native.choose_from_rows(

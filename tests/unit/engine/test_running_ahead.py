@@ -94,15 +94,18 @@ events = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(happening=st.lists(events, min_size=1, max_size=16), small=st.booleans())
+@given(
+    happening=st.lists(events, min_size=1, max_size=16),
+    options=st.sampled_from([{}, {"cache_tokens": 192, "context": 128}, {"max_running": 2}]),
+)
 def test_nobody_notices(
     tiny: Path,
     alone: dict[tuple[int, int, int, int], tuple[int, ...]],
     happening: list[Any],
-    small: bool,
+    options: dict[str, int],
 ) -> None:
-    """With a cache that is too small, too."""
-    engine = Engine(tiny, ahead=True, **({"cache_tokens": 192, "context": 128} if small else {}))
+    """With a cache that is too small, and with texts that wait for others to end, too."""
+    engine = Engine(tiny, ahead=True, **options)
     asked: list[tuple[int, int, int, int]] = []
     for event in happening:
         match event:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ingot.backends.choosing import RowChoice
 from ingot.backends.gpu.kernels.choose import (
     DOUBLES,
+    EDITS,
     FLOATS,
     INTS,
     MOST,
-    PENALTIES,
     choose_kernel,
     shortlist_kernel,
 )
@@ -25,17 +25,17 @@ _SLICE = 4096  # logits that a program looks through
 _FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
 _MANY = 32768  # more would overflow the kernel's counts
 _DOUBLES, _INTS, _FLOATS = DOUBLES.value, INTS.value, FLOATS.value
-_PENALTIES, _MOST = PENALTIES.value, MOST.value
-ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _PENALTIES  # of 32 bits, what a row wants
+_EDITS, _MOST = EDITS.value, MOST.value
+ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _EDITS  # of 32 bits, what a row wants
 
 
 def accepts(choice: RowChoice, vocabulary: int) -> bool:
     """Whether the kernels can choose so."""
-    penalties = choice.penalties
+    edits = choice.edits
     return (
         1 <= choice.count <= _MOST
         and -(-vocabulary // _SLICE) * _MOST <= _MANY
-        and (penalties is None or len(penalties.ids) <= _PENALTIES)
+        and (edits is None or len(edits.ids) <= _EDITS)
     )
 
 
@@ -46,20 +46,20 @@ class Wanted:
     doubles: torch.Tensor
     ints: torch.Tensor
     floats: torch.Tensor
-    penalized: torch.Tensor
+    edited: torch.Tensor
     lowered: torch.Tensor
 
     @classmethod
     def of(cls, numbers: torch.Tensor) -> "Wanted":
         """Views of rows * ROW_NUMBERS 32-bit numbers, the first of which is well aligned."""
         rows = len(numbers) // ROW_NUMBERS
-        sizes = [rows * n for n in (2 * _DOUBLES, _INTS, _FLOATS, _PENALTIES, _PENALTIES)]
-        doubles, ints, floats, penalized, lowered = numbers.split(sizes)
+        sizes = [rows * n for n in (2 * _DOUBLES, _INTS, _FLOATS, _EDITS, _EDITS)]
+        doubles, ints, floats, edited, lowered = numbers.split(sizes)
         return cls(
             doubles.view(torch.float64).view(rows, -1),
             ints.view(rows, -1),
             floats.view(torch.float32).view(rows, -1),
-            penalized.view(rows, -1),
+            edited.view(rows, -1),
             lowered.view(torch.float32).view(rows, -1),
         )
 
@@ -72,7 +72,7 @@ class WantedTwin:
         self._doubles: NDArray[np.float64] = views.doubles.numpy()
         self._ints: NDArray[np.int32] = views.ints.numpy()
         self._floats: NDArray[np.float32] = views.floats.numpy()
-        self._penalized: NDArray[np.int32] = views.penalized.numpy()
+        self._edited: NDArray[np.int32] = views.edited.numpy()
         self._lowered: NDArray[np.float32] = views.lowered.numpy()
 
     def fill(self, choices: Sequence[RowChoice | None]) -> None:
@@ -82,11 +82,11 @@ class WantedTwin:
             if choice is None:
                 continue
             self._doubles[row] = (choice.share, choice.distance, choice.uniform)
-            penalties, count, repeat = choice.penalties, 0, 1.0
-            if penalties is not None:
-                count, repeat = len(penalties.ids), penalties.repeat
-                self._penalized[row, :count] = penalties.ids
-                self._lowered[row, :count] = penalties.lowered
+            edits, count, repeat = choice.edits, 0, 1.0
+            if edits is not None:
+                count, repeat = len(edits.ids), edits.repeat
+                self._edited[row, :count] = edits.ids
+                self._lowered[row, :count] = edits.lowered
             self._ints[row] = (choice.count, choice.least, count, 0)
             self._floats[row] = (choice.temperature, repeat)
 
@@ -126,7 +126,7 @@ class ChoiceWork:
             self.logits,
             wanted.ints,
             wanted.floats,
-            wanted.penalized,
+            wanted.edited,
             wanted.lowered,
             self.keys,
             vocabulary,

@@ -102,7 +102,7 @@ class Replay:
         pinned = not self._device.interpreted
         vocabulary = self._work.logits.shape[1]
         chosen = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)
-        logits = torch.empty((len(wanted), vocabulary), pin_memory=pinned)
+        logits = torch.empty((len(wanted), vocabulary), pin_memory=pinned and len(wanted) > 0)
         if len(wanted) < rows:
             chosen.copy_(self._work.chosen[:rows], non_blocking=True)
             for place, row in enumerate(wanted):

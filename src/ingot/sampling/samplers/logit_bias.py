@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ingot.backends.choosing import RowEdits
+from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -32,3 +34,10 @@ class LogitBias(Sampler):
         if candidates.generated < self._min_tokens:
             where, _ = candidates.find(self._ends)
             candidates.logits[where] = -np.inf
+
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+        """The same, once the text is long enough."""
+        del token_ids
+        if generated + ahead < self._min_tokens:
+            return None
+        return RowEdits(self._ids, -self._biases, 1.0)

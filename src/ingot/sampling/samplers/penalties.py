@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ingot.sampling.arithmetic import Ids, Logits
+from ingot.backends.choosing import RowEdits
+from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -28,20 +29,20 @@ class Penalties(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Lower."""
-        ids, lowered = self.lowered(candidates.token_ids)
-        where, which = candidates.find(ids)
-        logits, repeat = candidates.logits[where], self.divisor
+        edits = self._edits(candidates.token_ids)
+        where, which = candidates.find(edits.ids)
+        logits, repeat = candidates.logits[where], np.float32(edits.repeat)
         scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
-        candidates.logits[where] = scaled - lowered[which]
+        candidates.logits[where] = scaled - edits.lowered[which]
 
-    @property
-    def divisor(self) -> np.float32:
-        """What logits are divided by."""
-        return np.float32(max(self.repeat, 1e-9))  # a smaller number would be none in 32 bits
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+        """The same; of tokens to come nothing is known."""
+        del generated
+        return None if ahead else self._edits(token_ids)
 
-    def lowered(self, tokens: Ids) -> tuple[Ids, Logits]:
-        """The tokens of a text that are penalized, and by how much their logits are lowered."""
+    def _edits(self, tokens: Ids) -> RowEdits:
         recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
         ids, counts = np.unique(recent, return_counts=True)
         lowered = counts * np.float32(self.frequency) + np.float32(self.presence)
-        return ids, lowered.astype(np.float32)
+        # A smaller number would be none in 32 bits.
+        return RowEdits(ids, lowered.astype(np.float32), max(self.repeat, 1e-9))

@@ -11,10 +11,10 @@ import triton.language as tl
 
 from ingot.backends import choosing
 
-INTS = tl.constexpr(4)  # of a row: likeliest tokens to draw from, tokens to leave, penalties, none
+INTS = tl.constexpr(4)  # of a row: likeliest tokens to draw from, tokens to leave, edits, none
 FLOATS = tl.constexpr(2)  # temperature, repeat
 DOUBLES = tl.constexpr(3)  # top-p's share, min-p's distance, the random number
-PENALTIES = tl.constexpr(128)  # tokens of a row that can be penalized
+EDITS = tl.constexpr(128)  # tokens of a row whose logits can be changed
 MOST = tl.constexpr(256)  # of the likeliest: what one block of the CPU's sums holds
 
 _NOT_FINITE = tl.constexpr(choosing.NOT_FINITE)
@@ -89,11 +89,11 @@ def _places(order, k):
 
 
 @triton.jit
-def _penalize(logits, first, ints, floats, penalized, lowered, SLICE: tl.constexpr):
-    """Lower the logits of the penalized tokens of a slice, where they are."""
-    at = tl.arange(0, PENALTIES)
+def _edit(logits, first, ints, floats, edited, lowered, SLICE: tl.constexpr):
+    """Divide and lower the logits of the edited tokens of a slice, where they are."""
+    at = tl.arange(0, EDITS)
     count, repeat = tl.load(ints + 2), tl.load(floats + 1)
-    id = tl.load(penalized + at, mask=at < count, other=-1)
+    id = tl.load(edited + at, mask=at < count, other=-1)
     mine = (id >= first) & (id < first + SLICE)
     value = tl.load(logits + id, mask=mine, other=0.0)
     scaled = tl.where(value <= 0.0, value * repeat, tl.div_rn(value, repeat + tl.zeros_like(value)))
@@ -106,8 +106,8 @@ def shortlist_kernel(
     logits,
     ints,
     floats,
-    penalized,  # ids [rows, PENALTIES]
-    lowered,  # by how much, [rows, PENALTIES]
+    edited,  # ids [rows, EDITS]
+    lowered,  # by how much, [rows, EDITS]
     keys,  # out: [rows, slices, k]
     vocabulary,
     slices,
@@ -115,7 +115,7 @@ def shortlist_kernel(
 ):
     """A program finds the k likeliest tokens of a slice of a row; rows of k = 0 are left alone.
 
-    Penalties change the logits in place.
+    Edits change the logits in place.
     """
     row = tl.program_id(1).to(tl.int64)
     k = tl.load(ints + row * INTS)
@@ -123,13 +123,13 @@ def shortlist_kernel(
         first = tl.program_id(0) * SLICE
         logits += row * vocabulary
         if tl.load(ints + row * INTS + 2) > 0:
-            _penalize(
+            _edit(
                 logits,
                 first,
                 ints + row * INTS,
                 floats + row * FLOATS,
-                penalized + row * PENALTIES,
-                lowered + row * PENALTIES,
+                edited + row * EDITS,
+                lowered + row * EDITS,
                 SLICE,
             )
         id = first + tl.arange(0, SLICE)
