@@ -187,19 +187,18 @@ def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
             f"{backend.memory.allocations} device allocations of "
             f"{backend.memory.allocated / 2**30:.1f} GiB"
         )
-        greedy = {"temperature": 0.0}
-        together = generation_rate(llm, sequences=_TOGETHER, **greedy)
-        alone = generation_rate(llm, **greedy)
+        together = generation_rate(llm, sequences=_TOGETHER, temperature=0.0)
+        alone = generation_rate(llm, temperature=0.0)
         prompt = prompt_rate(model, _DEPTH)
         rows: list[tuple[str, float, float | None]] = [
             ("decode", alone, peer.decode),
             ("decode, sampled", generation_rate(llm), peer.decode),
             (
                 f"decode after {_DEPTH}",
-                generation_rate(llm, depth=_DEPTH, **greedy),
+                generation_rate(llm, depth=_DEPTH, temperature=0.0),
                 peer.decode_deep,
             ),
-            (f"decode after {deepest}", generation_rate(llm, depth=deepest, **greedy), None),
+            (f"decode after {deepest}", generation_rate(llm, depth=deepest, temperature=0.0), None),
             (f"decode, {_TOGETHER} at once", together, peer.together),
             (
                 f"{_TOGETHER} at once, sampled",
