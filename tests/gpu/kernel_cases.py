@@ -260,7 +260,7 @@ def expert_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
     tiles = {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
     yield KernelCase("group", group_kernel, {}, tiles)
     for name, chunks, block, columns, warps, activation in (
-        ("mxfp4", 45, 16, few, 1, 5),
+        ("mxfp4", 45, 32, few, 1, 5),
         ("q4_k", 64, 64, 16, 2, 0),
         ("q6_k", 64, 128, 32, 4, 0),
         ("mxfp4", 45, 128, 128, 8, 5),
@@ -273,7 +273,7 @@ def expert_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
             "UNROLL": unroll,
             "STAGES": 3 if columns > 16 else stages_of(unroll),
             "EVEN": name != "q6_k",
-            "SINGLE": block == 16,
+            "SINGLE": block == 32,
             "ASM": assembly,
             **FORMS[name].constants(),
             "BIAS": gated,
@@ -339,7 +339,7 @@ def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
         yield KernelCase(
             f"attend prompt {pool}", attend_prompt_kernel, types, tile | {"ROWS": 128}, 8, unfused
         )
-        part = {**tile, **heads, "ROWS": 16, "PART": 128, "FETCH": special}
+        part = {**tile, **heads, "ROWS": 16, "PART": 128}
         for store in (False, True) if pool == "*fp16" else (pool != "*fp32",):
             turned = {**types, "query": "*fp32" if store else "*fp16"}
             name = f"attend generation {pool} store={store}"

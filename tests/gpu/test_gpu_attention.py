@@ -33,10 +33,13 @@ def check(case: Case, folder: Path) -> None:
         )
         found = runner.run(ids, case.chunks, case.generated)
         assert np.isfinite(found).all()
-        # A key that was rounded the other way is a step of its type away.
+        # A key or value that was rounded the other way is a step of its type away; of fp8, and for
+        # a token that sees few others, that is much of one number.
         bound = HALVES * COARSE.get(case.kv_type, 1)
         size = np.sqrt((expected**2).mean())
-        assert np.abs(found - expected).max() / size < bound * 4
+        assert np.abs(found - expected).max() / size < bound * (
+            10 if case.kv_type is KvType.FP8 else 4
+        )
         assert np.sqrt(((found - expected) ** 2).mean()) / size < bound
 
 

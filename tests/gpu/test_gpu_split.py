@@ -148,7 +148,7 @@ def test_the_cache_that_was_asked_for_counts(path: Path, shrink: Callable[[int],
 def test_recurrent_layers_are_refused(tmp_path: Path) -> None:
     path = Fixture.load("mamba").write(tmp_path / "m.gguf")
     for layers in (None, 1):
-        with pytest.raises(ModelError, match="recurrent layers do not run on a GPU"):
+        with pytest.raises(ModelError, match="models with states do not run on a GPU"):
             LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=layers)
     with LoadedModel(path, context=CONTEXT, device="auto") as model:
         assert model.gpu is None

@@ -21,9 +21,7 @@ from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 
 MAX_TOKENS = 64  # of a generation that one launch takes
-LEAST_PART = 128  # positions
-PART_WARPS = 8
-FETCH = True
+_LEAST_PART = 128  # positions
 _TYPES = {
     KvType.F32: torch.float32,
     KvType.F16: torch.float16,
@@ -43,7 +41,7 @@ def check_kv_type(type: KvType) -> None:
 
 def part_positions(context: int) -> int:
     """Positions of one part of a sequence's past: a context has at most 64 parts."""
-    return int(max(LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
+    return int(max(_LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +267,7 @@ class AttentionLauncher:
                 PART=part,
                 STAGES=2,
                 STORE=step.single,
-                num_warps=PART_WARPS,
-                FETCH=FETCH,
+                num_warps=8,
                 **constants,
                 **heads.constants(),
                 **self.device.order(),

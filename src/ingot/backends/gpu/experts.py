@@ -24,7 +24,7 @@ _GATINGS = {
 }
 _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
-_ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 16, 64, 128  # of a program, for 1, a few or many pairs
+_ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 32, 64, 128  # of a program, for 1, a few or many pairs
 
 
 @dataclass(frozen=True, slots=True)

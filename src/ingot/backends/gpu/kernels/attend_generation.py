@@ -13,7 +13,7 @@ from ingot.backends.gpu.kernels.epilogue import to_half
 from ingot.backends.gpu.kernels.heads import turned_heads
 from ingot.backends.gpu.kernels.join_parts import write_mean
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
-from ingot.backends.gpu.kernels.order import fetch, start_next, wait_for_last
+from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.store_kv import store_head
 
 
@@ -66,7 +66,6 @@ def attend_generation_kernel(
     KEY_NORM: tl.constexpr,
     PAIRS: tl.constexpr,
     ADJACENT: tl.constexpr,
-    FETCH: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
@@ -82,12 +81,6 @@ def attend_generation_kernel(
     low = tl.maximum(part * PART, oldest // SPAN * SPAN)
     high = tl.minimum(part * PART + PART, position + 1)
     sequence = tl.load(sequences + token)
-    if AHEAD and FETCH:
-        BYTES: tl.constexpr = 2 * SIDE * pool.dtype.element_ty.primitive_bitwidth // 8
-        for base in range(low, high, BLOCK_TOKENS):
-            block = tl.load(table + sequence * table_stride + base // BLOCK_TOKENS)
-            start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
-            fetch(pool + start, BYTES, AHEAD)
     mine = (position >= 0) & (part >= first_part) & (part <= last_part)
     if mine | (part == 0):  # so that one program waits, whatever the positions
         wait_for_last(AHEAD)
