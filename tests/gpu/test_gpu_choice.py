@@ -77,7 +77,7 @@ def rows_of(kind: str, rows: int, vocabulary: int, rng: np.random.Generator) -> 
         case "ties":
             return np.round(normal)
         case "zeros":
-            return np.where(normal > 9, normal, np.copysign(np.float32(0), normal))
+            return np.where(normal < -3, normal, np.copysign(np.float32(0), normal))
         case "equal":
             return np.full_like(normal, -2.5)
         case "few":
