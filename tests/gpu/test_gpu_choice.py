@@ -1,5 +1,6 @@
 """Tokens chosen on the GPU are those that the samplers choose on the CPU from the same logits."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ingot import _native
+from ingot.backends.choosing import RowChoice
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin, accepts
 from ingot.backends.gpu.memory import DeviceMemory
@@ -41,26 +44,27 @@ def chain(params: SamplingParams, text: Sequence[int] = (), generated: int = 0) 
     return found
 
 
-def on_device(choosing: Sequence[Choosing], logits: Logits) -> list[int | LogitsError]:
+def on_device(choices: Sequence[RowChoice | None], logits: Logits) -> list[int]:
     """Tokens of all rows, from the kernels."""
     rows, vocabulary = logits.shape
+    assert all(choice and accepts(choice, vocabulary) for choice in choices)
     work = ChoiceWork.of(DeviceMemory(DEVICE.torch), vocabulary)
     work.keys.fill_(-7)  # what was there before must not matter
     work.best.fill_(-7)
     work.powers.fill_(float("nan"))
     twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
-    choices = [plain_choice(each) for each in choosing]
-    assert all(choice and accepts(choice, vocabulary) for choice in choices)
     WantedTwin(twin).fill(choices)
     work.logits[:rows] = torch.from_numpy(logits).to(DEVICE.torch)
     with np.errstate(over="ignore"):  # of the interpreter's divisions
         work.choose(Wanted.of(twin.to(DEVICE.torch)))
-    return [chosen_token(token) for token in work.chosen[:rows].tolist()]
+    found: list[int] = work.chosen[:rows].tolist()
+    return found
 
 
 def compare(choosing: Sequence[Choosing], logits: Logits) -> list[int | LogitsError]:
     """Both, which are the same."""
-    found = on_device(choosing, logits.copy())
+    choices = [plain_choice(each) for each in choosing]
+    found = [chosen_token(token) for token in on_device(choices, logits.copy())]
     expected = choose(choosing, logits.copy())
     said = [str(e) if isinstance(e, IngotError) else e.token for e in expected]
     assert [str(f) if isinstance(f, LogitsError) else f for f in found] == said
@@ -73,7 +77,7 @@ def rows_of(kind: str, rows: int, vocabulary: int, rng: np.random.Generator) -> 
         case "ties":
             return np.round(normal)
         case "zeros":
-            return np.where(normal > 2, normal, np.copysign(np.float32(0), normal))
+            return np.where(normal < -3, normal, np.copysign(np.float32(0), normal))
         case "equal":
             return np.full_like(normal, -2.5)
         case "few":
@@ -156,6 +160,35 @@ def test_large_vocabularies(vocabulary: int) -> None:
         text = rng.integers(0, vocabulary, 40).tolist()
         chains = [chain(SamplingParams(seed=n, **each), text) for n, each in enumerate(fields)]
         compare([Choosing(each) for each in chains], logits)
+
+
+@pytest.mark.parametrize("count", [37, 256])
+def test_sums_to_the_last_bit(count: int) -> None:
+    """Random numbers and shares just where one more token is taken."""
+    rows = 24 if DEVICE.interpreted else 64
+    rng = np.random.default_rng(count)
+    logits = np.sort(rng.normal(0, 1, 256).astype(np.float32))[::-1][np.newaxis]
+    powers = _native.exp((logits[0, :count] - logits[0, 0].astype(np.float64)).astype(np.float64))
+    sums = np.cumsum(powers)
+    choices = []
+    for row in range(rows):
+        at = float(sums[rng.integers(0, count)] / sums[-1])
+        at = float(np.clip(at + rng.integers(-1, 2) * np.spacing(at), 0.0, 1.0 - 2.0**-53))
+        share, uniform = (at, 1.0 - 2.0**-53) if row % 2 else (2.0, at)
+        choices.append(RowChoice(count, share, math.inf, 1, 1.0, uniform))
+    expected = np.empty(rows, np.int32)
+    _native.choose_from_rows(
+        np.ascontiguousarray(logits),
+        np.zeros(rows, np.int32),
+        np.full(rows, count, np.int32),
+        np.ones(rows, np.int32),
+        np.array([(c.share, c.distance, c.temperature, c.uniform) for c in choices]),
+        expected,
+        1,
+    )
+    found = on_device(choices, np.repeat(logits, rows, axis=0))
+    assert found == expected.tolist()
+    assert len(set(found)) > rows // 4
 
 
 def test_draws_differ() -> None:

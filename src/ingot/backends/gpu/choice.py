@@ -81,14 +81,14 @@ class WantedTwin:
         for row, choice in enumerate(choices):
             if choice is None:
                 continue
-            self._doubles[row] = (choice.share, choice.distance, choice.uniform)
+            self._doubles[row, :3] = (choice.share, choice.distance, choice.uniform)
             edits, count, repeat = choice.edits, 0, 1.0
             if edits is not None:
                 count, repeat = len(edits.ids), edits.repeat
                 self._edited[row, :count] = edits.ids
                 self._lowered[row, :count] = edits.lowered
-            self._ints[row] = (choice.count, choice.least, count, 0)
-            self._floats[row] = (choice.temperature, repeat)
+            self._ints[row, :3] = (choice.count, choice.least, count)
+            self._floats[row, :2] = (choice.temperature, repeat)
 
 
 @dataclass(frozen=True, slots=True)

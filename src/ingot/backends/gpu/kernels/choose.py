@@ -11,9 +11,10 @@ import triton.language as tl
 
 from ingot.backends import choosing
 
-INTS = tl.constexpr(4)  # of a row: likeliest tokens to draw from, tokens to leave, edits, none
-FLOATS = tl.constexpr(2)  # temperature, repeat
-DOUBLES = tl.constexpr(3)  # top-p's share, min-p's distance, the random number
+# Of a row; four each, so that all rows are well aligned.
+INTS = tl.constexpr(4)  # likeliest tokens to draw from, tokens to leave at least, edits
+FLOATS = tl.constexpr(4)  # temperature, repeat
+DOUBLES = tl.constexpr(4)  # top-p's share, min-p's distance, the random number
 EDITS = tl.constexpr(128)  # tokens of a row whose logits can be changed
 MOST = tl.constexpr(256)  # of the likeliest: what one block of the CPU's sums holds
 
