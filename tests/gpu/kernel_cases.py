@@ -346,7 +346,8 @@ def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
             yield KernelCase(name, attend_generation_kernel, turned, part | {"STORE": store}, 8)
     for sinks in (False, True):
         joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": sinks}
-        yield KernelCase(f"join parts {sinks}", join_parts_kernel, _out(sinks), joined)
+        types = {"parts": "i32", **_out(sinks)}
+        yield KernelCase(f"join parts {sinks}", join_parts_kernel, types, joined)
 
 
 def choice_cases() -> Iterator[KernelCase]:
