@@ -96,7 +96,7 @@ test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp t
 
 # Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
-	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (three minutes)"
+	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (about four minutes)"
 	@$(MAKE) -j2 --output-sync --no-print-directory gpu-compiled-amd gpu-interpreted gpu-compiled-nvidia
 
 gpu-interpreted: $(VENV)/.gpu

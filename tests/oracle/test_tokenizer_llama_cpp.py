@@ -10,6 +10,7 @@ is the same as for any other bad byte, see `test_code_points_beyond_unicode`.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,14 +67,14 @@ class Subject:
     path: Path
     tokenizer: Tokenizer
     peer: PeerVocabulary
-
-    def texts(self, count: int) -> list[bytes]:
-        special = [self.peer.texts[token] for token in self.peer.special()]
-        return list(texts(SEED, count, self.peer.pieces, special))
+    texts: tuple[bytes, ...]
 
 
-def open_both(path: Path) -> Subject:
-    return Subject(path, Tokenizer.from_gguf(path), describe(path))
+def open_both(path: Path, count: int = COUNT) -> Subject:
+    peer = describe(path)
+    special = [peer.texts[token] for token in peer.special()]
+    made = tuple(texts(SEED, count, peer.pieces, special))
+    return Subject(path, Tokenizer.from_gguf(path), peer, made)
 
 
 @pytest.fixture(scope="module", params=(*SHARED, *MODELS))
@@ -90,7 +91,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def check(subject: Subject, several: list[bytes], folder: Path) -> None:
+def check(subject: Subject, several: Sequence[bytes], folder: Path) -> None:
     """Compare the ids, half of the texts with special tokens parsed, half with them added."""
     requests = [
         Request(text, add_special=i % 4 < 2, parse_special=i % 2 == 0)
@@ -114,12 +115,12 @@ def is_utf8(text: bytes) -> bool:
 
 
 def test_ids(subject: Subject, tmp_path: Path) -> None:
-    several = subject.texts(COUNT)
+    several = subject.texts
     check(subject, several + several[1:], tmp_path)  # one further: each text read both ways
 
 
 def test_ids_of_long_texts(subject: Subject, tmp_path: Path) -> None:
-    several = subject.texts(COUNT)
+    several = list(subject.texts)
     random.Random(SEED).shuffle(several)
     long = [b" ".join(several[i : i + 250]) for i in range(0, len(several), 500)]
     assert max(map(len, long)) > 8_000
@@ -127,7 +128,7 @@ def test_ids_of_long_texts(subject: Subject, tmp_path: Path) -> None:
 
 
 def test_a_batch_gives_the_same_ids(subject: Subject) -> None:
-    several = subject.texts(COUNT)[::4]
+    several = subject.texts[::4]
     alone = [subject.tokenizer.encode(text, parse_special=True) for text in several]
     assert subject.tokenizer.encode_batch(several, parse_special=True, threads=2) == alone
 
@@ -140,9 +141,7 @@ def test_decoding_gives_the_text_back(subject: Subject) -> None:
     vocabulary = set(subject.peer.texts)
     known = bytes(b for b, letter in enumerate(byte_letters()) if letter.encode() in vocabulary)
     valid = [
-        text.decode()
-        for text in subject.texts(COUNT)
-        if is_utf8(text) and not text.translate(None, known)
+        text.decode() for text in subject.texts if is_utf8(text) and not text.translate(None, known)
     ]
     assert len(valid) > COUNT * 0.8
     lost = [
@@ -161,7 +160,7 @@ def streamed(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 def test_a_stream_gives_what_decoding_at_once_gives(subject: Subject) -> None:
     tokenizer = subject.tokenizer
-    for text in subject.texts(COUNT)[::10]:
+    for text in subject.texts[::10]:
         assert streamed(tokenizer, ids := tokenizer.encode(text)) == tokenizer.decode(ids)
     rng = random.Random(SEED)
     for _ in range(1000):  # ids as no text gives them, with characters cut everywhere
@@ -205,8 +204,8 @@ def test_code_points_beyond_unicode(subject: Subject, tmp_path: Path) -> None:
 def test_pre_tokenizer(name: str, pairs: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.gguf"
     path.write_bytes(with_pre_tokenizer(pairs, name))
-    subject = open_both(path)
-    check(subject, subject.texts(COUNT_MADE), tmp_path)
+    subject = open_both(path, COUNT_MADE)
+    check(subject, subject.texts, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ def test_tokens_known_by_name(names: tuple[str, ...], tmp_path: Path) -> None:
     """
     path = tmp_path / "names.gguf"
     write_end_names(path, names)
-    subject = open_both(path)
+    subject = open_both(path, 0)
     test_special_ids(subject)
     kept = [name for name in names if name != "<|end|>" or names is not HARMONY_ENDS]
     written = [f"in {name}in{name}".encode() for name in kept]
@@ -234,7 +233,7 @@ def test_sentencepiece(space_prefix: bool, add_bos: bool, add_eos: bool, tmp_pat
     path = tmp_path / "spm.gguf"
     write_sentencepiece(path, space_prefix, add_bos, add_eos)
     subject = open_both(path)
-    check(subject, subject.texts(COUNT), tmp_path)
+    check(subject, subject.texts, tmp_path)
     test_pieces(subject)
 
 
@@ -243,8 +242,8 @@ def test_sentencepiece(space_prefix: bool, add_bos: bool, add_eos: bool, tmp_pat
 def test_unigram(space_prefix: bool, merge_spaces: bool, tmp_path: Path) -> None:
     path = tmp_path / "t5.gguf"
     write_unigram(path, make_unigram(), space_prefix=space_prefix, merge_spaces=merge_spaces)
-    subject = open_both(path)
-    check(subject, subject.texts(COUNT_MADE), tmp_path)
+    subject = open_both(path, COUNT_MADE)
+    check(subject, subject.texts, tmp_path)
 
 
 def test_unigram_normalized(tmp_path: Path) -> None:
@@ -253,7 +252,7 @@ def test_unigram_normalized(tmp_path: Path) -> None:
     replacements |= {"\t": " ", "\u3000": " ", "\n": " ", "㎞": "km", "a\u0308": "ä", "th": "TH"}
     write_unigram(path, make_unigram(), make_charsmap(replacements), merge_spaces=True)
     subject = open_both(path)
-    check(subject, subject.texts(COUNT), tmp_path)
+    check(subject, subject.texts, tmp_path)
 
 
 def test_rwkv(tmp_path: Path) -> None:
@@ -261,5 +260,5 @@ def test_rwkv(tmp_path: Path) -> None:
     write_rwkv(path)
     subject = open_both(path)
     # llama.cpp takes the text of this vocabulary's control token for the token, asked or not.
-    check(subject, [text for text in subject.texts(COUNT) if b"<s>" not in text], tmp_path)
+    check(subject, [text for text in subject.texts if b"<s>" not in text], tmp_path)
     test_pieces(subject)
