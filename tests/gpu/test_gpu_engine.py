@@ -1,5 +1,7 @@
 """The engine on a GPU: its cache, saved and shared texts, several requests at once."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,19 @@ class SmallDevice(Device):
 
     def free_memory(self) -> int:
         return 1 << 16
+
+
+def test_memory_is_free_when_a_model_is_closed(path: Path) -> None:
+    """At once, without waiting for the garbage collector."""
+    gc.disable()
+    try:
+        with LLM(path, context=64, device="cuda") as llm:
+            llm.generate([1, 2], max_tokens=2)
+            backend = weakref.ref(llm.engine.model._running)
+            assert backend() is not None
+        assert backend() is None
+    finally:
+        gc.enable()
 
 
 def test_too_little_memory_is_foreseen(path: Path) -> None:

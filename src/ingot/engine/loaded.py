@@ -218,6 +218,10 @@ class LoadedModel:
         """Stop its threads and free its memory."""
         self._backend = self.chooser = None
         self.file.close()
+        if self.gpu is not None:
+            from ingot.backends.gpu import give_back  # noqa: PLC0415 (PyTorch, if asked for)
+
+            give_back()
 
     def __enter__(self) -> Self:
         return self

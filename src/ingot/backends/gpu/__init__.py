@@ -1,7 +1,7 @@
 """The GPU backend: a fused graph as Triton kernels on quantized weights."""
 
 from ingot.backends.gpu.backend import GpuBackend
-from ingot.backends.gpu.device import Device, find_device, has_gpu, imagined_device
+from ingot.backends.gpu.device import Device, find_device, give_back, has_gpu, imagined_device
 from ingot.backends.gpu.memory import require
 from ingot.backends.gpu.planner import Planner
 
@@ -10,6 +10,7 @@ __all__ = [
     "GpuBackend",
     "Planner",
     "find_device",
+    "give_back",
     "has_gpu",
     "imagined_device",
     "require",

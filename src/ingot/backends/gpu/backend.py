@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import triton
 from numpy.typing import NDArray
 
 from ingot.backends.backend import OnSent
@@ -21,7 +20,6 @@ from ingot.backends.gpu.choice import accepts as choice_accepts
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
-from ingot.backends.gpu.kernels.rows import softcap_kernel
 from ingot.backends.gpu.linear import LinearLauncher
 from ingot.backends.gpu.lowering import Lowering
 from ingot.backends.gpu.matrices import MatrixStore, matrix_sources
@@ -37,8 +35,6 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
-
-_ALL = slice(None)
 
 
 class GpuBackend:
@@ -64,7 +60,7 @@ class GpuBackend:
         self.memory = DeviceMemory(device.torch)
         self.vocabulary = graph.logits.width
         plan = GpuPlan.of(graph, model)
-        fused, self.plan, self._cap = plan.graph, plan.values, plan.cap
+        fused, self.plan = plan.graph, plan.values
         needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
         require(needs.total(blocks), device.free_memory())
         store = MatrixStore(model, self.memory.pool(plan.weight_bytes))
@@ -94,8 +90,9 @@ class GpuBackend:
             groups=len(layout.groups),
             blocks=-(-context // BLOCK_TOKENS),
         )
-        self._launches = Lowering(
+        self._program = Lowering(
             graph=fused,
+            cap=plan.cap,
             model=model,
             values=Values(self.plan, places.arena, max_tokens, half_values(fused)),
             vectors=Vectors(model, device.torch, context),
@@ -110,9 +107,7 @@ class GpuBackend:
             turned=places.turned,
             chosen=places.choice.chosen,
         ).run()
-        if self._cap:
-            self._launches.append((self._softcap, True))
-        self._replay = Replay(device, self.launch, self.operations, self.inputs, places.choice)
+        self._replay = Replay(device, self._program, self.inputs, places.choice)
         if not device.interpreted:
             torch.cuda.synchronize(device.torch)
 
@@ -130,7 +125,7 @@ class GpuBackend:
             (wanted, self.vocabulary), dtype=torch.float32, device=self.device.torch
         )
         single = not prompt and tokens == len(batch.counts)
-        self.launch(Step(inputs, batch.phase, logits, single))
+        self._program.run(Step(inputs, batch.phase, logits, single))
         found: NDArray[np.float32] = logits.cpu().numpy()
         return found
 
@@ -145,17 +140,6 @@ class GpuBackend:
         """
         assert self._replay.takes(batch), "one token of each sequence"
         return self._replay.start(batch, choices)
-
-    def launch(self, step: Step, part: slice = _ALL) -> None:
-        """Start every kernel of a step, or of a part of its operations."""
-        for run, selected in self._launches[part]:
-            if step.inputs.wanted_count or not selected:
-                run(step)
-
-    @property
-    def operations(self) -> int:
-        """How many a step has."""
-        return len(self._launches)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""
@@ -173,14 +157,3 @@ class GpuBackend:
     def _block(self, group: int, index: int) -> torch.Tensor:
         size = self.layout.groups[group].block_bytes
         return self.pools[group][index * size : (index + 1) * size]
-
-    def _softcap(self, step: Step) -> None:
-        grid = (triton.cdiv(self.vocabulary, 1024), step.inputs.wanted_count)
-        softcap_kernel[grid](
-            step.logits,
-            step.logits,
-            self.vocabulary,
-            self._cap,
-            BLOCK=1024,
-            **self.device.order(),
-        )

@@ -31,8 +31,15 @@ class Device:
         """Bytes that can be asked for."""
         if self.interpreted:
             return 1 << 34
+        give_back()
         free, _ = torch.cuda.mem_get_info(self.torch)
         return int(free)
+
+
+def give_back() -> None:
+    """Let others have what PyTorch keeps of models that are closed."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def imagined_device() -> Device:

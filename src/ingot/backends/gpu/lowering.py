@@ -3,7 +3,7 @@
 Each method takes an operation and gives back a function of a step that launches its kernels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +13,7 @@ from ingot.backends.gpu.attention import AttentionLauncher, CacheView, HeadNorm,
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
-from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel
+from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
 from ingot.backends.gpu.linear import Epilogue, LinearLauncher, LinearMap, Rows
 from ingot.backends.gpu.matrices import (
     MatrixPlan,
@@ -23,7 +23,7 @@ from ingot.backends.gpu.matrices import (
     plan_linear,
 )
 from ingot.backends.gpu.planes import CHUNK
-from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.step import Launch, Program, Step
 from ingot.backends.gpu.values import HALF_SCALE, Values
 from ingot.backends.gpu.vectors import Vectors
 from ingot.errors import ModelError
@@ -54,14 +54,13 @@ _ACTIVATIONS = {
 }
 _BIAS_ROOM = 128  # a kernel's last block may read behind the rows
 
-Launch = Callable[[Step], None]
-
 
 @dataclass(slots=True)
 class Lowering:
     """What the launches of a model need."""
 
     graph: FusedGraph
+    cap: float  # of the logits; 0: none
     model: GgufLoader
     values: Values
     vectors: Vectors
@@ -78,14 +77,16 @@ class Lowering:
     selected: bool = False
     heads: dict[int, Heads] = field(default_factory=dict)  # of the layers so far
     ready: o.Norm | None = None  # whose output is in x
-    launches: list[tuple[Launch, bool]] = field(default_factory=list)
 
-    def run(self) -> list[tuple[Launch, bool]]:
-        """The launches in order, and whether they only run where logits are wanted."""
+    def run(self) -> Program:
+        """The launches in order. They know this, so it does not keep them: both go at once."""
+        launches = []
         for op, behind in zip(self.graph.ops, (*self.graph.ops[1:], None), strict=True):
             launch = self._mix(op, behind) if isinstance(op, ExpertMix) else self._launch(op)
-            self.launches.append((launch, self.selected))
-        return self.launches
+            launches.append((launch, self.selected))
+        if self.cap:
+            launches.append((self._softcap(), True))
+        return Program(launches)
 
     def _launch(self, op: FusedOp) -> Launch:
         match op:
@@ -321,6 +322,16 @@ class Lowering:
                 BLOCK=1024,
                 **order,
             )
+
+        return launch
+
+    def _softcap(self) -> Launch:
+        """In place, where the logits go."""
+        width, cap, order = self.graph.logits.width, self.cap, self.linear.device.order()
+
+        def launch(step: Step) -> None:
+            logits, grid = step.logits, (triton.cdiv(width, 1024), step.inputs.wanted_count)
+            softcap_kernel[grid](logits, logits, width, cap, BLOCK=1024, **order)
 
         return launch
 

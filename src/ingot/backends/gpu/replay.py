@@ -21,10 +21,9 @@ from ingot.backends.choosing import Outcome, RowChoice
 from ingot.backends.gpu.choice import ROWS, ChoiceWork
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
-from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.step import Program, Step
 
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
-Launch = Callable[[Step, slice], None]  # some of a step's operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,12 @@ class Replay:
     def __init__(
         self,
         device: Device,
-        launch: Launch,
-        operations: int,
+        program: Program,
         inputs: InputBuffer,
         work: ChoiceWork,
     ) -> None:
         self._device = device
-        self._launch = launch
-        self._operations = operations
+        self._program = program
         self._inputs = inputs
         self._work = work
         self._captured: dict[int, _Captured] = {}
@@ -116,31 +113,32 @@ class Replay:
         return Replayed(chosen, logits, done)
 
     def _capture(self, batch: Batch, choices: Sequence[RowChoice | None], size: int) -> _Captured:
+        program, work = self._program, self._work
         tokens = SingleTokens(self._inputs, self._device.torch, size)
-        logits = self._work.logits[:size]
+        logits = work.logits[:size]
         step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits, single=True)
 
         def part(start: int, length: int, twin: int | None = None) -> Callable[[], None]:
             def run() -> None:
                 if twin is not None:
                     tokens.send(twin)
-                self._launch(step, slice(start, start + length))
+                program.run(step, slice(start, start + length))
 
             return self._graph(run)
 
         def choose() -> None:
-            self._work.choose(tokens.wanted)
+            work.choose(tokens.wanted)
 
         if not self._device.interpreted:
             tokens.fill(0, batch, [None] * len(choices))
             tokens.send(0)
-            self._launch(step, slice(None))  # compiles; and runs the step, which is then repeated
+            program.run(step)  # compiles; and runs the step, which is then repeated
             choose()
             torch.cuda.synchronize()
         starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
         pieces = []
         start, length = FIRST_PIECE, 2 * FIRST_PIECE
-        while start < self._operations:
+        while start < len(program):
             pieces.append(part(start, length))
             start, length = start + length, 2 * length
         return _Captured(tokens, starts, pieces, self._graph(choose))
