@@ -99,6 +99,14 @@ def test_a_split_model(path: Path, layers: int) -> None:
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
+def test_types_that_no_kernel_reads(tmp_path: Path) -> None:
+    for type, decoded in ((GgmlType.Q8_0, ()), (GgmlType.TQ2_0, ("tq2_0",))):
+        path = k_quant_model().write(tmp_path / "m.gguf", type)
+        with LoadedModel(path, context=CONTEXT, device="cuda") as model:
+            assert model.gpu is not None
+            assert model.gpu.decoded == decoded
+
+
 def test_what_is_saved_of_split_models(tmp_path: Path) -> None:
     """Blocks of q8_0 lie otherwise on a GPU: a text is only for the same split then."""
     path = k_quant_model().write(tmp_path / "m.gguf", GgmlType.Q8_0)

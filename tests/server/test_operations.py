@@ -266,7 +266,7 @@ def test_a_request_that_does_not_come_to_its_end_is_given_up(
 def test_what_a_gpu_has_of_a_model(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with client(tiny) as http:
         assert http.get("/api/status").json()["models"][0]["gpu"] is None
-        there = OnGpu("a card", 3, 7, 6, 3 << 30, 4_200_000_000, 2.0)
+        there = OnGpu("a card", 3, 7, 6, 3 << 30, 4_200_000_000, 2.0, ("iq3_s",))
         monkeypatch.setattr(Placed, "gpu", there)
     with client(tiny) as http:
         assert http.get("/api/status").json()["models"][0]["gpu"] == {
@@ -277,4 +277,5 @@ def test_what_a_gpu_has_of_a_model(tiny: Path, monkeypatch: pytest.MonkeyPatch) 
             "allocated_bytes": 3 << 30,
             "sent_bytes": 4_200_000_000,
             "sent_seconds": 2.0,
+            "decoded": ["iq3_s"],
         }

@@ -39,7 +39,8 @@ def asked_layers(text: str | None) -> GpuLayers:
 def gpu_remark(gpu: OnGpu) -> str:
     """What a GPU has of a model, in a few words."""
     layers = "all" if gpu.whole else f"{gpu.layers} of {gpu.of_layers}"
+    decoded = f"; {', '.join(gpu.decoded)} decoded to half floats" if gpu.decoded else ""
     return (
         f"{layers} layers on {gpu.device}, {gpu.sent / 1e9:.2f} GB sent at {gpu.rate / 1e9:.1f} "
-        f"GB/s, {gpu.allocations} device allocations of {gpu.allocated / 2**30:.1f} GiB"
+        f"GB/s, {gpu.allocations} device allocations of {gpu.allocated / 2**30:.1f} GiB{decoded}"
     )

@@ -95,6 +95,7 @@ class LoadedModel:
         self._backend: Backend | None = placed.backend
         self.chooser: Chooser | None = placed.chooser
         self.gpu = placed.gpu  # None: all of it is on the CPU
+        self._give_back = placed.give_back
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
 
@@ -218,10 +219,8 @@ class LoadedModel:
         """Stop its threads and free its memory."""
         self._backend = self.chooser = None
         self.file.close()
-        if self.gpu is not None:
-            from ingot.backends.gpu import give_back  # noqa: PLC0415 (PyTorch, if asked for)
-
-            give_back()
+        if self._give_back is not None:
+            self._give_back()
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """Where a model runs: on the CPU, on a GPU, or its first layers there; and its cache's size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -34,6 +35,7 @@ class OnGpu:
     allocated: int  # bytes
     sent: int  # bytes of weights
     seconds: float  # that sending them took, and packing them there
+    decoded: tuple[str, ...] = ()  # types that are half floats there
 
     @property
     def rate(self) -> float:
@@ -53,6 +55,7 @@ class Placed:
     size: CacheSize
     gpu: OnGpu | None = None  # None: all of it is on the CPU
     chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
+    give_back: Callable[[], None] | None = None  # for others, what a closed model leaves
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class Placed:
     def _on_gpu(
         self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
     ) -> "GpuBackend":
-        from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
         from ingot.engine.fitting import step_tokens  # noqa: PLC0415
 
         of_layers = layer_count(self._graph)
@@ -155,6 +158,7 @@ class Placed:
             max_tokens=step_tokens(self._context, whole=layers == of_layers),
             progress=self._progress,
         )
+        self.give_back = give_back
         self.gpu = OnGpu(
             device=gpu.name,
             layers=layers,
@@ -163,6 +167,7 @@ class Placed:
             allocated=backend.memory.allocated,
             sent=backend.uploader.sent,
             seconds=backend.uploader.seconds,
+            decoded=backend.decoded,
         )
         return backend
 

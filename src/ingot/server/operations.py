@@ -38,6 +38,7 @@ class GpuStatus(BaseModel):
     allocated_bytes: int
     sent_bytes: int
     sent_seconds: float
+    decoded: list[str]  # types that are half floats there
 
 
 class ModelStatus(BaseModel):
@@ -149,4 +150,5 @@ def _gpu_status(llm: LLM) -> GpuStatus | None:
         allocated_bytes=gpu.allocated,
         sent_bytes=gpu.sent,
         sent_seconds=gpu.seconds,
+        decoded=list(gpu.decoded),
     )

@@ -22,7 +22,8 @@ class PlacedThere(Placed):
     def __init__(self, *args: Any, **options: Any) -> None:
         asked, progress = options.pop("gpu_layers"), options["progress"]
         super().__init__(*args, **options)
-        self.gpu = OnGpu("a card", asked, 7, 6, 3 << 30, 4_200_000_000, 2.0)
+        decoded = () if asked == 7 else ("iq2_s", "iq3_s")
+        self.gpu = OnGpu("a card", asked, 7, 6, 3 << 30, 4_200_000_000, 2.0, decoded)
         progress(1 << 20, 2 << 20)
 
 
@@ -51,15 +52,18 @@ def test_more_than_there_are(run: Run, model: Path, asked: str) -> None:
     assert "it must be a number" in ran.err
 
 
-@pytest.mark.parametrize(("asked", "said"), [(3, "3 of 7 layers"), (7, "all layers")])
+@pytest.mark.parametrize(
+    ("asked", "said", "more"),
+    [(3, "3 of 7 layers", "; iq2_s, iq3_s decoded to half floats"), (7, "all layers", "")],
+)
 def test_what_is_said(
-    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, asked: int, said: str
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, asked: int, said: str, more: str
 ) -> None:
     monkeypatch.setattr(loaded, "Placed", PlacedThere)
     ran = run("run", "-m", model, "--gpu-layers", asked, "--raw", "-n", 1, "abc")
     assert ran.status == 0
     expected = f"{said} on a card, 4.20 GB sent at 2.1 GB/s, 6 device allocations of 3.0 GiB"
-    assert ran.err.splitlines()[0] == expected  # no bar: this is no terminal
+    assert ran.err.splitlines()[0] == expected + more  # no bar: this is no terminal
     ran = run("bench", "-m", model, "--gpu-layers", asked, "-p", 1, "-n", 0, "-r", 1, "-o", "json")
     assert json.loads(ran.out)[0]["n_gpu_layers"] == asked
 

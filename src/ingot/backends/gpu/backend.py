@@ -60,7 +60,7 @@ class GpuBackend:
         self.memory = DeviceMemory(device.torch)
         self.vocabulary = graph.logits.width
         plan = GpuPlan.of(graph, model)
-        fused, self.plan = plan.graph, plan.values
+        fused, self.plan, self.decoded = plan.graph, plan.values, plan.decoded(model)
         needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
         require(needs.total(blocks), device.free_memory())
         store = MatrixStore(model, self.memory.pool(plan.weight_bytes))

@@ -67,7 +67,8 @@ class PlaneForm:
         }
 
 
-_HALVES = PlaneForm(16)
+HALF_BITS = 16
+_HALVES = PlaneForm(HALF_BITS)
 _FORMS = {
     GgmlType.Q4_0: PlaneForm(4),
     GgmlType.Q4_1: PlaneForm(4, minimum=True),

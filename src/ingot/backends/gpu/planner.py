@@ -13,7 +13,7 @@ import torch
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.matrices import MatrixPlan, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.backends.gpu.planes import CHUNK, packing_bytes
+from ingot.backends.gpu.planes import CHUNK, HALF_BITS, packing_bytes
 from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.supported import check_graph
 from ingot.backends.gpu.values import plan_values
@@ -55,6 +55,16 @@ class GpuPlan:
     def sent_bytes(self, model: GgufLoader) -> int:
         """What is sent of them."""
         return sum(matrix.sent_bytes(model) for matrix in self.matrices)
+
+    def decoded(self, model: GgufLoader) -> tuple[str, ...]:
+        """The types that no kernel reads: they are half floats on the device."""
+        types = {
+            model.tensors[weight.name].type
+            for matrix in self.matrices
+            if matrix.sizes.form.bits == HALF_BITS
+            for weight in matrix.weights
+        }
+        return tuple(sorted(type.name.lower() for type in types if type.block_size > 1))
 
 
 @dataclass(frozen=True, slots=True)
