@@ -21,7 +21,8 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.linear import LinearLauncher
-from ingot.backends.gpu.lowering import Lowering
+from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.lowering import lower
 from ingot.backends.gpu.matrices import MatrixStore, matrix_sources
 from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.planner import GpuPlan, count_needs
@@ -90,7 +91,7 @@ class GpuBackend:
             groups=len(layout.groups),
             blocks=-(-context // BLOCK_TOKENS),
         )
-        self._program = Lowering(
+        state = State(
             graph=fused,
             cap=plan.cap,
             model=model,
@@ -106,7 +107,8 @@ class GpuBackend:
             x=places.x,
             turned=places.turned,
             chosen=places.choice.chosen,
-        ).run()
+        )
+        self._program = lower(state)
         self._replay = Replay(device, self._program, self.inputs, places.choice)
         if not device.interpreted:
             torch.cuda.synchronize(device.torch)

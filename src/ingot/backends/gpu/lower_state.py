@@ -1,0 +1,49 @@
+"""What the launches of a model are made of: where its values, weights and cache are on the device.
+
+Operations are lowered in their order; what those before have left is noted here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ingot.backends.gpu.attention import AttentionLauncher, Heads
+from ingot.backends.gpu.experts import ExpertLauncher
+from ingot.backends.gpu.linear import LinearLauncher
+from ingot.backends.gpu.matrices import MatrixStore
+from ingot.backends.gpu.values import Values
+from ingot.backends.gpu.vectors import Vectors
+from ingot.gguf import GgufLoader
+from ingot.graph import ops as o
+from ingot.graph.fusion import FusedGraph
+from ingot.graph.kv_layout import KvLayout
+
+
+@dataclass(slots=True)
+class State:
+    """What lowering knows."""
+
+    graph: FusedGraph
+    cap: float  # of the logits; 0: none
+    model: GgufLoader
+    values: Values
+    vectors: Vectors
+    store: MatrixStore
+    linear: LinearLauncher
+    attention: AttentionLauncher
+    experts: ExpertLauncher | None
+    layout: KvLayout
+    pools: Sequence[torch.Tensor]
+    table_blocks: int  # of a row of a block table
+    x: torch.Tensor  # halves: the input of a linear map
+    turned: torch.Tensor  # halves: queries
+    chosen: torch.Tensor  # tokens of the step before
+    selected: bool = False  # whether values are those of wanted tokens only
+    heads: dict[int, Heads] = field(default_factory=dict)  # of the layers so far
+    ready: o.Norm | None = None  # whose output is in x
+
+    @property
+    def order(self) -> dict[str, bool]:
+        """How kernels follow each other."""
+        return self.linear.device.order()
