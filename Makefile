@@ -125,7 +125,7 @@ SANITIZED_PYTHON = LD_PRELOAD="$(SANITIZERS)" PYTHONMALLOC=malloc \
 
 $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	@command -v g++ >/dev/null 2>&1 || { echo "The sanitizers need g++ and its libraries." >&2; exit 1; }
-	@echo "compiling with sanitizers into $(SANITIZED) (about five minutes the first time)"
+	@echo "compiling with sanitizers into $(SANITIZED) (about three minutes the first time)"
 	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
 	  --config-settings=build-dir=build/sanitized-objects --config-settings=cmake.build-type=Debug \
 	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=install.strip=false .
@@ -133,6 +133,7 @@ $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 
 test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
 	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/unit/backends \
+	  --dist worksteal --tx '2*popen//python=$(BIN)/python -S' \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
 
 SOAK_REQUESTS ?= 10000
