@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
@@ -47,6 +48,15 @@ class SmallDevice(Device):
 
     def free_memory(self) -> int:
         return 1 << 16
+
+
+def test_memory_that_others_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(*_: Any, **__: Any) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("ingot.backends.gpu.memory.torch.zeros", taken)
+    with pytest.raises(MemoryShortageError, match="another program has taken them"):
+        LLM(path, context=64, device="cuda")
 
 
 def test_memory_is_free_when_a_model_is_closed(path: Path) -> None:

@@ -8,7 +8,7 @@ STATE_RUNS blocks, or enough for many short texts.
 from dataclasses import dataclass
 
 from ingot.engine import memory
-from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout, block_count
 from ingot.kvcache.sequence import STATE_RUNS
 
 _CONTEXTS, _MEMORY_SHARE = 4, 4
@@ -26,7 +26,7 @@ class CacheSize:
 
 def cache_size(layout: KvLayout, context: int, tokens: int | None, room: int) -> CacheSize:
     """Decide; `room` is the memory that is free where the cache will be."""
-    one = -(-context // BLOCK_TOKENS)
+    one = block_count(context)
     kv_bytes, state_bytes = _block_bytes(layout)
     if tokens is None:
         share = room // _MEMORY_SHARE
@@ -36,7 +36,7 @@ def cache_size(layout: KvLayout, context: int, tokens: int | None, room: int) ->
         if state_bytes:
             states = min(max(states // STATE_RUNS, _STATES), share // state_bytes)
     else:
-        blocks = -(-tokens // BLOCK_TOKENS)
+        blocks = block_count(tokens)
         states = blocks // STATE_RUNS
     return CacheSize(max(blocks, one), max(states, _FEWEST_STATES) if state_bytes else 0)
 

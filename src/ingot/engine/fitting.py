@@ -7,13 +7,13 @@ without memory.
 from dataclasses import dataclass
 
 from ingot.backends.gpu import Device, Planner
+from ingot.engine.placing import STEP_TOKENS
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import BLOCK_TOKENS, whole_blocks
+from ingot.graph.kv_layout import BLOCK_TOKENS, block_count, whole_blocks
 from ingot.graph.kv_type import KvType
 
-_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
-_SPLIT_STEP_TOKENS = 512  # as many as the CPU takes, which runs the other layers
+_GPU_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class GpuFit:
 
 def step_tokens(context: int, *, whole: bool) -> int:
     """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
-    return min(_STEP_TOKENS if whole else _SPLIT_STEP_TOKENS, whole_blocks(context))
+    most = (
+        _GPU_STEP_TOKENS if whole else STEP_TOKENS
+    )  # as many as the CPU takes for the other layers
+    return min(most, whole_blocks(context))
 
 
 def make_planner(
@@ -61,7 +64,7 @@ def fit_gpu(
     """What fits `room` bytes."""
     planner = make_planner(graph, file, kv_type, device, context)
     needs = planner.needs(planner.layers)
-    layers = planner.most_layers(room, -(-context // BLOCK_TOKENS))
+    layers = planner.most_layers(room, block_count(context))
     return GpuFit(
         weights=needs.weights,
         steps=needs.total(0) - needs.weights,

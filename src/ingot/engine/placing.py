@@ -14,7 +14,7 @@ from ingot.errors import ConfigError, IngotError, MemoryShortageError, ModelErro
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.cut import cut, layer_count
-from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_layout import KvLayout, block_count
 
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device, GpuBackend
@@ -114,7 +114,7 @@ class Placed:
     def _least_blocks(self) -> int:
         """Of the cache: what was asked for, or one context."""
         if self._cache_tokens is None:
-            return -(-self._context // BLOCK_TOKENS)
+            return block_count(self._context)
         return cache_size(self._layout, self._context, self._cache_tokens, 0).blocks
 
     def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:

@@ -16,7 +16,7 @@ from ingot.backends.cpu import CpuBackend
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.placing import STEP_TOKENS
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import BLOCK_TOKENS
+from ingot.graph.kv_layout import block_count
 from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool
 from ingot.kvcache import Sequence as KvSequence
@@ -30,7 +30,7 @@ class Probe:
 
     def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:
         """`graph` is another one of the model's file: its hidden rows, or its scores."""
-        blocks = -(-model.context // BLOCK_TOKENS)
+        blocks = block_count(model.context)
         states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph) if graph.hidden else []
         self._output = graph.logits

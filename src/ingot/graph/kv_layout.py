@@ -93,6 +93,11 @@ class KvLayout:
         return bool(self.states)
 
 
+def block_count(tokens: int) -> int:
+    """Blocks that a sequence of so many tokens takes."""
+    return -(-tokens // BLOCK_TOKENS)
+
+
 def whole_blocks(tokens: int) -> int:
     """Tokens, rounded up to whole blocks: what a sequence of so many takes."""
-    return -(-tokens // BLOCK_TOKENS) * BLOCK_TOKENS
+    return block_count(tokens) * BLOCK_TOKENS

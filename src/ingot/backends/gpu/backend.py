@@ -35,7 +35,7 @@ from ingot.backends.gpu.vectors import Vectors
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_layout import KvLayout, block_count
 
 
 class GpuBackend:
@@ -89,7 +89,7 @@ class GpuBackend:
             tokens=max_tokens,
             sequences=min(max_tokens, blocks),
             groups=len(layout.groups),
-            blocks=-(-context // BLOCK_TOKENS),
+            blocks=block_count(context),
         )
         state = State(
             graph=fused,
