@@ -57,10 +57,11 @@ class AtTerminal:
         before, _, self._unseen = self._unseen.partition(wanted)
         return before.decode(errors="replace")
 
-    def wait_for_more(self, count: int) -> None:
-        """Read until so many bytes more are shown, and forget them."""
+    def wait_for_more(self, count: int) -> str:
+        """Read until so many bytes more are shown: the whole characters of what is shown."""
         self._read_until(lambda: len(self._unseen) >= count)
-        self._unseen = b""
+        shown, self._unseen = self._unseen, b""
+        return shown.decode(errors="ignore")
 
     def leave(self) -> tuple[int, str]:
         """Wait for the end: the exit status, and what was shown at last."""

@@ -13,6 +13,7 @@ from terminals import CTRL_C, CTRL_D, ENTER, MORE, PROMPT, AtTerminal
 
 from ingot import LLM
 from ingot.cli.chat_commands import COMMANDS
+from ingot.cli.text import printable
 from tiny_llama import write_tiny_llama
 
 GREEDY = ("--temp", 0, "-t", 1)
@@ -38,6 +39,10 @@ def answers(model: Path, *messages: str, system: str | None = None) -> list[str]
 
 def lines(texts: Iterable[str]) -> str:
     return "".join(f"{text}\n" for text in texts)
+
+
+def on_terminal(answer: str) -> str:
+    return printable(answer, keep="\n\t").replace("\n", "\r\n")
 
 
 def test_every_line_of_a_pipe_is_a_message(run: Run, model: Path) -> None:
@@ -261,12 +266,13 @@ def test_lines_of_earlier_chats_are_at_hand(model: Path) -> None:
 def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     flags = ("-m", talkative, "-n", 100_000, "-c", 150_000)
+    shown = []
     with AtTerminal("chat", *GREEDY, *flags) as terminal:
         terminal.wait_for(PROMPT)
         for message in ("hi", "ho"):
             terminal.press(message.encode() + ENTER)
             terminal.wait_for("\n")
-            terminal.wait_for_more(20)  # in mid-answer
+            shown.append(terminal.wait_for_more(20))  # in mid-answer
             terminal.press(CTRL_C)
             assert "leaves" not in terminal.wait_for(PROMPT)
         terminal.press(f"/save {path}".encode() + ENTER)
@@ -277,7 +283,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: 
     messages = json.loads(path.read_text())["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2
     assert [message["content"] for message in messages[::2]] == ["hi", "ho"]
-    assert all(len(message["content"]) >= 10 for message in messages[1::2])
+    for seen, message in zip(shown, messages[1::2], strict=True):
+        assert on_terminal(message["content"]).startswith(seen)
 
 
 def test_ctrl_c_while_a_long_prompt_is_read(talkative: Path, tmp_path: Path) -> None:
