@@ -82,7 +82,8 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
 }
 
 int64_t multiply_in_registers(int64_t rounds) {
-  const int16_t words[32] = {1, 2, 3};
+  int16_t words[ingot::KernelTable::kPeakWords];
+  for (int i = 0; i < ingot::KernelTable::kPeakWords; ++i) words[i] = static_cast<int16_t>(i);
   int32_t sum;
   nb::gil_scoped_release unlocked;
   return ingot::active_kernels().multiply_in_registers(words, rounds, &sum);

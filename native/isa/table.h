@@ -74,6 +74,7 @@ struct KernelTable {
   // generation's follow each other, quantized_bytes(1) apart.
   int64_t (*prompt_offset)(int64_t width, int64_t index);
   int64_t (*scratch_bytes)(int64_t width);
+  static constexpr int kPeakWords = 12 * 32;
   int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
   RowKernels row;       // passes over a row of logits (sampling/row.h)
