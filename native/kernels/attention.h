@@ -19,6 +19,7 @@
 #include "kernels/rowwise.h"
 #include "kernels/tasks.h"
 #include "simd/floats.h"
+#include "simd/vector.h"
 
 namespace ingot::INGOT_ISA {
 
@@ -110,38 +111,52 @@ inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, F
 }
 
 // mix = mix * shrink + sum over positions of weight * value, for kRows rows and kParts vectors
-// of elements: eight sums at once, so that none waits for the last.
+// of elements.
 template <int kRows, int kParts>
 inline void mix_part(float* mix, int64_t size, const Fold* folds, const float* values, int first,
                      int last) {
   F32x16 total[kRows][kParts];
-  for (int r = 0; r < kRows; ++r)
-    for (int p = 0; p < kParts; ++p)
-      total[r][p] = F32x16::load(mix + r * size + p * 16) * F32x16::splat(folds[r].shrink);
+  repeat<kRows>([&](auto r) {
+    const F32x16 shrink = F32x16::splat(folds[r].shrink);
+    repeat<kParts>([&](auto p) { total[r][p] = F32x16::load(mix + r * size + p * 16) * shrink; });
+  });
   for (int position = first; position < last; ++position) {
     F32x16 value[kParts];
-    for (int p = 0; p < kParts; ++p) value[p] = F32x16::load(values + position * size + p * 16);
-    for (int r = 0; r < kRows; ++r) {
+    repeat<kParts>([&](auto p) { value[p] = F32x16::load(values + position * size + p * 16); });
+    repeat<kRows>([&](auto r) {
       const F32x16 weight = F32x16::splat(folds[r].weight[position]);
-      for (int p = 0; p < kParts; ++p) total[r][p] = simd::fma(weight, value[p], total[r][p]);
-    }
+      repeat<kParts>([&](auto p) { total[r][p] = simd::fma(weight, value[p], total[r][p]); });
+    });
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int p = 0; p < kParts; ++p) total[r][p].store(mix + r * size + p * 16);
+  repeat<kRows>(
+      [&](auto r) { repeat<kParts>([&](auto p) { total[r][p].store(mix + r * size + p * 16); }); });
 }
+
+// Elements from `d` on, kParts vectors at a time, then fewer; returns where whole vectors end.
+template <int kRows, int kParts>
+inline int64_t mix_parts(float* mix, int64_t d, int64_t size, const Fold* folds,
+                         const float* values, int first, int last) {
+  for (; d + kParts * 16 <= size; d += kParts * 16)
+    mix_part<kRows, kParts>(mix + d, size, folds, values + d, first, last);
+  if constexpr (kParts > 1)
+    return mix_parts<kRows, kParts / 2>(mix, d, size, folds, values, first, last);
+  return d;
+}
+
+// Sums that stay in registers, enough of them that none waits for the last.
+inline constexpr int kMixSums = simd::kLanes == 16 ? 16 : 4;
 
 // A position that one of the rows does not see has weight 0 there.
 template <int kRows>
-inline void mix_values(float* mix, int64_t size, const Fold* folds, const float* values) {
+[[gnu::flatten]] inline void mix_values(float* mix, int64_t size, const Fold* folds,
+                                        const float* values) {
   int first = folds[0].first, last = folds[0].last;
   for (int r = 1; r < kRows; ++r) {
     first = std::min(first, folds[r].first);
     last = std::max(last, folds[r].last);
   }
-  int64_t d = 0;
-  for (; d + 128 / kRows <= size; d += 128 / kRows)
-    mix_part<kRows, 8 / kRows>(mix + d, size, folds, values + d, first, last);
-  for (; d + 16 <= size; d += 16) mix_part<kRows, 1>(mix + d, size, folds, values + d, first, last);
+  constexpr int kParts = std::min(8, kMixSums / kRows);
+  int64_t d = mix_parts<kRows, kParts>(mix, 0, size, folds, values, first, last);
   for (; d < size; ++d)
     for (int r = 0; r < kRows; ++r) {
       float total = mix[r * size + d] * folds[r].shrink;
@@ -189,9 +204,15 @@ inline void attend(const AttendTask& task) {
       (count == 1 ? score_rows<1> : score_rows<4>)(query, keys, size, scores);
       for (int j = 0; j < count; ++j)
         fold_scores(task, task.row[seeing[j]], scores + j * kBlock, folds[j]);
+      const auto adjacent = [&](int j, int many) {
+        return j + many <= count && seeing[j + many - 1] == seeing[j] + many - 1;
+      };
       for (int j = 0; j < count;) {
         float* mix = task.mix + seeing[j] * size;
-        if (j + 1 < count && seeing[j + 1] == seeing[j] + 1) {
+        if (adjacent(j, 4)) {
+          mix_values<4>(mix, size, folds + j, values);
+          j += 4;
+        } else if (adjacent(j, 2)) {
           mix_values<2>(mix, size, folds + j, values);
           j += 2;
         } else {
