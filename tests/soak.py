@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from holding import PATIENCE
 from ingot import LLM, Grammar
 from ingot.errors import CacheFullError, IngotError, QueueFullError, RequestCancelledError
 from tiny_llama import write_tiny_llama
@@ -91,10 +92,10 @@ class Soak:
             request = self.llm.astream(prompt, **fields)
             try:
                 if dice.random() < 0.3:
-                    await asyncio.wait_for(_first(request), 60)
+                    await asyncio.wait_for(_first(request), PATIENCE)
                     request.cancel()
                 else:
-                    await asyncio.wait_for(request, 60)
+                    await asyncio.wait_for(request, PATIENCE)
                 self.kinds["async"] += 1
             except IngotError as error:
                 self._note(error)

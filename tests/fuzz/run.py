@@ -27,7 +27,7 @@ from ingot.errors import GgufError
 from ingot.gguf import GgufLoader, StringArray
 
 MOST_GROWTH_MIB = 96  # of memory, whatever the files claim; none is larger than 64 KiB
-HANG_SECONDS = 120  # for a thousand files, which take about one
+HANG_SECONDS = 600  # for a thousand files, which take about one
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serving import Served, serving
+from serving import PATIENCE, Served, serving
 
 
 @pytest.fixture(scope="session")
@@ -24,5 +24,5 @@ def server(smollm2_path: Path, slots_folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def http(server: Served) -> Iterator[httpx.Client]:
     """A plain client of it."""
-    with httpx.Client(base_url=server.url, timeout=120) as client:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client

@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from broken_bodies import BrokenBody, broken_bodies
 from fastapi import FastAPI
-from serving import serving
+from serving import PATIENCE, serving
 
 from ingot.engine import EngineOptions
 from ingot.server import ServedModel, ServerOptions
@@ -148,14 +149,17 @@ _RAW = (
 
 def exchange(address: tuple[str, int], content: bytes, *, is_all: bool) -> bytes:
     """Send bytes and read what comes back; where they are not all, say that no more come."""
-    with socket.create_connection(address, timeout=60) as connection:
-        try:
-            connection.sendall(content)
-            if not is_all:
-                connection.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: connection.recv(65536), b""))
-        except ConnectionError:  # it would not even read all of it
-            return b""
+    answer = b""
+    with (
+        socket.create_connection(address, timeout=PATIENCE) as connection,
+        suppress(ConnectionError),  # it would not even read all of it
+    ):
+        connection.sendall(content)
+        if not is_all:
+            connection.shutdown(socket.SHUT_WR)
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
 
 
 def over_sockets(address: tuple[str, int], requests: Iterable[BrokenBody]) -> None:
@@ -187,5 +191,5 @@ def test_no_connection_stops_the_server(tiny: Path, tmp_path: Path, seed: int, c
             assert not answer.startswith(b"HTTP/1.1 5"), content[:100]
         over_sockets(address, broken_bodies(paths, seed, count))
         body = {"prompt": "a", "n_predict": 2}
-        assert httpx.post(f"{served.url}/completion", json=body).json()["stop"] is True
+        assert httpx.post(f"{served.url}/completion", json=body, timeout=PATIENCE).json()["stop"]
         assert not [line for line in served.log if "Traceback" in line]

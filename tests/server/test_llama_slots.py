@@ -75,18 +75,18 @@ def test_a_text_that_is_being_written_is_seen_in_its_slot(http: httpx.Client) ->
         pass  # what an earlier test has left comes to its end
     idle = listed.json()
     assert [slot["id"] for slot in idle] == list(range(32))
-    body = {"prompt": "One", "n_predict": 1000, "ignore_eos": True, "stream": True, "id_slot": 7}
+    body = {"prompt": "One", "n_predict": 2000, "ignore_eos": True, "stream": True, "id_slot": 7}
     with http.stream("POST", "/completion", json=body) as answer:
         lines = answer.iter_lines()
         first = json.loads(next(lines).removeprefix("data: "))
         assert first["id_slot"] == 7
-        with httpx.Client(base_url=http.base_url) as other:
+        with httpx.Client(base_url=http.base_url, timeout=http.timeout) as other:
             (busy,) = (slot for slot in other.get("/slots").json() if slot["is_processing"])
             refused = other.post("/slots/7?action=erase")
     assert (busy["id"], busy["n_ctx"], busy["speculative"]) == (7, 2048, False)
-    assert busy["params"]["n_predict"] == 1000
+    assert busy["params"]["n_predict"] == 2000
     assert busy["next_token"]["has_next_token"] is True
-    assert busy["next_token"]["n_decoded"] + busy["next_token"]["n_remain"] == 1000
+    assert busy["next_token"]["n_decoded"] + busy["next_token"]["n_remain"] == 2000
     assert refused.status_code == 400
     assert "is writing" in refused.json()["error"]["message"]
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from serving import PATIENCE
 from starlette.testclient import TestClient
 
 from ingot.engine import EngineOptions
@@ -192,22 +193,21 @@ def test_measurements_count_what_happens(tiny: Path) -> None:
 
 
 def test_models_are_opened_when_asked_for_and_closed_when_idle(tiny: Path) -> None:
-    app: FastAPI = create_app(options(tiny, names=("one", "two"), idle_unload=0.2))
-
     def loaded(http: TestClient) -> dict[str, bool]:
         models = http.get("/api/status").json()["models"]
         return {model["name"]: model["loaded"] for model in models}
 
-    with TestClient(app) as http:
+    with client(tiny, names=("one", "two"), idle_unload=3600) as http:
         assert loaded(http) == {"one": True, "two": False}
         answer = http.post("/v1/completions", json=ASK | {"model": "two"}).json()
         assert answer["model"] == "two"
-        assert loaded(http)["two"]
-        for _ in range(200):
-            if loaded(http) == {"one": False, "two": False}:
-                break
-        else:
-            pytest.fail("models that nobody used stayed open")
+        assert loaded(http) == {"one": True, "two": True}
+    with client(tiny, names=("one", "two"), idle_unload=0.01) as http:
+        assert http.post("/v1/completions", json=ASK | {"model": "two"}).status_code == 200
+        deadline = time.monotonic() + PATIENCE
+        while any(loaded(http).values()):
+            assert time.monotonic() < deadline, "models that nobody used stayed open"
+            time.sleep(0.01)
         assert http.post("/v1/completions", json=ASK | {"model": "one"}).status_code == 200
         unknown = http.post("/v1/completions", json=ASK | {"model": "three"})
         assert unknown.status_code == 404

@@ -7,7 +7,7 @@ import jsonschema
 import openai
 import pytest
 from pydantic import BaseModel
-from serving import Served
+from serving import PATIENCE, Served
 
 QUESTION = "What is the capital of France?"
 ANSWER = "The capital of France is Paris."
@@ -243,7 +243,7 @@ def test_half_a_character_comes_back_as_it_was(server: Served) -> None:
     tool = {"type": "function", "name": "f", "parameters": schema}
     body = {"input": QUESTION, "max_output_tokens": 1, "tools": [tool], "tool_choice": "none"}
     raw, kind = json.dumps(body).encode(), {"content-type": "application/json"}
-    response = httpx.post(f"{server.url}/v1/responses", content=raw, headers=kind, timeout=60)
+    response = httpx.post(f"{server.url}/v1/responses", content=raw, headers=kind, timeout=PATIENCE)
     assert response.status_code == 200
     assert response.json()["tools"][0]["parameters"] == schema
 

@@ -12,7 +12,7 @@ import pytest
 import ingot
 from ingot import LLM
 from ingot.backends.reference import Reference
-from ingot.engine import Completion
+from ingot.engine import Completion, RequestState
 from ingot.errors import ConfigError, ContextLengthError, ModelError, SamplingError
 from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
 
@@ -145,13 +145,19 @@ def test_timings_count_tokens_and_steps(llm: LLM) -> None:
 
 def test_progress_of_a_prompt(path: Path) -> None:
     told: list[tuple[int, int]] = []
+    asked = threading.Event()
+
+    def hold(_: Any, __: Any) -> None:
+        asked.wait()
+
     with LLM(path, threads=1) as llm:
-        slow = {"processors": [lambda *_: time.sleep(0.01)], "ignore_eos": True}
-        running = llm.stream([7], max_tokens=200, temperature=0, **slow)
-        next(running)  # beside it a prompt is read in chunks
-        stream = llm.stream(
+        running = llm.stream([7], max_tokens=200, temperature=0, ignore_eos=True, processors=[hold])
+        while running.state is not RequestState.GENERATING:
+            time.sleep(0.001)
+        stream = llm.stream(  # a prompt that is read in chunks, beside a text
             [5] * 230, max_tokens=1, progress=lambda *step: told.append(step), temperature=0
         )
+        asked.set()
         list(stream)
     assert told == [(0, 230), (128, 230), (230, 230)]
 
@@ -209,7 +215,7 @@ def test_threads_take_turns(llm: LLM) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert [found[number] for number in range(4)] == expected
 
 
@@ -232,7 +238,7 @@ def test_dropping_a_stream_frees_the_cache(llm: LLM) -> None:
 def test_closing_in_the_middle_of_a_text(path: Path) -> None:
     llm = LLM(path, threads=1)
     stream = llm.stream(
-        PROMPT, max_tokens=200, temperature=0, processors=[lambda *_: time.sleep(0.01)]
+        PROMPT, max_tokens=None, temperature=0, ignore_eos=True, context_overflow="shift"
     )
     next(stream)
     llm.close()

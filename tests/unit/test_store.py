@@ -1,6 +1,7 @@
 """The store against a fake pip and a small model: what is found, fetched, checked, left behind."""
 
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ingot.config import config
 from ingot.errors import StoreError
 
 PYTHON, EMBEDDED = sys.executable, store.DEFAULT_MODEL  # before the fixtures change them
+PATIENCE = 300  # seconds, on a machine that does other things
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 MODEL = store.WheelModel(
     file="tiny.gguf",
@@ -28,7 +30,7 @@ MODEL = store.WheelModel(
 
 # Takes the place of `python -m pip`: notes that it was called, then does what `behaviour` says.
 FAKE_PIP = """#!{python}
-import pathlib, shutil, sys, time
+import os, pathlib, shutil, sys, time
 here = pathlib.Path(__file__).parent
 with (here / "calls").open("a") as calls:
     calls.write(" ".join(sys.argv[1:]) + "\\n")
@@ -36,7 +38,15 @@ dest = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
 {behaviour}
 """
 DELIVER = 'shutil.copy(here / "tiny_model_wheel-1.0-py3-none-any.whl", dest)'
-HANG = '(dest / "half.whl").write_bytes(b"half"); time.sleep(60)'
+HANG = """
+(here / "pid").write_text(str(os.getpid()))
+(dest / "half.whl").write_bytes(b"half")
+time.sleep(600)
+"""
+WAIT = """
+while not (here / "go").exists():
+    time.sleep(0.01)
+"""
 OFFLINE = 'print("WARNING: retrying"); sys.exit("ERROR: No matching distribution found")'
 
 
@@ -114,7 +124,7 @@ def test_a_second_pull_fetches_nothing(pip: Callable[[str], Path]) -> None:
 
 
 def test_progress_names_every_stage_and_ends_full(pip: Callable[[str], Path]) -> None:
-    pip("time.sleep(0.3); " + DELIVER)
+    pip(DELIVER)
     seen: list[tuple[str, int, int]] = []
     store.pull(progress=lambda stage, done, total: seen.append((stage, done, total)))
     assert list(dict.fromkeys(stage for stage, _, _ in seen)) == [
@@ -261,20 +271,22 @@ def start_child(folder: Path) -> "subprocess.Popen[str]":
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "waited for half a minute"
+        assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
 
 
 def test_two_processes_fetch_once(models: Path, tmp_path: Path, pip: Callable[[str], Path]) -> None:
-    calls = pip("time.sleep(1); " + DELIVER)
+    calls = pip(WAIT + DELIVER)
     first = start_child(tmp_path)
     wait_for(calls.exists)
     second = start_child(tmp_path)
-    outputs = [child.communicate(timeout=60) for child in (first, second)]
+    assert second.stdout is not None
+    assert second.stdout.readline() == "waiting for another download\n"
+    (tmp_path / "go").touch()
+    outputs = [child.communicate(timeout=PATIENCE) for child in (first, second)]
     assert [out.split()[-1] for out, _ in outputs] == [str(models / MODEL.file)] * 2, outputs
-    assert "waiting for another download" in outputs[1][0]
     assert len(calls.read_text().splitlines()) == 1
     assert files(models) == [MODEL.file]
 
@@ -286,18 +298,19 @@ def test_an_interrupted_pull_leaves_nothing(
     child = start_child(tmp_path)
     wait_for(lambda: any(models.glob(".pull-*/half.whl")))
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE)
     assert files(models) == []
 
 
 def test_the_next_pull_sweeps_up_after_a_killed_one(
     models: Path, tmp_path: Path, pip: Callable[[str], Path]
 ) -> None:
-    pip('(dest / "half.whl").write_bytes(b"half"); time.sleep(3)')
+    pip(HANG)
     child = start_child(tmp_path)
     wait_for(lambda: any(models.glob(".pull-*/half.whl")))
     child.kill()
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # its pip, which goes on
     assert files(models) != []
     pip(DELIVER)
     store.pull()

@@ -1,7 +1,11 @@
 """Channel: what a request has produced so far, between the step thread and whoever reads it.
 
 The step thread writes pieces, progress and the end. Readers are threads that wait, or tasks of
-an event loop that are called back. Pieces stay: a late reader finds all of them.
+an event loop that are called back. Pieces stay: a late reader finds all of them. The good end is
+published only when the engine has taken note of it: who has a result finds it counted.
+
+Ctrl-C may come at any time to a thread that waits. It leaves a plain lock as it should be, and not
+always a condition or an event, for which the step thread would then wait for ever.
 """
 
 import threading
@@ -36,17 +40,13 @@ class Channel(Generic[T]):
     def __init__(self) -> None:
         self.events: list[str | Progress] = []
         self.wish = Wish()  # at which the step thread looks before every step
-        self._changed = threading.Condition()
-        self._ended = threading.Event()
+        self.is_ended = False  # for the step thread: nothing more will come
+        self.is_published = False  # for readers
+        self._lock = threading.Lock()
         self._result: T | None = None
         self._error: BaseException | None = None
         self._listeners: list[Listener] = []
         self._at_end: list[Listener] = []
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether nothing more will come."""
-        return self._ended.is_set()
 
     @property
     def error(self) -> BaseException | None:
@@ -55,21 +55,31 @@ class Channel(Generic[T]):
 
     def write(self, event: str | Progress) -> None:
         """Add an event."""
-        with self._changed:
+        with self._lock:
             self.events.append(event)
-            self._tell()
+            listeners, self._listeners = self._listeners, []
+        _call(listeners)
 
     def finish(self, result: T) -> None:
-        """Come to a good end."""
+        """Come to a good end, which readers do not see yet."""
         self._end(result, None)
 
     def fail(self, error: BaseException) -> None:
-        """Come to another one."""
+        """Come to another one, if it has not ended yet; readers see either."""
         self._end(None, error)
+        self.publish()
+
+    def publish(self) -> None:
+        """Let readers see the end."""
+        with self._lock:
+            self.is_published = True
+            listeners, self._listeners = [*self._listeners, *self._at_end], []
+            self._at_end = []
+        _call(listeners)
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the end: the result, or the error raised."""
-        if not self._ended.wait(timeout):
+        if not _wait(self.call_at_end, timeout):
             raise TimeoutError(f"the request has not ended after {timeout} s")
         if self._error is not None:
             raise self._error
@@ -78,37 +88,38 @@ class Channel(Generic[T]):
 
     def wait_beyond(self, count: int) -> None:
         """Wait until there are more than `count` events, or the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: len(self.events) > count or self.is_ended)
+        _wait(lambda listener: self.call_beyond(count, listener))
 
     def call_beyond(self, count: int, listener: Listener) -> None:
         """Call back once when there are more than `count` events, or the end; perhaps now."""
-        with self._changed:
-            if len(self.events) <= count and not self.is_ended:
+        with self._lock:
+            if len(self.events) <= count and not self.is_published:
                 self._listeners.append(listener)
                 return
         listener()
 
     def call_at_end(self, listener: Listener) -> None:
         """Call back once at the end; perhaps now."""
-        with self._changed:
-            if not self.is_ended:
+        with self._lock:
+            if not self.is_published:
                 self._at_end.append(listener)
                 return
         listener()
 
     def _end(self, result: T | None, error: BaseException | None) -> None:
-        with self._changed:
-            if self.is_ended:
-                return
+        if not self.is_ended:
             self._result, self._error = result, error
-            self._ended.set()
-            self._listeners += self._at_end
-            self._at_end = []
-            self._tell()
+            self.is_ended = True
 
-    def _tell(self) -> None:
-        self._changed.notify_all()
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener()
+
+def _call(listeners: list[Listener]) -> None:
+    for listener in listeners:
+        listener()
+
+
+def _wait(register: Callable[[Listener], None], timeout: float | None = None) -> bool:
+    """Wait for a listener to be called back; whether it was in time."""
+    called = threading.Lock()
+    called.acquire()
+    register(called.release)
+    return called.acquire(timeout=-1 if timeout is None else max(timeout, 0))

@@ -282,7 +282,9 @@ class InferenceEngine:
         )
 
     def _request(self, task: TextTask, progress: OnProgress | None = None) -> Request:
-        if not task.channel.is_ended:
+        if task.channel.is_ended:
+            task.channel.publish()
+        else:
             self._loop.submit(task)
         return Request(task, self._loop.wake, self._fork, progress)
 

@@ -64,6 +64,7 @@ class StepLoop:
             self._go_on(self.stepper.land)
             try:
                 done.finish((function(),))
+                done.publish()
             except Exception as error:  # it is the caller's
                 done.fail(error)
 
@@ -125,6 +126,7 @@ class StepLoop:
     def _end_unwanted(self) -> None:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             if task.channel.wish.cancelled:
+                self.scheduler.remove(task)
                 task.fail(RequestCancelledError("the request was cancelled"))
             elif isinstance(task, TextTask):
                 task.expire()
@@ -143,6 +145,7 @@ class StepLoop:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             if task.channel.is_ended:
                 self.scheduler.remove(task)
+                task.channel.publish()
         if not self.scheduler.running:  # nobody is there to see what else would come
             self._go_on(self.stepper.land)
 

@@ -197,7 +197,7 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     @property
     def _is_read(self) -> bool:
-        return self._channel.is_ended and self._read == len(self._channel.events)
+        return self._channel.is_published and self._read == len(self._channel.events)
 
     def _take(self) -> str | None:
         """The next piece, if there is one; progress is told on the way to it."""

@@ -19,7 +19,7 @@ from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
 _BACKLOG = 2048
-_LAST_SECONDS = 5  # for readers that are slow to take the end of their texts
+_LAST_SECONDS = 30  # for readers that are slow to take the end of their texts
 
 
 def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:

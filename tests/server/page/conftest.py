@@ -20,7 +20,13 @@ ARGUMENTS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 )
-PATIENCE = 60_000  # milliseconds: the machine may be busy
+PATIENCE = 300_000  # milliseconds: the machine may be busy
+# What the page takes away after some seconds stays until a test has seen it.
+LASTING = """{
+  const later = window.setTimeout;
+  const longer = (delay) => (delay > 1500 ? 100 * delay : delay);
+  window.setTimeout = (run, delay, ...rest) => later(run, longer(delay), ...rest);
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +39,9 @@ def browser() -> Iterator["Browser"]:
         pytest.skip("Chromium is not here: apt-get install chromium")
     playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=ARGUMENTS.split())
+        browser = driver.chromium.launch(
+            executable_path=chromium, args=ARGUMENTS.split(), timeout=PATIENCE
+        )
         yield browser
         browser.close()
 
@@ -61,6 +69,7 @@ def visit(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         options = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"} | options
         context = browser.new_context(**options)
         context.set_default_timeout(PATIENCE)
+        context.add_init_script(LASTING)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

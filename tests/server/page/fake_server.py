@@ -9,13 +9,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
 from fake_answers import Piece, answer
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from ports import quiet_port
 
 from ingot.server import page
 
@@ -32,14 +33,15 @@ class FakeServer:
         self.hold_after: int | None = None  # tokens that a stream writes before it waits
         self.cut_after: int | None = None  # tokens that a stream writes before it breaks off
         self.pause = 0.0  # seconds between two tokens
+        self.repeats = False  # whether an answer begins again at its end
         self.open_streams = 0
         self.written = 0
         self.prompt = 0
         self._began = time.monotonic()
         self._held = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._start()
+        port = quiet_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._listen(port)
 
     def release(self) -> None:
         """Let held streams go on."""
@@ -54,15 +56,14 @@ class FakeServer:
 
     def restart(self) -> None:
         """Bring the server back at the same address."""
-        port = int(self.url.rpartition(":")[2])
-        self._socket = socket.create_server(("127.0.0.1", port))
-        self._start()
+        self._listen(int(self.url.rpartition(":")[2]))
 
-    def _start(self) -> None:
+    def _listen(self, port: int) -> None:
+        listening = socket.create_server(("127.0.0.1", port))
         config = uvicorn.Config(self._app(), log_level="error", lifespan="off")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
+            target=self._server.run, kwargs={"sockets": [listening]}, daemon=True
         )
         self._thread.start()
 
@@ -98,7 +99,7 @@ class FakeServer:
             self.bodies.append(body)
             if self.refusals > 0:
                 self.refusals -= 1
-                return _error(429, "The queue is full.", "queue_full", {"Retry-After": "1"})
+                return _error(429, "The queue is full.", "queue_full", {"Retry-After": "4"})
             if "too long" in body["messages"][-1]["content"]:
                 text = f"The prompt has 9000 tokens; the context holds {CONTEXT}."
                 return _error(400, text, "context_length_exceeded")
@@ -112,7 +113,7 @@ class FakeServer:
         self.open_streams += 1
         count = 0
         try:
-            for count, piece in enumerate(answer(body["messages"][-1]["content"]), 1):
+            for count, piece in enumerate(self._pieces(body["messages"][-1]["content"]), 1):
                 yield _event(_chunk(body, piece))
                 self.written += 1
                 if count == self.cut_after:
@@ -126,6 +127,11 @@ class FakeServer:
             yield "data: [DONE]\n\n"
         finally:
             self.open_streams -= 1
+
+    def _pieces(self, question: str) -> Iterator[Piece]:
+        yield from answer(question)
+        while self.repeats:
+            yield from answer(question)
 
     def _status(self) -> dict[str, Any]:
         running = self.open_streams

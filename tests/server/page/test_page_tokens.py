@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from fake_answers import PLAIN, answer
 from fake_server import FakeServer
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from steps import ask, leave_field, send
 
 pytestmark = pytest.mark.oracle
@@ -18,8 +18,8 @@ Shoot = Callable[[Page, str], None]
 PIECES = list(answer("sky"))
 
 
-def percents(page: Page) -> list[str]:
-    return page.locator(".token-card:visible .token-percent").all_inner_texts()
+def percents(page: Page) -> Locator:
+    return page.locator(".token-card:visible .token-percent")
 
 
 def test_every_token_has_its_colour_and_its_alternatives(page: Page, shoot: Shoot) -> None:
@@ -35,7 +35,7 @@ def test_every_token_has_its_colour_and_its_alternatives(page: Page, shoot: Shoo
     tokens.nth(unlikely).hover()
     shoot(page, "tokens-light")
     expected = [f"{100 * math.exp(value):.1f}%" for _, value in PIECES[unlikely].logprobs]
-    assert percents(page) == expected
+    expect(percents(page)).to_have_text(expected)
     chosen = page.locator(".token-card .chosen code")
     expect(chosen).to_have_text(PIECES[unlikely].text.replace(" ", "␣"))
     page.mouse.move(5, 5)
@@ -55,7 +55,7 @@ def test_tokens_are_reached_by_keyboard(page: Page) -> None:
     expect(tokens.nth(2)).to_be_focused()
     described = tokens.nth(2).get_attribute("aria-describedby")
     expect(page.locator(f"#{described}")).to_be_visible()
-    assert len(percents(page)) == 5
+    expect(percents(page)).to_have_count(5)
     page.keyboard.press("ArrowDown")
     below = tokens.nth(2).bounding_box()
     now = page.evaluate("document.activeElement.getBoundingClientRect().top")
@@ -82,7 +82,7 @@ def test_tokens_are_kept_and_grow_while_they_come(page: Page, fake: FakeServer) 
 
 
 def test_the_dashboard_moves(page: Page, fake: FakeServer, shoot: Shoot) -> None:
-    fake.pause = 0.05
+    fake.pause, fake.repeats = 0.05, True
     send(page, "the longest palindrome")
     page.click("#dashboard-link")
     tiles = page.locator(".tile strong")
@@ -102,7 +102,7 @@ def test_the_dashboard_moves(page: Page, fake: FakeServer, shoot: Shoot) -> None
         "() => document.querySelector('.plot-line').getAttribute('points').split(' ').length >= 4"
     )
     shoot(page, "dashboard-light")
-    fake.pause = 0
+    fake.pause, fake.repeats = 0, False
     expect(tiles.nth(1)).to_have_text("0 of 32")
     expect(page.locator(".requests .nothing")).to_be_visible()
     page.click("text=gemma-3-270m (not loaded)")

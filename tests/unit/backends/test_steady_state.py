@@ -96,13 +96,18 @@ def test_private_memory_is_cache_and_arena(model: str, request: pytest.FixtureRe
     assert bound < path.stat().st_size, "too small a model to show anything"
 
 
+def used_in_half_a_second() -> float:
+    """Seconds of the CPU that this process uses."""
+    before = time.process_time()
+    time.sleep(0.5)
+    return time.process_time() - before
+
+
 def test_an_idle_engine_uses_no_cpu(tmp_path: Path) -> None:
-    """Half a second after a text: its threads have parked. A spinning one would use all of it."""
+    """After a text its threads park. One that spins would use all of every half second."""
     with LLM(Fixture.load("llama").write(tmp_path / "model.gguf"), threads=3) as llm:
         llm.generate([1, 2, 3], max_tokens=10, temperature=0)
-        before = time.process_time()
-        time.sleep(0.5)
-        assert time.process_time() - before < 0.1
+        assert any(used_in_half_a_second() < 0.1 for _ in range(20))
         assert llm.generate(
             [1, 2, 3], max_tokens=3, temperature=0
         ).token_ids  # and it wakes up again

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INGOT = Path(sys.executable).with_name("ingot")
+PATIENCE = 300  # seconds, on a machine that does other things
 
 
 @dataclass(frozen=True)

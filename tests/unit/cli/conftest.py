@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_runs import INGOT, Ran, Run
+from command_runs import INGOT, PATIENCE, Ran, Run
 from typer.testing import CliRunner
 
 from ingot.cli import app
@@ -49,7 +49,7 @@ def run_process() -> Run:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)

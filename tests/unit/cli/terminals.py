@@ -6,15 +6,25 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from command_runs import INGOT
+from command_runs import INGOT, PATIENCE
 
 # Bold, which no answer can be: its control characters are escaped.
 PROMPT, MORE = b"\x1b[1m> ", b"\x1b[1m. "
 CTRL_C, CTRL_D, ENTER = b"\x03", b"\x04", b"\r"
-_PATIENCE = 120  # seconds, on a machine that does other things
+
+
+def shown_to_end(leader: int) -> str:
+    """All that is shown on a terminal; whoever else has it open has closed it, or will."""
+    shown = b""
+    with suppress(OSError):  # the other end is closed, and everything is read
+        while piece := os.read(leader, 4096):
+            shown += piece
+    os.close(leader)
+    return shown.decode()
 
 
 class AtTerminal:
@@ -43,10 +53,10 @@ class AtTerminal:
 
     def interrupt_prompt(self, wanted: str) -> None:
         """Press Ctrl-C until this is shown: readline misses one just before it begins to wait."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while wanted.encode() not in self._unseen and time.monotonic() < deadline:
             self.press(CTRL_C)
-            while wanted.encode() not in self._unseen and self._read(2.0):
+            while wanted.encode() not in self._unseen and self._read(10.0):
                 pass
         self.wait_for(wanted)
 
@@ -65,7 +75,7 @@ class AtTerminal:
 
     def leave(self) -> tuple[int, str]:
         """Wait for the end: the exit status, and what was shown at last."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read(0.05)
         while self._read(0):
@@ -73,7 +83,7 @@ class AtTerminal:
         return self.process.wait(timeout=1), self._unseen.decode(errors="replace")
 
     def _read_until(self, enough: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not enough():
             assert time.monotonic() < deadline, f"only this was shown: {self._unseen!r}"
             assert self._read(1.0) or self.process.poll() is None, f"it ended: {self._unseen!r}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from command_runs import INGOT, Run
+from command_runs import INGOT, PATIENCE, Run
 from terminals import CTRL_C, CTRL_D, ENTER, MORE, PROMPT, AtTerminal
 
 from ingot import LLM
@@ -17,6 +17,7 @@ from ingot.cli.text import printable
 from tiny_llama import write_tiny_llama
 
 GREEDY = ("--temp", 0, "-t", 1)
+ENDLESS = ("-n", 100_000, "-c", 150_000, "--ignore-eos")
 FEW = {"max_tokens": 4, "temperature": 0}
 
 
@@ -208,7 +209,7 @@ def test_a_model_without_a_template(run: Run, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_piped_chat(talkative: Path) -> None:
-    command = [INGOT, "chat", *GREEDY, "-m", talkative, "-n", 100_000, "-c", 150_000]
+    command = [INGOT, "chat", *GREEDY, *ENDLESS, "-m", talkative]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         list(map(str, command)), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
@@ -219,7 +220,7 @@ def test_ctrl_c_ends_a_piped_chat(talkative: Path) -> None:
         process.stdin.flush()
         process.stdout.read(8)
         os.kill(process.pid, signal.SIGINT)
-        process.communicate()
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
 
 
@@ -265,9 +266,8 @@ def test_lines_of_earlier_chats_are_at_hand(model: Path) -> None:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
-    flags = ("-m", talkative, "-n", 100_000, "-c", 150_000)
     shown = []
-    with AtTerminal("chat", *GREEDY, *flags) as terminal:
+    with AtTerminal("chat", *GREEDY, *ENDLESS, "-m", talkative) as terminal:
         terminal.wait_for(PROMPT)
         for message in ("hi", "ho"):
             terminal.press(message.encode() + ENTER)

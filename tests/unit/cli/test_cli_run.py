@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_runs import INGOT, Run
+from command_runs import INGOT, PATIENCE, Run
+from terminals import shown_to_end
 
 from ingot import LLM
 from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
 
 GREEDY = ("--temp", 0)  # the same text every time
+ENDLESS = ("-t", 1, "-n", 100_000, "-c", 150_000, "--ignore-eos")
 TIMINGS = re.compile(
     r"load \d+\.\d\d s; (first token \d+\.\d\d s; )?prompt (?P<prompt>\d+) tokens, [\d.]+ t/s; "
     r"generated (?P<generated>\d+) tokens, [\d.]+ t/s(; ended .*)?\n$"
@@ -134,11 +136,11 @@ def start(*arguments: object, **streams: int) -> subprocess.Popen[bytes]:
 
 
 def test_ctrl_c_keeps_the_text_and_shows_the_timings(talkative: Path) -> None:
-    process = start("-m", talkative, "-t", 1, "-n", 100_000, "-c", 150_000, "hi")
+    process = start("-m", talkative, *ENDLESS, "hi")
     assert process.stdout is not None
     first = process.stdout.read(8)
     process.send_signal(signal.SIGINT)
-    rest, err = process.communicate(timeout=30)
+    rest, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert (first + rest).endswith(b"\n")
     prompt, generated = timings(err.decode())
@@ -148,7 +150,7 @@ def test_ctrl_c_keeps_the_text_and_shows_the_timings(talkative: Path) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it(talkative: Path) -> None:
-    with start("-m", talkative, "-t", 1, "-n", 100_000, "-c", 150_000, "hi") as process:
+    with start("-m", talkative, *ENDLESS, "hi") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(8)
@@ -159,17 +161,10 @@ def test_a_reader_that_goes_away_ends_it(talkative: Path) -> None:
 
 def test_a_bar_on_a_terminal_while_a_long_prompt_is_read(talkative: Path) -> None:
     leader, follower = pty.openpty()
-    shown = b""
     with start("-m", talkative, "-t", 1, "-n", 1, "word " * 300, stderr=follower) as process:
         os.close(follower)
-        while True:
-            try:
-                shown += os.read(leader, 4096)
-            except OSError:  # the other end is closed
-                break
-    os.close(leader)
+        text = shown_to_end(leader)
     assert process.returncode == 0
-    text = shown.decode()
     assert "reading the prompt [          " in text
     assert "512 of 1503 tokens" in text
     assert text.rpartition("\r\x1b[K")[2].startswith("load ")  # the bar is gone
@@ -196,14 +191,13 @@ def test_control_characters_do_not_steer_a_terminal(tmp_path: Path) -> None:
         },
     )
     piped = start("-m", model, "-n", 3, "hi")
-    assert piped.communicate(timeout=30)[0] == b"\x1b\x1b\x1b\n"
+    assert piped.communicate(timeout=PATIENCE)[0] == b"\x1b\x1b\x1b\n"
     leader, follower = pty.openpty()
     command = [str(INGOT), "run", "-m", str(model), "-n", "3", "hi"]
     done = subprocess.run(command, stdout=follower, stderr=subprocess.DEVNULL, check=True)
     os.close(follower)
     assert done.returncode == 0
-    assert os.read(leader, 100) == b"\\x1b\\x1b\\x1b\r\n"
-    os.close(leader)
+    assert shown_to_end(leader) == "\\x1b\\x1b\\x1b\r\n"
 
 
 def test_the_default_model_knows_a_capital(run: Run, smollm2_path: Path) -> None:

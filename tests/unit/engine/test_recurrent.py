@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from holding import PATIENCE
 from ingot import LLM
 from ingot.engine.cache_size import cache_size
 from ingot.errors import ConfigError
@@ -95,10 +96,10 @@ def test_a_fork_goes_on_from_here(llm: LLM) -> None:
     def hold(token_ids: np.ndarray, _: Any) -> None:
         if len(token_ids) == len(PROMPT) + 20:
             began.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE)
 
     request = llm.stream(PROMPT, max_tokens=50, seed=3, processors=[hold], **HOT)
-    assert began.wait(30)
+    assert began.wait(PATIENCE)
     threading.Timer(0.05, go_on.set).start()
     fork = request.fork(seed=3, processors=())
     assert fork.result().token_ids == request.result().token_ids

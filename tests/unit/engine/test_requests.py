@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from holding import PATIENCE
 from ingot import LLM, SamplingParams
 from ingot.engine import EngineOptions, InferenceEngine, RequestState
 from ingot.errors import (
@@ -27,17 +28,17 @@ LONG = {"temperature": 0, "ignore_eos": True, "max_tokens": 200}
 
 
 def slow(_: Any, __: Any) -> None:
-    """A processor that gives others time to act in the middle of a text."""
-    time.sleep(0.01)
+    """A processor that leaves others something of the processor."""
+    time.sleep(0.001)
 
 
-ENDLESS = {**LONG, "processors": [slow]}  # more than two seconds
+ENDLESS = {**LONG, "max_tokens": None, "context_overflow": "shift", "processors": [slow]}
 SHORT = {"temperature": 0, "ignore_eos": True, "max_tokens": 5}
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does; a minute is more than it needs."""
-    deadline = time.monotonic() + 60
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -67,10 +68,10 @@ def test_a_request_goes_through_its_states(llm: LLM) -> None:
 
     def look(_: Any, __: Any) -> None:
         first.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
 
     request = llm.stream(PROMPT, processors=[look], **SHORT)
-    assert first.wait(30)
+    assert first.wait(PATIENCE)
     seen.append(request.state)
     queued = llm.stream(PROMPT, **SHORT)
     seen.append(queued.state)
@@ -99,7 +100,7 @@ def test_many_threads_at_once_get_what_each_gets_alone(llm: LLM) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert [found[n] for n in range(16)] == alone
 
 
@@ -172,7 +173,6 @@ def test_dropping_a_request_cancels_it(llm: LLM) -> None:
     del request
     gc.collect()
     wait_until(lambda: llm.stats.running == 0)
-    assert llm.stats.generated_tokens < LONG["max_tokens"]
     assert held_blocks(llm) == 0
 
 
@@ -223,11 +223,11 @@ def test_a_full_queue_says_so(tiny: Path) -> None:
 
     def wait(_: Any, __: Any) -> None:
         began.set()
-        assert hold.wait(30)
+        assert hold.wait(PATIENCE)
 
     with LLM(tiny, threads=1, max_running=1, max_queue=2) as llm:
         running = llm.stream(PROMPT, processors=[wait], **SHORT)
-        assert began.wait(30)
+        assert began.wait(PATIENCE)
         waiting = [llm.stream(PROMPT, **SHORT) for _ in range(2)]
         with pytest.raises(QueueFullError, match="2 requests are waiting"):
             llm.stream(PROMPT, **SHORT)

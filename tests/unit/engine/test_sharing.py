@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from holding import PATIENCE, held
 from ingot import LLM
 from ingot.backends.reference import Reference
 from ingot.engine import RequestState
@@ -81,11 +82,11 @@ def test_prompts_that_come_together_are_read_once(tiny: Path) -> None:
 
     def hold(_: Any, __: Any) -> None:
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
 
     with LLM(tiny, threads=1) as llm:
         first = llm.stream([7], max_tokens=2, processors=[hold], **GREEDY)
-        assert began.wait(30)
+        assert began.wait(PATIENCE)
         requests = [llm.stream(PROMPT, max_tokens=3, seed=n, **HOT) for n in range(6)]
         go_on.set()
         reused = sorted(request.result().timings.reused_tokens for request in requests)
@@ -103,28 +104,31 @@ def test_too_small_a_cache_changes_no_text(tiny: Path) -> None:
         ]
     for reuse in ("none", "all"):
         with LLM(tiny, threads=1, reuse=reuse, cache_tokens=416) as llm:
-            requests = [
-                llm.stream(prompt, max_tokens=90, seed=n, **HOT) for n, prompt in enumerate(prompts)
-            ]
+            with held(llm):
+                requests = [
+                    llm.stream(prompt, max_tokens=90, seed=n, **HOT)
+                    for n, prompt in enumerate(prompts)
+                ]
             assert [request.result().token_ids for request in requests] == expected
             assert llm.stats.preemptions > 0
             assert llm.stats.blocks_held == 0
 
 
 def test_a_fork_goes_on_from_here(llm: LLM) -> None:
-    began, go_on = threading.Event(), threading.Event()
+    began, forked = threading.Event(), threading.Event()
 
     def hold(token_ids: np.ndarray, _: Any) -> None:
-        if len(token_ids) == len(PROMPT) + 20:
+        """Go on for a step whenever somebody wants to fork the text, which then has not ended."""
+        if len(token_ids) >= len(PROMPT) + 20:
             began.set()
-            assert go_on.wait(30)
-        time.sleep(0.01)  # time to fork it before it ends
+            while llm.engine._loop._inbox.empty() and not forked.is_set():
+                time.sleep(0.001)
 
     request = llm.stream(PROMPT, max_tokens=50, seed=3, processors=[hold], **HOT)
-    assert began.wait(30)
-    threading.Timer(0.05, go_on.set).start()
+    assert began.wait(PATIENCE)
     fork = request.fork(seed=3, processors=())
     other = llm.fork(request, 2)
+    forked.set()
     done = request.result()
     assert fork.result().token_ids == done.token_ids, "the same seed writes the same"
     assert fork.text == done.text

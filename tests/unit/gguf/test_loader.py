@@ -144,7 +144,7 @@ def test_different_tensors_load_at_the_same_time(model: Path) -> None:
             self.barrier = threading.Barrier(2)
 
         def upload(self, tensor: LazyTensor) -> bytes:
-            self.barrier.wait(timeout=20)
+            self.barrier.wait(timeout=300)
             return super().upload(tensor)
 
     loader = GgufLoader(model)
@@ -158,7 +158,7 @@ def test_upload_may_read_the_bytes_in_another_thread(model: Path) -> None:
     class Delegating(Device):
         def upload(self, tensor: LazyTensor) -> bytes:
             with ThreadPoolExecutor(1) as pool:
-                return pool.submit(super().upload, tensor).result(timeout=20)
+                return pool.submit(super().upload, tensor).result(timeout=300)
 
     assert len(GgufLoader(model).load_tensor("a.weight", Delegating())) == 48
 

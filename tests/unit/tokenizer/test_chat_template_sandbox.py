@@ -109,9 +109,9 @@ def test_limits_grow_with_the_messages() -> None:
 
 
 def test_many_messages() -> None:
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}] * 5_000
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}] * 2_000
     source = "{% for m in messages %}{{ m.role }}:{{ m.content | trim }}\n{% endfor %}"
-    assert ChatTemplate(source).render(messages).text == "user:hi\nassistant:ho\n" * 5_000
+    assert ChatTemplate(source).render(messages).text == "user:hi\nassistant:ho\n" * 2_000
 
 
 def test_the_line_of_an_error() -> None:
