@@ -25,6 +25,8 @@ MESSAGES = [
         ("qwen2_5", CallStyle.HERMES, None, True),
         ("qwen3", CallStyle.HERMES, THINK, True),
         ("qwen3_coder", CallStyle.QWEN_XML, None, True),
+        ("glm4_5", CallStyle.GLM, THINK, True),
+        ("kimi_k2", CallStyle.KIMI, THINK, True),
         ("llama3_1", CallStyle.LLAMA3, None, True),
         ("mistral_v3", CallStyle.MISTRAL, None, True),
         ("granite", CallStyle.GRANITE, None, True),
