@@ -53,9 +53,11 @@ class Reader:
         return self._ended and self._at == len(self._piece)
 
     def go_back(self, text: str) -> None:
-        """Have a text before what comes next: it was taken, and is to be read again."""
-        self._piece = text + self._piece[self._at :]
-        self._at = 0
+        """Go to the place before a text that was just taken."""
+        if len(text) > self._at:  # it began in an earlier piece
+            self._piece = text + self._piece[self._at :]
+            self._at = len(text)
+        self._at -= len(text)
 
     def hold(self, text: str) -> None:
         """Hold a text that was read already."""
