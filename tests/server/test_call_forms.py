@@ -21,6 +21,7 @@ SOURCES = {family.name: family.source for family in families()}
 FORMS = {
     "qwen3_coder": "<parameter=city>\nRome\n</parameter>\n<parameter=days>\n2\n</parameter>",
     "glm4_5": "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>",
+    "minimax_m2": '<parameter name="city">Rome</parameter>\n<parameter name="days">2</parameter>',
     "kimi_k2": 'functions.get_weather:0<|tool_call_argument_begin|>{"city": "Rome", "days": 2}',
 }
 SCHEMA = {
@@ -35,7 +36,8 @@ SCHEMA = {
 }
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}
 NOW = {"type": "function", "function": {"name": "now"}}
-# The model is kept from "<think>": it would never come to an end.
+# The model is kept from thinking, since it would never come to an end.
+OPENED = "ai\\n<think>\\n' -}}{%- endif"
 NO_THINKING = {str(ord(letter)): -100 for letter in "th"}
 QUESTION = {"role": "user", "content": "What is the weather in Rome?"}
 
@@ -50,7 +52,7 @@ def family(request: pytest.FixtureRequest) -> str:
 def path(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_llama(
         tmp_path_factory.mktemp("forms") / "tiny.gguf",
-        template=SOURCES[family],
+        template=SOURCES[family].replace(OPENED, OPENED.replace("<think>\\n", "")),
         keys={"llama.context_length": 4096},
     )
 

@@ -35,6 +35,7 @@ from ingot.reply.style import (
     KIMI_ARGUMENTS,
     KIMI_BEGIN,
     KIMI_END,
+    MINIMAX_OPEN,
     MISTRAL_ARGS,
     MISTRAL_CALLS,
     PYTHON_TAG,
@@ -42,7 +43,7 @@ from ingot.reply.style import (
     SECTION_END,
     CallStyle,
 )
-from ingot.reply.tagged import GLM_TAGS, QWEN_TAGS, Tags
+from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS, Tags
 from ingot.reply.tools import Tool
 
 _FENCE = "```"
@@ -58,6 +59,7 @@ OPENERS = {
     CallStyle.DEEPSEEK_V31: (CALLS_BEGIN,),
     CallStyle.QWEN_XML: (HERMES_OPEN, FUNCTION_OPEN),
     CallStyle.GLM: (HERMES_OPEN,),
+    CallStyle.MINIMAX: (MINIMAX_OPEN,),
     CallStyle.KIMI: (SECTION_BEGIN,),
     CallStyle.HARMONY: (),
     CallStyle.JSON: (HERMES_OPEN,),
@@ -86,6 +88,9 @@ class Calls:
                 yield from self._in_tool_call()
             case _ if opener == FUNCTION_OPEN:
                 yield from self._functions(QWEN_TAGS)
+            case _ if opener == MINIMAX_OPEN:
+                yield from spaces(self._reader)
+                yield from self._opened_functions(MINIMAX_TAGS)
             case _ if opener == SECTION_BEGIN:
                 yield from self._kimi()
             case _ if opener == GRANITE_OPEN:
@@ -136,13 +141,15 @@ class Calls:
             case "{" | "[":
                 yield from self._tagged(HERMES_CLOSE)
             case "<":
-                if (
-                    yield from attempt(self._reader, one_of(self._reader, [FUNCTION_OPEN]))
-                ) is None:
-                    raise Mismatch
-                yield from self._functions(QWEN_TAGS)
+                yield from self._opened_functions(QWEN_TAGS)
             case _:
                 yield from self._functions(GLM_TAGS)
+
+    def _opened_functions(self, tags: Tags) -> Reading[None]:
+        """Functions with the first tag; if it is another, that may begin something else."""
+        if (yield from attempt(self._reader, one_of(self._reader, [tags.name]))) is None:
+            raise Mismatch
+        yield from self._functions(tags)
 
     def _functions(self, tags: Tags) -> Reading[None]:
         """Functions in tags, from behind the first tag to what closes them."""

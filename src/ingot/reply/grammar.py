@@ -28,13 +28,14 @@ from ingot.reply.style import (
     KIMI_BEGIN,
     KIMI_END,
     MESSAGE,
+    MINIMAX_CLOSE,
     MISTRAL_ARGS,
     SECTION_END,
     START,
     CallStyle,
     ReplyStyle,
 )
-from ingot.reply.tagged import GLM_TAGS, QWEN_TAGS
+from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
 from ingot.reply.tagged_grammar import TaggedCall
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
@@ -43,7 +44,11 @@ from ingot.sampling.grammar import GrammarKind
 _MOST_CALLS = 16  # without a bound a model at a high temperature can call for ever
 _NUMBER = "0|[1-9][0-9]?[0-9]?"  # of a call in a conversation
 _NOTHING = {"properties": {}, "additionalProperties": False}
-_TAGS = {CallStyle.QWEN_XML: QWEN_TAGS, CallStyle.GLM: GLM_TAGS}
+_TAGS = {
+    CallStyle.QWEN_XML: QWEN_TAGS,
+    CallStyle.GLM: GLM_TAGS,
+    CallStyle.MINIMAX: MINIMAX_TAGS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,9 @@ def _frame(style: ReplyStyle) -> _Frame:
             return _Frame(opener, text("\n"), behind=close, between_marks=text("\n"))
         case CallStyle.GLM:
             return _Frame(opener, behind=mark(style, HERMES_CLOSE), between_marks=text("\n"))
+        case CallStyle.MINIMAX:
+            close = mark(style, MINIMAX_CLOSE)
+            return _Frame(opener, text("\n"), between="", behind=close)
         case CallStyle.KIMI:
             begin, end = mark(style, KIMI_BEGIN), mark(style, KIMI_END)
             behind = f"{end} {mark(style, SECTION_END)}"

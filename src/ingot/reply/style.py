@@ -23,6 +23,7 @@ class CallStyle(StrEnum):
     DEEPSEEK_V31 = "deepseek_v31"  # the name, a separator, {...}
     QWEN_XML = "qwen_xml"  # Qwen3-Coder: <function=f>, and each argument in <parameter=name>
     GLM = "glm"  # <tool_call>f, and each argument in <arg_key> and <arg_value>
+    MINIMAX = "minimax"  # <invoke name="f">, and each argument in <parameter name="...">
     KIMI = "kimi"  # functions.f:0, a separator, {...}
     HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel of its own
     JSON = "json"  # {"name": "f", "arguments": {...}}: models that were never told how
@@ -48,6 +49,7 @@ FUNCTION_OPEN, FUNCTION_CLOSE = "<function=", "</function>"
 PARAMETER_OPEN, PARAMETER_CLOSE = "<parameter=", "</parameter>"
 ARG_KEY_OPEN, ARG_KEY_CLOSE = "<arg_key>", "</arg_key>"
 ARG_VALUE_OPEN, ARG_VALUE_CLOSE = "<arg_value>", "</arg_value>"
+MINIMAX_OPEN, MINIMAX_CLOSE = "<minimax:tool_call>", "</minimax:tool_call>"
 SECTION_BEGIN, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 KIMI_BEGIN, KIMI_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
@@ -59,7 +61,7 @@ ALL_MARKS = (
     HERMES_OPEN, HERMES_CLOSE, PYTHON_TAG, MISTRAL_CALLS, MISTRAL_ARGS, GRANITE_OPEN, GRANITE_CLOSE,
     CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_SEP, CALL_END,
     ARG_KEY_OPEN, ARG_KEY_CLOSE, ARG_VALUE_OPEN, ARG_VALUE_CLOSE,
-    SECTION_BEGIN, SECTION_END, KIMI_BEGIN, KIMI_END, KIMI_ARGUMENTS,
+    MINIMAX_OPEN, MINIMAX_CLOSE, SECTION_BEGIN, SECTION_END, KIMI_BEGIN, KIMI_END, KIMI_ARGUMENTS,
     CHANNEL, MESSAGE, START, END, RETURN, CALL, CONSTRAIN,
 )  # fmt: skip
 
@@ -69,6 +71,7 @@ _BY_MARK = (
     (MISTRAL_CALLS, CallStyle.MISTRAL),
     (GRANITE_OPEN, CallStyle.GRANITE),
     (SECTION_BEGIN, CallStyle.KIMI),
+    (MINIMAX_OPEN, CallStyle.MINIMAX),
     (HERMES_OPEN, CallStyle.HERMES),
     (PYTHON_TAG, CallStyle.LLAMA3),
 )

@@ -11,7 +11,8 @@
 
 Comes in: a reader at the place behind a call's name. Goes out: the arguments as JSON, piece by
 piece: strings as they come, other values when they are complete. A text may hold the tags too, so
-a value ends only where behind its tag comes what has to. Models leave tags out: one that opens
+a value ends only where behind its tag comes what has to. MiniMax's tags are like the left ones, but
+for names in quotes and values without lines of their own. Models leave tags out: one that opens
 the next parameter on a new line ends a value as well, and so does the end of the function.
 """
 
@@ -30,26 +31,35 @@ from ingot.reply.style import (
     FUNCTION_OPEN,
     HERMES_CLOSE,
     HERMES_OPEN,
+    MINIMAX_CLOSE,
+    MINIMAX_OPEN,
     PARAMETER_CLOSE,
     PARAMETER_OPEN,
 )
 from ingot.reply.values import ONLY_TEXT, as_json, escaped, kinds_of_argument
 
-NO_NAME = "<>\n"  # what no key holds
+_NO_NAME = "<>\n"
 _RUN = re.compile(r"[^<\n]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
     """What stands around the parts of a call."""
 
-    name: str  # before the name of the function
+    open: str  # before calls
     key: str
     keyed: tuple[str, ...]  # between a key and its value
     value_end: str
     end: str  # behind the last argument
-    close: str  # behind calls; nothing where the end of one is all
-    on_lines: bool  # whether a value stands between line breaks that are not its own
+    close: str = ""  # behind calls; nothing where the end of one is all
+    name: str = ""  # before the name of the function
+    named: str = ""
+    on_lines: bool = False  # whether a value stands between line breaks that are not its own
+
+    @property
+    def no_key(self) -> str:
+        """Characters that no key holds."""
+        return _NO_NAME + self.keyed[0][0]
 
     @property
     def no_text(self) -> tuple[str, ...]:
@@ -58,10 +68,32 @@ class Tags:
 
 
 QWEN_TAGS = Tags(
-    FUNCTION_OPEN, PARAMETER_OPEN, (">",), PARAMETER_CLOSE, FUNCTION_CLOSE, HERMES_CLOSE, True
+    open=HERMES_OPEN,
+    name=FUNCTION_OPEN,
+    named=">",
+    key=PARAMETER_OPEN,
+    keyed=(">",),
+    value_end=PARAMETER_CLOSE,
+    end=FUNCTION_CLOSE,
+    close=HERMES_CLOSE,
+    on_lines=True,
 )
 GLM_TAGS = Tags(
-    "", ARG_KEY_OPEN, (ARG_KEY_CLOSE, ARG_VALUE_OPEN), ARG_VALUE_CLOSE, HERMES_CLOSE, "", False
+    open=HERMES_OPEN,
+    key=ARG_KEY_OPEN,
+    keyed=(ARG_KEY_CLOSE, ARG_VALUE_OPEN),
+    value_end=ARG_VALUE_CLOSE,
+    end=HERMES_CLOSE,
+)
+MINIMAX_TAGS = Tags(
+    open=MINIMAX_OPEN,
+    name='<invoke name="',
+    named='">',
+    key='<parameter name="',
+    keyed=('">',),
+    value_end=PARAMETER_CLOSE,
+    end="</invoke>",
+    close=MINIMAX_CLOSE,
 )
 
 
@@ -75,9 +107,8 @@ class Behind:
 
 def name_of(reader: Reader, tags: Tags) -> Reading[str]:
     """Read a function's name, and the tag behind it if there is one."""
-    name = yield from up_to(reader, NO_NAME)
-    if tags.name:
-        yield from literal(reader, ">")
+    name = yield from up_to(reader, _NO_NAME + tags.named[:1])
+    yield from literal(reader, tags.named)
     return name.strip()
 
 
@@ -119,7 +150,7 @@ def arguments(
 
 
 def _key(reader: Reader, tags: Tags) -> Reading[str]:
-    key = yield from up_to(reader, NO_NAME)
+    key = yield from up_to(reader, tags.no_key)
     yield from literal(reader, tags.keyed[0])
     for mark in tags.keyed[1:]:
         yield from spaces(reader)
@@ -168,7 +199,7 @@ def _left_open(reader: Reader, tags: Tags) -> Reading[Behind]:
     """The end of a function whose last value was not closed: nothing but calls may follow."""
     yield from spaces(reader)
     if (yield from reader.peek()):
-        marks = filter(None, (tags.name, tags.close, HERMES_OPEN))
+        marks = filter(None, (tags.name, tags.close, tags.open))
         mark = yield from one_of(reader, marks)
         reader.go_back(mark)
     return Behind()

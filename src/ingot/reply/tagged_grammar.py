@@ -13,7 +13,7 @@ from typing import Any
 from ingot.errors import ToolError
 from ingot.reply import lark
 from ingot.reply.style import ReplyStyle
-from ingot.reply.tagged import NO_NAME, Tags
+from ingot.reply.tagged import Tags
 from ingot.reply.values import DEEPEST, kinds_of, listed, object_schema, resolved
 
 _ANY_TEXT = "/(?s:.*)/"
@@ -64,7 +64,7 @@ class TaggedCall:
         """The rule of the call and all that it needs; without a schema arguments are free."""
         parts = self._any_arguments() if schema is None else self._arguments(schema)
         if self._tags.name:
-            parts = [lark.text(f"{self._tags.name}{self._name}>\n"), *parts]
+            parts = [lark.text(f"{self._tags.name}{self._name}{self._tags.named}\n"), *parts]
             parts.append(lark.text(f"{self._tags.end}\n"))
         else:
             parts = [lark.text(self._name), self._line, *parts]
@@ -91,10 +91,10 @@ class TaggedCall:
         for index, (key, value) in enumerate(properties.items()):
             if value is False and key not in required:
                 continue
-            if not key or any(char in key for char in NO_NAME):
+            if not key or any(char in key for char in self._tags.no_key):
                 raise ToolError(
                     f"tool {self._name!r} has a parameter {key!r}, which this model cannot write; "
-                    "give it a name without angle brackets and line breaks"
+                    "give it a name of letters and digits"
                 )
             self._rule_of_value(str(index), value, schema)
             argument = self._argument(lark.text(key), self._named(str(index)))
@@ -120,7 +120,7 @@ class TaggedCall:
     def _others(self, known: list[str], value: str) -> str:
         """Arguments whose names are no known ones."""
         key = f"KEY{self._number}"
-        rule = f"{key}: /[^<>\\n]{{1,64}}/"
+        rule = f"{key}: /[^{self._tags.no_key}]{{1,64}}/"
         if known:
             rule += f" & ~({' | '.join(map(lark.text, known))})"
         self._rules.append(rule)

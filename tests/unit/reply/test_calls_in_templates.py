@@ -34,7 +34,9 @@ BY_NAME = {family.name: family for family in families()}
 
 
 @pytest.mark.parametrize("in_words", [False, True], ids=["as objects", "as JSON"])
-@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "qwen3_coder", "glm4_5", "kimi_k2"])
+@pytest.mark.parametrize(
+    "name", ["qwen2_5", "qwen3", "qwen3_coder", "glm4_5", "kimi_k2", "minimax_m2"]
+)
 def test_calls_come_back(name: str, in_words: bool) -> None:
     family = BY_NAME[name]
     template = ChatTemplate(family.source, bos_token=family.bos, eos_token=family.eos)
@@ -54,8 +56,9 @@ def test_calls_come_back(name: str, in_words: bool) -> None:
     asked = template.render([QUESTION], tools=tools).text
     told = template.render([QUESTION, answer], tools=tools, add_generation_prompt=False).text
     assert told.startswith(asked.rstrip("\n"))
-    text = told[len(asked) :].strip().removesuffix("<|im_end|>")
-    reply = parse_reply(text, style_of(family.source), TOOLS)
+    text = told[len(asked) :].strip().removesuffix("<|im_end|>").removesuffix("[e~[")
+    style = style_of(family.source)
+    reply = parse_reply(text, style, TOOLS, begins_in_reasoning=style.is_opened_by(asked))
     assert [json.loads(call.arguments) for call in reply.tool_calls] == ARGUMENTS
     assert reply.content.strip() == "So be it."
     if name == "kimi_k2":

@@ -57,6 +57,8 @@ SCRAPS = st.lists(
             "<function=", "<function=now>", "</function>", "<parameter=", "<parameter=city>",
             "</parameter>", "<function=get_weather>\n<parameter=city>\n", "\n</parameter>\n",
             "<arg_key>", "<arg_key>days</arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+            "<minimax:tool_call>", "</minimax:tool_call>", '<invoke name="now">', "</invoke>",
+            '<invoke name="get_weather"><parameter name="city">', '<parameter name="',
             "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_end|>",
             "functions.now:0", "<|tool_call_argument_begin|>", "<|tool_calls_section_end|>",
             "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|constrain|>",
@@ -120,7 +122,8 @@ def test_what_comes_out_stood_in_the_text(style: ReplyStyle, text: str) -> None:
 
 
 # Forms whose arguments are an object as it is; for the others see test_tagged_calls.py.
-IN_JSON = [calls for calls in CallStyle if calls not in (CallStyle.QWEN_XML, CallStyle.GLM)]
+IN_TAGS = (CallStyle.QWEN_XML, CallStyle.GLM, CallStyle.MINIMAX)
+IN_JSON = [calls for calls in CallStyle if calls not in IN_TAGS]
 
 
 @settings(max_examples=200)

@@ -27,6 +27,7 @@ MESSAGES = [
         ("qwen3_coder", CallStyle.QWEN_XML, None, True),
         ("glm4_5", CallStyle.GLM, THINK, True),
         ("kimi_k2", CallStyle.KIMI, THINK, True),
+        ("minimax_m2", CallStyle.MINIMAX, THINK, True),
         ("llama3_1", CallStyle.LLAMA3, None, True),
         ("mistral_v3", CallStyle.MISTRAL, None, True),
         ("granite", CallStyle.GRANITE, None, True),

@@ -22,10 +22,11 @@ from ingot.reply.events import joined
 from unit.reply.written_calls import THINK, TOOLS, Called, said, write_calls
 
 QWEN, GLM = ReplyStyle(CallStyle.QWEN_XML, THINK), ReplyStyle(CallStyle.GLM, THINK)
-TAGGED = st.sampled_from([QWEN, GLM])
-TAGS = ("</parameter>", "</function>", "<parameter=", "</arg_value>", "</tool_call>")
+MINIMAX = ReplyStyle(CallStyle.MINIMAX, THINK)
+TAGGED = st.sampled_from([QWEN, GLM, MINIMAX])
+TAGS = ("</invoke>", "</parameter>", "</function>", "<parameter=", "</arg_value>", "</tool_call>")
 
-KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<>\n"), min_size=1)
+KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters='<>"\n'), min_size=1)
 TEXTS = st.text() | st.lists(
     st.sampled_from(["<", "</", "\n", " ", "<parameter>", "</param", "a", '"', "\\", "<arg_key>"])
 ).map("".join)
@@ -90,7 +91,7 @@ def test_any_arguments_come_back(
     assert found == [call, call]
 
 
-@pytest.mark.parametrize("style", [QWEN, GLM])
+@pytest.mark.parametrize("style", [QWEN, GLM, MINIMAX])
 def test_a_text_may_be_cut_anywhere(style: ReplyStyle) -> None:
     """Where pieces end changes nothing, and what was said of a text that ends is not taken back."""
     calls = [
@@ -173,6 +174,20 @@ ROME = [("get_weather", '{"city": "Rome", "days": 2}')]
 )  # fmt: skip
 def test_texts(text: str, expected: tuple[str, str, list[tuple[str, str]]]) -> None:
     assert said(parse_reply(text, QWEN, TOOLS)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('<minimax:tool_call><invoke name="get_weather"><parameter name="city">Rome</parameter>'
+         '<parameter name="days">2</parameter></invoke></minimax:tool_call>', ROME),
+        ('<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">\n</parameter>\n'
+         "</invoke>\n", [("get_weather", '{"city": "\\n"}')]),
+        ('<minimax:tool_call><minimax:tool_call>\n<invoke name="now">\n</invoke>', [("now", "{}")]),
+    ],
+)  # fmt: skip
+def test_texts_of_minimax(text: str, calls: list[tuple[str, str]]) -> None:
+    assert said(parse_reply(text, MINIMAX, TOOLS))[2] == calls
 
 
 def test_strings_come_as_they_are_written() -> None:

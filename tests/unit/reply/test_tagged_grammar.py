@@ -33,7 +33,7 @@ SCHEMA: dict[str, Any] = {
         "Word": {"type": "string", "maxLength": 4},
     },
 }
-STYLES = [CallStyle.QWEN_XML, CallStyle.GLM]
+STYLES = [CallStyle.QWEN_XML, CallStyle.GLM, CallStyle.MINIMAX]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["marks are text", "marks are tokens"])
@@ -93,6 +93,11 @@ def texts_allowed(schema: Any, style: ReplyStyle, tokenizer: Tokenizer, *values:
     grammar = tool_grammar(style, tools, "required")
     assert grammar is not None
     form = "<tool_call>\n<function=f>\n<parameter=a>\n{}\n</parameter>\n</function>\n</tool_call>"
+    if style.calls is CallStyle.MINIMAX:
+        form = (
+            '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">{}</parameter>\n'
+            "</invoke>\n</minimax:tool_call>"
+        )
     if style.calls is CallStyle.GLM:
         form = "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>"
     builder = ChainBuilder(tokenizer)
@@ -178,3 +183,10 @@ def test_what_calls_cannot_be_held_to_is_refused(schema: dict[str, Any]) -> None
     with pytest.raises(ToolError, match="'f'"):
         tool_grammar(ReplyStyle(CallStyle.QWEN_XML), tools, "required")
     assert tool_grammar(ReplyStyle(CallStyle.HERMES), tools, "required") is not None
+
+
+def test_names_that_end_where_they_are_quoted() -> None:
+    tools = read_tools([{"name": "f", "parameters": {"properties": {'"a"': {}}}}])
+    assert tool_grammar(ReplyStyle(CallStyle.QWEN_XML), tools, "required") is not None
+    with pytest.raises(ToolError, match="parameter"):
+        tool_grammar(ReplyStyle(CallStyle.MINIMAX), tools, "required")

@@ -85,6 +85,17 @@ def write_calls(calls: Sequence[Called], style: ReplyStyle) -> str:
                 + "</tool_call>"
                 for call in calls
             )
+        case CallStyle.MINIMAX:
+            body = "".join(
+                f'<invoke name="{call.name}">\n'
+                + "".join(
+                    f'<parameter name="{key}">{as_text(value)}</parameter>\n'
+                    for key, value in call.arguments.items()
+                )
+                + "</invoke>\n"
+                for call in calls
+            )
+            return f"<minimax:tool_call>\n{body}</minimax:tool_call>"
         case CallStyle.KIMI:
             body = "".join(
                 f"<|tool_call_begin|>functions.{name}:{number}<|tool_call_argument_begin|>{text}"
