@@ -182,11 +182,16 @@ def texts_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str | None
         return _ANY_TEXT
     if "string" not in kinds_of(schema, root):
         return None
+    for keyword in ("if", "not"):
+        if keyword in schema:
+            raise ToolError(
+                f"a parameter has {keyword!r}, to which texts of this model cannot be held; "
+                "say what it may be instead"
+            )
     parts: list[str | None] = [_plain_texts(schema)]
-    values = (
-        schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
-    )
-    if values is not None:
+    if isinstance(schema.get("const"), str):
+        parts.append(lark.text(schema["const"]))
+    for values in listed(schema, "enum"):
         parts.append(" | ".join(lark.text(value) for value in values if isinstance(value, str)))
     if "$ref" in schema:
         parts.append(texts_by(resolved(schema["$ref"], root), root, depth + 1))

@@ -152,6 +152,8 @@ ROME = [("get_weather", '{"city": "Rome", "days": 2}')]
          ("", "", [("get_weather", '{"sunny": true}')])),
         (QWEN_CALL.replace("city", "sunny").format("None"),
          ("", "", [("get_weather", '{"sunny": null}')])),
+        (QWEN_CALL.replace("city", "sunny").format('"a"'),
+         ("", "", [("get_weather", '{"sunny": "\\"a\\""}')])),
         (QWEN_CALL.format("None"), ("", "", [("get_weather", '{"city": "None"}')])),
         # No calls.
         ("I use <function=now> a lot", ("I use <function=now> a lot", "", [])),

@@ -185,6 +185,13 @@ def test_what_calls_cannot_be_held_to_is_refused(schema: dict[str, Any]) -> None
     assert tool_grammar(ReplyStyle(CallStyle.HERMES), tools, "required") is not None
 
 
+def test_strings_that_texts_cannot_be_held_to_are_refused() -> None:
+    schema = {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}
+    tools = read_tools([{"name": "f", "parameters": schema}])
+    with pytest.raises(ToolError, match="'not'"):
+        tool_grammar(ReplyStyle(CallStyle.QWEN_XML), tools, "required")
+
+
 def test_names_that_end_where_they_are_quoted() -> None:
     tools = read_tools([{"name": "f", "parameters": {"properties": {'"a"': {}}}}])
     assert tool_grammar(ReplyStyle(CallStyle.QWEN_XML), tools, "required") is not None
