@@ -26,7 +26,9 @@ MINIMAX = ReplyStyle(CallStyle.MINIMAX, THINK)
 TAGGED = st.sampled_from([QWEN, GLM, MINIMAX])
 TAGS = ("</invoke>", "</parameter>", "</function>", "<parameter=", "</arg_value>", "</tool_call>")
 
-KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters='<>"\n'), min_size=1)
+KEYS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters='<>"\n'), min_size=1, max_size=20
+)
 TEXTS = st.text() | st.lists(
     st.sampled_from(["<", "</", "\n", " ", "<parameter>", "</param", "a", '"', "\\", "<arg_key>"])
 ).map("".join)
