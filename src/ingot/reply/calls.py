@@ -2,35 +2,53 @@
 
 Comes in: a reader at the place behind a call's first mark, or at its first bracket. Goes out:
 the beginning of each call and its arguments, to `emit`. A call is certain when its name is one
-of the tools and its arguments begin as an object; from there on the arguments are given out as
-they come, as far as they are JSON. Before that, what does not fit raises `Mismatch`, and all of
-it is still held.
+of the tools and its arguments begin as an object, or with a tag; from there on the arguments are
+given out as they come, as far as they are JSON or become it. Before that, what does not fit
+raises `Mismatch`, and all of it is still held.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
-from ingot.reply import json_text
+from ingot.reply import json_text, tagged
 from ingot.reply.events import Event, ToolCallArguments, ToolCallBegin, new_call_id
-from ingot.reply.reader import Mismatch, Reader, Reading, literal, one_of, spaces, up_to
+from ingot.reply.reader import (
+    Mismatch,
+    Reader,
+    Reading,
+    attempt,
+    literal,
+    one_of,
+    spaces,
+    up_to,
+)
 from ingot.reply.style import (
     CALL_BEGIN,
     CALL_END,
     CALL_SEP,
     CALLS_BEGIN,
     CALLS_END,
+    FUNCTION_OPEN,
     GRANITE_CLOSE,
     GRANITE_OPEN,
     HERMES_CLOSE,
     HERMES_OPEN,
+    KIMI_ARGUMENTS,
+    KIMI_BEGIN,
+    KIMI_END,
+    MINIMAX_OPEN,
     MISTRAL_ARGS,
     MISTRAL_CALLS,
     PYTHON_TAG,
+    SECTION_BEGIN,
+    SECTION_END,
     CallStyle,
 )
+from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS, Tags
+from ingot.reply.tools import Tool
 
 _FENCE = "```"
 
-# The marks that calls of a style begin with.
+# The marks that calls of a style begin with, the right one first.
 OPENERS = {
     CallStyle.HERMES: (HERMES_OPEN,),
     CallStyle.LLAMA3: (PYTHON_TAG,),
@@ -39,6 +57,10 @@ OPENERS = {
     CallStyle.GRANITE: (GRANITE_OPEN,),
     CallStyle.DEEPSEEK: (CALLS_BEGIN,),
     CallStyle.DEEPSEEK_V31: (CALLS_BEGIN,),
+    CallStyle.QWEN_XML: (HERMES_OPEN, FUNCTION_OPEN),
+    CallStyle.GLM: (HERMES_OPEN,),
+    CallStyle.MINIMAX: (MINIMAX_OPEN,),
+    CallStyle.KIMI: (SECTION_BEGIN,),
     CallStyle.HARMONY: (),
     CallStyle.JSON: (HERMES_OPEN,),
 }
@@ -50,18 +72,27 @@ class Calls:
     """Reads the calls of one text."""
 
     def __init__(
-        self, reader: Reader, names: Collection[str], emit: Callable[[Event], None]
+        self, reader: Reader, tools: Mapping[str, Tool], emit: Callable[[Event], None]
     ) -> None:
+        """`tools` are those that may be called, by their names."""
         self._reader = reader
-        self._names = names
+        self._tools = tools
         self._emit = emit
+        self._ids: set[str] = set()
         self.count = 0
 
     def after(self, opener: str) -> Reading[None]:
         """Read what stands behind a mark of `OPENERS`."""
         match opener:
             case _ if opener == HERMES_OPEN:
-                yield from self._tagged(HERMES_CLOSE)
+                yield from self._in_tool_call()
+            case _ if opener == FUNCTION_OPEN:
+                yield from self._functions(QWEN_TAGS)
+            case _ if opener == MINIMAX_OPEN:
+                yield from spaces(self._reader)
+                yield from self._opened_functions(MINIMAX_TAGS)
+            case _ if opener == SECTION_BEGIN:
+                yield from self._kimi()
             case _ if opener == GRANITE_OPEN:
                 yield from self._granite()
             case _ if opener == MISTRAL_CALLS:
@@ -83,22 +114,65 @@ class Calls:
             yield from self._objects()
             self._reader.release()
 
-    def arguments(self, name: str) -> Reading[None]:
-        """Read the arguments of a call whose name is known."""
-        if name not in self._names or (yield from self._reader.peek()) != "{":
+    def arguments(self, name: str, id: str = "") -> Reading[None]:
+        """Read the arguments of a call whose name is known, and perhaps its id."""
+        if name not in self._tools or (yield from self._reader.peek()) != "{":
             raise Mismatch
-        index = self._begin(name)
-        self._reader.sink = lambda text: self._emit(ToolCallArguments(index, text))
+        index = self._begin(name, id)
+        self._reader.sink = self._arguments_of(index)
         try:
             yield from json_text.value(self._reader)
         finally:
             self._reader.sink = None
 
-    def _begin(self, name: str) -> int:
+    def _begin(self, name: str, id: str = "") -> int:
         self._reader.release()
         index, self.count = self.count, self.count + 1
-        self._emit(ToolCallBegin(index, new_call_id(), name))
+        if not id or id in self._ids:
+            id = new_call_id()
+        self._ids.add(id)
+        self._emit(ToolCallBegin(index, id, name))
         return index
+
+    def _in_tool_call(self) -> Reading[None]:
+        """The families that share this mark are told apart by what stands behind it."""
+        yield from spaces(self._reader)
+        match (yield from self._reader.peek()):
+            case "{" | "[":
+                yield from self._tagged(HERMES_CLOSE)
+            case "<":
+                yield from self._opened_functions(QWEN_TAGS)
+            case _:
+                yield from self._functions(GLM_TAGS)
+
+    def _opened_functions(self, tags: Tags) -> Reading[None]:
+        """Functions with the first tag; if it is another, that may begin something else."""
+        if (yield from attempt(self._reader, one_of(self._reader, [tags.name]))) is None:
+            raise Mismatch
+        yield from self._functions(tags)
+
+    def _functions(self, tags: Tags) -> Reading[None]:
+        """Functions in tags, from behind the first tag to what closes them."""
+        mark: str | None = tags.name
+        while mark == tags.name:
+            name = yield from tagged.name_of(self._reader, tags)
+            if name not in self._tools:
+                raise Mismatch
+            behind = yield from tagged.behind_name(self._reader, tags)
+            index = self._begin(name)
+            parameters = self._tools[name].parameters
+            yield from tagged.arguments(
+                self._reader, tags, parameters, behind, self._arguments_of(index)
+            )
+            self._reader.release()
+            if not tags.close:
+                return
+            yield from spaces(self._reader)
+            ends = one_of(self._reader, (tags.name, tags.close))
+            mark = yield from attempt(self._reader, ends)
+
+    def _arguments_of(self, index: int) -> Callable[[str], None]:
+        return lambda text: self._emit(ToolCallArguments(index, text))
 
     def _tagged(self, close: str) -> Reading[None]:
         """Calls up to a mark."""
@@ -154,6 +228,24 @@ class Calls:
             mark = yield from one_of(self._reader, (CALL_BEGIN, CALLS_END))
         self._reader.release()
 
+    def _kimi(self) -> Reading[None]:
+        """Marked calls, each with an id that holds its name, up to the mark behind all of them."""
+        yield from spaces(self._reader)
+        yield from literal(self._reader, KIMI_BEGIN)
+        mark = KIMI_BEGIN
+        while mark == KIMI_BEGIN:
+            id = (yield from up_to(self._reader, KIMI_ARGUMENTS[0])).strip()
+            yield from literal(self._reader, KIMI_ARGUMENTS)
+            yield from spaces(self._reader)
+            name = id.removeprefix("functions.")
+            yield from self.arguments(name.rpartition(":")[0] or name, id)
+            yield from spaces(self._reader)
+            yield from literal(self._reader, KIMI_END)
+            self._reader.release()
+            yield from spaces(self._reader)
+            mark = yield from one_of(self._reader, (KIMI_BEGIN, SECTION_END))
+        self._reader.release()
+
     def _objects(self) -> Reading[None]:
         """One object that says a call, or a list of them."""
         if (yield from self._reader.peek()) != "[":
@@ -194,7 +286,7 @@ class Calls:
                 reader.advance()
         yield from literal(reader, "}")
         if not begun:
-            if name not in self._names or name is None:
+            if name is None or name not in self._tools:
                 raise Mismatch
             self._emit(ToolCallArguments(self._begin(name), early or "{}"))
 

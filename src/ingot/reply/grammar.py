@@ -8,12 +8,13 @@ ruled, from the mark they begin with on, in styles that have one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ingot.errors import ToolError
 from ingot.reply.calls import OPENERS
+from ingot.reply.lark import json_by, mark, text
 from ingot.reply.style import (
     CALL_BEGIN,
     CALL_END,
@@ -23,19 +24,31 @@ from ingot.reply.style import (
     CONSTRAIN,
     END,
     HERMES_CLOSE,
+    KIMI_ARGUMENTS,
+    KIMI_BEGIN,
+    KIMI_END,
     MESSAGE,
+    MINIMAX_CLOSE,
     MISTRAL_ARGS,
+    SECTION_END,
     START,
     CallStyle,
     ReplyStyle,
 )
+from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
+from ingot.reply.tagged_grammar import TaggedCall
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
 from ingot.sampling.grammar import GrammarKind
 
 _MOST_CALLS = 16  # without a bound a model at a high temperature can call for ever
-# As templates write JSON; free white space would only cost tokens.
-_SETTINGS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_NUMBER = "0|[1-9][0-9]?[0-9]?"  # of a call in a conversation
+_NOTHING = {"properties": {}, "additionalProperties": False}
+_TAGS = {
+    CallStyle.QWEN_XML: QWEN_TAGS,
+    CallStyle.GLM: GLM_TAGS,
+    CallStyle.MINIMAX: MINIMAX_TAGS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,7 @@ def tool_grammar(
     if is_free and answer is not None:
         if choice == "none" or not tools or answer.kind is not GrammarKind.JSON_SCHEMA:
             return answer.behind(_answer_begun(style, before))
-        said = [*_answer_header(style), f"%json {_json(json.loads(answer.source))}"]
+        said = [*_answer_header(style), json_by(json.loads(answer.source))]
         rules = [f"start: calls | {' '.join(said)}", _calls(style, tools, parallel, free=True)]
         return Grammar.lark("\n".join(rules)).behind(before)
     if not is_free:
@@ -100,23 +113,35 @@ def _frame(style: ReplyStyle) -> _Frame:
     opener = OPENERS[style.calls][0] if OPENERS[style.calls] else None
     match style.calls:
         case CallStyle.HERMES:
-            close = _text("\n") + " " + _mark(style, HERMES_CLOSE)
-            return _Frame(opener, _text("\n"), behind=close, between_marks=_text("\n"))
+            close = text("\n") + " " + mark(style, HERMES_CLOSE)
+            return _Frame(opener, text("\n"), behind=close, between_marks=text("\n"))
+        case CallStyle.QWEN_XML:
+            close = mark(style, HERMES_CLOSE)
+            return _Frame(opener, text("\n"), behind=close, between_marks=text("\n"))
+        case CallStyle.GLM:
+            return _Frame(opener, behind=mark(style, HERMES_CLOSE), between_marks=text("\n"))
+        case CallStyle.MINIMAX:
+            close = mark(style, MINIMAX_CLOSE)
+            return _Frame(opener, text("\n"), between="", behind=close)
+        case CallStyle.KIMI:
+            begin, end = mark(style, KIMI_BEGIN), mark(style, KIMI_END)
+            behind = f"{end} {mark(style, SECTION_END)}"
+            return _Frame(opener, begin, between=f"{end} {begin}", behind=behind)
         case CallStyle.MISTRAL | CallStyle.GRANITE:
-            return _Frame(opener, '" "? "["', between=_text(", "), behind=_text("]"))
+            return _Frame(opener, '" "? "["', between=text(", "), behind=text("]"))
         case CallStyle.MISTRAL_ARGS:
             return _Frame(opener, between_marks="")
         case CallStyle.DEEPSEEK | CallStyle.DEEPSEEK_V31:
-            begin, end = _mark(style, CALL_BEGIN), _mark(style, CALL_END)
-            line = _text("\n") if style.calls is CallStyle.DEEPSEEK else ""
-            behind = f"{end} {_mark(style, CALLS_END)}"
+            begin, end = mark(style, CALL_BEGIN), mark(style, CALL_END)
+            line = text("\n") if style.calls is CallStyle.DEEPSEEK else ""
+            behind = f"{end} {mark(style, CALLS_END)}"
             return _Frame(opener, begin, between=f"{end} {line} {begin}", behind=behind)
         case CallStyle.HARMONY:
-            return _Frame(before=_mark(style, CHANNEL))
+            return _Frame(before=mark(style, CHANNEL))
         case CallStyle.LLAMA3:  # it makes one call at a time
             return _Frame()
         case CallStyle.JSON:
-            return _Frame(between=_text("\n"))
+            return _Frame(between=text("\n"))
 
 
 def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bool = False) -> str:
@@ -125,7 +150,7 @@ def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bo
     `free` arguments follow a schema only if their tool is strict.
     """
     frame = _frame(style)
-    opened = "within" if frame.opener is None else f"{_mark(style, frame.opener)} within"
+    opened = "within" if frame.opener is None else f"{mark(style, frame.opener)} within"
     within = [frame.before, "call", *_more(frame.between, "call", parallel), frame.behind]
     lines = [
         " ".join(["calls:", opened, *_more(frame.between_marks, opened, parallel)]),
@@ -133,52 +158,50 @@ def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bo
         "call: " + " | ".join(f"call{number}" for number in range(len(tools))),
     ]
     for number, tool in enumerate(tools):
+        schema = None if free and not tool.strict else tool.parameters or _NOTHING
+        if style.calls in _TAGS:
+            lines += TaggedCall(style, _TAGS[style.calls], number, tool.name).rules(schema)
+            continue
         before, behind = _around_arguments(style, tool.name)
-        nothing = {"properties": {}, "additionalProperties": False}
-        schema = {} if free and not tool.strict else tool.parameters or nothing
         lines.append(f"call{number}: {before} arguments{number} {behind}")
-        lines.append(f"arguments{number}: %json {_json({'type': 'object', **schema})}")
+        lines.append(f"arguments{number}: {json_by({'type': 'object', **(schema or {})})}")
     return "\n".join(lines)
-
-
-def _json(schema: Any) -> str:
-    """A schema for Lark, of JSON without free white space."""
-    if not isinstance(schema, Mapping):  # True is any JSON, False none
-        schema = {} if schema else {"not": {}}
-    return json.dumps({**schema, "x-guidance": _SETTINGS})
 
 
 def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:
     match style.calls:
         case CallStyle.MISTRAL_ARGS:
-            return f"{_text(name)} {_mark(style, MISTRAL_ARGS)}", ""
+            return f"{text(name)} {mark(style, MISTRAL_ARGS)}", ""
         case CallStyle.DEEPSEEK:
-            sep = f"{_text('function')} {_mark(style, CALL_SEP)}"
-            return " ".join([sep, _text(f"{name}\n```json\n")]), _text("\n```")
+            sep = f"{text('function')} {mark(style, CALL_SEP)}"
+            return " ".join([sep, text(f"{name}\n```json\n")]), text("\n```")
         case CallStyle.DEEPSEEK_V31:
-            return f"{_text(name)} {_mark(style, CALL_SEP)}", ""
+            return f"{text(name)} {mark(style, CALL_SEP)}", ""
+        case CallStyle.KIMI:
+            number = f"/{_NUMBER}/ {mark(style, KIMI_ARGUMENTS)}"
+            return f"{text(f'functions.{name}:')} {number}", ""
         case CallStyle.HARMONY:
-            form = f"{_mark(style, CONSTRAIN)} {_text('json')} {_mark(style, MESSAGE)}"
-            return f"{_text(f'commentary to=functions.{name} ')} {form}", ""
+            form = f"{mark(style, CONSTRAIN)} {text('json')} {mark(style, MESSAGE)}"
+            return f"{text(f'commentary to=functions.{name} ')} {form}", ""
     key = "parameters" if style.calls is CallStyle.LLAMA3 else "arguments"
     quoted = json.dumps(name, ensure_ascii=False)
-    return _text(f'{{"name": {quoted}, "{key}": '), _text("}")
+    return text(f'{{"name": {quoted}, "{key}": '), text("}")
 
 
 def _reasoning(style: ReplyStyle, is_begun: bool) -> str:
     """The rules of what may come first, from `before` on; nothing if nothing may."""
     if style.calls is CallStyle.HARMONY:
-        opening = f"{_mark(style, CHANNEL)} {_text('analysis')} {_mark(style, MESSAGE)}"
-        closing = f"{_mark(style, START)} {_text('assistant')}"
+        opening = f"{mark(style, CHANNEL)} {text('analysis')} {mark(style, MESSAGE)}"
+        closing = f"{mark(style, START)} {text('assistant')}"
         end = END
     elif style.thinking is not None:
-        opening = "" if is_begun else _mark(style, style.thinking.open)
+        opening = "" if is_begun else mark(style, style.thinking.open)
         closing, end = "/\\n{0,2}/", style.thinking.close
     else:
         return ""
-    thoughts = f"thoughts[lazy]: TEXT {_text(end)}"
+    thoughts = f"thoughts[lazy]: TEXT {text(end)}"
     if end in style.controls:
-        thoughts = f"thoughts: TEXT {_mark(style, end)}"
+        thoughts = f"thoughts: TEXT {mark(style, end)}"
     optional = "?" if opening else ""
     before = f"before: ({opening} thoughts {closing}){optional}"
     return "\n".join([before, thoughts, "TEXT: /(?s:.*)/"])
@@ -193,19 +216,10 @@ def _answer_begun(style: ReplyStyle, reasoning: str) -> str:
 def _answer_header(style: ReplyStyle) -> list[str]:
     if style.calls is not CallStyle.HARMONY:
         return []
-    return [_mark(style, CHANNEL), _text("final"), _mark(style, MESSAGE)]
+    return [mark(style, CHANNEL), text("final"), mark(style, MESSAGE)]
 
 
 def _more(between: str | None, what: str, parallel: bool) -> list[str]:
     if between is None or not parallel:
         return []
     return [f"({between} {what}){{0,{_MOST_CALLS - 1}}}"]
-
-
-def _mark(style: ReplyStyle, mark: str) -> str:
-    """A mark in Lark: its token, or its text where it has none of its own."""
-    return f"<[{style.controls[mark]}]>" if mark in style.controls else _text(mark)
-
-
-def _text(text: str) -> str:
-    return json.dumps(text)

@@ -5,6 +5,7 @@ JSON any more. Nesting costs no recursion: a model may write brackets for ever.
 """
 
 import json
+from contextlib import suppress
 
 from ingot.reply.reader import Mismatch, Reader, Reading, literal
 
@@ -44,6 +45,20 @@ def value(reader: Reader) -> Reading[None]:
             closers.pop()
         else:
             return
+
+
+def is_value(text: str) -> bool:
+    """Whether a text is one value, and nothing else."""
+    reader = Reader()
+    reading = value(reader)
+    with suppress(Mismatch):
+        try:
+            next(reading)
+            reading.send(text)
+            reading.send("")
+        except StopIteration:
+            return reader.release() == text
+    return False
 
 
 def key(reader: Reader) -> Reading[str]:

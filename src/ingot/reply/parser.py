@@ -34,7 +34,8 @@ class ReplyParser:
         self._style = style
         self._reader = Reader()
         self._events: list[Event] = []
-        self._calls = Calls(self._reader, {tool.name for tool in tools}, self._events.append)
+        by_name = {tool.name: tool for tool in tools}
+        self._calls = Calls(self._reader, by_name, self._events.append)
         self._openers = OPENERS[style.calls] if tools else ()
         self._bare = BARE.get(style.calls, "") if tools else ""
         if style.thinking:  # a bracket that may begin either begins reasoning

@@ -1,9 +1,9 @@
 """Reading a text that comes in pieces, always one character ahead.
 
 Readings are generators: they yield where they need the next piece of text, and return what they
-read. Every decision is made by looking at one character that is not taken yet, so where the
-borders of pieces lie changes nothing. What does not fit raises `Mismatch`; what was taken until
-then is still held, so that nothing of a text gets lost.
+read. Every decision is made by looking at one character that is not taken yet, or by going back
+(`attempt`), so where the borders of pieces lie changes nothing. What does not fit raises
+`Mismatch`; what was taken until then is still held, so that nothing of a text gets lost.
 """
 
 import re
@@ -47,6 +47,18 @@ class Reader:
             self._held.append(found[0])
             self._at = found.end()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the end of the text was seen, and nothing is left before it."""
+        return self._ended and self._at == len(self._piece)
+
+    def go_back(self, text: str) -> None:
+        """Go to the place before a text that was just taken."""
+        if len(text) > self._at:  # it began in an earlier piece
+            self._piece = text + self._piece[self._at :]
+            self._at = len(text)
+        self._at -= len(text)
+
     def hold(self, text: str) -> None:
         """Hold a text that was read already."""
         self._held.append(text)
@@ -78,6 +90,18 @@ def one_of(reader: Reader, texts: Iterable[str]) -> Reading[str]:
         reader.advance()
         read += char
     return read
+
+
+def attempt(reader: Reader, reading: Reading[T]) -> Reading[T | None]:
+    """Read what may be there; None if it is not, and nothing of it is taken."""
+    before = reader.release()
+    try:
+        return (yield from reading)
+    except Mismatch:
+        reader.go_back(reader.release())
+        return None
+    finally:
+        reader.hold(before + reader.release())
 
 
 def up_to(reader: Reader, ends: str, most: int = 200) -> Reading[str]:

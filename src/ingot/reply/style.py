@@ -21,6 +21,10 @@ class CallStyle(StrEnum):
     GRANITE = "granite"  # <|tool_call|>[{"name": "f", "arguments": {...}}], Phi's too
     DEEPSEEK = "deepseek"  # V3, R1: the name on a line, the arguments in a fence of JSON
     DEEPSEEK_V31 = "deepseek_v31"  # the name, a separator, {...}
+    QWEN_XML = "qwen_xml"  # Qwen3-Coder: <function=f>, and each argument in <parameter=name>
+    GLM = "glm"  # <tool_call>f, and each argument in <arg_key> and <arg_value>
+    MINIMAX = "minimax"  # <invoke name="f">, and each argument in <parameter name="...">
+    KIMI = "kimi"  # functions.f:0, a separator, {...}
     HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel of its own
     JSON = "json"  # {"name": "f", "arguments": {...}}: models that were never told how
 
@@ -41,6 +45,14 @@ MISTRAL_CALLS, MISTRAL_ARGS = "[TOOL_CALLS]", "[ARGS]"
 GRANITE_OPEN, GRANITE_CLOSE = "<|tool_call|>", "<|/tool_call|>"
 CALLS_BEGIN, CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL_BEGIN, CALL_SEP, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+FUNCTION_OPEN, FUNCTION_CLOSE = "<function=", "</function>"
+PARAMETER_OPEN, PARAMETER_CLOSE = "<parameter=", "</parameter>"
+ARG_KEY_OPEN, ARG_KEY_CLOSE = "<arg_key>", "</arg_key>"
+ARG_VALUE_OPEN, ARG_VALUE_CLOSE = "<arg_value>", "</arg_value>"
+MINIMAX_OPEN, MINIMAX_CLOSE = "<minimax:tool_call>", "</minimax:tool_call>"
+SECTION_BEGIN, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+KIMI_BEGIN, KIMI_END = "<|tool_call_begin|>", "<|tool_call_end|>"
+KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
 CHANNEL, MESSAGE, START = "<|channel|>", "<|message|>", "<|start|>"
 END, RETURN, CALL, CONSTRAIN = "<|end|>", "<|return|>", "<|call|>", "<|constrain|>"
 
@@ -48,6 +60,8 @@ ALL_MARKS = (
     *(mark for marks in _THINKING for mark in (marks.open, marks.close)),
     HERMES_OPEN, HERMES_CLOSE, PYTHON_TAG, MISTRAL_CALLS, MISTRAL_ARGS, GRANITE_OPEN, GRANITE_CLOSE,
     CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_SEP, CALL_END,
+    ARG_KEY_OPEN, ARG_KEY_CLOSE, ARG_VALUE_OPEN, ARG_VALUE_CLOSE,
+    MINIMAX_OPEN, MINIMAX_CLOSE, SECTION_BEGIN, SECTION_END, KIMI_BEGIN, KIMI_END, KIMI_ARGUMENTS,
     CHANNEL, MESSAGE, START, END, RETURN, CALL, CONSTRAIN,
 )  # fmt: skip
 
@@ -56,6 +70,8 @@ _BY_MARK = (
     (CALL_BEGIN, CallStyle.DEEPSEEK),
     (MISTRAL_CALLS, CallStyle.MISTRAL),
     (GRANITE_OPEN, CallStyle.GRANITE),
+    (SECTION_BEGIN, CallStyle.KIMI),
+    (MINIMAX_OPEN, CallStyle.MINIMAX),
     (HERMES_OPEN, CallStyle.HERMES),
     (PYTHON_TAG, CallStyle.LLAMA3),
 )
@@ -99,7 +115,11 @@ def _call_style(template: str, controls: Mapping[str, int], knows_tools: bool) -
 
 
 def _newer(style: CallStyle, template: str) -> CallStyle:
-    """Two families changed how they write calls."""
+    """Forms that share a mark with an older one."""
+    if style is CallStyle.HERMES and FUNCTION_OPEN in template and PARAMETER_OPEN in template:
+        return CallStyle.QWEN_XML
+    if style is CallStyle.HERMES and ARG_KEY_OPEN in template:
+        return CallStyle.GLM
     if style is CallStyle.MISTRAL and MISTRAL_ARGS in template:
         return CallStyle.MISTRAL_ARGS
     if style is CallStyle.DEEPSEEK and "```json" not in template:

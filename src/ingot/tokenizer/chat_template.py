@@ -14,7 +14,9 @@ BOS is there once: where the vocabulary wants one (`add_bos`) and the template d
 write it, it is put in front; a template that writes it is left alone.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -126,18 +128,30 @@ class ChatTemplate:
         """Turn messages into a prompt.
 
         `extra` is for the template: `enable_thinking=False` and the like. With tools, the
-        variant `tool_use` is taken if there is one and no other is asked for.
+        variant `tool_use` is taken if there is one and no other is asked for. Arguments of calls
+        may be objects or JSON: a template gets objects, or JSON if it can only do with that.
         """
         if variant is None and tools is not None and "tool_use" in self.variants:
             variant = "tool_use"
         compiled = self._compiled(variant)
         given = {
-            "messages": messages,
+            "messages": _with_arguments(messages, _as_object),
             "tools": tools,
             "documents": documents,
             "add_generation_prompt": add_generation_prompt,
             **extra,
         }
+        try:
+            return self._rendered(compiled, given)
+        except ChatTemplateError:
+            in_words = _with_arguments(given["messages"], _as_text)
+            if in_words == given["messages"]:
+                raise
+            with suppress(ChatTemplateError):  # the first one says more
+                return self._rendered(compiled, {**given, "messages": in_words})
+            raise
+
+    def _rendered(self, compiled: "_Compiled", given: Mapping[str, Any]) -> RenderedPrompt:
         texts: list[str] = []
         values = {name: _copy(name, value, _collector(texts)) for name, value in given.items()}
         values["messages"] = _checked_messages(values["messages"])
@@ -214,6 +228,46 @@ def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -
     raise ChatTemplateError(
         f"{name} holds a {type(value).__name__}; only JSON values can be part of a prompt"
     )
+
+
+def _with_arguments(messages: Any, change: Callable[[Any], Any]) -> Any:
+    """The messages with the arguments of their calls changed; what is wrong stays as it is."""
+    if not isinstance(messages, list | tuple):
+        return messages
+    made = []
+    for message in messages:
+        calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+        if isinstance(calls, list | tuple):
+            made.append({**message, "tool_calls": [_changed(call, change) for call in calls]})
+        else:
+            made.append(message)
+    return made
+
+
+def _changed(call: Any, change: Callable[[Any], Any]) -> Any:
+    match call:
+        case {"function": {"arguments": arguments}}:
+            return {**call, "function": {**call["function"], "arguments": change(arguments)}}
+        case {"arguments": arguments}:
+            return {**call, "arguments": change(arguments)}
+    return call
+
+
+def _as_object(arguments: Any) -> Any:
+    if not isinstance(arguments, str):
+        return arguments
+    with suppress(ValueError, RecursionError):
+        made = json.loads(arguments.strip() or "{}")
+        return made if isinstance(made, dict) else arguments
+    return arguments
+
+
+def _as_text(arguments: Any) -> Any:
+    if isinstance(arguments, str):
+        return arguments
+    with suppress(TypeError, ValueError, RecursionError):
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments
 
 
 def _checked_messages(messages: Any) -> list[dict[str, Any]]:

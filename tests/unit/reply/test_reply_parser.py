@@ -54,6 +54,13 @@ SCRAPS = st.lists(
             "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|tool_call|>", "<|/tool_call|>",
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
             "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "function",
+            "<function=", "<function=now>", "</function>", "<parameter=", "<parameter=city>",
+            "</parameter>", "<function=get_weather>\n<parameter=city>\n", "\n</parameter>\n",
+            "<arg_key>", "<arg_key>days</arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+            "<minimax:tool_call>", "</minimax:tool_call>", '<invoke name="now">', "</invoke>",
+            '<invoke name="get_weather"><parameter name="city">', '<parameter name="',
+            "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_end|>",
+            "functions.now:0", "<|tool_call_argument_begin|>", "<|tool_calls_section_end|>",
             "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|constrain|>",
             "assistant", "analysis", "final",
             "commentary to=functions.now ", " to=functions.now", "json", "\n", " ", "a", "é",
@@ -114,8 +121,13 @@ def test_what_comes_out_stood_in_the_text(style: ReplyStyle, text: str) -> None:
             assert all(char in rest for char in event.text), (event, text)
 
 
+# Forms whose arguments are an object as it is; for the others see test_tagged_calls.py.
+IN_TAGS = (CallStyle.QWEN_XML, CallStyle.GLM, CallStyle.MINIMAX)
+IN_JSON = [calls for calls in CallStyle if calls not in IN_TAGS]
+
+
 @settings(max_examples=200)
-@given(style=st.builds(ReplyStyle, st.sampled_from(CallStyle)), before=WORDS, calls=CALLS)
+@given(style=st.builds(ReplyStyle, st.sampled_from(IN_JSON)), before=WORDS, calls=CALLS)
 def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]) -> None:
     shown = before
     match style.calls:
@@ -161,6 +173,9 @@ def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]
         (JSON, '{"name": "Bob", "age": 3}', ('{"name": "Bob", "age": 3}', "", [])),
         (ReplyStyle(CallStyle.GRANITE), '<|tool_call|>[{"name": "now"}]<|/tool_call|>',
          ("", "", [("now", "{}")])),
+        (ReplyStyle(CallStyle.KIMI), "<|tool_calls_section_begin|>\n<|tool_call_begin|>now:3"
+         "<|tool_call_argument_begin|> {}\n<|tool_call_end|>\n<|tool_calls_section_end|>.",
+         (".", "", [("now", "{}")])),
         (HARMONY, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
          "<|message|>So<br>.<|return|>", ("So<br>.", "Hm.", [])),
         (HARMONY, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.now"
@@ -207,6 +222,16 @@ def test_events_come_as_soon_as_they_are_certain() -> None:
     assert parser.push(" now ") == [Content(" now")]
     assert parser.finish() == [Content(" ")]
     assert parser.finish() == []
+
+
+def test_ids_that_a_model_gives_are_kept() -> None:
+    style = ReplyStyle(CallStyle.KIMI)
+    calls = [Called("now", {}), Called("get_weather", {"days": 1})]
+    reply = parse_reply(write_calls(calls, style), style, TOOLS)
+    assert [call.id for call in reply.tool_calls] == ["functions.now:0", "functions.get_weather:1"]
+    twice = write_calls(calls[:1], style) * 2
+    first, second = parse_reply(twice, style, TOOLS).tool_calls
+    assert first.id == "functions.now:0" != second.id
 
 
 def test_brackets_for_ever_take_no_recursion() -> None:

@@ -24,6 +24,10 @@ MESSAGES = [
     [
         ("qwen2_5", CallStyle.HERMES, None, True),
         ("qwen3", CallStyle.HERMES, THINK, True),
+        ("qwen3_coder", CallStyle.QWEN_XML, None, True),
+        ("glm4_5", CallStyle.GLM, THINK, True),
+        ("kimi_k2", CallStyle.KIMI, THINK, True),
+        ("minimax_m2", CallStyle.MINIMAX, THINK, True),
         ("llama3_1", CallStyle.LLAMA3, None, True),
         ("mistral_v3", CallStyle.MISTRAL, None, True),
         ("granite", CallStyle.GRANITE, None, True),
@@ -47,6 +51,11 @@ def test_newer_forms_and_tokens() -> None:
     assert style_of("{{ tools }}[TOOL_CALLS]f[ARGS]").calls is CallStyle.MISTRAL_ARGS
     newer = "{{ tools }}<｜tool▁call▁begin｜>f<｜tool▁sep｜>"
     assert style_of(newer).calls is CallStyle.DEEPSEEK_V31
+    assert style_of("{{ tools }}<tool_call>f<arg_key>").calls is CallStyle.GLM
+    assert style_of("{{ tools }}<tool_call><function=f>{}").calls is CallStyle.HERMES
+    kimi = "<|tool_calls_section_begin|>"
+    assert style_of(f"{{{{ tools }}}}{kimi}").calls is CallStyle.KIMI
+    assert style_of("{{ tools }}", {kimi: 7}).calls is CallStyle.KIMI
     assert style_of("{{ tools }}[THINK]").thinking == Marks("[THINK]", "[/THINK]")
     phi = style_of(SOURCES["phi4_mini"], {"<|tool_call|>": 7, "<|end|>": 8, "<|user|>": 9})
     assert phi.calls is CallStyle.GRANITE

@@ -77,7 +77,7 @@ def test_random_texts_are_calls(
 ) -> None:
     style = ReplyStyle(calls, thinking, controls=marked.control_tokens())
     complete = 0
-    for seed in range(4):
+    for seed in range(6):
         text = write(builder, marked, needed(style), seed, max_tokens=2000)
         if text is not None:
             complete += 1
@@ -147,7 +147,7 @@ def test_an_answer_must_have_a_form(
     for tools, begun in (((), False), (TOOLS[:2], False), (TOOLS[:2], thinking is not None)):
         grammar = tool_grammar(style, tools, "auto", begins_in_reasoning=begun, answer=form)
         assert grammar is not None
-        for seed in range(5):
+        for seed in range(12, 17):
             text = write(builder, marked, grammar, seed, max_tokens=2000)
             if text is None:
                 continue

@@ -33,6 +33,11 @@ class Called:
     arguments: dict[str, Any]
 
 
+def as_text(value: Any) -> str:
+    """A value as forms with tags write it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def write_calls(calls: Sequence[Called], style: ReplyStyle) -> str:
     """The calls as a model of a style writes them."""
     named = [(call.name, json.dumps(call.arguments)) for call in calls]
@@ -60,6 +65,44 @@ def write_calls(calls: Sequence[Called], style: ReplyStyle) -> str:
                 for name, text in named
             )
             return f"<｜tool▁calls▁begin｜>{body}<｜tool▁calls▁end｜>"
+        case CallStyle.QWEN_XML:
+            return "\n".join(
+                f"<tool_call>\n<function={call.name}>\n"
+                + "".join(
+                    f"<parameter={key}>\n{as_text(value)}\n</parameter>\n"
+                    for key, value in call.arguments.items()
+                )
+                + "</function>\n</tool_call>"
+                for call in calls
+            )
+        case CallStyle.GLM:
+            return "\n".join(
+                f"<tool_call>{call.name}\n"
+                + "".join(
+                    f"<arg_key>{key}</arg_key>\n<arg_value>{as_text(value)}</arg_value>\n"
+                    for key, value in call.arguments.items()
+                )
+                + "</tool_call>"
+                for call in calls
+            )
+        case CallStyle.MINIMAX:
+            body = "".join(
+                f'<invoke name="{call.name}">\n'
+                + "".join(
+                    f'<parameter name="{key}">{as_text(value)}</parameter>\n'
+                    for key, value in call.arguments.items()
+                )
+                + "</invoke>\n"
+                for call in calls
+            )
+            return f"<minimax:tool_call>\n{body}</minimax:tool_call>"
+        case CallStyle.KIMI:
+            body = "".join(
+                f"<|tool_call_begin|>functions.{name}:{number}<|tool_call_argument_begin|>{text}"
+                "<|tool_call_end|>"
+                for number, (name, text) in enumerate(named)
+            )
+            return f"<|tool_calls_section_begin|>{body}<|tool_calls_section_end|>"
         case CallStyle.HARMONY:
             kind = "<|constrain|>json<|message|>"
             return "<|start|>assistant".join(

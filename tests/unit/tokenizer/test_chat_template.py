@@ -136,6 +136,46 @@ def test_reasoning_goes_by_several_names(name: str) -> None:
     assert template.render([{"role": "assistant", name: "hm"}]).text == "hmhm"
 
 
+OBJECTS = "{% for key, value in call.arguments|items %}{{ key }}={{ value }}{% endfor %}"
+TEXT = "{{ 'f(' + call.arguments + ')' }}"
+
+
+@pytest.mark.parametrize("is_inner", [False, True])
+@pytest.mark.parametrize(
+    ("source", "arguments", "text"),
+    [
+        (OBJECTS, {"a": "é"}, "a=é"),
+        (OBJECTS, '{"a": "é"}', "a=é"),
+        (OBJECTS, " ", ""),
+        (TEXT, {"a": "é"}, 'f({"a": "é"})'),
+        (TEXT, '{"a":1}', 'f({"a": 1})'),
+        (TEXT, '{"a": cut', 'f({"a": cut)'),
+        (TEXT, "[1]", "f([1])"),
+    ],
+)
+def test_arguments_are_what_the_template_can_write(
+    source: str, arguments: object, text: str, is_inner: bool
+) -> None:
+    call: dict[str, object] = {"name": "f", "arguments": arguments}
+    message = {"role": "assistant", "tool_calls": [{"function": call} if is_inner else call]}
+    begin = "{% set call = messages[0].tool_calls[0] %}{% set call = call.function or call %}"
+    assert ChatTemplate(begin + source).render([message]).text == text
+
+
+def test_arguments_that_no_template_can_write() -> None:
+    call = {"function": {"name": "f", "arguments": '{"a": cut'}}
+    message = {"role": "assistant", "tool_calls": [call]}
+    source = OBJECTS.replace("call.", "messages[0].tool_calls[0].function.")
+    with pytest.raises(ChatTemplateError, match="mapping"):
+        ChatTemplate(source).render([message])
+    for wrong in ([call], {"tool_calls": 1}, {"tool_calls": [1, {}, {"function": 2}]}):
+        with pytest.raises(ChatTemplateError):
+            ChatTemplate("{{ 1 }}").render([wrong])
+    broken = {**message, "tool_calls": [{"function": {"arguments": {"a": 1}}}]}
+    with pytest.raises(ChatTemplateError, match="undefined"):
+        ChatTemplate("{{ nobody.name.first }}").render([broken])
+
+
 def test_variants() -> None:
     template = ChatTemplate("plain", variants={"tool_use": "tools", "rag": "documents"})
     assert template.render(HELLO).text == "plain"

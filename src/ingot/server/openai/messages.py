@@ -1,7 +1,5 @@
 """Messages as OpenAI's bodies have them, and as chat templates read them."""
 
-import json
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -48,7 +46,7 @@ Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
 
 
 def for_template(messages: list[ChatMessage]) -> list[Message]:
-    """The messages as templates read them: content is text, arguments are objects."""
+    """The messages as templates read them: content is text."""
     return [_message(number, message) for number, message in enumerate(messages)]
 
 
@@ -82,12 +80,8 @@ def _text(number: int, content: str | list[Part] | None) -> str | None:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """A call with its arguments as an object, which is how most templates write them best."""
-    arguments: object = call.function.arguments
-    with suppress(ValueError, RecursionError):
-        arguments = json.loads(call.function.arguments)
     return {
         "id": call.id or "",
         "type": "function",
-        "function": {"name": call.function.name, "arguments": arguments},
+        "function": {"name": call.function.name, "arguments": call.function.arguments},
     }

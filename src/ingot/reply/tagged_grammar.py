@@ -1,0 +1,237 @@
+"""Rules of calls whose arguments stand between tags (see tagged.py), in Lark.
+
+Comes in: a tool's name and the schema of its arguments. Goes out: the rule of a call, and those
+that it is made of. Arguments come in the order of their schema. A string is any text that its
+schema allows and that holds no tag; where a parameter may be something else too, it is no text
+that would be read as that, or begins like it. `format` of a string rules nothing. Schemas that
+say more about an object than its properties are refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingot.errors import ToolError
+from ingot.reply import lark
+from ingot.reply.style import ReplyStyle
+from ingot.reply.tagged import Tags
+from ingot.reply.values import DEEPEST, kinds_of, listed, object_schema, resolved
+
+_ANY_TEXT = "/(?s:.*)/"
+_MOST_OTHERS = 16  # arguments that a schema does not name
+# What objects can be held to in no simple way.
+_REFUSED = (
+    "allOf", "anyOf", "const", "dependencies", "dependentRequired", "dependentSchemas", "enum",
+    "if", "maxProperties", "minProperties", "not", "oneOf", "patternProperties", "propertyNames",
+)  # fmt: skip
+# How texts begin that are read as something other than a string.
+_BEGINNINGS = {
+    "boolean": "true|false|True|False",
+    "integer": "-?[0-9]",
+    "number": "-?[0-9]",
+    "array": r"\[",
+    "object": r"\{",
+}
+_NULL = "null|None"
+_BLANKS = r"[ \t\r\n]*"
+# Keywords of schemas that rule nothing, or what every text is read as anyway.
+_MILD = frozenset(
+    {
+        "type",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "$comment",
+        "$ref",
+        "anyOf",
+    }
+)
+
+
+class TaggedCall:
+    """Writes the rules of the calls of one tool, the one of this number."""
+
+    def __init__(self, style: ReplyStyle, tags: Tags, number: int, name: str) -> None:
+        self._style = style
+        self._tags = tags
+        self._number = number
+        self._name = name
+        self._line = lark.text("\n") if tags.on_lines else '"\\n"?'
+        self._rules: list[str] = []
+
+    def rules(self, schema: Mapping[str, Any] | None) -> list[str]:
+        """The rule of the call and all that it needs; without a schema arguments are free."""
+        parts = self._any_arguments() if schema is None else self._arguments(schema)
+        if self._tags.name:
+            parts = [lark.text(f"{self._tags.name}{self._name}{self._tags.named}\n"), *parts]
+            parts.append(lark.text(f"{self._tags.end}\n"))
+        else:
+            parts = [lark.text(self._name), self._line, *parts]
+        return [f"call{self._number}: {' '.join(parts)}", *self._rules]
+
+    def _any_arguments(self) -> list[str]:
+        self._rule_of_text("any", _ANY_TEXT)
+        return [self._others([], self._named("any"))]
+
+    def _arguments(self, schema: Mapping[str, Any]) -> list[str]:
+        given = object_schema(schema)
+        for keyword in _REFUSED:
+            if keyword in given:
+                raise ToolError(
+                    f"the parameters of tool {self._name!r} have {keyword!r}, to which calls of "
+                    "this model cannot be held; describe them by their properties alone"
+                )
+        properties, required = given.get("properties") or {}, given.get("required") or []
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise ToolError(f"the parameters of tool {self._name!r} are no JSON schema")
+        others = given.get("additionalProperties", not properties)
+        properties = {**dict.fromkeys(required, others), **properties}
+        parts = []
+        for index, (key, value) in enumerate(properties.items()):
+            if value is False and key not in required:
+                continue
+            if not key or any(char in key for char in self._tags.no_key):
+                raise ToolError(
+                    f"tool {self._name!r} has a parameter {key!r}, which this model cannot write; "
+                    "give it a name of letters and digits"
+                )
+            self._rule_of_value(str(index), value, schema)
+            argument = self._argument(lark.text(key), self._named(str(index)))
+            parts.append(argument if key in required else f"({argument})?")
+        if others is not False:
+            self._rule_of_value("other", others, schema)
+            parts.append(self._others(list(properties), self._named("other")))
+        return parts
+
+    def _named(self, which: str) -> str:
+        return f"value{self._number}_{which}"
+
+    def _argument(self, key: str, value: str) -> str:
+        """One argument: the rules of its key and of its value."""
+        opening, *between = self._tags.keyed
+        if self._tags.on_lines:
+            return f"{lark.text(self._tags.key)} {key} {lark.text(opening)} {self._line} {value}"
+        parts = [lark.mark(self._style, self._tags.key), key, lark.mark(self._style, opening)]
+        for mark in between:
+            parts += [self._line, lark.mark(self._style, mark)]
+        return " ".join([*parts, value])
+
+    def _others(self, known: list[str], value: str) -> str:
+        """Arguments whose names are no known ones."""
+        key = f"KEY{self._number}"
+        rule = f"{key}: /[^{self._tags.no_key}]{{1,64}}/"
+        if known:
+            rule += f" & ~({' | '.join(map(lark.text, known))})"
+        self._rules.append(rule)
+        return f"({self._argument(key, value)}){{0,{_MOST_OTHERS}}}"
+
+    def _rule_of_value(self, which: str, schema: Any, root: Mapping[str, Any]) -> None:
+        """The rule of a value, to the end of its line."""
+        schema = schema if isinstance(schema, Mapping) else {}
+        kinds = kinds_of(schema, root)
+        if "string" in kinds and _is_mild(schema, root):
+            self._rule_of_text(which, _ANY_TEXT)
+            return
+        texts = texts_by(schema, root) if "string" in kinds else None
+        if texts is None:
+            self._rule_of_json(which, schema, root)
+            return
+        # Texts that begin like JSON are left out: while one can go on, JSON would never end.
+        others = sorted(kinds - {"string", "null"})
+        for kind in others:
+            texts += f" & ~/(?s:{_BLANKS}({_BEGINNINGS[kind]}).*)/"
+        if "null" in kinds:
+            texts = f'({texts} & ~/{_BLANKS}({_NULL}){_BLANKS}/ | "null")'
+        if not others:
+            self._rule_of_text(which, texts)
+            return
+        self._rule_of_text(f"{which}_text", texts)
+        self._rule_of_json(f"{which}_json", {**schema, "type": others}, root)
+        either = f"{self._named(f'{which}_text')} | {self._named(f'{which}_json')}"
+        self._rules.append(f"{self._named(which)}: {either}")
+
+    def _rule_of_text(self, which: str, texts: str) -> None:
+        name = self._named(which)
+        tags = "|".join(tag.replace("/", r"\/") for tag in self._tags.no_text)
+        no_tags = f"{_ANY_TEXT} & ~/(?s:.*)({tags})(?s:.*)/"
+        end = self._end()
+        lazy = "" if end.startswith("<") else "[lazy]"  # a token ends a text by itself
+        self._rules += [
+            f"{name.upper()}: {texts} & {no_tags}",
+            f"{name}_closed{lazy}: {name.upper()} {end}",
+            f"{name}: {name}_closed {self._line}",
+        ]
+
+    def _rule_of_json(self, which: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
+        definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
+        rule = lark.json_by({**schema, **definitions})
+        name = self._named(which)
+        self._rules += [f"{name}: {name}_json {self._end()} {self._line}", f"{name}_json: {rule}"]
+
+    def _end(self) -> str:
+        """What stands directly behind a value."""
+        if self._tags.on_lines:
+            return lark.text(f"\n{self._tags.value_end}")
+        return lark.mark(self._style, self._tags.value_end)
+
+
+def texts_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str | None:
+    """The strings that a schema allows, as a terminal; None if it allows none."""
+    if not isinstance(schema, Mapping) or depth == DEEPEST:
+        return _ANY_TEXT
+    if "string" not in kinds_of(schema, root):
+        return None
+    for keyword in ("if", "not"):
+        if keyword in schema:
+            raise ToolError(
+                f"a parameter has {keyword!r}, to which texts of this model cannot be held; "
+                "say what it may be instead"
+            )
+    parts: list[str | None] = [_plain_texts(schema)]
+    if isinstance(schema.get("const"), str):
+        parts.append(lark.text(schema["const"]))
+    for values in listed(schema, "enum"):
+        parts.append(" | ".join(lark.text(value) for value in values if isinstance(value, str)))
+    if "$ref" in schema:
+        parts.append(texts_by(resolved(schema["$ref"], root), root, depth + 1))
+    for options in listed(schema, "anyOf", "oneOf"):
+        allowed = (texts_by(option, root, depth + 1) for option in options)
+        parts.append(" | ".join(texts for texts in allowed if texts is not None))
+    for every in listed(schema, "allOf"):
+        parts += [texts_by(part, root, depth + 1) for part in every]
+    return " & ".join(f"({part})" for part in parts if part)
+
+
+def _is_mild(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a schema says nothing but types, so that any text is read as what it allows."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    if depth == DEEPEST or not _MILD.issuperset(schema):
+        return False
+    parts = [option for options in listed(schema, "anyOf") for option in options]
+    if "$ref" in schema:
+        parts.append(resolved(schema["$ref"], root))
+    return all(_is_mild(part, root, depth + 1) for part in parts)
+
+
+def _plain_texts(schema: Mapping[str, Any]) -> str:
+    """Texts of a length and by a pattern."""
+    least, most = schema.get("minLength", 0), schema.get("maxLength", "")
+    texts = f"/(?s:.{{{least},{most}}})/" if least or most != "" else _ANY_TEXT
+    if isinstance(pattern := schema.get("pattern"), str):
+        texts += f" & {_matching(pattern)}"
+    return texts
+
+
+def _matching(pattern: str) -> str:
+    """Texts in which a pattern is found: an anchor of one choice is taken for all of them."""
+    from llguidance import regex_to_lark  # noqa: PLC0415 (0.1 s)
+
+    before, behind = "(?s:.*)", "(?s:.*)"
+    if pattern.startswith("^"):
+        pattern, before = pattern[1:], ""
+    bare = pattern.removesuffix("$")
+    if bare != pattern and (len(bare) - len(bare.rstrip("\\"))) % 2 == 0:
+        pattern, behind = bare, ""
+    return f"/{before}(?:{regex_to_lark(pattern, use_ascii='d')}){behind}/"
