@@ -113,6 +113,8 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
         return pull(name, progress)
     from difflib import get_close_matches  # noqa: PLC0415
 
+    if Path(name).expanduser().is_dir():
+        raise StoreError(f"{name!r} is a folder; name a GGUF file in it")
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"

@@ -320,6 +320,8 @@ def test_names(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StoreError, match="ingot list"):
         store.resolve("zzzz")
     assert store.find(str(tmp_path)) is None
+    with pytest.raises(StoreError, match="is a folder; name a GGUF file in it"):
+        store.resolve(str(tmp_path))
 
 
 def test_list_models(models: Path) -> None:
