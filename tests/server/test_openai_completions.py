@@ -50,6 +50,11 @@ def test_texts_tokens_and_lists_of_either_are_prompts(client: openai.OpenAI, llm
         assert answer.usage.prompt_tokens == len(tokens) * len(answer.choices)
 
 
+def test_a_text_that_spells_a_control_token_is_a_text(client: openai.OpenAI, llm: LLM) -> None:
+    spelled = complete(client, "<|im_start|>", max_tokens=1)
+    assert spelled.usage.prompt_tokens == len(llm.tokenize("<|im_start|>")) > 1
+
+
 def test_nothing_said_about_the_length_means_sixteen_tokens(client: openai.OpenAI) -> None:
     answer = client.completions.create(model="any", prompt="1 2 3", extra_body={"ignore_eos": True})
     assert answer.usage.completion_tokens == 16

@@ -78,3 +78,11 @@ def test_every_option_of_an_engine_is_explained() -> None:
     engine = (ROOT / "docs" / "engine.md").read_text()
     for option in fields(EngineOptions):
         assert f"| `{option.name}` |" in engine
+
+
+def test_make_bench_runs_what_the_page_says() -> None:
+    target = (ROOT / "Makefile").read_text().partition("\nbench:")[2].partition("\n\n")[0]
+    page = (ROOT / "docs" / "performance.md").read_text().partition("\n## Starting")[2]
+    named = re.findall(r"`python benchmarks/(\w+)\.py`", page)
+    assert sorted(named) == sorted(re.findall(r"benchmarks/(\w+)\.py", target))
+    assert named
