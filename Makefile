@@ -144,7 +144,7 @@ soak: build ## run 10,000 mixed requests and watch memory and cache (minutes)
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)
 
-bench: $(VENV)/.bench ## print the numbers of docs/performance.md (nothing else should run)
+bench: $(VENV)/.bench ## print the shorter tables of docs/performance.md (nothing else should run)
 	$(BIN)/python benchmarks/bench_open.py
 	$(BIN)/python benchmarks/bench_encode.py
 	$(BIN)/python benchmarks/bench_tokenizer.py

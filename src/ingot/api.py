@@ -502,7 +502,12 @@ _WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep", "re
 
 
 def _holds_calls(messages: Messages) -> bool:
-    return any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
+    """Whether there is something of tools in them; what is no message is the template's to say."""
+    return any(
+        message.get("role") == "tool" or message.get("tool_calls")
+        for message in messages
+        if isinstance(message, Mapping)
+    )
 
 
 def _options(options: Mapping[str, Any]) -> EngineOptions:
@@ -521,8 +526,11 @@ def _params(
         params = SamplingParams.from_names(fields)
         if not any(ALIASES.get(name, name) == "max_tokens" for name in fields):
             params = replace(params, max_tokens=max(_DEFAULT_TOKENS, params.min_tokens))
+    elif not isinstance(params, SamplingParams):
+        raise SamplingError("params", params, "SamplingParams; or give its fields by name")
     elif fields:
-        raise SamplingError("params", params, f"left out where {min(fields)} is given by name")
+        name = min(fields)
+        raise SamplingError(name, fields[name], "a field of params where these are given")
     if schema is None:
         return params
     if params.grammar is not None:

@@ -2,7 +2,7 @@
 
 | variable        | meaning                                                     |
 |-----------------|-------------------------------------------------------------|
-| `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx, neon     |
+| `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx           |
 | `INGOT_THREADS` | worker threads (default: the cores this process may use)    |
 | `INGOT_CACHE`   | folder of fetched models (default: the user's cache folder) |
 | `INGOT_API_KEY` | a key that requests to `ingot serve` must have              |
@@ -33,7 +33,7 @@ def _threads() -> int:
     text = os.environ.get("INGOT_THREADS", "")
     if not text:
         return len(os.sched_getaffinity(0))
-    if not text.isdigit() or not 1 <= int(text) <= MAX_THREADS:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to {MAX_THREADS}")
     return int(text)
 

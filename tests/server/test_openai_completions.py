@@ -50,6 +50,11 @@ def test_texts_tokens_and_lists_of_either_are_prompts(client: openai.OpenAI, llm
         assert answer.usage.prompt_tokens == len(tokens) * len(answer.choices)
 
 
+def test_a_text_that_spells_a_control_token_is_a_text(client: openai.OpenAI, llm: LLM) -> None:
+    spelled = complete(client, "<|im_start|>", max_tokens=1)
+    assert spelled.usage.prompt_tokens == len(llm.tokenize("<|im_start|>")) > 1
+
+
 def test_nothing_said_about_the_length_means_sixteen_tokens(client: openai.OpenAI) -> None:
     answer = client.completions.create(model="any", prompt="1 2 3", extra_body={"ignore_eos": True})
     assert answer.usage.completion_tokens == 16
@@ -158,6 +163,7 @@ def test_stop_biases_penalties_and_other_names_are_obeyed(client: openai.OpenAI,
     assert less.choices[0].text != plain
     only = complete(client, temperature=1.9, extra_body={"top_k": 1})
     assert only.choices[0].text == complete(client).choices[0].text
+    assert complete(client, extra_body={"top_k": -1}).choices[0].text == only.choices[0].text
 
 
 def test_a_form_can_be_asked_for(client: openai.OpenAI) -> None:
@@ -167,6 +173,8 @@ def test_a_form_can_be_asked_for(client: openai.OpenAI) -> None:
         client, "A number as JSON:", max_tokens=40, extra_body={"response_format": form}
     )
     assert answer.choices[0].text.startswith("{")
+    for rule in ({"grammar": 'root ::= "7" "8"'}, {"json_schema": {"const": 78}}):
+        assert complete(client, max_tokens=8, extra_body=rule).choices[0].text == "78"
 
 
 @pytest.mark.parametrize(
@@ -181,6 +189,8 @@ def test_a_form_can_be_asked_for(client: openai.OpenAI) -> None:
         ({"prompt": "word " * 4000}, "context"),
         ({"prompt": "a", "logit_bias": {"999999": 1}}, "logit_bias"),
         ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format"),
+        ({"prompt": "a", "grammar": "root ::= nothing"}, "GBNF"),
+        ({"prompt": "a", "grammar": 'root ::= "a"', "json_schema": True}, "exclude"),
     ],
 )
 def test_what_is_wrong_is_said(client: openai.OpenAI, fields: dict[str, object], said: str) -> None:
@@ -188,6 +198,7 @@ def test_what_is_wrong_is_said(client: openai.OpenAI, fields: dict[str, object],
         client.post("/completions", body=fields, cast_to=object)
     assert said in refused.value.message
     assert refused.value.type == "invalid_request_error"
+    assert refused.value.param not in ("model", "messages")  # which are not what is wrong
 
 
 def test_texts_have_vectors(client: openai.OpenAI, llm: LLM) -> None:

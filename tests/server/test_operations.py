@@ -237,11 +237,18 @@ def test_what_is_not_there_is_said(tiny: Path) -> None:
         assert wrong.status_code == 405
         assert wrong.headers["allow"] == "POST"
         assert "GET" in wrong.json()["error"]["message"]
-        bad = http.post(
-            "/v1/completions", content=b"{", headers={"content-type": "application/json"}
-        )
-        assert bad.status_code == 400
-        assert "no JSON" in bad.json()["error"]["message"]
+        for content, reason in (
+            (b"{", "quotes"),
+            (b'{"prompt": "\xe9"}', "utf-8"),
+            (b"[" * 10**5, "recursion"),
+        ):
+            bad = http.post(
+                "/v1/completions", content=content, headers={"content-type": "application/json"}
+            )
+            assert bad.status_code == 400
+            said = bad.json()["error"]["message"]
+            assert said.startswith("the body is no JSON: ")
+            assert reason in said
 
 
 def test_a_request_that_does_not_come_to_its_end_is_given_up(

@@ -167,12 +167,15 @@ def test_a_port_that_is_taken_is_named(server: Served, tiny: Path) -> None:
 def test_bad_settings_are_one_line(tiny: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
+    latin = tmp_path / "keys"
+    latin.write_bytes(b"caf\xe9\n")
     for arguments, said in (
         ((tiny, "--host", "0.0.0.0"), "--api-key"),
         ((tiny, "--host", "fe80::1%nowhere", "--api-key", "k"), "cannot listen"),
         ((broken,), "version"),
         (("nothing.gguf",), "no model"),
         ((f"={tiny}",), "no name"),
+        ((tiny, "--api-key-file", latin), "no text in UTF-8"),
     ):
         process = start(*arguments)
         _, error = process.communicate(timeout=PATIENCE)

@@ -13,7 +13,13 @@ import ingot
 from ingot import LLM
 from ingot.backends.reference import Reference
 from ingot.engine import Completion, RequestState
-from ingot.errors import ConfigError, ContextLengthError, ModelError, SamplingError
+from ingot.errors import (
+    ChatTemplateError,
+    ConfigError,
+    ContextLengthError,
+    ModelError,
+    SamplingError,
+)
 from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
 
 PROMPT = [256, 104, 105, 32, 116]
@@ -263,6 +269,8 @@ def test_settings_that_do_not_exist(path: Path) -> None:
         LLM(path, weights="disk")
     with pytest.raises(ContextLengthError, match="context is 257; this model allows 1 to 256"):
         LLM(path, context=257)
+    with pytest.raises(ContextLengthError, match=r"context is 9.5; this model allows 1 to 256"):
+        LLM(path, context=9.5)
 
 
 def test_a_storage_that_only_a_gpu_has(path: Path) -> None:
@@ -279,12 +287,19 @@ def test_a_storage_that_only_a_gpu_has(path: Path) -> None:
         ([0.5], "whole numbers"),
         ([[1], [2]], "one flat list"),
         ([[1], [2, 3]], "one flat list"),
+        (["a", "b"], "batch takes many"),
     ],
 )
 def test_prompts_that_cannot_be_run(llm: LLM, ids: list[int], message: str) -> None:
     for use in (llm.logits, llm.generate):
         with pytest.raises(ModelError, match=message):
             use(ids)
+
+
+@pytest.mark.parametrize("messages", ["hi", ["hi"], [None]])
+def test_what_is_no_messages(llm: LLM, messages: object) -> None:
+    with pytest.raises(ChatTemplateError, match="message"):
+        llm.chat(messages)
 
 
 def test_a_prompt_longer_than_the_context(path: Path) -> None:

@@ -31,8 +31,10 @@ def test_parameters_as_such_or_by_name(llm: LLM) -> None:
     assert done.token_ids == llm.generate(PROMPT, seed=3, max_tokens=9, **HOT).token_ids
     assert done.token_ids == llm.generate(PROMPT, seed=3, max_completion_tokens=9, **HOT).token_ids
     assert "".join(llm.stream(PROMPT, params)) == done.text
-    with pytest.raises(SamplingError, match="left out where seed is given by name"):
+    with pytest.raises(SamplingError, match=r"^seed is 4; it must be a field of params"):
         llm.generate(PROMPT, params, seed=4)
+    with pytest.raises(SamplingError, match="it must be SamplingParams"):
+        llm.generate(PROMPT, {"seed": 3})
     with pytest.raises(SamplingError, match="'tempreature'"):
         llm.generate(PROMPT, tempreature=1)
 

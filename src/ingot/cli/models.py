@@ -11,7 +11,9 @@ import typer
 from ingot import store
 from ingot.cli.text import notice
 
-MODEL_HELP = "A GGUF file, the name of a model in the cache, or `default`."
+MODEL_HELP = (
+    "A GGUF file, or the name of a model in the cache; default: SmolLM2 (see `ingot pull`)."
+)
 
 ModelOption = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help=MODEL_HELP)]
 

@@ -4,12 +4,20 @@ from typing import Annotated
 
 import typer
 
+from ingot.engine.loaded import DEFAULT_CONTEXT
+
 ThreadsOption = Annotated[
     int | None,
     typer.Option("-t", "--threads", help="CPU threads; default: the cores this process may use."),
 ]
 ContextOption = Annotated[
-    int | None, typer.Option("-c", "--context", help="Tokens to make room for.")
+    int | None,
+    typer.Option(
+        "-c",
+        "--context",
+        help="Tokens of the longest text; default: what the model allows, "
+        f"at most {DEFAULT_CONTEXT}.",
+    ),
 ]
 KvTypeOption = Annotated[
     str,

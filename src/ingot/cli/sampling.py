@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ingot.cli.text import read_text
 from ingot.errors import ConfigError
 from ingot.sampling import Grammar, SamplingParams
 
@@ -31,7 +32,7 @@ class _Flags:
         float | None, _option("--temperature", "--temp", text="0 takes the likeliest token. [0.8]")
     ] = None
     top_k: Annotated[
-        int | None, _option("--top-k", text="The k likeliest tokens; 0: all. [40]")
+        int | None, _option("--top-k", text="The k likeliest tokens; 0 or -1: all. [40]")
     ] = None
     top_p: Annotated[
         float | None, _option("--top-p", text="Tokens that reach p together. [0.95]")
@@ -67,7 +68,9 @@ class _Flags:
     samplers: Annotated[
         str | None, _option("--samplers", text="Their order, names separated by semicolons.")
     ] = None
-    seed: Annotated[int | None, _option("-s", "--seed", text="Makes draws repeatable.")] = None
+    seed: Annotated[
+        int | None, _option("-s", "--seed", text="Makes draws repeatable. [random]")
+    ] = None
     stop: Annotated[
         list[str] | None, _option("--stop", text="A text that ends the answer; may be repeated.")
     ] = None
@@ -91,7 +94,7 @@ class _Flags:
         if self.grammar_file is not None and self.json_schema is not None:
             raise ConfigError("--grammar-file and --json-schema do not go together")
         if self.grammar_file is not None:
-            text = self.grammar_file.read_text(encoding="utf-8")
+            text = read_text(self.grammar_file)
             lark = self.grammar_file.suffix == ".lark"
             named["grammar"] = Grammar.lark(text) if lark else Grammar.gbnf(text)
         if self.json_schema is not None:

@@ -15,7 +15,7 @@ from ingot.cli.options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.text import notice
+from ingot.cli.text import notice, read_text
 from ingot.config import config
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
@@ -50,11 +50,15 @@ def command(
     ] = EngineOptions().max_queue,
     max_tokens: Annotated[
         int | None,
-        typer.Option("--max-tokens", help="Tokens of one answer.", rich_help_panel=_LIMITS),
+        typer.Option(
+            "--max-tokens", help="Tokens of one answer. [no limit]", rich_help_panel=_LIMITS
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option("--time-limit", help="Seconds of one answer.", rich_help_panel=_LIMITS),
+        typer.Option(
+            "--time-limit", help="Seconds of one answer. [no limit]", rich_help_panel=_LIMITS
+        ),
     ] = None,
     max_body: Annotated[
         int, typer.Option("--max-body", help="Bytes of one request.", rich_help_panel=_LIMITS)
@@ -63,7 +67,7 @@ def command(
         float | None,
         typer.Option(
             "--idle-unload",
-            help="Seconds after which a model that nobody uses is closed.",
+            help="Seconds after which a model that nobody uses is closed. [never]",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -179,7 +183,7 @@ def _keys(given: list[str] | None, file: Path | None) -> tuple[str, ...]:
     if (from_environment := config().api_key) is not None:
         keys.append(from_environment)
     if file is not None:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(file).splitlines()
         keys += [line.strip() for line in lines if line.strip()]
         if not keys:
             raise ConfigError(f"{file} has no key in it")

@@ -31,6 +31,7 @@ from ingot.models import build_graph
 
 DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
 _SAMPLE = 256  # bytes
+_NO_PROMPT = "a prompt is a text or one flat list of whole numbers, its token ids; batch takes many"
 
 _E = TypeVar("_E", bound=StrEnum)
 Ints = NDArray[np.int32]
@@ -197,11 +198,11 @@ class LoadedModel:
         try:
             ids = np.asarray(token_ids)
         except ValueError:  # lists of different lengths
-            raise ModelError("token ids must be one flat list of whole numbers") from None
+            raise ModelError(_NO_PROMPT) from None
         if ids.size == 0:
             raise ModelError("the prompt is empty: at least one token is needed")
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise ModelError("token ids must be one flat list of whole numbers")
+            raise ModelError(_NO_PROMPT)
         if ids.min() < 0 or ids.max() >= size:
             wrong = int(ids[(ids < 0) | (ids >= size)][0])
             raise ModelError(
@@ -282,8 +283,8 @@ def _checked_threads(threads: int | None) -> int:
 def _checked_context(context: int | None, trained: int) -> int:
     if context is None:
         return min(trained, DEFAULT_CONTEXT)
-    if not 1 <= context <= trained:
-        raise ContextLengthError(f"context is {context}; this model allows 1 to {trained} tokens")
+    if not isinstance(context, int) or not 1 <= context <= trained:
+        raise ContextLengthError(f"context is {context!r}; this model allows 1 to {trained} tokens")
     return context
 
 

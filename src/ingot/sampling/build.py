@@ -220,7 +220,7 @@ def _temperature(params: SamplingParams) -> Sampler | None:
 
 
 def _top_k(params: SamplingParams) -> Sampler | None:
-    return TopK(params.top_k) if params.top_k else None
+    return TopK(params.top_k) if params.top_k > 0 else None
 
 
 def _top_p(params: SamplingParams) -> Sampler | None:

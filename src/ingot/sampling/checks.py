@@ -35,11 +35,12 @@ class Range:
 
     def __str__(self) -> str:
         number = "a whole number" if self.whole else "a number"
-        if self.high in (math.inf, _LARGEST, _LARGEST_COUNT, LARGEST_SEED):
+        if self.high in (math.inf, _LARGEST, _LARGEST_COUNT):
             least = "greater than" if self.low_open else "of at least"
             return f"{number} {least} {self.low:g}"
         beyond = f" greater than {self.low:g}" if self.low_open else f" from {self.low:g}"
-        return f"{number}{beyond} {'and at most' if self.low_open else 'to'} {self.high:g}"
+        high = self.high if self.whole else f"{self.high:g}"
+        return f"{number}{beyond} {'and at most' if self.low_open else 'to'} {high}"
 
 
 def _count(low: int) -> Range:
@@ -52,7 +53,7 @@ RANGES: Mapping[str, Range] = MappingProxyType(
         "temperature": Range(0, _LARGEST),
         "dynatemp_range": Range(0, _LARGEST),
         "dynatemp_exponent": Range(0, _LARGEST),
-        "top_k": _count(0),
+        "top_k": _count(-1),
         "top_p": Range(0, 1),
         "min_p": Range(0, 1),
         "typical_p": Range(0, 1, low_open=True),

@@ -36,7 +36,7 @@ class SamplingParams:
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
 
-    # Cuts. The values that switch them off: top_k 0, probabilities 1 (min_p and cutoffs 0),
+    # Cuts. The values that switch them off: top_k 0 or -1, probabilities 1 (min_p and cutoffs 0),
     # top_n_sigma 0 or less, adaptive_target below 0, xtc_probability 0.
     top_k: int = 40
     top_p: float = 0.95

@@ -120,5 +120,7 @@ def _said(error: HTTPException, request: HttpRequest) -> str:
             return f"there is nothing at {request.url.path}"
         case 405:
             return f"{request.url.path} does not take {request.method}"
+        case 400 if error.__cause__ is not None:  # which FastAPI keeps to itself
+            return f"the body is no JSON: {error.__cause__}"
         case _:
             return str(error.detail)

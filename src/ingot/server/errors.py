@@ -105,7 +105,7 @@ def facts_of(error: BaseException) -> Facts:
         case SamplingError():
             return Facts(400, str(error), param=error.field)
         case ContextLengthError():
-            return Facts(400, str(error), param="messages", code="context_length_exceeded")
+            return Facts(400, str(error), code="context_length_exceeded")
         case UnknownModelError():
             return Facts(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
@@ -114,10 +114,10 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(503, str(error), code="out_of_memory", retry=True)
         case GrammarError() | ChatTemplateError() | TokenizerError() | SavedCacheError():
             return Facts(400, str(error))
+        case ModelError() | ConfigError():  # of the model, or of a prompt that it cannot read
+            return Facts(400, str(error))
         case ToolError():
             return Facts(400, str(error), param="tools")
-        case ModelError() | ConfigError():
-            return Facts(400, str(error), param="model")
         case LogitsError():
             return Facts(400, f"no token is left to choose: {error}")
         case IngotError():

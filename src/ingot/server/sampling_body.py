@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ingot.sampling import SamplingParams
+from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
 from ingot.sampling.params import ALIASES
 from ingot.server.errors import ApiError
@@ -40,9 +40,11 @@ _OTHERS: dict[str, Any] = {
     "logit_bias": Annotated[
         dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number], Field(max_length=_LISTED)
     ],
+    "grammar": str,  # in GBNF
+    "json_schema": dict[str, Any] | bool,
 }
 # What an endpoint says under names of its own.
-_ELSEWHERE = ("n_probs", "logprobs", "grammar", "processors", "post_sampling_probs")
+_ELSEWHERE = ("n_probs", "logprobs", "processors", "post_sampling_probs")
 _ANY = ("seed", "n_predict")  # for which llama.cpp's clients say -1
 
 
@@ -89,6 +91,7 @@ def params_of(
     `default_tokens` are written at most where the body says nothing about it.
     """
     said = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
+    said["grammar"] = _grammar(said["grammar"], said.pop("json_schema"))
     params = SamplingParams.from_names({**said, **more})
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(said, default_tokens))
@@ -105,6 +108,14 @@ def params_of(
         limit = min(options.time_limit, params.time_limit or math.inf)
         params = replace(params, time_limit=limit)
     return params
+
+
+def _grammar(text: str | None, schema: dict[str, object] | bool | None) -> Grammar | None:
+    if text and schema is not None:
+        raise ApiError(400, "grammar and json_schema exclude each other", param="json_schema")
+    if text:
+        return Grammar.gbnf(text)
+    return None if schema is None else Grammar.json_schema(schema)
 
 
 def _default(said: dict[str, object], tokens: int | None) -> float:

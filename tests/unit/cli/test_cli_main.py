@@ -69,8 +69,11 @@ def test_a_missing_model_says_where_it_looked(run: Run, cache: Path) -> None:
     assert str(cache) in ran.err
 
 
-def test_a_bad_setting_is_an_error(run_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INGOT_THREADS", "many")
+@pytest.mark.parametrize("wrong", ["many", "²"])
+def test_a_bad_setting_is_an_error(
+    run_process: Run, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setenv("INGOT_THREADS", wrong)
     ran = run_process("info")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith("error: INGOT_THREADS")

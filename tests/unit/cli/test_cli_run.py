@@ -236,7 +236,7 @@ def test_stop_texts(run: Run, model: Path) -> None:
 
 def test_grammars(run: Run, model: Path, tmp_path: Path) -> None:
     gbnf, lark = tmp_path / "yes.gbnf", tmp_path / "yes.lark"
-    gbnf.write_text('root ::= "yes" | "no"')
+    gbnf.write_bytes(b'\xef\xbb\xbfroot ::= "yes" |\r\n  "no"\r\n')  # as Windows saves it
     lark.write_text('start: "yes" | "no"')
     for flags in (
         ["--grammar-file", gbnf],
@@ -245,6 +245,14 @@ def test_grammars(run: Run, model: Path, tmp_path: Path) -> None:
     ):
         ran = run("run", "-m", model, "-n", 12, *flags, "hi")
         assert ran.out.strip('"\n') in ("yes", "no"), ran.err
+
+
+def test_a_grammar_that_is_no_text(run: Run, model: Path, tmp_path: Path) -> None:
+    grammar = tmp_path / "latin.gbnf"
+    grammar.write_bytes(b'root ::= "caf\xe9"')
+    ran = run("run", "-m", model, "--grammar-file", grammar, "hi")
+    assert (ran.status, ran.out) == (2, "")
+    assert f"{grammar} is no text in UTF-8" in ran.err
 
 
 @pytest.mark.parametrize(

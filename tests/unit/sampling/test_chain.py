@@ -69,6 +69,7 @@ def test_an_order_of_the_request(builder: ChainBuilder) -> None:
 def test_what_is_switched_off_is_left_out(builder: ChainBuilder) -> None:
     off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
     assert names(builder, **off) == ["Draw"]
+    assert names(builder, **off | {"top_k": -1}) == ["Draw"]
     assert names(builder, **off, repeat_penalty=2.0, repeat_last_n=0) == ["Draw"]
     assert names(builder, **off, dry_multiplier=1.0, dry_penalty_last_n=0) == ["Draw"]
     assert names(builder, **off, xtc_probability=0.5, xtc_threshold=0.6) == ["Draw"]

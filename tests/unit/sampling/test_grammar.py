@@ -313,6 +313,11 @@ def test_real_vocabularies(shared: Path, name: str) -> None:
         assert tokenizer.decode_bytes(encoder.encode(text)) == text
 
 
+def test_a_type_is_no_schema() -> None:
+    with pytest.raises(GrammarError, match=r"the JSON schema is no JSON: .*type"):
+        Grammar.json_schema(int)
+
+
 def test_a_vocabulary_without_an_end_is_refused(tmp_path: Path) -> None:
     path = write_vocabulary(tmp_path / "no_end.gguf", "rwkv", ["a", "b"], {})
     with pytest.raises(GrammarError, match="ends a text"):

@@ -67,9 +67,9 @@ def test_the_ends_of_a_range_are_allowed(field: str) -> None:
 def test_messages_say_the_range() -> None:
     for field, wrong, words in (
         ("top_p", 1.5, "top_p is 1.5; it must be a number from 0 to 1"),
-        ("top_k", -1, "top_k is -1; it must be a whole number of at least 0"),
+        ("top_k", -2, "top_k is -2; it must be a whole number of at least -1"),
         ("typical_p", 0, "typical_p is 0; it must be a number greater than 0 and at most 1"),
-        ("seed", -5, "seed is -5; it must be a whole number of at least 0 or None"),
+        ("seed", -5, f"seed is -5; it must be a whole number from 0 to {2**64 - 1} or None"),
         ("repeat_penalty", 0, "repeat_penalty is 0; it must be a number greater than 0"),
     ):
         with pytest.raises(SamplingError) as refusal:

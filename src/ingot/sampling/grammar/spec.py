@@ -36,10 +36,10 @@ class Grammar:
     @classmethod
     def json_schema(cls, schema: Mapping[str, object] | bool | str) -> Self:
         """JSON that a schema (a mapping, or its JSON text) describes; `True` is any JSON."""
-        text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
+            text = schema if isinstance(schema, str) else json.dumps(schema)
             json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:  # of types, there is `grammar_of`
             raise GrammarError(f"the JSON schema is no JSON: {error}") from None
         return cls(GrammarKind.JSON_SCHEMA, text)
 

@@ -1,12 +1,12 @@
 """What the body of a completion may say, in llama-server's names and forms."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ingot.api import LLM
 from ingot.errors import SamplingError
-from ingot.sampling import Grammar, SamplingParams
+from ingot.sampling import SamplingParams
 from ingot.sampling.checks import MOST_PROBABILITIES
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
@@ -38,7 +38,6 @@ class LlamaBody(SamplingBody):
     model: str | None = None
     stream: bool | None = None
     temperature: Number | None = None  # below 0: 0
-    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None  # -1: all
     samplers: Annotated[list[str], Field(max_length=64)] | str | None = None
     stop: Annotated[list[str], Field(max_length=MAX_STOPS)] | str | None = None
     logit_bias: (
@@ -46,8 +45,6 @@ class LlamaBody(SamplingBody):
         | Annotated[dict[str, _Bias], Field(max_length=_LISTED)]
         | None
     ) = None
-    grammar: str | None = None
-    json_schema: dict[str, Any] | bool | None = None
     n_probs: Annotated[int, Field(ge=0, le=MOST_PROBABILITIES)] | None = None
     post_sampling_probs: bool | None = None
     t_max_predict_ms: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None
@@ -71,11 +68,9 @@ def asked(body: LlamaBody, llm: LLM, options: ServerOptions) -> SamplingParams:
         body,
         options,
         temperature=None if body.temperature is None else max(body.temperature, 0.0),
-        top_k=None if body.top_k is None else max(body.top_k, 0),
         samplers=_samplers(body.samplers),
         stop=[text for text in stop if text],
         logit_bias=_biases(body.logit_bias, llm),
-        grammar=_grammar(body),
         logprobs=probs or None,
         post_sampling_probs=bool(body.post_sampling_probs and probs),
         t_max_predict_ms=time if time and time > 0 else None,
@@ -108,11 +103,3 @@ def _biases(
         else:
             biases[what] = bias
     return biases
-
-
-def _grammar(body: LlamaBody) -> Grammar | None:
-    if body.grammar and body.json_schema is not None:
-        raise ApiError(400, "grammar and json_schema exclude each other", param="json_schema")
-    if body.grammar:
-        return Grammar.gbnf(body.grammar)
-    return None if body.json_schema is None else Grammar.json_schema(body.json_schema)
