@@ -13,8 +13,10 @@ namespace {
 // generation (to wake a parked thread takes up to a millisecond on a virtual machine), far too
 // short to be seen on an idle one.
 constexpr auto kSpinBeforeParking = std::chrono::milliseconds(2);
-// After this many turns at a barrier another thread may need the core to get there.
-constexpr int kSpinsBeforeYielding = 20000;
+// After this many turns the others may need the core to get here, so the thread gives it to them
+// and sleeps. (If it only yielded, the scheduler would count its turns as work, and let it wait for
+// them when the others have come.)
+constexpr int kSpinsBeforeSleeping = 20000;
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -31,13 +33,14 @@ void Barrier::wait() {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
     arrived_.store(0, std::memory_order_relaxed);
     round_.store(round + 1, std::memory_order_release);
+    round_.notify_all();
     return;
   }
   for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-    if (spins < kSpinsBeforeYielding) {
+    if (spins < kSpinsBeforeSleeping) {
       relax();
     } else {
-      std::this_thread::yield();
+      round_.wait(round, std::memory_order_acquire);
     }
   }
 }
@@ -61,11 +64,12 @@ void ThreadPool::run(Task task, void* context) {
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   task(context, 0);
-  for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpinsBeforeYielding) {
+  int unfinished;
+  for (int spins = 0; (unfinished = unfinished_.load(std::memory_order_acquire)) != 0; ++spins) {
+    if (spins < kSpinsBeforeSleeping) {
       relax();
     } else {
-      std::this_thread::yield();
+      unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
 }
@@ -85,6 +89,7 @@ void ThreadPool::work(int member) {
     if (stopping_.load(std::memory_order_relaxed)) return;
     task_(context_, member);
     unfinished_.fetch_sub(1, std::memory_order_release);
+    unfinished_.notify_one();
   }
 }
 

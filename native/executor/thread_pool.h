@@ -2,7 +2,7 @@
 //
 // Workers spin for a moment after each run, because the next step usually follows at
 // once, and then park: an idle pool uses no CPU. Inside a run the team meets at
-// barriers, many per step, which only ever spin.
+// barriers, many per step, and spins there, too; it sleeps only where cores are short.
 #pragma once
 
 #include <atomic>
