@@ -12,6 +12,7 @@ from it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 import triton
@@ -23,6 +24,9 @@ from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.step import Program, Step
 
+# Of the process, as what it guards is: PyTorch waits for the whole device before it captures, which
+# is an error while another thread does.
+_CAPTURING = Lock()
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
 
 
@@ -134,7 +138,7 @@ class Replay:
             tokens.send(0)
             program.run(step)  # compiles; and runs the step, which is then repeated
             choose()
-            torch.cuda.synchronize()
+            self._device.wait()
         starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
         pieces = []
         start, length = FIRST_PIECE, 2 * FIRST_PIECE
@@ -148,7 +152,8 @@ class Replay:
         if self._device.interpreted:
             return run
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may run, open or close models meanwhile.
+        with _CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             run()
         replay: Callable[[], None] = graph.replay
         return replay
