@@ -258,7 +258,7 @@ def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
         constants = {"BLOCK": block, "COLS": columns, "EVEN": even, "ASM": device.assembly}
         for side, name, parts in zip("AB", forms, (2, 1), strict=True):
             sizes = PlaneSizes.of(FORMS[name], 4096, 4096)
-            stages = stages_of(sizes, block, columns, few, device)
+            stages = stages_of(sizes, block, columns, 8, device)
             own = {"UNROLL": unroll_of(sizes), "STAGES": stages, "SPLITS": 5}
             own |= {"PARTS": parts, "BIAS": even, **FORMS[name].constants()}
             constants |= {f"{key}_{side}": value for key, value in own.items()}

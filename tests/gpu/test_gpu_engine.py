@@ -126,6 +126,14 @@ def test_too_little_memory_is_foreseen(path: Path) -> None:
             GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
 
 
+def test_embeddings_come_from_the_cpu(path: Path) -> None:
+    """Which does not store what the GPU may."""
+    with LLM(path, context=64) as llm:
+        expected = llm.embed("abc")
+    with LLM(path, context=64, device="cuda", kv_type="fp8") as llm:
+        np.testing.assert_array_equal(llm.embed("abc"), expected)
+
+
 @on_a_device
 @pytest.mark.parametrize("kv_type", ["f16", "fp8"])
 def test_saved_text(path: Path, kv_type: str, tmp_path: Path) -> None:
