@@ -17,6 +17,7 @@ from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
 from ingot.backends import gpu
 from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.backends.gpu.device import CAPTURING
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.step import Program
 from ingot.errors import MemoryShortageError
@@ -124,6 +125,18 @@ def test_too_little_memory_is_foreseen(path: Path) -> None:
         layout = KvLayout.of(graph.kv_layers, KvType.F16)
         with pytest.raises(MemoryShortageError, match=r"takes \d+ MiB of device memory, and 0 MiB"):
             GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
+
+
+def test_nothing_is_given_back_during_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another model, in another thread: PyTorch does not allow it. Nobody waits."""
+    given: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given.append(1))
+    with CAPTURING:
+        gpu.give_back()
+    assert given == []
+    gpu.give_back()
+    assert given == [1]
 
 
 def test_embeddings_come_from_the_cpu(path: Path) -> None:

@@ -17,7 +17,7 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import RowChoice, Started
 from ingot.backends.gpu.attention import AttentionLauncher, PromptTile
 from ingot.backends.gpu.choice import accepts as choice_accepts
-from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.linear import LinearLauncher
@@ -94,8 +94,7 @@ class GpuBackend:
         with Uploader(device, sources, total, progress) as self.uploader:
             for matrix in plan.matrices:
                 store.receive(matrix, self.uploader)
-        if not device.interpreted:
-            torch.cuda.empty_cache()  # what packing needed
+        give_back()  # what packing needed
         places = Room.of(
             self.memory,
             fused,

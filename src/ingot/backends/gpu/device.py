@@ -2,12 +2,17 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from triton import knobs
 from triton.runtime import driver
 
 from ingot.errors import ConfigError
+
+# Of the process, as what it guards is: while a step is captured, PyTorch lets no other thread
+# capture one, or give memory back.
+CAPTURING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +66,12 @@ class Device:
 
 
 def give_back() -> None:
-    """Let others have what PyTorch keeps of models that are closed."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    """Let others have what PyTorch keeps of models that are closed, unless a step is captured."""
+    if torch.cuda.is_available() and CAPTURING.acquire(blocking=False):
+        try:
+            torch.cuda.empty_cache()
+        finally:
+            CAPTURING.release()
 
 
 def imagined_device() -> Device:

@@ -12,7 +12,6 @@ from it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 import torch
 import triton
@@ -20,13 +19,10 @@ import triton
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import Outcome, RowChoice
 from ingot.backends.gpu.choice import ROWS, ChoiceWork
-from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.step import Program, Step
 
-# Of the process, as what it guards is: PyTorch waits for the whole device before it captures, which
-# is an error while another thread does.
-_CAPTURING = Lock()
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
 
 
@@ -153,7 +149,7 @@ class Replay:
             return run
         graph = torch.cuda.CUDAGraph()
         # Other threads may run, open or close models meanwhile.
-        with _CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             run()
         replay: Callable[[], None] = graph.replay
         return replay
