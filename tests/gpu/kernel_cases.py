@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-import triton
 import triton.language as tl
 
+from ingot.backends.gpu.attention import PromptTile, generation_span, padded_size, prompt_warps
+from ingot.backends.gpu.device import Device, imagined_device
+from ingot.backends.gpu.experts import FEW_COLUMNS
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.choose import choose_kernel, shortlist_kernel
@@ -25,8 +27,9 @@ from ingot.backends.gpu.kernels.norm import norm_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
-from ingot.backends.gpu.linear import stages_of, unroll_of
+from ingot.backends.gpu.linear import MATMUL_TILE, matmul_stages, stages_of, unroll_of
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
+from ingot.graph.kv_type import KvType
 
 FORMS = {
     "q4_0": PlaneForm(4),
@@ -40,6 +43,13 @@ FORMS = {
     "f16": PlaneForm(16),
     "iq4": PlaneForm(4, table=1),
     "mxfp4": PlaneForm(4, table=2),
+}
+KV_TYPES = {
+    "*fp32": KvType.F32,
+    "*fp16": KvType.F16,
+    "*bf16": KvType.BF16,
+    "*i8": KvType.Q8_0,
+    "*u8": KvType.FP8,
 }
 _POINTERS = {
     "x": "*fp16",
@@ -176,7 +186,7 @@ def _out(half: bool) -> dict[str, str]:
 def linear_case(
     form: PlaneForm,
     *,
-    assembly: bool,
+    device: Device,
     block: int,
     columns: int,
     warps: int,
@@ -186,15 +196,15 @@ def linear_case(
     epilogue: tuple[int, bool, bool, int, bool, bool] = EPILOGUES[0],
 ) -> KernelCase:
     """A map of rows of so many chunks, as it is launched."""
-    unroll = unroll_of(PlaneSizes.of(form, 4096, 64 * chunks))
+    sizes = PlaneSizes.of(form, 4096, 64 * chunks)
     constants = {
         "BLOCK": block,
         "COLS": columns,
-        "UNROLL": unroll,
-        "STAGES": stages_of(unroll) if columns <= 8 else 3,
+        "UNROLL": unroll_of(sizes),
+        "STAGES": stages_of(sizes, block, columns, 8, device),
         "SPLITS": splits,
         "EVEN": even,
-        "ASM": assembly,
+        "ASM": device.assembly,
         **form.constants(),
         **_epilogue(epilogue),
     }
@@ -207,18 +217,18 @@ def _epilogue(values: tuple[int, bool, bool, int, bool, bool]) -> dict[str, Any]
     return dict(zip(names, values, strict=True))
 
 
-def linear_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """Every form for one token, with all that may follow; then more tokens."""
     for form, epilogue in zip(FORMS.values(), cycle(EPILOGUES), strict=False):
         yield linear_case(
-            form, assembly=assembly, block=32, columns=few, warps=1, splits=4, epilogue=epilogue
+            form, device=device, block=32, columns=few, warps=1, splits=4, epilogue=epilogue
         )
     nibbles = FORMS["q4_k"]
     for chunks in (63, 65):  # steps of three chunks, and of one
         yield linear_case(
-            nibbles, assembly=assembly, block=32, columns=few, warps=1, chunks=chunks, even=False
+            nibbles, device=device, block=32, columns=few, warps=1, chunks=chunks, even=False
         )
-    tiles = [(64, 8, 2, 4)] if assembly else []
+    tiles = [(64, 8, 2, 4)] if device.assembly else []
     for block, columns, warps, splits in [
         *tiles,
         (128, 16, 4, 2),
@@ -226,30 +236,37 @@ def linear_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
         (128, 64, 8, 1),
     ]:
         yield linear_case(
-            nibbles, assembly=assembly, block=block, columns=columns, warps=warps, splits=splits
+            nibbles, device=device, block=block, columns=columns, warps=warps, splits=splits
         )
-    tile = {"BLOCK": 128, "COLS": 256, "DEPTH": 64, "STAGES": 3}
+    # The largest: half floats in steps of three chunks.
+    yield linear_case(
+        FORMS["f16"], device=device, block=128, columns=64, warps=8, chunks=45, even=False
+    )
+    rows, tokens = MATMUL_TILE
+    tile = {"BLOCK": rows, "COLS": tokens, "DEPTH": 64, "STAGES": matmul_stages(device)}
     for epilogue in EPILOGUES[:3]:
         constants = {**tile, "EVEN": epilogue[0] == 1, **_epilogue(epilogue)}
         yield KernelCase(f"matmul {epilogue}", matmul_kernel, _out(epilogue[-1]), constants, 8)
 
 
-def pair_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """Two forms that read the same input."""
     types = {f"{name}_{side}": type for name, type in _POINTERS.items() for side in "ab"}
     types |= {"out": "*fp32", "factor_a": "fp32", "factor_b": "fp32"}
     for block, columns, even in ((32, few, True), (128, 32, False)):
         forms = ("q4_k", "q6_k") if even else ("q6_k", "q4_k")
-        constants = {"BLOCK": block, "COLS": columns, "EVEN": even, "ASM": assembly}
+        constants = {"BLOCK": block, "COLS": columns, "EVEN": even, "ASM": device.assembly}
         for side, name, parts in zip("AB", forms, (2, 1), strict=True):
-            own = {"UNROLL": 2, "STAGES": 4 if columns == few else 3, "SPLITS": 5}
+            sizes = PlaneSizes.of(FORMS[name], 4096, 4096)
+            stages = stages_of(sizes, block, columns, 8, device)
+            own = {"UNROLL": unroll_of(sizes), "STAGES": stages, "SPLITS": 5}
             own |= {"PARTS": parts, "BIAS": even, **FORMS[name].constants()}
             constants |= {f"{key}_{side}": value for key, value in own.items()}
         name = f"linear pair {block}x{columns}"
         yield KernelCase(name, linear_pair_kernel, types, constants, block // 32)
 
 
-def expert_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
+def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """The choice, the order of tokens, products for one token, some and many, and the mix."""
     chosen = {"EXPERTS": 128, "SLOTS": 8, "USED": 8}
     for gating in range(4):
@@ -264,17 +281,18 @@ def expert_cases(*, assembly: bool, few: int) -> Iterator[KernelCase]:
         ("q4_k", 64, 64, 16, 2, 0),
         ("q6_k", 64, 128, 32, 4, 0),
         ("mxfp4", 45, 128, 128, 8, 5),
+        ("f16", 45, 128, 128, 8, 5),
     ):
-        unroll = unroll_of(PlaneSizes.of(FORMS[name], 4096, 64 * chunks))
+        sizes = PlaneSizes.of(FORMS[name], 4096, 64 * chunks)
         gated = activation > 0
         constants = {
             "BLOCK": block,
             "COLS": columns,
-            "UNROLL": unroll,
-            "STAGES": 3 if columns > 16 else stages_of(unroll),
+            "UNROLL": unroll_of(sizes),
+            "STAGES": stages_of(sizes, block, columns, FEW_COLUMNS, device),
             "EVEN": name != "q6_k",
             "SINGLE": block == 32,
-            "ASM": assembly,
+            "ASM": device.assembly,
             **FORMS[name].constants(),
             "BIAS": gated,
             "ACTIVATION": activation,
@@ -307,20 +325,24 @@ def row_cases(*, assembly: bool) -> Iterator[KernelCase]:
     yield KernelCase("softcap", softcap_kernel, types, {"BLOCK": 1024})
 
 
-def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
+def attention_cases(device: Device) -> Iterator[KernelCase]:
     """Every storage, with other heads each: norms, turns, caps, sinks.
 
     Small heads for AMD: for gfx1100 larger ones take a minute each.
     """
+    assembly = device.assembly
     for pool, size, norms, adjacent, special in (
         ("*fp16", 128 if assembly else 64, (0, 1), False, False),
+        *([("*fp16", 256, (0, 1), False, False)] if assembly else []),
         ("*bf16", 80 if assembly else 20, (2, 2), True, False),
-        ("*i8", 128 if assembly else 32, (1, 0), True, True),
+        ("*i8", 256 if assembly else 32, (1, 0), True, True),
         ("*u8", 128 if assembly else 32, (0, 0), False, False),
         ("*fp32", 32, (0, 0), False, True),
     ):
-        padded = triton.next_power_of_2(size)
-        cache = {"SIZE": size, "PADDED": padded, "Q8": pool == "*i8"}
+        kv_type = KV_TYPES[pool]
+        span = generation_span(16, size, kv_type, device)
+        prompt = PromptTile.of(size, kv_type, device)
+        cache = {"SIZE": size, "PADDED": padded_size(size), "Q8": pool == "*i8"}
         cache["SIDE"] = {"*i8": 34 * size, "*u8": 32 * (size + 2)}.get(pool, 32 * size)
         heads = {"QUERY_NORM": norms[0], "KEY_NORM": norms[1], "ADJACENT": adjacent}
         heads["PAIRS"] = 0 if pool == "*fp32" else size // 2
@@ -328,7 +350,6 @@ def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
         yield KernelCase(f"store kv {pool}", store_kv_kernel, types, cache | heads, 1)
         tile = {
             **cache,
-            "SPAN": 32 if pool == "*fp32" else 64,
             "CAPPED": special,
             "SINKS": special,
             "HALF": pool != "*fp32",
@@ -337,12 +358,17 @@ def attention_cases(*, assembly: bool) -> Iterator[KernelCase]:
         types = {"pool": pool, **_out(pool != "*fp32")}
         unfused = {"enable_fp_fusion": False}
         yield KernelCase(
-            f"attend prompt {pool}", attend_prompt_kernel, types, tile | {"ROWS": 128}, 8, unfused
+            f"attend prompt {pool} {size}",
+            attend_prompt_kernel,
+            types,
+            tile | {"ROWS": prompt.rows, "SPAN": prompt.span},
+            prompt_warps(prompt),
+            unfused,
         )
-        part = {**tile, **heads, "ROWS": 16, "PART": 128}
+        part = {**tile, **heads, "ROWS": 16, "SPAN": span, "PART": 128}
         for store in (False, True) if pool == "*fp16" else (pool != "*fp32",):
             turned = {**types, "query": "*fp32" if store else "*fp16"}
-            name = f"attend generation {pool} store={store}"
+            name = f"attend generation {pool} {size} store={store}"
             yield KernelCase(name, attend_generation_kernel, turned, part | {"STORE": store}, 8)
     for sinks in (False, True):
         joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": sinks}
@@ -358,12 +384,18 @@ def choice_cases() -> Iterator[KernelCase]:
     yield KernelCase("choose", choose_kernel, {"work": "*fp64"}, found, 8, exact)
 
 
-def cases(*, assembly: bool) -> Iterator[KernelCase]:
-    """All kernels; `assembly` as on NVIDIA, where a product has at least 8 columns, not 16."""
+def cases(
+    *, assembly: bool, ahead: bool = False, shared_memory: int = 1 << 30
+) -> Iterator[KernelCase]:
+    """All kernels; `assembly` as on NVIDIA, where a product has at least 8 columns, not 16.
+
+    Tiles are those of a device whose programs may have so many bytes of shared memory.
+    """
+    device = replace(imagined_device(), assembly=assembly, ahead=ahead, shared_memory=shared_memory)
     few = 8 if assembly else 16
-    yield from linear_cases(assembly=assembly, few=few)
-    yield from pair_cases(assembly=assembly, few=few)
-    yield from expert_cases(assembly=assembly, few=few)
+    yield from linear_cases(device, few)
+    yield from pair_cases(device, few)
+    yield from expert_cases(device, few)
     yield from row_cases(assembly=assembly)
-    yield from attention_cases(assembly=assembly)
+    yield from attention_cases(device)
     yield from choice_cases()

@@ -10,6 +10,7 @@ from test_attention_ops import ROPES, Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
+from ingot.backends.gpu.attention import PromptTile, generation_span
 from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
 
@@ -79,3 +80,12 @@ def test_rotary_turns(kind: str, layout: o.RopeLayout, tmp_path: Path) -> None:
         BASE, size=16, tokens=12, speeds=speeds, magnitude=magnitude, layout=layout, norms=True
     )
     check(replace(case, scale=16**-0.5), tmp_path)
+
+
+def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller tiles of queries and positions, and what they compute is the same."""
+    small = replace(find_device(), shared_memory=6000)
+    assert PromptTile.of(32, KvType.F16, small) == PromptTile(32, 16)
+    assert generation_span(16, 32, KvType.F16, small) == 16
+    monkeypatch.setattr("gpu.gpu_runner.find_device", lambda: small)
+    check(replace(BASE, chunks=(37,), window=21), tmp_path)

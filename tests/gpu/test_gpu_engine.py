@@ -2,6 +2,10 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,11 @@ import torch
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
+from ingot.backends import gpu
 from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.backends.gpu.device import CAPTURING
+from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.step import Program
 from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KvLayout
@@ -50,13 +58,50 @@ class SmallDevice(Device):
         return 1 << 16
 
 
-def test_memory_that_others_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken(*_: Any, **__: Any) -> torch.Tensor:
+@pytest.mark.parametrize("place", ["memory.DeviceMemory.pool", "upload.Uploader.receive"])
+def test_memory_that_others_took(path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Since the plan was made: of a pool, or of what is on its way to be packed."""
+    pool = DeviceMemory.pool
+
+    def taken(self: Any, size: int) -> Any:
+        if isinstance(self, DeviceMemory) and self.device.type == "meta":
+            return pool(self, size)  # the plan
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr("ingot.backends.gpu.memory.torch.zeros", taken)
-    with pytest.raises(MemoryShortageError, match="another program has taken them"):
+    monkeypatch.setattr(f"ingot.backends.gpu.{place}", taken)
+    with pytest.raises(MemoryShortageError, match="another program has taken it"):
         LLM(path, context=64, device="cuda")
+
+
+class OneOfTwo(Device):
+    """A device that is not the one that threads have chosen when they begin."""
+
+    @contextmanager
+    def chosen(self) -> Iterator[None]:
+        CHOSEN.set(True)
+        yield
+        CHOSEN.set(False)
+
+
+CHOSEN: ContextVar[bool] = ContextVar("CHOSEN", default=False)
+
+
+def test_launches_are_on_the_device(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever thread runs a step, and whatever device it has chosen itself."""
+    found = find_device()
+    device = OneOfTwo(*(getattr(found, field.name) for field in fields(found)))
+    monkeypatch.setattr(gpu, "find_device", lambda: device)
+    run, runs = Program.run, []
+
+    def watched(self: Program, *arguments: Any) -> None:
+        runs.append(CHOSEN.get())
+        run(self, *arguments)
+
+    monkeypatch.setattr(Program, "run", watched)
+    with LLM(path, context=64, device="cuda") as llm:
+        llm.generate([1, 2], max_tokens=2, temperature=0)
+    assert len(runs) > 2
+    assert all(runs)
 
 
 def test_memory_is_free_when_a_model_is_closed(path: Path) -> None:
@@ -74,12 +119,32 @@ def test_memory_is_free_when_a_model_is_closed(path: Path) -> None:
 
 def test_too_little_memory_is_foreseen(path: Path) -> None:
     found = find_device()
-    small = SmallDevice(found.torch, found.name, found.multiprocessors, found.assembly, found.ahead)
+    small = SmallDevice(*(getattr(found, field.name) for field in fields(found)))
     with GgufLoader(path) as model:
         graph = build_graph(model, 64)
         layout = KvLayout.of(graph.kv_layers, KvType.F16)
         with pytest.raises(MemoryShortageError, match=r"takes \d+ MiB of device memory, and 0 MiB"):
             GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
+
+
+def test_nothing_is_given_back_during_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another model, in another thread: PyTorch does not allow it. Nobody waits."""
+    given: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given.append(1))
+    with CAPTURING:
+        gpu.give_back()
+    assert given == []
+    gpu.give_back()
+    assert given == [1]
+
+
+def test_embeddings_come_from_the_cpu(path: Path) -> None:
+    """Which does not store what the GPU may."""
+    with LLM(path, context=64) as llm:
+        expected = llm.embed("abc")
+    with LLM(path, context=64, device="cuda", kv_type="fp8") as llm:
+        np.testing.assert_array_equal(llm.embed("abc"), expected)
 
 
 @on_a_device

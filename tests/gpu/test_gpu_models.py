@@ -1,17 +1,22 @@
 """Whole tiny models on the GPU, against what `transformers` computed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
 from ingot.backends.gpu import find_device
+from ingot.backends.gpu.planner import GpuPlan
 from ingot.backends.reference import Reference
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
@@ -68,6 +73,23 @@ def test_what_is_refused(name: str, tmp_path: Path) -> None:
         LLM(path, context=32, device="cuda")
     with LLM(path, context=32, device="auto") as llm:
         assert not llm.engine.model.on_gpu
+
+
+def test_kinds_of_operations_that_no_kernel_computes(tmp_path: Path) -> None:
+    """They are refused when a model is planned: nothing has been sent by then."""
+    case = Case(norms=True)
+    small, logits = case.build()
+    bias = small.weight(small.random(case.size))
+    made, model = small.build(logits, tmp_path / "small.gguf")
+    with model:
+        GpuPlan.of(made, model)
+
+        def changed(**fields: object) -> ComputationGraph:
+            ops = (replace(op, **fields) if isinstance(op, o.Norm) else op for op in made.ops)
+            return replace(made, ops=tuple(ops))
+
+        with pytest.raises(ModelError, match="no norms of heads with biases"):
+            GpuPlan.of(changed(bias=bias), model)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes")

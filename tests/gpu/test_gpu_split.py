@@ -1,7 +1,8 @@
 """The first layers on a GPU, the others on the CPU; and what fits a device that is too small."""
 
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ingot.backends.reference import Reference
 from ingot.backends.split import SplitBackend
 from ingot.engine import LoadedModel
 from ingot.engine.fitting import fit_gpu, make_planner
-from ingot.errors import MemoryShortageError, ModelError
+from ingot.errors import GraphError, MemoryShortageError, ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.graph.kv_type import KvType
@@ -54,9 +55,7 @@ def shrink(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
                 graph = build_graph(model, CONTEXT)
                 planner = make_planner(graph, model, KvType.F16, found, CONTEXT)
                 room = planner.needs(layers).total(-(-CONTEXT // BLOCK_TOKENS))
-        small = SmallDevice(
-            found.torch, "small", found.multiprocessors, found.assembly, found.ahead, room
-        )
+        small = SmallDevice(*(getattr(found, field.name) for field in fields(found)), room)
         monkeypatch.setattr(gpu, "find_device", lambda: small)
         return room
 
@@ -180,3 +179,73 @@ def test_the_plan_is_what_is_taken(path: Path) -> None:
         blocks = opened.pool.sizes[0]
         beside = needs.weights + needs.steps + blocks * needs.block - opened.gpu.allocated
         assert beside == 256 << 20
+
+
+@pytest.fixture
+def whole_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if more than the residual stream crossed every cut."""
+
+    def refuse(*_: object) -> None:
+        raise GraphError("more than one value crosses the cut")
+
+    monkeypatch.setattr("ingot.backends.gpu.planner.cut", refuse)
+
+
+@pytest.mark.usefixtures("whole_only")
+def test_a_model_that_cannot_be_cut(path: Path, shrink: Callable[[int], int]) -> None:
+    """It is whole on the GPU, or on the CPU."""
+    for asked in (None, "auto"):
+        shrink(LAYERS)
+        with LoadedModel(path, context=CONTEXT, device="auto", gpu_layers=asked) as model:
+            assert model.on_gpu
+            assert model.why_cpu is None
+        shrink(0)
+        with LoadedModel(path, context=CONTEXT, device="auto", gpu_layers=asked) as model:
+            assert model.gpu is None
+            assert model.placement is not None
+            assert "all layers on the CPU: the model takes" in model.placement
+        with pytest.raises(MemoryShortageError, match="not one layer would fit"):
+            LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=asked)
+    with LoadedModel(path, context=CONTEXT, device="auto", gpu_layers=1) as model:
+        assert model.why_cpu == "more than one value crosses the cut"
+    with pytest.raises(GraphError, match="more than one value"):
+        LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=1)
+
+
+def test_nothing_is_sent_of_what_is_refused(tmp_path: Path) -> None:
+    """The CPU's part of a model has no fp8; no kernel reads q4_0."""
+    path = k_quant_model().write(tmp_path / "m.gguf", GgmlType.Q8_0)
+    sent: list[int] = []
+    for kv_type, layers in (("fp8", 1), ("q4_0", None)):
+        with pytest.raises(ModelError, match="store"):
+            LoadedModel(
+                path,
+                context=CONTEXT,
+                device="cuda",
+                gpu_layers=layers,
+                kv_type=kv_type,
+                progress=lambda done, _: sent.append(done),
+            )
+    assert sent == []
+    with GgufLoader(path) as model:
+        graph = build_graph(model, CONTEXT)
+        with pytest.raises(ModelError, match="cannot store"):
+            fit_gpu(graph, model, KvType.Q4_0, find_device(), context=CONTEXT, room=1 << 34)
+
+
+def test_memory_of_a_model_that_is_refused_halfway(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have it when the CPU takes over."""
+    backends: list[object] = []
+    given: list[bool] = []
+
+    def refuse(state: object) -> None:
+        backends.append(weakref.ref(state.store))  # type: ignore[attr-defined]
+        raise ModelError("there is no such kernel")
+
+    monkeypatch.setattr("ingot.backends.gpu.backend.lower", refuse)
+    monkeypatch.setattr(gpu, "give_back", lambda: given.append(backends[0]() is None))  # type: ignore[operator]
+    with LoadedModel(path, context=CONTEXT, device="auto") as model:
+        assert model.why_cpu == "there is no such kernel"
+        assert given == [True]

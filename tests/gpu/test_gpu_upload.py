@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.upload import Uploader
 
-DEVICE = find_device().torch
+DEVICE = find_device()
 SIZES = [1, 7, (32 << 20) - 1, (32 << 20) + 5, 3, (96 << 20) + 17]
 
 

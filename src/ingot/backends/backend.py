@@ -1,6 +1,7 @@
 """What the engine asks of a backend, and which one a device's name means."""
 
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,7 +39,7 @@ class Backend(Protocol):
 
 
 def choose_device(name: str) -> "Device | None":
-    """The GPU of a name, None for the CPU: "cuda" must be there, "auto" takes it if it is.
+    """The GPU that a device's name means, None for the CPU; where there is none, say why.
 
     PyTorch is imported only where a GPU is asked for.
     """
@@ -46,21 +47,21 @@ def choose_device(name: str) -> "Device | None":
         raise ConfigError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}")
     if name == "cpu":
         return None
-    if name == "auto" and not _has_packages():
-        return None
     require_packages(f"device {name!r}")
-    from ingot.backends.gpu import find_device, has_gpu  # noqa: PLC0415
+    from ingot.backends.gpu import find_device  # noqa: PLC0415
 
-    if name == "auto" and not has_gpu():
-        return None
     return find_device()
 
 
 def require_packages(asked: str) -> None:
-    """Raise an error if what was asked for needs packages that are not here."""
-    if not _has_packages():
+    """Raise an error if what was asked for needs packages that are not here, or do not work."""
+    if not all(find_spec(package) for package in ("torch", "triton")):
         raise ConfigError(f"{asked} needs PyTorch and Triton: pip install 'ingot[gpu]'")
-
-
-def _has_packages() -> bool:
-    return all(find_spec(package) for package in ("torch", "triton"))
+    try:
+        import_module("ingot.backends.gpu")
+    except (ImportError, OSError) as error:  # a library that is missing, a release that is too old
+        first, *_ = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(
+            f"{asked} needs PyTorch and Triton, and they cannot be imported ({first}): "
+            "pip install -U 'ingot[gpu]'"
+        ) from error

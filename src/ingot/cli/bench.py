@@ -18,7 +18,7 @@ import typer
 from ingot import _native
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import UploadBar, asked_layers
+from ingot.cli.opening import UploadBar, asked_layers, tell_placement
 from ingot.cli.options import DeviceOption, GpuLayersOption, KvTypeOption, WeightsOption
 from ingot.cli.summary import architecture, quantization
 from ingot.cli.text import printable, quantity, write_json
@@ -147,6 +147,7 @@ def command(
                 progress=bar,
             )
         with opened as loaded:
+            tell_placement(loaded)
             for result in _run(loaded, tests, repetitions, path):
                 results.append(result)
                 if output is Output.TABLE:

@@ -13,7 +13,7 @@ from ingot.cli.chat_commands import find_command, run_command
 from ingot.cli.chat_input import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat_talk import Talk
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import gpu_remark, open_llm
+from ingot.cli.opening import open_llm, tell_placement
 from ingot.cli.options import (
     ContextOption,
     DeviceOption,
@@ -80,8 +80,7 @@ def command(
         if _TEMPLATE_KEY not in llm.model.metadata:
             notice("the model has no chat template: messages are written as ChatML")
         if at_terminal:
-            if llm.engine.model.gpu is not None:
-                notice(gpu_remark(llm.engine.model.gpu))
+            tell_placement(llm.engine.model)
             notice(f"{_name(llm)}: /help lists the commands, Ctrl-D leaves")
         lines = Terminal(config().cache / "chat_history") if at_terminal else None
         with lines or nullcontext(read_piped_line) as read:

@@ -1,11 +1,13 @@
-"""Opening a model for a command: a bar while its weights go to a GPU, and what became of them."""
+"""Opening a model for a command: a bar while its weights go to a GPU, and where it runs then."""
 
 from pathlib import Path
 from typing import Any
 
 from ingot.api import LLM
 from ingot.bar import Bar
-from ingot.engine.placing import GpuLayers, OnGpu
+from ingot.cli.text import notice
+from ingot.engine.loaded import LoadedModel
+from ingot.engine.placing import GpuLayers
 from ingot.errors import ConfigError
 
 
@@ -36,11 +38,7 @@ def asked_layers(text: str | None) -> GpuLayers:
     return int(text)
 
 
-def gpu_remark(gpu: OnGpu) -> str:
-    """What a GPU has of a model, in a few words."""
-    layers = "all" if gpu.whole else f"{gpu.layers} of {gpu.of_layers}"
-    decoded = f"; {', '.join(gpu.decoded)} decoded to half floats" if gpu.decoded else ""
-    return (
-        f"{layers} layers on {gpu.device}, {gpu.sent / 1e9:.2f} GB sent at {gpu.rate / 1e9:.1f} "
-        f"GB/s, {gpu.allocations} device allocations of {gpu.allocated / 2**30:.1f} GiB{decoded}"
-    )
+def tell_placement(model: LoadedModel) -> None:
+    """Say where a model runs, if that may have been a GPU."""
+    if model.placement is not None:
+        notice(model.placement)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingot.api import LLM
 from ingot.bar import Bar
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import open_llm
+from ingot.cli.opening import open_llm, tell_placement
 from ingot.cli.options import (
     DeviceOption,
     GpuLayersOption,
@@ -77,6 +77,8 @@ def command(
         Bar("scoring", "chunks") as bar,
     ):
         found = measure(llm, llm.tokenizer.encode(content), context, bar)
+        bar.clear()
+        tell_placement(llm.engine.model)
     if json:
         write_json(asdict(found))
         return

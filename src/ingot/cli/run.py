@@ -9,7 +9,7 @@ import typer
 
 from ingot.api import LLM
 from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import gpu_remark, open_llm
+from ingot.cli.opening import open_llm, tell_placement
 from ingot.cli.options import (
     ContextOption,
     DeviceOption,
@@ -72,8 +72,7 @@ def command(
             params = replace(sampling, max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
             first, interrupted = write_answer(written, bar)
-        if llm.engine.model.gpu is not None:
-            notice(gpu_remark(llm.engine.model.gpu))
+        tell_placement(llm.engine.model)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
         raise typer.Exit(INTERRUPTED)

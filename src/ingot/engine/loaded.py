@@ -96,9 +96,17 @@ class LoadedModel:
         self._backend: Backend | None = placed.backend
         self.chooser: Chooser | None = placed.chooser
         self.gpu = placed.gpu  # None: all of it is on the CPU
+        self.why_cpu = placed.why_cpu  # where the device is "auto"
         self._give_back = placed.give_back
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
+
+    @property
+    def placement(self) -> str | None:
+        """What became of it in a line, if it was to run on a GPU, or might have."""
+        if self.gpu is not None:
+            return self.gpu.remark
+        return f"all layers on the CPU: {self.why_cpu}" if self.why_cpu else None
 
     @property
     def on_gpu(self) -> bool:

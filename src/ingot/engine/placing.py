@@ -10,7 +10,7 @@ from ingot.backends.cpu import CpuBackend
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine import memory
 from ingot.engine.cache_size import CacheSize, cache_size, require_memory
-from ingot.errors import ConfigError, IngotError, MemoryShortageError, ModelError
+from ingot.errors import ConfigError, GraphError, IngotError, MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.cut import cut, layer_count
@@ -47,6 +47,17 @@ class OnGpu:
         """Whether nothing is left to the CPU."""
         return self.layers == self.of_layers
 
+    @property
+    def remark(self) -> str:
+        """All of it in a line."""
+        layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
+        decoded = f"; {', '.join(self.decoded)} decoded to half floats" if self.decoded else ""
+        return (
+            f"{layers} layers on {self.device}, {self.sent / 1e9:.2f} GB sent in "
+            f"{self.seconds:.1f} s ({self.rate / 1e9:.1f} GB/s), {self.allocations} device "
+            f"allocations of {self.allocated / 2**30:.1f} GiB{decoded}"
+        )
+
 
 class Placed:
     """A backend and the size of its cache."""
@@ -54,6 +65,7 @@ class Placed:
     backend: Backend
     size: CacheSize
     gpu: OnGpu | None = None  # None: all of it is on the CPU
+    why_cpu: str | None = None  # why it is, where the device is "auto"
     chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
     give_back: Callable[[], None] | None = None  # for others, what a closed model leaves
 
@@ -70,7 +82,7 @@ class Placed:
         gpu_layers: GpuLayers = None,
         progress: OnSent | None = None,
     ) -> None:
-        """`device` "auto" runs on the CPU what there is no GPU for, or what no GPU can run.
+        """`device` "auto" runs on the CPU what there is no GPU for, or none can run (`why_cpu`).
 
         `gpu_layers` of the model run on the GPU: so many of the first ones, "auto" for as many as
         fit; None for all of them, or as many as fit where the device is "auto".
@@ -79,20 +91,24 @@ class Placed:
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
         self._progress = progress
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
-        gpu = choose_device(device) if layers != 0 else None
-        if gpu is not None:
+        if layers != 0:
             try:
-                if self._place_on(gpu, layers, device):
+                gpu = choose_device(device)
+                if gpu is not None:
+                    self._place_on(gpu, layers)
                     return
-            except ModelError:
+            except (ConfigError, ModelError, GraphError) as error:
                 if device != "auto":
                     raise
+                self.why_cpu = str(error)
+            if self.give_back is not None:  # it was refused halfway
+                self.give_back()
         self.size = cache_size(layout, context, cache_tokens, memory.available())
         require_memory(layout, self.size)
         self.backend = self._on_cpu(graph, layout, self.size)
 
-    def _place_on(self, gpu: "Device", layers: int | None, device: str) -> bool:
-        """Whether there is room for layers; if there must be and is not, raise an error."""
+    def _place_on(self, gpu: "Device", layers: int | None) -> None:
+        """Place so many layers, or as many as fit; if there is no room for them, say so."""
         from ingot.backends.gpu import require  # noqa: PLC0415 (PyTorch, if asked for)
         from ingot.engine.fitting import make_planner  # noqa: PLC0415
 
@@ -101,15 +117,12 @@ class Placed:
         room, least = gpu.free_memory(), self._least_blocks()
         if layers is None:
             layers = planner.most_layers(room, least)
-            if not layers and device == "auto":
-                return False
         if not layers or not planner.fits(layers, room, least):
             most = planner.most_layers(room, least)
             remedy = f"gpu_layers={most} would fit; or " if most else "not one layer would fit; "
-            require(planner.needs(layers or 1).total(least), room, remedy)
+            require(planner.needs(layers or planner.layers).total(least), room, remedy)
         place = self._whole_on if layers == planner.layers else self._split_on
         place(gpu, layers, planner.needs(layers).most_blocks(room))
-        return True
 
     def _least_blocks(self) -> int:
         """Of the cache: what was asked for, or one context."""
@@ -133,12 +146,10 @@ class Placed:
         )
         self.size = CacheSize(min(there.blocks, here.blocks, most_blocks), here.states)
         require_memory(second.own, self.size)
-        self.backend = SplitBackend(
-            self._on_gpu(gpu, parts.first, first.own, layers),
-            first,
-            self._on_cpu(parts.second, second.own, self.size),
-            second,
-        )
+        # What the CPU refuses is refused before anything is sent.
+        behind = self._on_cpu(parts.second, second.own, self.size)
+        before = self._on_gpu(gpu, parts.first, first.own, layers)
+        self.backend = SplitBackend(before, first, behind, second)
 
     def _on_gpu(
         self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
@@ -147,7 +158,7 @@ class Placed:
         from ingot.engine.fitting import step_tokens  # noqa: PLC0415
 
         of_layers = layer_count(self._graph)
-
+        self.give_back = give_back
         backend = GpuBackend(
             graph,
             self._file,
@@ -158,7 +169,6 @@ class Placed:
             max_tokens=step_tokens(self._context, whole=layers == of_layers),
             progress=self._progress,
         )
-        self.give_back = give_back
         self.gpu = OnGpu(
             device=gpu.name,
             layers=layers,

@@ -16,7 +16,8 @@ from ingot.backends.cpu import CpuBackend
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.placing import STEP_TOKENS
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import block_count
+from ingot.graph.kv_layout import KvLayout, block_count
+from ingot.graph.kv_type import KvType
 from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool
 from ingot.kvcache import Sequence as KvSequence
@@ -30,6 +31,9 @@ class Probe:
 
     def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:
         """`graph` is another one of the model's file: its hidden rows, or its scores."""
+        layout = model.layout
+        if layout.type is KvType.FP8:  # which only a GPU stores
+            layout = KvLayout.of(graph.kv_layers, KvType.F16)
         blocks = block_count(model.context)
         states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph) if graph.hidden else []
@@ -37,7 +41,7 @@ class Probe:
         self._backend = CpuBackend(
             graph,
             model.file,
-            model.layout,
+            layout,
             blocks=blocks,
             states=states,
             context=model.context,
@@ -45,7 +49,7 @@ class Probe:
             max_tokens=STEP_TOKENS if model.on_gpu else model.step_tokens,
             keep=[value.name for value in self._streams if value != graph.logits],
         )
-        self._pool = BlockPool(model.layout, blocks, states)
+        self._pool = BlockPool(layout, blocks, states)
         self._turn = Lock()
 
     def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:

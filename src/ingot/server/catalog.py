@@ -6,7 +6,7 @@ is being opened waits for it. It does not know HTTP.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -69,9 +69,16 @@ class Lease:
 class Catalog:
     """The models of a server. All methods belong to one event loop."""
 
-    def __init__(self, models: Sequence[ServedModel], idle_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[ServedModel],
+        idle_seconds: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """`tell` hears of models that are sent to a GPU, in lines."""
         self._entries = {model.name: Entry(model) for model in models}
         self._idle_seconds = idle_seconds
+        self._tell = tell or _keep_quiet
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -97,7 +104,7 @@ class Catalog:
         entry = self.find(name)
         async with entry.opening:
             if entry.llm is None:
-                entry.llm = await asyncio.to_thread(_open, entry.model)
+                entry.llm = await asyncio.to_thread(_open, entry.model, self._tell)
             return Lease(entry, entry.llm)
 
     async def watch(self) -> None:
@@ -123,11 +130,26 @@ class Catalog:
                 await _close(entry)
 
 
-def _open(model: ServedModel) -> LLM:
+def _open(model: ServedModel, tell: Callable[[str], None]) -> LLM:
     options: dict[str, Any] = {
         name: getattr(model.engine, name) for name in model.engine.__dataclass_fields__
     }
-    return LLM(model.path, **options)
+    sending = False
+
+    def progress(_: int, total: int) -> None:
+        nonlocal sending
+        if not sending:
+            tell(f"{model.name}: sending {total / 1e9:.2f} GB of weights to the GPU")
+        sending = True
+
+    llm = LLM(model.path, progress=progress, **options)
+    if llm.engine.model.placement is not None:
+        tell(f"{model.name}: {llm.engine.model.placement}")
+    return llm
+
+
+def _keep_quiet(_: str) -> None:
+    pass
 
 
 async def _close(entry: Entry) -> None:

@@ -25,7 +25,7 @@ _LAST_SECONDS = 30  # for readers that are slow to take the end of their texts
 def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes; `tell` is for the person who started it."""
     listening = _bind(options.host, options.port)
-    server = Server(options)
+    server = Server(options, tell)
     config = uvicorn.Config(
         application(server),
         log_config=None,

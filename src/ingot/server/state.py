@@ -1,6 +1,7 @@
 """Server: what all endpoints of one server share."""
 
 import time
+from collections.abc import Callable
 
 from ingot.server.catalog import Catalog
 from ingot.server.metrics import Metrics
@@ -11,9 +12,10 @@ from ingot.server.writing import Writings
 class Server:
     """A server's options, models, measurements and the texts it is writing."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, tell: Callable[[str], None] | None = None) -> None:
+        """`tell` is for the person who started it."""
         self.options = options
-        self.catalog = Catalog(options.models, options.idle_unload)
+        self.catalog = Catalog(options.models, options.idle_unload, tell)
         self.writings = Writings()
         self.metrics = Metrics(self.catalog)
         self.started = time.monotonic()

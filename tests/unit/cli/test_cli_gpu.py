@@ -1,5 +1,6 @@
 """What commands say of a GPU: `--gpu-layers`, a bar while weights are sent, what fits."""
 
+import asyncio
 import io
 import json
 import sys
@@ -11,8 +12,10 @@ import pytest
 from command_runs import Run
 
 from ingot.cli.opening import UploadBar
-from ingot.engine import loaded
+from ingot.engine import EngineOptions, loaded
 from ingot.engine.placing import OnGpu, Placed
+from ingot.server.catalog import Catalog
+from ingot.server.options import ServedModel
 from tiny_llama import write_tiny_llama
 
 
@@ -62,10 +65,88 @@ def test_what_is_said(
     monkeypatch.setattr(loaded, "Placed", PlacedThere)
     ran = run("run", "-m", model, "--gpu-layers", asked, "--raw", "-n", 1, "abc")
     assert ran.status == 0
-    expected = f"{said} on a card, 4.20 GB sent at 2.1 GB/s, 6 device allocations of 3.0 GiB"
-    assert ran.err.splitlines()[0] == expected + more  # no bar: this is no terminal
+    expected = (
+        f"{said} on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of 3.0 GiB{more}"
+    )
+    assert ran.err.splitlines()[0] == expected  # no bar: this is no terminal
     ran = run("bench", "-m", model, "--gpu-layers", asked, "-p", 1, "-n", 0, "-r", 1, "-o", "json")
     assert json.loads(ran.out)[0]["n_gpu_layers"] == asked
+    assert ran.err.splitlines() == [expected]
+
+
+def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lines: that weights are on their way, and what became of them."""
+    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    served = ServedModel(name="tiny", path=model, engine=EngineOptions(gpu_layers=7))
+    said: list[str] = []
+
+    async def open_and_close() -> None:
+        catalog = Catalog([served], tell=said.append)
+        (await catalog.lease()).release()
+        await catalog.close()
+
+    asyncio.run(open_and_close())
+    assert said == [
+        "tiny: sending 0.00 GB of weights to the GPU",
+        "tiny: all layers on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of "
+        "3.0 GiB",
+    ]
+
+
+WITHOUT_PACKAGES = "needs PyTorch and Triton: pip install 'ingot[gpu]'"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("abc " * 40)
+    return path
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "serve", "bench", "perplexity"])
+def test_no_packages(
+    run: Run, model: Path, text: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """One line that says what to install."""
+    monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: None)
+    more = {"run": ["abc"], "chat": [], "serve": ["--port", 0]}
+    more |= {"bench": ["-p", 1, "-n", 1], "perplexity": ["-c", 4, text]}
+    ran = run(command, *more[command], "-m", model, "--device", "cuda")
+    assert ran.status == 2
+    assert ran.err.splitlines() == [f"error: device 'cuda' {WITHOUT_PACKAGES}"]
+
+
+def test_packages_that_do_not_work(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> None:
+        raise OSError("libcudart.so.13: cannot open shared object file\nand a long story")
+
+    monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: True)
+    monkeypatch.setattr("ingot.backends.backend.import_module", broken)
+    ran = run("run", "-m", model, "--device", "cuda", "--raw", "abc")
+    assert ran.status == 2
+    assert ran.err.splitlines() == [
+        "error: device 'cuda' needs PyTorch and Triton, and they cannot be imported "
+        "(libcudart.so.13: cannot open shared object file): pip install -U 'ingot[gpu]'"
+    ]
+
+
+def test_a_cpu_that_stands_in(
+    run: Run, model: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --device auto: a line, and the command goes on; nothing where the CPU was chosen."""
+    monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: None)
+    said = [f"all layers on the CPU: device 'auto' {WITHOUT_PACKAGES}"]
+    for arguments in (
+        ("run", "--raw", "-n", 1, "abc"),
+        ("bench", "-p", 1, "-n", 0, "-r", 1),
+        ("perplexity", "-c", 4, text),
+    ):
+        for device, expected in (("auto", said), ("cpu", [])):
+            ran = run(*arguments, "-m", model, "--device", device)
+            assert ran.status == 0
+            assert [
+                line for line in ran.err.splitlines() if "GPU" in line or "gpu" in line
+            ] == expected
 
 
 def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,10 @@ def test_no_layers_are_the_cpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for device in ("cpu", "cuda", "auto"):
         with LoadedModel(path, context=32, device=device, gpu_layers=0) as model:
             assert model.gpu is None
+            assert model.placement is None
     with LoadedModel(path, context=32, device="auto", gpu_layers=2) as model:
         assert model.gpu is None
+        assert model.why_cpu is not None
+        assert "needs PyTorch and Triton" in model.why_cpu
     with pytest.raises(ConfigError, match=r"device 'cuda' needs PyTorch.*ingot\[gpu\]"):
         LoadedModel(path, context=32, device="cuda", gpu_layers=2)

@@ -8,7 +8,7 @@ import triton
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.inputs import QUERY_TILE, Inputs
+from ingot.backends.gpu.inputs import Inputs
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
 from ingot.backends.gpu.kernels.join_parts import MOST_PARTS, join_parts_kernel
@@ -22,6 +22,7 @@ from ingot.graph.kv_type import KvType
 
 MAX_TOKENS = 64  # of a generation that one launch takes
 _LEAST_PART = 128  # positions
+_LEAST_SPAN = 16  # what a product on the matrix units takes
 _TYPES = {
     KvType.F32: torch.float32,
     KvType.F16: torch.float16,
@@ -42,6 +43,48 @@ def check_kv_type(type: KvType) -> None:
 def part_positions(context: int) -> int:
     """Positions of one part of a sequence's past: a context has at most 64 parts."""
     return int(max(_LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTile:
+    """Queries that a program takes, and positions of a step of it."""
+
+    rows: int
+    span: int
+
+    @classmethod
+    def of(cls, size: int, type: KvType, device: Device) -> "PromptTile":
+        """For heads of a size: as tuned, or as large as shared memory allows."""
+        tile = cls(128, _span(type))
+        while (
+            tile.rows > _LEAST_SPAN
+            and _tile_bytes(tile.rows, tile.span, size, type) > device.shared_memory
+        ):
+            if tile.rows > 2 * tile.span or tile.span == _LEAST_SPAN:
+                tile = cls(tile.rows // 2, tile.span)
+            else:
+                tile = cls(tile.rows, tile.span // 2)
+        return tile
+
+
+def generation_span(rows: int, size: int, type: KvType, device: Device) -> int:
+    """Positions of a step of a generation, which has so many query heads of a size."""
+    span = _span(type)
+    while span > _LEAST_SPAN and _tile_bytes(rows, span, size, type) > device.shared_memory:
+        span //= 2
+    return span
+
+
+def _span(type: KvType) -> int:
+    return 32 if type is KvType.F32 else 64
+
+
+def _tile_bytes(rows: int, span: int, size: int, type: KvType) -> int:
+    """Shared memory of queries, keys, values and scores, at most (see compile_kernels.py)."""
+    padded = padded_size(size)
+    number = 4 if type is KvType.F32 else 2
+    stored = 1 if type in (KvType.Q8_0, KvType.FP8) else 0  # as they are read, beside the halves
+    return number * rows * (padded + span) + 2 * (number + stored) * span * padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +208,8 @@ class AttentionLauncher:
     device: Device
     context: int
     work: AttentionWork
+    type: KvType
+    tile: PromptTile
 
     def store(
         self, heads: Heads, turned: torch.Tensor, cache: CacheView, inputs: Inputs, blocks: int
@@ -187,7 +232,7 @@ class AttentionLauncher:
             heads.count,
             heads.kv_count,
             SIZE=cache.head_size,
-            PADDED=_padded(cache),
+            PADDED=triton.next_power_of_2(cache.head_size),
             SIDE=cache.side,
             Q8=cache.quantized,
             **heads.constants(),
@@ -217,13 +262,12 @@ class AttentionLauncher:
         kind = (sinks, op.heads, group, op.scale, op.softcap, op.window)
         constants = {
             "SIZE": cache.head_size,
-            "PADDED": max(16, _padded(cache)),
+            "PADDED": padded_size(cache.head_size),
             "SIDE": cache.side,
             "CAPPED": op.softcap > 0,
             "SINKS": sinks is not None,
             "Q8": cache.quantized,
             "HALF": out.dtype == torch.float16,
-            "SPAN": 32 if cache.pool.dtype == torch.float32 else 64,
         }
         if step.phase is ExecutionPhase.PROMPT:
             attend_prompt_kernel[(op.heads, inputs.tile_count)](
@@ -235,13 +279,16 @@ class AttentionLauncher:
                 *table,
                 *pool,
                 *kind,
-                ROWS=QUERY_TILE,
+                ROWS=self.tile.rows,
+                SPAN=self.tile.span,
                 STAGES=2,
-                num_warps=8,
+                num_warps=prompt_warps(self.tile),
                 enable_fp_fusion=False,  # masked and whole tiles round alike
                 **constants,
             )
             return
+        rows = max(16, triton.next_power_of_2(group))
+        span = generation_span(rows, cache.head_size, self.type, self.device)
         part = part_positions(self.context)
         parts = -(-self.context // part)
         work = self.work
@@ -263,7 +310,8 @@ class AttentionLauncher:
                 work.mixed,
                 work.best,
                 work.total,
-                ROWS=max(16, triton.next_power_of_2(group)),
+                ROWS=rows,
+                SPAN=span,
                 PART=part,
                 STAGES=2,
                 STORE=step.single,
@@ -287,7 +335,7 @@ class AttentionLauncher:
                 work.best,
                 work.total,
                 SIZE=cache.head_size,
-                PADDED=max(16, _padded(cache)),
+                PADDED=padded_size(cache.head_size),
                 PART=part,
                 SINKS=sinks is not None,
                 HALF=out.dtype == torch.float16,
@@ -296,6 +344,11 @@ class AttentionLauncher:
             )
 
 
-def _padded(cache: CacheView) -> int:
-    """The head size as kernels hold it."""
-    return int(triton.next_power_of_2(cache.head_size))
+def padded_size(size: int) -> int:
+    """A head's size as attention holds it."""
+    return int(max(16, triton.next_power_of_2(size)))
+
+
+def prompt_warps(tile: PromptTile) -> int:
+    """Of 16 queries each, but at least four."""
+    return max(4, tile.rows // 16)

@@ -5,7 +5,8 @@ into logits. Weights are sent to the device when the backend is made. Steps of a
 captured once for 1, 2, 4, ... sequences and replayed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -14,10 +15,9 @@ from numpy.typing import NDArray
 from ingot.backends.backend import OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import RowChoice, Started
-from ingot.backends.gpu import attention
-from ingot.backends.gpu.attention import AttentionLauncher
+from ingot.backends.gpu.attention import AttentionLauncher, PromptTile
 from ingot.backends.gpu.choice import accepts as choice_accepts
-from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.linear import LinearLauncher
@@ -32,10 +32,22 @@ from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values, half_values
 from ingot.backends.gpu.vectors import Vectors
-from ingot.errors import ModelError
+from ingot.errors import MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import KvLayout, block_count
+
+
+@contextmanager
+def _at_work(device: Device) -> Iterator[None]:
+    """On the device, whichever the thread has chosen; memory that is short is told as ours is."""
+    try:
+        with device.chosen():
+            yield
+    except torch.OutOfMemoryError as error:  # it was free when the plan was made
+        raise MemoryShortageError(
+            "device memory that was free is so no longer: another program has taken it; try again"
+        ) from error
 
 
 class GpuBackend:
@@ -54,12 +66,24 @@ class GpuBackend:
         progress: OnSent | None = None,
     ) -> None:
         """`progress` is told how many bytes of the weights have been sent, and of how many."""
-        attention.check_kv_type(layout.type)
         self.layout = layout
         self.max_tokens = max_tokens
         self.device = device
         self.memory = DeviceMemory(device.torch)
         self.vocabulary = graph.logits.width
+        with _at_work(device):
+            self._prepare(graph, model, blocks, context, progress)
+
+    def _prepare(
+        self,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        blocks: int,
+        context: int,
+        progress: OnSent | None,
+    ) -> None:
+        """Bring the weights to the device and decide all launches."""
+        device, layout, max_tokens = self.device, self.layout, self.max_tokens
         plan = GpuPlan.of(graph, model)
         fused, self.plan, self.decoded = plan.graph, plan.values, plan.decoded(model)
         needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
@@ -67,11 +91,10 @@ class GpuBackend:
         store = MatrixStore(model, self.memory.pool(plan.weight_bytes))
         sources = matrix_sources(plan.matrices, model)
         total = plan.sent_bytes(model)
-        with Uploader(device.torch, sources, total, progress) as self.uploader:
+        with Uploader(device, sources, total, progress) as self.uploader:
             for matrix in plan.matrices:
                 store.receive(matrix, self.uploader)
-        if not device.interpreted:
-            torch.cuda.empty_cache()  # what packing needed
+        give_back()  # what packing needed
         places = Room.of(
             self.memory,
             fused,
@@ -84,12 +107,15 @@ class GpuBackend:
             tokens=max_tokens,
         )
         self.pools = places.cache
+        largest = max((layer.head_size for layer in fused.kv_layers), default=1)
+        self._tile = PromptTile.of(largest, layout.type, device)
         self.inputs = InputBuffer(
             device.torch,
             tokens=max_tokens,
             sequences=min(max_tokens, blocks),
             groups=len(layout.groups),
             blocks=block_count(context),
+            query_tile=self._tile.rows,
         )
         state = State(
             graph=fused,
@@ -99,7 +125,7 @@ class GpuBackend:
             vectors=Vectors(model, device.torch, context),
             store=store,
             linear=LinearLauncher(device, places.linear),
-            attention=AttentionLauncher(device, context, places.attention),
+            attention=AttentionLauncher(device, context, places.attention, layout.type, self._tile),
             experts=ExpertLauncher(device, places.experts) if places.experts else None,
             layout=layout,
             pools=self.pools,
@@ -110,18 +136,21 @@ class GpuBackend:
         )
         self._program = lower(state)
         self._replay = Replay(device, self._program, self.inputs, places.choice)
-        if not device.interpreted:
-            torch.cuda.synchronize(device.torch)
+        device.wait()
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
+        with _at_work(self.device):
+            return self._forward(batch)
+
+    def _forward(self, batch: Batch) -> NDArray[np.float32]:
         if self._replay.takes(batch):
             return self._replay.start(batch, [None] * len(batch.ids)).result().logits
         tokens, wanted = len(batch.ids), len(batch.outputs)
         if tokens > self.max_tokens:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
         prompt = batch.phase is ExecutionPhase.PROMPT
-        tiles = query_tiles(batch) if prompt else np.empty((0, 3), np.int32)
+        tiles = query_tiles(batch, self._tile.rows) if prompt else np.empty((0, 3), np.int32)
         inputs = self.inputs.fill(batch, tiles)
         logits = torch.empty(
             (wanted, self.vocabulary), dtype=torch.float32, device=self.device.torch
@@ -141,7 +170,8 @@ class GpuBackend:
         An id of -1 - r is the token that row r of the step started before this one chose.
         """
         assert self._replay.takes(batch), "one token of each sequence"
-        return self._replay.start(batch, choices)
+        with _at_work(self.device):
+            return self._replay.start(batch, choices)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

@@ -1,11 +1,18 @@
 """Which device runs a model: asked for by name, found through PyTorch."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from triton import knobs
+from triton.runtime import driver
 
 from ingot.errors import ConfigError
+
+# Of the process, as what it guards is: while a step is captured, PyTorch lets no other thread
+# capture one, or give memory back.
+CAPTURING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +24,37 @@ class Device:
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
     ahead: bool  # whether a kernel may start before the one in front of it has ended
+    shared_memory: int = 1 << 30  # bytes that a program may have; without a device any number
 
     @property
     def interpreted(self) -> bool:
         """Whether kernels run in Triton's interpreter, on the CPU."""
         return bool(self.torch.type == "cpu")
 
+    def stages(self, tuned: int, step_bytes: int) -> int:
+        """Steps of a loop whose loads are on their way, as tuned, or fewer where memory is short.
+
+        A step waits in shared memory: 227 KiB of it on an H200, 99 on cards for games, 64 on AMD's.
+        """
+        stages = tuned
+        while (
+            stages > 1 and step_bytes * (stages if self.ahead else stages - 1) > self.shared_memory
+        ):
+            stages -= 1
+        return stages
+
     def order(self) -> dict[str, bool]:
         """How the kernels of a generation follow each other (see `kernels.order`)."""
         return {"AHEAD": True, "launch_pdl": True} if self.ahead else {"AHEAD": False}
+
+    def chosen(self) -> AbstractContextManager[object]:
+        """Within it, PyTorch and Triton mean this device; every thread has a choice of its own."""
+        return nullcontext() if self.interpreted else torch.cuda.device(self.torch)
+
+    def wait(self) -> None:
+        """Until all that this thread has started is done; others may capture steps meanwhile."""
+        if not self.interpreted:
+            torch.cuda.current_stream(self.torch).synchronize()
 
     def free_memory(self) -> int:
         """Bytes that can be asked for."""
@@ -37,9 +66,12 @@ class Device:
 
 
 def give_back() -> None:
-    """Let others have what PyTorch keeps of models that are closed."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    """Let others have what PyTorch keeps of models that are closed, unless a step is captured."""
+    if torch.cuda.is_available() and CAPTURING.acquire(blocking=False):
+        try:
+            torch.cuda.empty_cache()
+        finally:
+            CAPTURING.release()
 
 
 def imagined_device() -> Device:
@@ -56,8 +88,16 @@ def find_device() -> Device:
     """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
     if knobs.runtime.interpret:
         return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False, ahead=False)
-    if not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but PyTorch finds no GPU; take device='cpu'")
+    if not has_gpu():
+        if torch.version.cuda is None and torch.version.hip is None:
+            raise ConfigError(
+                f"PyTorch {torch.__version__} is built for the CPU alone: install the build for "
+                "your GPU (pytorch.org says how), or take device='cpu'"
+            )
+        raise ConfigError(
+            "PyTorch finds no GPU: look at its driver (nvidia-smi, rocm-smi) and at "
+            "CUDA_VISIBLE_DEVICES, or take device='cpu'"
+        )
     device = torch.device("cuda", torch.cuda.current_device())
     properties = torch.cuda.get_device_properties(device)
     nvidia = torch.version.hip is None
@@ -67,4 +107,5 @@ def find_device() -> Device:
         properties.multi_processor_count,
         assembly=nvidia and properties.major >= 8,
         ahead=nvidia and properties.major >= 9,
+        shared_memory=driver.active.utils.get_device_properties(device.index)["max_shared_mem"],
     )

@@ -22,6 +22,7 @@ _GATINGS = {
     o.Gating.CHOSEN_SOFTMAX: 2,
     o.Gating.SPARSE_MIXER: 3,
 }
+FEW_COLUMNS = 16
 _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
 _ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 32, 64, 128  # of a program, for 1, a few or many pairs
@@ -161,7 +162,13 @@ class ExpertLauncher:
         """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
         tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
         work, sizes, unroll = self.work, planes.sizes, unroll_of(planes.sizes)
-        block = _ONE_ROWS if tiling.single else _FEW_ROWS if tiling.columns <= 16 else _MANY_ROWS
+        block = (
+            _ONE_ROWS
+            if tiling.single
+            else _FEW_ROWS
+            if tiling.columns <= FEW_COLUMNS
+            else _MANY_ROWS
+        )
         warps = max(1, block // _ROWS)
         if step.phase is ExecutionPhase.PROMPT:
             block, warps = _MANY_ROWS, 8
@@ -189,7 +196,7 @@ class ExpertLauncher:
             BLOCK=block,
             COLS=tiling.columns,
             UNROLL=unroll,
-            STAGES=3 if tiling.columns > 16 else stages_of(unroll),
+            STAGES=stages_of(sizes, block, tiling.columns, FEW_COLUMNS, self.device),
             EVEN=planes.columns == sizes.chunks * CHUNK,
             SINGLE=tiling.single,
             ASM=self.device.assembly,

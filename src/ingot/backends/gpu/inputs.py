@@ -17,7 +17,6 @@ from ingot.backends.batch import Batch
 from ingot.backends.choosing import RowChoice
 from ingot.backends.gpu.choice import ROW_NUMBERS, Wanted, WantedTwin
 
-QUERY_TILE = 128  # queries of one sequence that a program of prompt attention takes
 TWINS = 2  # steps that may be on their way at once
 
 
@@ -40,11 +39,19 @@ class InputBuffer:
     """The buffer and its pinned twin on the host."""
 
     def __init__(
-        self, device: torch.device, *, tokens: int, sequences: int, groups: int, blocks: int
+        self,
+        device: torch.device,
+        *,
+        tokens: int,
+        sequences: int,
+        groups: int,
+        blocks: int,
+        query_tile: int,
     ) -> None:
+        """`query_tile`: queries of one sequence that a program of prompt attention takes."""
         self.blocks = blocks
         self.groups = groups
-        size = 4 * tokens + 3 * (sequences + tokens // QUERY_TILE) + groups * sequences * blocks
+        size = 4 * tokens + 3 * (sequences + tokens // query_tile) + groups * sequences * blocks
         self._device = torch.zeros(size, dtype=torch.int32, device=device)
         self._host = torch.zeros(size, dtype=torch.int32, pin_memory=device.type != "cpu")
         self._numbers: NDArray[np.int32] = self._host.numpy()
@@ -143,12 +150,12 @@ class _Twin:
                 self._tables[group, number, : len(blocks)] = blocks
 
 
-def query_tiles(batch: Batch) -> NDArray[np.int32]:
+def query_tiles(batch: Batch, size: int) -> NDArray[np.int32]:
     """Sequence, first token and number of tokens of every tile of queries."""
     tiles = []
     start = 0
     for sequence, count in enumerate(batch.counts.tolist()):
-        for first in range(0, count, QUERY_TILE):
-            tiles.append((sequence, start + first, min(QUERY_TILE, count - first)))
+        for first in range(0, count, size):
+            tiles.append((sequence, start + first, min(size, count - first)))
         start += count
     return np.array(tiles, np.int32).reshape(-1, 3)

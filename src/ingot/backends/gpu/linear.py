@@ -18,15 +18,17 @@ from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
+from ingot.backends.gpu.supported import MAX_PARTS
 
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
+MATMUL_TILE = 128, 256  # rows and tokens
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
+_FEW_COLUMNS = 8
 _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
-_MAX_PARTS = 3
 _COUNTER_STEP = 4  # counters: kernels take pointers to 16 bytes
 
 
@@ -63,7 +65,7 @@ class Epilogue:
 
     def places(self) -> tuple[int, ...]:
         """As kernels take them: of three parts, 0 where there are fewer."""
-        spare = (0,) * (_MAX_PARTS - len(self.firsts))
+        spare = (0,) * (MAX_PARTS - len(self.firsts))
         return (
             *(self.firsts + spare)[1:],
             *(self.widths + spare),
@@ -110,9 +112,18 @@ def unroll_of(sizes: PlaneSizes) -> int:
     return max(fewest, next(count for count in (2, 3, 1) if chunks % count == 0))
 
 
-def stages_of(unroll: int) -> int:
-    """Steps whose loads are on their way, and the one that computes."""
-    return {1: 6, 2: 4}.get(unroll, 3)
+def stages_of(sizes: PlaneSizes, block: int, columns: int, few: int, device: Device) -> int:
+    """Steps whose loads are on their way, and the one that computes; more for `few` columns."""
+    unroll = unroll_of(sizes)
+    tuned = {1: 6, 2: 4}.get(unroll, 3) if columns <= few else 3
+    weights = (sizes.code_bytes + sizes.extra_bytes + sizes.scale_bytes) // sizes.rows
+    step = unroll * (2 * columns * CHUNK + block * weights // sizes.chunks)
+    return device.stages(tuned, step)
+
+
+def matmul_stages(device: Device) -> int:
+    """The same for a product of half floats."""
+    return device.stages(3, 2 * CHUNK * sum(MATMUL_TILE))
 
 
 def work_floats(sizes: PlaneSizes, device: Device) -> int:
@@ -184,13 +195,14 @@ class LinearLauncher:
         """Up to MAX_COLUMNS tokens; two matrices in one kernel where their sums are only stored."""
         fewest = 8 if self.device.assembly else 16
         columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
-        block = _ROWS if inputs.tokens == 1 else _FEW_ROWS if columns <= 8 else _MANY_ROWS
+        few = columns <= _FEW_COLUMNS
+        block = _ROWS if inputs.tokens == 1 else _FEW_ROWS if few else _MANY_ROWS
         if len(maps) == 2 and all(map.epilogue.plain for map in maps):
             self._pair(maps[0], maps[1], inputs, first, out, block, columns)
             return
         for map in maps:
             cut = Cut.of(map.planes.sizes, self.device)
-            stages = stages_of(cut.unroll) if columns <= 8 else 3
+            stages = stages_of(map.planes.sizes, block, columns, _FEW_COLUMNS, self.device)
             shape = (block, columns, stages, block // _ROWS, 1)
             self._direct(map, inputs, first, out, half_scale, cut, shape)
 
@@ -200,7 +212,9 @@ class LinearLauncher:
         cut = Cut.of(map.planes.sizes, self.device)
         whole = replace(cut, splits=1, share=map.planes.sizes.chunks)
         blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
-        shape = (_MANY_ROWS, MAX_COLUMNS, 3, 8, blocks)
+        sizes = map.planes.sizes
+        stages = stages_of(sizes, _MANY_ROWS, MAX_COLUMNS, _FEW_COLUMNS, self.device)
+        shape = (_MANY_ROWS, MAX_COLUMNS, stages, 8, blocks)
         self._direct(map, inputs, 0, out, half_scale, whole, shape)
 
     def _direct(
@@ -279,7 +293,7 @@ class LinearLauncher:
                 map.epilogue.bias,
                 *map.epilogue.places(),
             ]
-            stages = stages_of(cut.unroll) if columns <= 8 else 3
+            stages = stages_of(sizes, block, columns, _FEW_COLUMNS, self.device)
             own = {"UNROLL": cut.unroll, "STAGES": stages, "SPLITS": cut.splits}
             own |= planes.form.constants() | map.epilogue.plain_constants()
             constants |= {f"{key}_{name}": value for key, value in own.items()}
@@ -315,7 +329,7 @@ class LinearLauncher:
             **planes.form.constants(),
             num_warps=2,
         )
-        block, columns, depth = (32, 32, 64) if self.device.interpreted else (128, 256, 64)
+        block, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
         grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(inputs.tokens, columns),)
         matmul_kernel[grid](
             inputs.x,
@@ -333,8 +347,8 @@ class LinearLauncher:
             *epilogue.places(),
             BLOCK=block,
             COLS=columns,
-            DEPTH=depth,
-            STAGES=3,
+            DEPTH=CHUNK,
+            STAGES=matmul_stages(self.device),
             EVEN=map.even(),
             **epilogue.constants(),
             num_warps=8,

@@ -5,7 +5,6 @@ from ingot.backends.gpu.lower_rows import norm_rows
 from ingot.backends.gpu.lower_state import State
 from ingot.backends.gpu.step import Launch, Step
 from ingot.backends.gpu.values import HALF_SCALE
-from ingot.errors import ModelError
 from ingot.graph import ops as o
 from ingot.graph.fusion import StoreKv
 
@@ -16,8 +15,6 @@ def store_kv(state: State, op: StoreKv) -> Launch:
     before: list[Launch] = []
     norms: list[HeadNorm] = []
     for item, norm in ((op.query, op.query_norm), (op.key, op.key_norm)):
-        if norm and norm.bias:
-            raise ModelError("the GPU backend has no norms of heads with biases")
         whole = norm is not None and _length(norm) != cache.head_size
         if norm is not None and whole:  # of all heads together
             before.append(norm_rows(state, item, norm, state.values.tensor(item), item.width))

@@ -9,7 +9,6 @@ from ingot.backends.gpu.lower_linear import fused_linear
 from ingot.backends.gpu.lower_rows import embed, fused_norm, gate_rows, select, softcap
 from ingot.backends.gpu.lower_state import State
 from ingot.backends.gpu.step import Launch, Program
-from ingot.errors import ModelError
 from ingot.graph import ops as o
 from ingot.graph.fusion import (
     ExpertGate,
@@ -57,4 +56,4 @@ def _launch(state: State, op: FusedOp) -> Launch:
         case FusedGateRows():
             return gate_rows(state, op)
         case _:
-            raise ModelError(f"the GPU backend has no {type(op).__name__}")
+            raise AssertionError(f"{type(op).__name__} was to be refused (supported.py)")

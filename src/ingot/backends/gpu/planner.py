@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 import torch
 
+from ingot.backends.gpu.attention import check_kv_type
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.matrices import MatrixPlan, plan_matrices
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.planes import CHUNK, HALF_BITS, packing_bytes
 from ingot.backends.gpu.room import Room
-from ingot.backends.gpu.supported import check_graph
+from ingot.backends.gpu.supported import check_graph, check_ops
 from ingot.backends.gpu.values import plan_values
+from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
@@ -45,6 +47,7 @@ class GpuPlan:
         last = fused.ops[-1]
         if isinstance(last, o.SoftCap):
             fused, cap = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers), last.cap
+        check_ops(fused)
         return cls(fused, cap, plan_values(fused), plan_matrices(fused.ops, model))
 
     @property
@@ -96,7 +99,8 @@ def count_needs(
     context: int,
     tokens: int,
 ) -> Needs:
-    """For steps of so many tokens."""
+    """For steps of so many tokens; a storage of the cache that no kernel reads is refused."""
+    check_kv_type(layout.type)
     memory = DeviceMemory(torch.device("meta"))
     Room.of(
         memory,
@@ -160,8 +164,11 @@ class Planner:
         return self._known[layers]
 
     def fits(self, layers: int, room: int, blocks: int) -> bool:
-        """Whether so many layers fit, with so many blocks of the cache."""
-        return self.needs(layers).total(blocks) <= room
+        """Whether so many layers fit, with so many blocks of the cache; never where no cut is."""
+        try:
+            return self.needs(layers).total(blocks) <= room
+        except GraphError:  # more than the residual stream would cross
+            return False
 
     def most_layers(self, room: int, blocks: int) -> int:
         """The most that fit; 0: not one."""

@@ -19,7 +19,7 @@ import triton
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.choosing import Outcome, RowChoice
 from ingot.backends.gpu.choice import ROWS, ChoiceWork
-from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.step import Program, Step
 
@@ -134,7 +134,7 @@ class Replay:
             tokens.send(0)
             program.run(step)  # compiles; and runs the step, which is then repeated
             choose()
-            torch.cuda.synchronize()
+            self._device.wait()
         starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
         pieces = []
         start, length = FIRST_PIECE, 2 * FIRST_PIECE
@@ -148,7 +148,8 @@ class Replay:
         if self._device.interpreted:
             return run
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may run, open or close models meanwhile.
+        with CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             run()
         replay: Callable[[], None] = graph.replay
         return replay

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from ingot.backends.backend import OnSent
+from ingot.backends.gpu.device import Device
 
 _BUFFERS = 4
 _BUFFER_BYTES = 32 << 20
@@ -67,7 +68,7 @@ class Uploader:
 
     def __init__(
         self,
-        device: torch.device,
+        device: Device,
         sources: Iterable[Source],
         total: int,
         progress: OnSent | None = None,
@@ -80,13 +81,13 @@ class Uploader:
         self._free: SimpleQueue[_Buffer | None] = SimpleQueue()
         self._filled: SimpleQueue[_Buffer | _Failure] = SimpleQueue()
         for _ in range(_BUFFERS):
-            self._free.put(_Buffer(pinned=device.type != "cpu"))
+            self._free.put(_Buffer(pinned=not device.interpreted))
         self._reader = Thread(target=self._read, args=(sources,), name="ingot-upload", daemon=True)
         self._reader.start()
 
     def receive(self, size: int) -> torch.Tensor:
         """What the next source gives, so many bytes, on the device."""
-        target = torch.empty(size, dtype=torch.uint8, device=self._device)
+        target = torch.empty(size, dtype=torch.uint8, device=self._device.torch)
         start = 0
         while start < size:
             buffer = self._filled.get()
@@ -127,7 +128,6 @@ class Uploader:
         """End the thread, and give the buffers back when all of them have arrived."""
         self._free.put(None)
         self._reader.join()
-        if self._device.type != "cpu":
-            torch.cuda.synchronize(self._device)
+        self._device.wait()
         self._free, self._filled = SimpleQueue(), SimpleQueue()
         self.seconds = time.perf_counter() - self._started
