@@ -47,6 +47,8 @@ class ServerOptions:
             raise ConfigError(f"the port is {self.port}; it must be a number from 0 to 65535")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both files: --tls-certificate and --tls-key")
+        if self.slots_folder is not None and not self.slots_folder.is_dir():
+            raise ConfigError(f"{self.slots_folder} is no folder; make it, or leave it out")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("an API key is empty, or not of ASCII characters")
         for name in ("max_body", "max_tokens", "time_limit", "idle_unload"):

@@ -7,6 +7,7 @@ long as the options say; then they are ended, and their readers told. A second o
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
@@ -24,6 +25,7 @@ _LAST_SECONDS = 30  # for readers that are slow to take the end of their texts
 
 def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes; `tell` is for the person who started it."""
+    _check_certificate(options)
     listening = _bind(options.host, options.port)
     server = Server(options, tell)
     config = uvicorn.Config(
@@ -85,6 +87,19 @@ class _Process(uvicorn.Server):
         if texts := len(self._server.writings):
             self._tell(f"stopping: requests that are being answered: {texts}, for {grace:g} s more")
         asyncio.get_running_loop().call_later(grace, self._server.stop_texts)
+
+
+def _check_certificate(options: ServerOptions) -> None:
+    """See that both files are what TLS needs, while they can be named."""
+    if options.tls_certificate is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    except OSError as error:
+        raise ConfigError(
+            f"TLS cannot use {options.tls_certificate} with the key {options.tls_key}: {error}"
+        ) from None
 
 
 def _bind(host: str, port: int) -> socket.socket:
