@@ -50,9 +50,13 @@ def test_texts_tokens_and_lists_of_either_are_prompts(client: openai.OpenAI, llm
         assert answer.usage.prompt_tokens == len(tokens) * len(answer.choices)
 
 
-def test_a_text_that_spells_a_control_token_is_a_text(client: openai.OpenAI, llm: LLM) -> None:
-    spelled = complete(client, "<|im_start|>", max_tokens=1)
-    assert spelled.usage.prompt_tokens == len(llm.tokenize("<|im_start|>")) > 1
+def test_control_tokens_of_a_prompt_are_tokens(client: openai.OpenAI, llm: LLM) -> None:
+    chat = "<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n"
+    tokens = llm.tokenizer.encode(chat, parse_special=True)
+    assert len(tokens) < len(llm.tokenize(chat))
+    written = complete(client, chat)
+    assert written.usage.prompt_tokens == len(tokens)
+    assert written.choices[0].text == complete(client, tokens).choices[0].text
 
 
 def test_nothing_said_about_the_length_means_sixteen_tokens(client: openai.OpenAI) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -116,11 +117,18 @@ def router(server: Server) -> APIRouter:
 
 
 def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
-    """The tokens of every prompt; with a suffix, of one whose middle is to be filled in."""
+    """The tokens of every prompt; with a suffix, of one whose middle is to be filled in.
+
+    Who writes a whole prompt writes its control tokens, too: they are tokens.
+    """
     prompts: Sequence[str | list[int]] = listed(body.prompt)
     if body.suffix is not None:
         prompts = [middle_prompt(llm.tokenizer, prompt, body.suffix) for prompt in prompts]
-    return [llm.engine.encode(prompt) for prompt in prompts]
+    encode = partial(llm.tokenizer.encode, parse_special=True)
+    return [
+        llm.engine.encode(encode(prompt) if isinstance(prompt, str) else prompt)
+        for prompt in prompts
+    ]
 
 
 async def _scores(body: CompletionBody, server: Server, count: int) -> list[list[TokenLogprobs]]:
