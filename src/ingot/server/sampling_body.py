@@ -91,7 +91,7 @@ def params_of(
     `default_tokens` are written at most where the body says nothing about it.
     """
     said = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
-    said["grammar"] = _grammar(said["grammar"], said.pop("json_schema"))
+    said["grammar"] = _grammar(said.get("grammar"), said.pop("json_schema", None))
     params = SamplingParams.from_names({**said, **more})
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(said, default_tokens))

@@ -173,10 +173,15 @@ class Disguise:
         return re.sub(r"[^\x00-\x7e]", escape, text)
 
     def reveal(self, rendered: str) -> tuple[str, tuple[Span, ...]]:
-        """The text with every stand-in swapped back, and where control tokens are not meant."""
+        """The text with every stand-in swapped back, and where control tokens are not meant.
+
+        Only what was said is marked: the rest of such a token may begin one of the template's.
+        """
         text = self.lift(rendered)
         if text is rendered:
             return text, ()
         marks = re.compile("[" + re.escape("".join(mark for _, mark in self._pairs)) + "]")
-        spans = (span for span in self._tokens.find(text) if marks.search(rendered, *span))
-        return text, tuple(spans)
+        said = (
+            [m.start() for m in marks.finditer(rendered, *span)] for span in self._tokens.find(text)
+        )
+        return text, tuple((places[0], places[-1] + 1) for places in said if places)
