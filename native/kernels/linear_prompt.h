@@ -28,25 +28,20 @@ struct alignas(64) PromptScratch {
 inline int64_t prompt_scratch_bytes(int64_t) { return sizeof(PromptScratch); }
 
 // Adds `depth` weights (at most a stretch) of kTall strips times kWide columns to the
-// results: 32-bit sums from flush to flush, floats from there. The columns behind them, which the
-// next tile reads, are asked for between the products: all at once they would hold up the loads.
-// (Eight lanes take so long for a line of inputs that it comes without being asked for.)
+// results: 32-bit sums from flush to flush, floats from there.
 template <int kTall, int kWide>
-[[gnu::flatten]] void prompt_tile(const Strip* strips, PanelShape shape, const InputBlock* column,
-                                  int depth, float* results) {
-  constexpr int kAheadStep = kWide * sizeof(InputBlock) / (kInputBlock / 2);
-  const uint8_t* ahead = reinterpret_cast<const uint8_t*>(column + kWide);
+void prompt_tile(const Strip* strips, PanelShape shape, const InputBlock* const (&inputs)[kWide],
+                 int depth, float* results) {
   simd::Floats part[kTall][kWide];
   for (int flush = 0; flush * shape.flush < depth; ++flush) {
     simd::Ints sums[kTall][kWide];
     repeat<kTall>([&](auto s) { repeat<kWide>([&](auto c) { sums[s][c] = simd::zero_ints(); }); });
     const int begin = flush * shape.flush / 2, end = begin + shape.flush / 2;
     for (int pair = begin; pair < end; ++pair) {
-      if constexpr (simd::kLanes == 16) simd::prefetch(ahead + pair * kAheadStep);
       simd::Pairs words[kTall];
       repeat<kTall>([&](auto s) { words[s] = simd::load_pairs(strips[s].words[pair][0]); });
       repeat<kWide>([&](auto c) {
-        const simd::Pairs x = simd::splat_pair(column[c].values + 2 * pair);
+        const simd::Pairs x = simd::splat_pair(inputs[c]->values + 2 * pair);
         repeat<kTall>([&](auto s) { sums[s][c] = simd::dot(sums[s][c], words[s], x); });
       });
     }
@@ -63,7 +58,7 @@ template <int kTall, int kWide>
   simd::Floats total[kTall][kWide];
   repeat<kTall>([&](auto s) {
     repeat<kWide>([&](auto c) {
-      total[s][c] = simd::multiply_add(part[s][c], simd::splat_float(column[c].scale),
+      total[s][c] = simd::multiply_add(part[s][c], simd::splat_float(inputs[c]->scale),
                                        simd::load_floats(result(s, c)));
     });
   });
@@ -74,7 +69,7 @@ template <int kTall, int kWide>
       simd::Floats min[kTall];
       repeat<kTall>([&](auto s) { min[s] = simd::load_floats(strips[s].min[g]); });
       repeat<kWide>([&](auto c) {
-        const uint8_t* sum = reinterpret_cast<const uint8_t*>(column + c) + sums;
+        const uint8_t* sum = reinterpret_cast<const uint8_t*>(inputs[c]) + sums;
         const simd::Floats x = simd::splat_float(reinterpret_cast<const float*>(sum)[g]);
         repeat<kTall>([&](auto s) { total[s][c] = simd::multiply_add(min[s], x, total[s][c]); });
       });
@@ -84,31 +79,40 @@ template <int kTall, int kWide>
       [&](auto s) { repeat<kWide>([&](auto c) { simd::store(result(s, c), total[s][c]); }); });
 }
 
-// kTall strips times all columns, in tiles of kWide and less.
+// kTall strips times all columns, in tiles of kWide and less. `first`: these are the first
+// strips that meet the columns, which may still lie in the third-level cache.
 template <int kTall, int kWide>
 void prompt_columns(const Strip* strips, PanelShape shape, const InputBlock* column,
-                    int64_t columns, int depth, float* results) {
+                    int64_t columns, int depth, bool first, float* results) {
   for (; columns >= kWide; columns -= kWide) {
-    prompt_tile<kTall, kWide>(strips, shape, column, depth, results);
+    const InputBlock* inputs[kWide];
+    repeat<kWide>([&](auto c) { inputs[c] = column + c; });
+    if (first)
+      for (size_t i = 0; i < kWide * sizeof(InputBlock); i += 64)
+        simd::prefetch(reinterpret_cast<const uint8_t*>(column + kWide) + i);
+    prompt_tile<kTall, kWide>(strips, shape, inputs, depth, results);
     column += kWide;
     results += kWide * kPanelRows;
   }
   if constexpr (kWide > 1)
-    prompt_columns<kTall, kWide / 2>(strips, shape, column, columns, depth, results);
+    prompt_columns<kTall, kWide / 2>(strips, shape, column, columns, depth, first, results);
 }
 
 // All strips, kTileStrips at a time.
 inline void prompt_strips(const Strip* strips, int64_t count, PanelShape shape,
                           const InputBlock* inputs, int64_t columns, int depth, float* results) {
+  bool first = true;
   for (; count >= kTileStrips; count -= kTileStrips) {
-    prompt_columns<kTileStrips, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<kTileStrips, kTileColumns>(strips, shape, inputs, columns, depth, first,
+                                              results);
+    first = false;
     strips += kTileStrips;
     results += kTileStrips * simd::kLanes;
   }
   if (count == 2) {
-    prompt_columns<2, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<2, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   } else if (count == 1) {
-    prompt_columns<1, kTileColumns>(strips, shape, inputs, columns, depth, results);
+    prompt_columns<1, kTileColumns>(strips, shape, inputs, columns, depth, first, results);
   }
 }
 
