@@ -12,6 +12,8 @@ from test_batch_invariance import k_quant_model
 from ingot.backends import gpu
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.matrices import MatrixStore
 from ingot.backends.reference import Reference
 from ingot.backends.split import SplitBackend
 from ingot.engine import LoadedModel
@@ -237,15 +239,15 @@ def test_memory_of_a_model_that_is_refused_halfway(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others have it when the CPU takes over."""
-    backends: list[object] = []
+    stores: list[weakref.ref[MatrixStore]] = []
     given: list[bool] = []
 
-    def refuse(state: object) -> None:
-        backends.append(weakref.ref(state.store))  # type: ignore[attr-defined]
+    def refuse(state: State) -> None:
+        stores.append(weakref.ref(state.store))
         raise ModelError("there is no such kernel")
 
     monkeypatch.setattr("ingot.backends.gpu.backend.lower", refuse)
-    monkeypatch.setattr(gpu, "give_back", lambda: given.append(backends[0]() is None))  # type: ignore[operator]
+    monkeypatch.setattr(gpu, "give_back", lambda: given.append(stores[0]() is None))
     with LoadedModel(path, context=CONTEXT, device="auto") as model:
         assert model.why_cpu == "there is no such kernel"
         assert given == [True]

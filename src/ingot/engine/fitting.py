@@ -31,10 +31,8 @@ class GpuFit:
 
 def step_tokens(context: int, *, whole: bool) -> int:
     """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
-    most = (
-        _GPU_STEP_TOKENS if whole else STEP_TOKENS
-    )  # as many as the CPU takes for the other layers
-    return min(most, whole_blocks(context))
+    # The CPU, which runs the other layers, takes fewer.
+    return min(_GPU_STEP_TOKENS if whole else STEP_TOKENS, whole_blocks(context))
 
 
 def make_planner(

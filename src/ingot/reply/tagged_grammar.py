@@ -15,6 +15,7 @@ from ingot.reply import lark
 from ingot.reply.style import ReplyStyle
 from ingot.reply.tagged import Tags
 from ingot.reply.values import DEEPEST, kinds_of, listed, object_schema, resolved
+from ingot.sampling.grammar import regex
 
 _ANY_TEXT = "/(?s:.*)/"
 _MOST_OTHERS = 16  # arguments that a schema does not name
@@ -226,12 +227,10 @@ def _plain_texts(schema: Mapping[str, Any]) -> str:
 
 def _matching(pattern: str) -> str:
     """Texts in which a pattern is found: an anchor of one choice is taken for all of them."""
-    from llguidance import regex_to_lark  # noqa: PLC0415 (0.1 s)
-
     before, behind = "(?s:.*)", "(?s:.*)"
     if pattern.startswith("^"):
         pattern, before = pattern[1:], ""
     bare = pattern.removesuffix("$")
     if bare != pattern and (len(bare) - len(bare.rstrip("\\"))) % 2 == 0:
         pattern, behind = bare, ""
-    return f"/{before}(?:{regex_to_lark(pattern, use_ascii='d')}){behind}/"
+    return f"/{before}(?:{regex.to_lark(pattern)}){behind}/"

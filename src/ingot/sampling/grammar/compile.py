@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError
+from ingot.sampling.grammar import regex
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 from ingot.tokenizer import Tokenizer
@@ -86,11 +87,7 @@ def _body(grammar: Grammar) -> dict[str, object]:
         case GrammarKind.JSON_SCHEMA:
             return {"name": "body", "json_schema": _bounded(json.loads(source))}
         case GrammarKind.REGEX:
-            from llguidance import regex_to_lark  # noqa: PLC0415 (0.1 s)
-
-            # Digits are 0 to 9: which others count as digits differs between languages.
-            pattern = regex_to_lark(source, use_ascii="d")
-            return {"name": "body", "lark_grammar": f"start: /{pattern}/"}
+            return {"name": "body", "lark_grammar": f"start: /{regex.to_lark(source)}/"}
         case GrammarKind.CHOICES:
             options = " | ".join(json.dumps(option) for option in json.loads(source))
             return {"name": "body", "lark_grammar": f"start: CHOICE\nCHOICE: {options}"}
