@@ -7,6 +7,8 @@ neither NumPy nor anything heavier.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ingot._namesake import DISTRIBUTION, check_alone
+
 if TYPE_CHECKING:
     from ingot.api import LLM as LLM
     from ingot.chat import ChatSession as ChatSession
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from ingot.tokenizer import Tokenizer as Tokenizer
     from ingot.tokenizer.chat_template import ChatTemplate as ChatTemplate
 
+__distribution__ = DISTRIBUTION
 __version__ = "0.1.0"
+
+check_alone(__file__)
 
 _HOME = {
     "ChatSession": "ingot.chat",
@@ -72,6 +77,7 @@ __all__ = [
     "SamplingParams",
     "StreamDecoder",
     "Tokenizer",
+    "__distribution__",
     "__version__",
 ]
 

@@ -6,6 +6,11 @@ them; each also derives from the built-in error a caller would guess.
 
 from pathlib import Path
 
+import ingot
+from ingot._namesake import check_ours
+
+check_ours(ingot)  # every module of ours imports this one
+
 
 class IngotError(Exception):
     """The root of all errors that Ingot raises on purpose."""

@@ -5,7 +5,7 @@ It takes minutes, so the name keeps it out of the tests that run without being a
 
 import pytest
 
-triton = pytest.importorskip("triton", reason="Triton is not here: pip install ingot[gpu]")
+triton = pytest.importorskip("triton", reason="Triton is not here: pip install ingot-llm[gpu]")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402

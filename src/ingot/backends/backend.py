@@ -56,12 +56,12 @@ def choose_device(name: str) -> "Device | None":
 def require_packages(asked: str) -> None:
     """Raise an error if what was asked for needs packages that are not here, or do not work."""
     if not all(find_spec(package) for package in ("torch", "triton")):
-        raise ConfigError(f"{asked} needs PyTorch and Triton: pip install 'ingot[gpu]'")
+        raise ConfigError(f"{asked} needs PyTorch and Triton: pip install 'ingot-llm[gpu]'")
     try:
         import_module("ingot.backends.gpu")
     except (ImportError, OSError) as error:  # a library that is missing, a release that is too old
         first, *_ = str(error).splitlines() or [type(error).__name__]
         raise ConfigError(
             f"{asked} needs PyTorch and Triton, and they cannot be imported ({first}): "
-            "pip install -U 'ingot[gpu]'"
+            "pip install -U 'ingot-llm[gpu]'"
         ) from error

@@ -50,7 +50,7 @@ def command(
         typer.Option(
             "--gpu",
             metavar="GB",
-            help="Show what fits a GPU of that size; here: of this machine. Needs ingot[gpu].",
+            help="Show what fits a GPU of that size; here: of this machine. Needs ingot-llm[gpu].",
         ),
     ] = None,
     architectures: Annotated[

@@ -37,7 +37,7 @@ WeightsOption = Annotated[
 DeviceOption = Annotated[
     str,
     typer.Option(
-        "--device", help="cpu; cuda: a GPU (needs ingot[gpu]); auto: a GPU if there is one."
+        "--device", help="cpu; cuda: a GPU (needs ingot-llm[gpu]); auto: a GPU if there is one."
     ),
 ]
 GpuLayersOption = Annotated[

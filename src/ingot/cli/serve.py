@@ -132,7 +132,7 @@ def command(
         from ingot.server.run import serve  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the server needs the package {error.name}: pip install 'ingot[server]'"
+            f"the server needs the package {error.name}: pip install 'ingot-llm[server]'"
         ) from None
     engine = EngineOptions(
         threads=threads,

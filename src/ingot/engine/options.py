@@ -26,7 +26,7 @@ class EngineOptions:
     # Of prompts, read between two tokens of the texts being written: 128, or 1024 on a GPU
     chunk_tokens: int | None = None
     speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
-    device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot[gpu]); "auto": if there is one
+    device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot-llm[gpu]); "auto": if there is one
     # The first layers, which run on the GPU: a number, or "auto" for as many as fit. None: all, or
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None

@@ -93,7 +93,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
-WITHOUT_PACKAGES = "needs PyTorch and Triton: pip install 'ingot[gpu]'"
+WITHOUT_PACKAGES = "needs PyTorch and Triton: pip install 'ingot-llm[gpu]'"
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_packages_that_do_not_work(run: Run, model: Path, monkeypatch: pytest.Mo
     assert ran.status == 2
     assert ran.err.splitlines() == [
         "error: device 'cuda' needs PyTorch and Triton, and they cannot be imported "
-        "(libcudart.so.13: cannot open shared object file): pip install -U 'ingot[gpu]'"
+        "(libcudart.so.13: cannot open shared object file): pip install -U 'ingot-llm[gpu]'"
     ]
 
 
@@ -182,4 +182,4 @@ def test_what_fits_without_the_packages(
     monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: None)
     ran = run("inspect", model, "--gpu", 24)
     assert ran.status == 2
-    assert "--gpu 24 needs PyTorch and Triton: pip install 'ingot[gpu]'" in ran.err
+    assert "--gpu 24 needs PyTorch and Triton: pip install 'ingot-llm[gpu]'" in ran.err
