@@ -48,6 +48,17 @@ class QuantError(IngotError, ValueError):
     """Values or bytes do not fit the block format they are meant for."""
 
 
+class FileWriteError(IngotError, OSError):
+    """A file cannot be written: a full disk, a missing permission. What was there before stays."""
+
+    def __init__(self, path: str | Path, problem: str, cause: OSError) -> None:
+        self.problem = problem
+        super().__init__(cause.errno, cause.strerror or str(cause), str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename} {self.problem}: {self.strerror}"
+
+
 class StoreError(IngotError):
     """A model could not be found, fetched or verified."""
 
@@ -78,6 +89,10 @@ class RequestCancelledError(IngotError):
 
 class SavedCacheError(IngotError, ValueError):
     """A file with a saved cache is damaged, or is not for this model or these settings."""
+
+
+class SavedCacheSizeError(IngotError, ValueError):
+    """A saved cache would be larger than the caller allows."""
 
 
 class SavedChatError(IngotError, ValueError):

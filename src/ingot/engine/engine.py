@@ -31,7 +31,13 @@ from ingot.engine.scheduler import Limits
 from ingot.engine.speculation import NgramProposer
 from ingot.engine.strand import Strand
 from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
-from ingot.errors import ConfigError, ModelError, SamplingError
+from ingot.errors import (
+    ConfigError,
+    ModelError,
+    SamplingError,
+    SavedCacheError,
+    SavedCacheSizeError,
+)
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.saved import SavedText, read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
@@ -185,12 +191,18 @@ class InferenceEngine:
         task.channel.result()
 
     def save(
-        self, text: "Prompt | Request", path: str | os.PathLike[str], *, prompted: int | None = None
+        self,
+        text: "Prompt | Request",
+        path: str | os.PathLike[str],
+        *,
+        prompted: int | None = None,
+        most_bytes: int | None = None,
     ) -> int:
         """Write what the cache has of a prompt or a request's text to a file: so many tokens.
 
         What it does not have is computed first. The last tokens, up to a block, are left out.
-        `prompted`: how many of the tokens were read and not written, if not all of them.
+        `prompted`: how many of the tokens were read and not written, if not all of them. A file
+        of more than `most_bytes` is not written: `SavedCacheSizeError`.
         """
         self.model.require_logits()
         if isinstance(text, Request):
@@ -211,12 +223,22 @@ class InferenceEngine:
         task = KeepTask(tokens, prompted, show)
         self._loop.submit(task)
         task.channel.result()
+        if most_bytes is not None and saved[0].nbytes > most_bytes:
+            raise SavedCacheSizeError(
+                f"the saved text would have {saved[0].nbytes} bytes, and {most_bytes} are allowed"
+            )
         saved[0].write(path)
         return saved[0].header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
         """Bring a saved text back, for all prompts that begin with it; its tokens."""
-        saved = read_saved(path, self.model.layout, self.model.fingerprint)
+        model = self.model
+        saved = read_saved(path, model.layout, model.fingerprint, most_tokens=model.context)
+        if saved.header.tokens:
+            try:
+                model.check_ids(saved.tokens)
+            except ModelError as error:
+                raise SavedCacheError(f"{path} is damaged: {error}") from error
         self._loop.call(lambda: insert_text(self.model, saved))
         return tuple(saved.tokens.tolist())
 

@@ -12,7 +12,7 @@ from holding import PATIENCE, held
 from ingot import LLM
 from ingot.backends.reference import Reference
 from ingot.engine import RequestState
-from ingot.errors import ConfigError, SamplingError, SavedCacheError
+from ingot.errors import ConfigError, FileWriteError, SamplingError, SavedCacheError
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 from ingot.quant import decode
@@ -189,7 +189,7 @@ def test_saved_files_that_cannot_be_used(tiny: Path, tmp_path: Path, llm: LLM) -
         wrong.restore(file)
     with pytest.raises(SavedCacheError, match="No such file"):
         llm.restore(tmp_path / "none")
-    with pytest.raises(SavedCacheError, match="cannot be written"):
+    with pytest.raises(FileWriteError, match="cannot be written: No such file"):
         llm.save(PROMPT, tmp_path / "no" / "folder")
     for damage, message in {
         b"GGUF" + content: "is not a saved cache",
