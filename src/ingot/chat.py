@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ingot.engine import Completion, OnProgress, Request, RequestState
 from ingot.errors import ConfigError, ContextLengthError, SavedChatError
+from ingot.files import open_regular, write_file
 
 if TYPE_CHECKING:
     from ingot.api import LLM
@@ -22,6 +23,7 @@ Overflow = Literal["error", "drop"]
 Message = dict[str, str]
 
 _FORMAT, _VERSION = "ingot chat", 1
+_MOST_BYTES = 64 << 20  # of a file; reading it takes some times as much memory
 _ENDED = (RequestState.DONE, RequestState.FAILED, RequestState.CANCELLED)
 
 
@@ -207,7 +209,7 @@ class ChatSession:
         return len(self.llm.chat_prompt(messages, add_generation_prompt=False)) if messages else 0
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the conversation to a file (JSON).
+        """Write the conversation to a file (JSON); a file that is there is replaced at the end.
 
         >>> session = llm.session("Be kind.", temperature=0)
         >>> _ = session.send("What is the capital of France?")
@@ -217,13 +219,14 @@ class ChatSession:
         """
         saved = {"format": _FORMAT, "version": _VERSION, "messages": self.messages}
         text = json.dumps(saved, indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8", errors="replace")
+        write_file(path, [f"{text}\n".encode(errors="replace")])
 
     @classmethod
     def load(cls, llm: "LLM", path: str | os.PathLike[str], **options: Any) -> Self:
         """Go on with a conversation from a file; `options` are those of a new one.
 
-        A file that is damaged, or is none of `save`, gives `SavedChatError`.
+        A file that is damaged, or that `save` did not write, is a `SavedChatError`; one that does
+        not exist is a `FileNotFoundError`.
         """
         system, past = _read(Path(path))
         made = cls(llm, system, **options)
@@ -272,7 +275,15 @@ class ChatSession:
 
 def _read(path: Path) -> tuple[str | None, list[Exchange]]:
     """The system message and the exchanges of a file, checked."""
-    content = path.read_bytes()
+    try:
+        with open_regular(path) as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SavedChatError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise SavedChatError(f"{path} is no saved conversation: it has over {_MOST_BYTES} bytes")
     try:
         saved = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -147,7 +147,7 @@ def test_exit_ends_it(run: Run, model: Path) -> None:
         ("/save", "/save needs a FILE after it"),
         ("/load", "/load needs a FILE after it"),
         ("/load missing.json", "missing.json: No such file or directory"),
-        ("/save missing/x.json", "missing/x.json: No such file or directory"),
+        ("/save missing/x.json", "missing/x.json cannot be written: No such file or directory"),
         ("/undo", "there is no message to take back"),
         ("/retry", "there is no message yet to answer again"),
         ("x" * 300, "this message alone makes 303 tokens"),
@@ -228,7 +228,7 @@ def test_at_a_terminal(model: Path, cache: Path) -> None:
     with AtTerminal("chat", *GREEDY, "-m", model, "-n", 4) as terminal:
         assert "tiny.gguf: /help lists the commands, Ctrl-D leaves" in terminal.wait_for("\n")
         terminal.enter("hi")
-        assert "\x1b[K" not in terminal.wait_for(PROMPT)  # no line of the answer is erased
+        assert "\r " not in terminal.wait_for(PROMPT)  # no line of the answer is erased
         terminal.press("/nonsense" + ENTER.decode())
         terminal.wait_for("error: there is no /nonsense; /help lists the commands")
         terminal.enter("/load missing.json")
