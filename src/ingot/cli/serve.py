@@ -120,6 +120,16 @@ def command(
             "--slot-save-path", help="A folder in which /slots saves caches; none: it does not."
         ),
     ] = None,
+    slot_save_limit: Annotated[
+        int,
+        typer.Option(
+            "--slot-save-limit", help="Bytes of all saved caches.", rich_help_panel=_LIMITS
+        ),
+    ] = 16 << 30,
+    slot_save_files: Annotated[
+        int,
+        typer.Option("--slot-save-files", help="Saved caches.", rich_help_panel=_LIMITS),
+    ] = 256,
 ) -> None:
     """Serve models over HTTP. A line for every request goes to stderr.
 
@@ -164,6 +174,8 @@ def command(
         idle_unload=idle_unload,
         shutdown_grace=shutdown_grace,
         slots_folder=slots_folder,
+        slot_save_limit=slot_save_limit,
+        slot_save_files=slot_save_files,
     )
     serve(options, notice)
 

@@ -36,6 +36,8 @@ class ServerOptions:
     idle_unload: float | None = None  # seconds after which a model that is not used is closed
     shutdown_grace: float = 30.0  # seconds that texts have to end when the server is to stop
     slots_folder: Path | None = None  # where caches are saved; none: they are not
+    slot_save_limit: int = 16 << 30  # bytes of all saved caches
+    slot_save_files: int = 256
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -51,7 +53,14 @@ class ServerOptions:
             raise ConfigError(f"{self.slots_folder} is no folder; make it, or leave it out")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("an API key is empty, or not of ASCII characters")
-        for name in ("max_body", "max_tokens", "time_limit", "idle_unload"):
+        for name in (
+            "max_body",
+            "max_tokens",
+            "time_limit",
+            "idle_unload",
+            "slot_save_limit",
+            "slot_save_files",
+        ):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ConfigError(f"{name} is {value!r}; it must be greater than 0")
