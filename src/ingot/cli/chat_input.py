@@ -59,8 +59,9 @@ class _History:
     def __init__(self, path: Path, readline: ModuleType) -> None:
         self._path = path
         self._readline = readline
-        for line in _read_lines(path):
-            readline.add_history(line)
+        with suppress(OSError):
+            for line in _read_lines(path):
+                readline.add_history(line)
         self._known = readline.get_current_history_length()
 
     def save(self) -> None:
@@ -83,9 +84,12 @@ def _history(path: Path) -> _History | None:
 
 
 def _read_lines(path: Path) -> list[str]:
-    with suppress(OSError), open_regular(path) as file:
-        return file.read(_HISTORY_BYTES).decode(errors="replace").splitlines()[-_HISTORY_LINES:]
-    return []
+    try:
+        with open_regular(path) as file:
+            text = file.read(_HISTORY_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()[-_HISTORY_LINES:]
 
 
 def read_piped_line(prompt: str) -> str:  # noqa: ARG001 (nobody would see it)
