@@ -264,6 +264,18 @@ def test_lines_of_earlier_chats_are_at_hand(model: Path) -> None:
         assert terminal.leave()[0] == 0
 
 
+def test_two_chats_at_once_keep_the_lines_of_both(model: Path, cache: Path) -> None:
+    chat = ("chat", *GREEDY, "-m", model)
+    with AtTerminal(*chat) as first, AtTerminal(*chat) as second:
+        first.enter("/system One.")
+        second.enter("/system Two.")
+        for terminal in (first, second):
+            terminal.enter("/exit")
+            assert terminal.leave()[0] == 0
+    kept = (cache.parent / "chat_history").read_text().splitlines()
+    assert kept == ["/system One.", "/exit", "/system Two.", "/exit"]
+
+
 def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     shown = []
