@@ -50,8 +50,8 @@ def error_text(error: Exception) -> str:
     """What an error says, in one line."""
     if isinstance(error, IngotError):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return str(error)
 
 
