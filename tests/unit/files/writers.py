@@ -1,10 +1,10 @@
-"""Everything in Ingot that writes a file: how it writes an old and a new state, and reads them.
+"""What writes files in Ingot: how it writes an old and a new state, and reads them.
+
+The store, which needs a cache and a package index, has such a test beside its others.
 
 Each writer works in an empty folder of its own. `read` gives what a user would get.
 """
 
-import hashlib
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from ingot import store
 from ingot.chat import ChatSession, Exchange
 from ingot.cli import chat_input
 from ingot.files import write_file
@@ -114,38 +113,6 @@ def _read_split(folder: Path) -> object:
     return _read_model(folder / "model-00001-of-00003.gguf")
 
 
-_CONTENT = b"GGUF" * 1000
-_MODEL = store.WheelModel(
-    file="tiny.gguf",
-    size=len(_CONTENT),
-    sha256=hashlib.sha256(_CONTENT).hexdigest(),
-    package="tiny_model_wheel",
-    requirement="tiny-model-wheel==1.0",
-    wheel_size=1000,
-)
-
-
-def _write_store(folder: Path, version: int) -> None:
-    """Version 1 is a file that is damaged, version 2 is what the store makes of it."""
-    target = folder / _MODEL.file
-    if version == 1:
-        target.write_bytes(_CONTENT[:-1] + b"?")
-        return
-    work = folder / ".pull-work"
-    work.mkdir(exist_ok=True)
-    with zipfile.ZipFile(work / "the.whl", "w") as wheel:
-        wheel.writestr(f"{_MODEL.package}/{_MODEL.file}", _CONTENT)
-    copy = work / _MODEL.file
-    store._extract(work / "the.whl", _MODEL, copy, lambda *_: None)
-    store.move_file(copy, target)
-
-
-def _read_store(folder: Path) -> object:
-    if not (folder / _MODEL.file).exists():
-        return NOTHING
-    return {b"?": 1, b"F": 2}[(folder / _MODEL.file).read_bytes()[-1:]]
-
-
 def _write_history(folder: Path, version: int) -> None:
     """A chat of one line, which says how many lines there were before it."""
     path = folder / "history"
@@ -178,6 +145,5 @@ WRITERS = {
     "a conversation": Writer(_write_chat, _read_chat),
     "a model": Writer(_write_model, lambda folder: _read_model(folder / "model.gguf")),
     "a split model": Writer(_write_split, _read_split, others=frozenset({TORN_SET})),
-    "the store": Writer(_write_store, _read_store),
     "the history of chats": Writer(_write_history, _read_history),
 }
