@@ -14,10 +14,10 @@ _ERASE = "\r\033[K"
 class Bar:
     """Draws between entering and leaving it, whenever it is told how far the work is."""
 
-    def __init__(self, label: str, unit: str) -> None:
+    def __init__(self, label: str, unit: str, *, shown: bool = True) -> None:
         self._label = label
         self._unit = unit
-        self._shows = sys.stderr.isatty()
+        self._shows = shown and sys.stderr.isatty()
         self._is_drawn = False
 
     def __call__(self, done: int, total: int) -> None:
