@@ -16,10 +16,10 @@ _WIDTH = 30
 class Bar:
     """Draws between entering and leaving it, whenever it is told how far the work is."""
 
-    def __init__(self, label: str, unit: str) -> None:
+    def __init__(self, label: str, unit: str, *, shown: bool = True) -> None:
         self._label = label
         self._unit = unit
-        self.shows = sys.stderr.isatty() and not config().dumb_terminal
+        self.shows = shown and sys.stderr.isatty() and not config().dumb_terminal
         self._drawn = 0  # characters
 
     def __call__(self, done: int, total: int) -> None:

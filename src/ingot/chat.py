@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from ingot.engine import Completion, OnProgress, Request, RequestState
+from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import ConfigError, ContextLengthError, SavedChatError
 from ingot.files import open_regular, write_file
+from ingot.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from ingot.api import LLM
@@ -78,41 +80,57 @@ class ChatSession:
     """
 
     def __init__(
-        self, llm: "LLM", system: str | None = None, *, overflow: Overflow = "error", **fields: Any
+        self,
+        llm: "LLM",
+        system: str | None = None,
+        params: SamplingParams | None = None,
+        *,
+        overflow: Overflow = "error",
+        **fields: Unpack[RequestFields],
     ) -> None:
         """`system` is what the model is told before everything else.
 
         `overflow`: what to do with a conversation that does not fit the context: "error", or
         "drop", which leaves the oldest exchanges out of what the model reads, so that a quarter
-        of the context is free for the answer. `fields` are those of `LLM.stream`: how answers are
-        written. One that fills the context ends there, unless `context_overflow` says otherwise.
+        of the context is free for the answer. `params` and `fields` are those of `LLM.stream`. An
+        answer that fills the context ends there, unless `context_overflow` says otherwise.
         """
         if overflow not in ("error", "drop"):
             raise ConfigError(f"overflow is {overflow!r}; it must be 'error' or 'drop'")
         self.llm = llm
         self.system = system
         self._overflow = overflow
-        self._fields = {"context_overflow": "stop", **fields}
+        self._params, others = read_fields(params, fields)
+        self._others = {"context_overflow": "stop", **others}
         self._past: list[Exchange] = []
         self._left_out = 0  # of those, the oldest ones, which the model does not read any more
         self._open: _Open | None = None
 
-    def send(self, text: str, **changes: Any) -> Completion:
-        """Say something and wait for the answer; `changes` are fields for this answer alone.
+    def send(
+        self, text: str, params: SamplingParams | None = None, **changes: Unpack[RequestFields]
+    ) -> Completion:
+        """Send a message and wait for the answer; the parameters are for this answer alone.
 
         >>> session = llm.session(temperature=0)
         >>> session.send("What is the capital of France?", max_tokens=3).finish_reason
         'length'
         """
-        answer = self.stream(text, **changes)
+        answer = self.stream(text, params, **changes)
         try:
             return answer.result()
         except BaseException:
             answer.cancel()
             raise
 
-    def stream(self, text: str, *, progress: OnProgress | None = None, **changes: Any) -> Request:
-        """Say something; the answer comes piece by piece, and is remembered when it has ended.
+    def stream(
+        self,
+        text: str,
+        params: SamplingParams | None = None,
+        *,
+        progress: OnProgress | None = None,
+        **changes: Unpack[RequestFields],
+    ) -> Request:
+        """Send a message; the answer comes piece by piece, and is remembered when it has ended.
 
         It is written whether somebody reads it or not; `cancel` it to stop it. `progress` is as
         for `LLM.stream`.
@@ -124,12 +142,15 @@ class ChatSession:
         """
         self.stop()
         prompt = self._prompt(text)
-        answer = self.llm.stream(prompt, progress=progress, **{**self._fields, **changes})
+        made, others = read_fields(params, changes, self._params)
+        answer = self.llm.stream(prompt, made, progress=progress, **{**self._others, **others})
         self._open = _Open(text, answer)
         return answer
 
-    async def asend(self, text: str, **changes: Any) -> Completion:
-        """The same in a coroutine; cancelling it stops the answer.
+    async def asend(
+        self, text: str, params: SamplingParams | None = None, **changes: Unpack[RequestFields]
+    ) -> Completion:
+        """`send` as a coroutine. Cancelling the awaiting task stops the answer.
 
         >>> import asyncio
         >>> session = llm.session(temperature=0)
@@ -140,7 +161,7 @@ class ChatSession:
             self._open.answer.cancel()
             with suppress(Exception):
                 await self._open.answer
-        return await self.stream(text, **changes)
+        return await self.stream(text, params, **changes)
 
     def stop(self) -> None:
         """Stop the answer that is being written, if there is one, and wait for its end."""
@@ -181,7 +202,9 @@ class ChatSession:
         >>> len(session.exchanges), len(other.exchanges)
         (1, 2)
         """
-        made = ChatSession(self.llm, self.system, overflow=self._overflow, **self._fields)
+        made = ChatSession(
+            self.llm, self.system, self._params, overflow=self._overflow, **self._others
+        )
         made._past = list(self.exchanges)
         made._left_out = self._left_out
         return made
@@ -222,14 +245,22 @@ class ChatSession:
         write_file(path, [f"{text}\n".encode(errors="replace")])
 
     @classmethod
-    def load(cls, llm: "LLM", path: str | os.PathLike[str], **options: Any) -> Self:
-        """Go on with a conversation from a file; `options` are those of a new one.
+    def load(
+        cls,
+        llm: "LLM",
+        path: str | os.PathLike[str],
+        params: SamplingParams | None = None,
+        *,
+        overflow: Overflow = "error",
+        **fields: Unpack[RequestFields],
+    ) -> Self:
+        """Continue a conversation from a file; the other arguments are those of a new one.
 
         A file that is damaged, or that `save` did not write, is a `SavedChatError`; one that does
         not exist is a `FileNotFoundError`.
         """
         system, past = _read(Path(path))
-        made = cls(llm, system, **options)
+        made = cls(llm, system, params, overflow=overflow, **fields)
         made._past = past
         return made
 

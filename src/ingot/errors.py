@@ -4,6 +4,7 @@ A message says what was wrong and what to do about it. Catch `IngotError` for al
 them; each also derives from the built-in error a caller would guess.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 import ingot
@@ -18,6 +19,18 @@ class IngotError(Exception):
 
 class ConfigError(IngotError, ValueError):
     """A setting (an environment variable, an option) has a value that cannot be used."""
+
+
+class UnknownParameterError(ConfigError, TypeError):
+    """Nothing takes a parameter of this name; the message suggests the nearest one."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        from difflib import get_close_matches  # noqa: PLC0415 (only if something is wrong)
+
+        self.name = name
+        nearest = get_close_matches(name, known, 1)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
+        super().__init__(f"unknown parameter {name!r}; {hint}")
 
 
 class GgufError(IngotError, ValueError):

@@ -77,7 +77,7 @@ def command(
     ) as llm:
         params = replace(sampling, max_tokens=max_tokens)
         talk = Talk(llm, system, params, cast("Overflow", overflow))
-        if _TEMPLATE_KEY not in llm.model.metadata:
+        if _TEMPLATE_KEY not in llm.file.metadata:
             notice("the model has no chat template: messages are written as ChatML")
         if at_terminal:
             tell_placement(llm.engine.model)
@@ -121,4 +121,4 @@ def _take_turn(talk: Talk, read: ReadLine) -> bool:
 
 
 def _name(llm: LLM) -> str:
-    return llm.model.metadata.string("general.name", "") or llm.path.name
+    return llm.file.metadata.string("general.name", "") or llm.path.name

@@ -92,7 +92,7 @@ def _text(prompt: str | None) -> str:
 
 def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
     """The tokens of a text to continue, or of a message to answer."""
-    metadata = llm.model.metadata
+    metadata = llm.file.metadata
     if not raw and _TEMPLATE_KEY not in metadata:
         notice("the model has no chat template: it continues the text")
         raw = True

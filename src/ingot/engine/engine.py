@@ -11,7 +11,7 @@ A thread of its own runs the model (see loop.py); whoever submits only reads.
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,15 +130,16 @@ class InferenceEngine:
         keep: int = 0,
         reuse: bool = True,
         progress: OnProgress | None = None,
+        parse: Callable[[str], Any] | None = None,
     ) -> Request:
-        """Have a prompt (text or token ids) continued.
+        """Continue a prompt (text or token ids).
 
         `negative_prompt` and `cfg_scale`: guidance away from a second prompt. `heal`: let the
-        text go on from within the prompt's last token. `context_overflow`: what to do with a text
-        that fills the context: "error", "stop", or "shift", which goes on with the first `keep`
-        tokens and the newest. `reuse`: whether what the cache has of the prompt is taken from
-        there. `progress` is told, by whoever iterates, how many tokens of the prompt are read,
-        and of how many.
+        text continue from inside the prompt's last token. `context_overflow`: what to do with a
+        text that fills the context: "error", "stop", or "shift", which keeps the first `keep`
+        tokens and the newest. `reuse`: whether to reuse what the KV cache holds of the prompt.
+        `progress(done, total)` is called, by whoever iterates, as the prompt is read. `parse`
+        turns a complete text into `Completion.parsed`.
         """
         self.model.require_logits()
         try:
@@ -163,6 +164,7 @@ class InferenceEngine:
             overflow=overflow,
             keep=keep,
             reuse=reuse,
+            parse=parse,
         )
         return self._request(self._text(asked), progress)
 
@@ -311,8 +313,8 @@ class InferenceEngine:
         return Request(task, self._loop.wake, self._fork, progress)
 
     def _fork(self, task: TextTask, changes: dict[str, Any]) -> Request:
-        """A request that goes on from a text as it is now."""
-        params = replace(task.asked.params, **{"seed": None, **changes})
+        """A request that continues a text as it is now."""
+        params = replace(task.asked.params, seed=None).with_names(changes)
 
         def copy() -> TextTask:
             written = tuple(task.transcript.choices)

@@ -92,7 +92,7 @@ def params_of(
     """
     said = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
     said["grammar"] = _grammar(said.get("grammar"), said.pop("json_schema", None))
-    params = SamplingParams.from_names({**said, **more})
+    params = SamplingParams.from_names({**said, **more}, max_tokens=None)
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(said, default_tokens))
         if most < math.inf:

@@ -270,9 +270,9 @@ def test_states_are_those_of_the_reference(llm: LLM) -> None:
             ops.append(o.Select(source=ops[-1].outputs[0], out=o.Value("states", 64)))
         kv_layers = llm.graph.kv_layers[:layers]
         graph = ComputationGraph(tuple(ops), ops[-1].outputs[0], kv_layers, CONTEXT)
-        true = Reference(graph, llm.model).forward(PROMPT)
+        true = Reference(graph, llm.file).forward(PROMPT)
         assert np.abs(states[layers] - true).max() < 0.01 * np.abs(true).max()
-    embedding = llm.model.tensors["token_embd.weight"]
+    embedding = llm.file.tensors["token_embd.weight"]
     rows = decode(embedding.data, embedding.type, embedding.shape)[PROMPT]
     np.testing.assert_array_equal(states[0], rows)
 
