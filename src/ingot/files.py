@@ -40,7 +40,8 @@ class Draft:
     def __init__(self, path: AnyPath, *, mode: int = _NEW_FILE) -> None:
         """`mode` is for the permissions of a new file."""
         self._shown = Path(path)  # as messages name it
-        self._target = Path(os.path.realpath(path))
+        with _telling(self._shown):
+            self._target = Path(os.path.realpath(_possible(path)))
         self._mode = mode
         self._path: Path | None = None  # of the draft, while it is there
         self._descriptor = -1
@@ -150,7 +151,7 @@ def sweep(folder: Path) -> None:
 
 def open_regular(path: AnyPath) -> BinaryIO:
     """Open a file to read it; a pipe or a device, which could block, is an `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(_possible(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -158,6 +159,16 @@ def open_regular(path: AnyPath) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _possible(path: AnyPath) -> AnyPath:
+    """The path, if a file can have it; Python's own error is no `OSError`."""
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise OSError(errno.EINVAL, "no file can have this name", os.fspath(path))
 
 
 def _remove_abandoned(path: Path) -> None:

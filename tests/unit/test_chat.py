@@ -367,3 +367,24 @@ def test_a_conversation_that_cannot_be_saved_leaves_the_old_file(llm: LLM, tmp_p
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert ChatSession.load(llm, tmp_path / "chat.json").system == "Be kind."
     assert [path.name for path in tmp_path.iterdir()] == ["chat.json"]
+
+
+@given(
+    at=st.integers(0, 200),
+    piece=st.binary(max_size=10) | st.sampled_from([b"[" * 50_000, b"9" * 5000, b"NaN", b"1e999"]),
+    cut=st.integers(0, 40),
+)
+def test_a_damaged_conversation_is_read_or_refused(
+    llm: LLM, tmp_path_factory: pytest.TempPathFactory, at: int, piece: bytes, cut: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.json"
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    whole = json.dumps({"format": "ingot chat", "version": 1, "messages": messages}).encode()
+    path.write_bytes(whole[:at] + piece + whole[at + cut :])
+    try:
+        loaded = ChatSession.load(llm, path)
+    except SavedChatError:
+        return
+    assert all(isinstance(message["content"], str) for message in loaded.messages)
+    loaded.save(path)
+    assert ChatSession.load(llm, path).messages == loaded.messages

@@ -147,6 +147,8 @@ def test_exit_ends_it(run: Run, model: Path) -> None:
         ("/save", "/save needs a FILE after it"),
         ("/load", "/load needs a FILE after it"),
         ("/load missing.json", "missing.json: No such file or directory"),
+        ("/save a\0b", r"a\x00b cannot be written: no file can have this name"),
+        ("/load a\0b", r"a\x00b cannot be read: no file can have this name"),
         ("/save missing/x.json", "missing/x.json cannot be written: No such file or directory"),
         ("/undo", "there is no message to take back"),
         ("/retry", "there is no message yet to answer again"),

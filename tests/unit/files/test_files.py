@@ -217,6 +217,14 @@ def test_many_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileWriteError, match="cannot be written: no file can have this name"):
+        write_file(tmp_path / name, [b"1"])
+    with pytest.raises(OSError, match="no file can have this name"):
+        open_regular(tmp_path / name)
+
+
 def test_only_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
