@@ -70,8 +70,8 @@ class LLM:
         `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
         text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
         `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers`
-        (a number or "auto"), `draft`. `progress` is told how many bytes of the weights have been
-        sent to a GPU, and of how many.
+        (a number or "auto"), `draft`, `step_timeout`. `progress` is told how many bytes of the
+        weights have been sent to a GPU, and of how many.
         """
         self.engine = InferenceEngine(_options(options))
         self.engine.load_gguf_model(path, progress)

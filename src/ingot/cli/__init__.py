@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from ingot import __version__
+from ingot.cli.interrupts import two_interrupts
 from ingot.cli.text import error_text, notice
 from ingot.errors import IngotError
 
@@ -97,4 +98,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
-    app(prog_name="ingot")
+    with two_interrupts():
+        app(prog_name="ingot")
