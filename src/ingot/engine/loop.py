@@ -227,7 +227,8 @@ class StepLoop:
             self._helper = None  # the work is in its queue, and must not be done twice
         done: Future[None] = Future()
         try:
-            done.set_result(work())
+            work()
+            done.set_result(None)
         except Exception as error:
             done.set_exception(error)
         return done

@@ -221,6 +221,7 @@ class Request(Iterator[str], AsyncIterator[str]):
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
+        next_look: asyncio.TimerHandle
 
         def done() -> None:
             if not future.done():

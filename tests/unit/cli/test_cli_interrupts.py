@@ -27,9 +27,8 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(*command: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [str(argument) for argument in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([str(word) for word in command], stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def interrupt(process: subprocess.Popen[bytes], *pauses: float) -> tuple[int, str]:
@@ -62,38 +61,32 @@ def test_three_times_at_any_time(deep: Path) -> None:
         assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["bench", "perplexity", "chat"])
+@pytest.mark.parametrize("command", ["bench", "perplexity", "chat", "serve"])
 def test_twice_in_other_commands(deep: Path, tmp_path: Path, command: str) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one two three " * 500)
     arguments = {
-        "bench": ("-p", "512", "-n", "4000", "-r", "100", "-m", deep),
-        "perplexity": ("-f", text, "-m", deep, "-c", "256"),
-        "chat": ("-m", deep, *ENDLESS),
+        "bench": ("-n", "4000", "-r", "100"),
+        "perplexity": (text,),
+        "chat": ENDLESS,
+        "serve": ("-c", "256", "--port", "0"),
     }[command]
-    process = subprocess.Popen(
-        [str(INGOT), command, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    process.stdin.write(b"hi\n")
-    process.stdin.flush()
-    wait_for_threads(process, 3)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    err = process.communicate(timeout=PATIENCE)[1].decode()
+    with start(INGOT, command, *arguments, "-m", deep) as process:
+        wait_until_mapped(process, deep)
+        time.sleep(Random(command).uniform(0, 0.5))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        err = process.communicate(timeout=PATIENCE)[1].decode()
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "terminate" not in err
 
 
-def wait_for_threads(process: subprocess.Popen[bytes], count: int) -> None:
-    """Wait until a program has so many threads: with its step thread it is at work."""
+def wait_until_mapped(process: subprocess.Popen[bytes], model: Path) -> None:
+    """Wait until a program opens the model."""
     deadline = time.monotonic() + PATIENCE
-    while len(list(Path(f"/proc/{process.pid}/task").iterdir())) < count:
+    while str(model) not in Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
