@@ -268,8 +268,12 @@ class InferenceEngine:
         return self._loop.stepper.gaps
 
     def check(self) -> None:
-        """Raise `EngineError` if the step thread failed, hangs, or is in another process."""
-        self._loop.health.check()
+        """Raise an error if no request could be answered.
+
+        That is `EngineError` if the step thread failed, hangs, or is in another process, and
+        `ModelError` if the engine is closed.
+        """
+        self._loop.check()
 
     def clear_cache(self) -> None:
         """Forget all texts that are not running."""

@@ -72,6 +72,12 @@ class StepLoop:
             self._arriving += 1
             self._inbox.put(partial(self._arrive, task))
 
+    def check(self) -> None:
+        """Raise an error if no task could be run."""
+        self.health.check()
+        if self._stopped:
+            raise self._why_closed()
+
     def call(self, function: Callable[[], R]) -> R:
         """Run something between two steps, in the thread that owns the model."""
         self.health.check()

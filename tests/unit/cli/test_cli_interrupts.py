@@ -116,18 +116,3 @@ def test_twice_in_a_script_whose_threads_read_texts(deep: Path, pause: float) ->
     assert "KeyboardInterrupt" in err  # as in any script
     assert "terminate" not in err
     assert "nanobind" not in err
-
-
-_EXITS = """
-import sys
-from ingot import LLM
-llm = LLM(sys.argv[1], threads=2, context=150_000)
-requests = [llm.stream("abc", max_tokens=100_000, ignore_eos=True) for _ in range(3)]
-next(requests[0])
-"""
-
-
-def test_a_script_that_ends_while_texts_are_written(deep: Path) -> None:
-    process = start(sys.executable, "-c", _EXITS, deep)
-    err = process.communicate(timeout=PATIENCE)[1].decode()
-    assert (process.returncode, err) == (0, "")

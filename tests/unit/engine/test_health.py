@@ -15,7 +15,7 @@ import pytest
 from holding import PATIENCE
 from ingot import LLM
 from ingot.engine.channel import Listener
-from ingot.errors import ConfigError, EngineError, ProcessorError, ThreadLimitError
+from ingot.errors import ConfigError, EngineError, ModelError, ProcessorError, ThreadLimitError
 from ingot.sampling import Grammar
 
 LONG = {"max_tokens": 200, "ignore_eos": True, "temperature": 0}
@@ -153,6 +153,13 @@ def test_an_engine_recovers_when_the_step_ends(tiny: Path) -> None:
         llm.engine.check()
         assert len(llm.generate("abc", **LONG).token_ids) == 200
         assert llm.stats.running == llm.stats.waiting == llm.stats.blocks_held == 0
+
+
+def test_a_closed_engine_says_so(llm: LLM) -> None:
+    llm.engine.check()
+    llm.close()
+    with pytest.raises(ModelError, match="is closed"):
+        llm.engine.check()
 
 
 def test_no_step_is_too_long_without_a_limit(tiny: Path) -> None:
