@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bindings/array_view.h"
+#include "bindings/gil.h"
 #include "executor/expert_ops.h"
 #include "executor/linear_op.h"
 #include "executor/ops.h"
@@ -363,7 +364,7 @@ class Program {
                       outputs.data(),
                       prompt ? Phase::kPrompt : Phase::kGeneration,
                       logits.data()};
-    nb::gil_scoped_release unlocked;
+    GilRelease unlocked;
     executor_.run(batch, kernels_);
   }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/gil.h"
 #include "executor/parallel_for.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/unicode.h"
@@ -171,7 +172,7 @@ class Tokenizer {
     const std::vector<tk::Span> plain = spans_of(text, view, plain_spans);
     std::vector<tk::Id> ids;
     {
-      nb::gil_scoped_release unlocked;
+      ingot::GilRelease unlocked;
       ids = native_.encode({view, add_special, parse_special, plain});
     }
     return list_of(ids);
@@ -187,7 +188,7 @@ class Tokenizer {
     }
     std::vector<std::vector<tk::Id>> ids(views.size());
     {
-      nb::gil_scoped_release unlocked;
+      ingot::GilRelease unlocked;
       ingot::parallel_for(
           static_cast<int64_t>(views.size()), 1, threads, [&](int64_t begin, int64_t end) {
             for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ingot.errors import ChatTemplateError as ChatTemplateError
     from ingot.errors import ConfigError as ConfigError
     from ingot.errors import ContextLengthError as ContextLengthError
+    from ingot.errors import EngineError as EngineError
     from ingot.errors import FileWriteError as FileWriteError
     from ingot.errors import GgufError as GgufError
     from ingot.errors import GrammarError as GrammarError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ingot.errors import SavedCacheSizeError as SavedCacheSizeError
     from ingot.errors import SavedChatError as SavedChatError
     from ingot.errors import StoreError as StoreError
+    from ingot.errors import ThreadLimitError as ThreadLimitError
     from ingot.errors import TokenizerError as TokenizerError
     from ingot.errors import ToolError as ToolError
     from ingot.errors import UnknownParameterError as UnknownParameterError
@@ -72,6 +74,7 @@ _HOME = {
     "Completion": "ingot.engine",
     "ConfigError": "ingot.errors",
     "ContextLengthError": "ingot.errors",
+    "EngineError": "ingot.errors",
     "EngineOptions": "ingot.engine",
     "EngineStats": "ingot.engine",
     "Exchange": "ingot.chat",
@@ -104,6 +107,7 @@ _HOME = {
     "Score": "ingot.results",
     "StoreError": "ingot.errors",
     "StreamDecoder": "ingot.tokenizer",
+    "ThreadLimitError": "ingot.errors",
     "Timings": "ingot.engine",
     "TokenLogprobs": "ingot.sampling",
     "Tokenizer": "ingot.tokenizer",
@@ -123,6 +127,7 @@ __all__ = [
     "Completion",
     "ConfigError",
     "ContextLengthError",
+    "EngineError",
     "EngineOptions",
     "EngineStats",
     "Exchange",
@@ -154,6 +159,7 @@ __all__ = [
     "Score",
     "StoreError",
     "StreamDecoder",
+    "ThreadLimitError",
     "Timings",
     "TokenLogprobs",
     "Tokenizer",

@@ -83,8 +83,8 @@ class LLM:
         `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
         text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
         `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers`
-        (a number or "auto"), `draft`. `progress(sent, total)` is called with the bytes of weights
-        sent to a GPU.
+        (a number or "auto"), `draft`, `step_timeout`. `progress(sent, total)` is called with the
+        bytes of weights sent to a GPU.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
         self.engine.load_gguf_model(path, progress)

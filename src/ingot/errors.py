@@ -96,6 +96,14 @@ class QueueFullError(IngotError):
     """More requests are waiting than the engine takes; try again later."""
 
 
+class EngineError(IngotError, RuntimeError):
+    """The thread that runs a model cannot go on: it failed, hangs, or is in another process."""
+
+
+class ThreadLimitError(IngotError, RuntimeError):
+    """The system has no thread left for this process."""
+
+
 class RequestCancelledError(IngotError):
     """A request was cancelled before its text was complete."""
 

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from ingot import __version__
+from ingot.cli.interrupts import two_interrupts
 from ingot.cli.text import error_text, notice
 from ingot.errors import IngotError
 
@@ -115,4 +116,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
-    app(prog_name="ingot")
+    with two_interrupts():
+        app(prog_name="ingot")

@@ -79,6 +79,14 @@ def command(
             rich_help_panel=_LIMITS,
         ),
     ] = 30.0,
+    step_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--step-timeout",
+            help="Seconds after which a step of a model is taken for one that hangs.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = EngineOptions().step_timeout,
     api_keys: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,7 +142,7 @@ def command(
     """Serve models over HTTP. A line for every request goes to stderr.
 
     The page at `/` is a chat. Ctrl-C, or SIGTERM, lets answers come to their end; a second one
-    stops at once.
+    stops at once, a third one waits for nothing.
     """
     try:
         from ingot.server.catalog import model_name  # noqa: PLC0415 (an extra)
@@ -153,6 +161,7 @@ def command(
         gpu_layers=asked_layers(gpu_layers),
         max_running=parallel,
         max_queue=queue,
+        step_timeout=step_timeout,
     )
     served = []
     asked: list[str | None] = [*models] if models else [None]

@@ -12,6 +12,7 @@ A thread of its own runs the model (see loop.py); whoever submits only reads.
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from ingot.engine.strand import Strand
 from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
 from ingot.errors import (
     ConfigError,
+    EngineError,
     ModelError,
     SamplingError,
     SavedCacheError,
@@ -66,6 +68,7 @@ class EngineStats:
     blocks: int  # of the cache
     blocks_held: int  # by texts that run
     blocks_kept: int  # for texts to come
+    step_seconds: float  # since the step that runs began; 0 if none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ class InferenceEngine:
         except BaseException:
             model.close()
             raise
-        loop = StepLoop(model, _limits(options, model))
+        loop = StepLoop(model, _limits(options, model), options.step_timeout)
         self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
-        self._stop = weakref.finalize(self, _stop, loop, draft)
+        self._stop = weakref.finalize(self, _stop_quietly, loop, draft)
 
     def submit_request(
         self,
@@ -258,6 +261,7 @@ class InferenceEngine:
     def _parts(self) -> _Parts:
         if self._loaded is None:
             raise ModelError("the engine has no model yet: call load_gguf_model first")
+        self._loaded.loop.health.home.check()
         return self._loaded
 
     @property
@@ -280,12 +284,21 @@ class InferenceEngine:
             blocks=max(pool.sizes, default=0),
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
             blocks_kept=max((pool.available(g) - pool.free(g) for g in groups), default=0),
+            step_seconds=self._loop.health.step_seconds,
         )
 
     @property
     def token_gaps(self) -> Gaps:
         """How long texts have waited from token to token."""
         return self._loop.stepper.gaps
+
+    def check(self) -> None:
+        """Raise an error if no request could be answered.
+
+        That is `EngineError` if the step thread failed, hangs, or is in another process, and
+        `ModelError` if the engine is closed.
+        """
+        self._loop.check()
 
     def clear_cache(self) -> None:
         """Forget all texts that are not running."""
@@ -297,7 +310,8 @@ class InferenceEngine:
         Requests that have not ended fail with `ModelError`.
         """
         if self._loaded is not None:
-            self._stop()
+            _stop(self._loaded.loop, self._loaded.draft)
+            self._stop.detach()
 
     def _text(self, asked: Asked) -> TextTask:
         parts = self._parts
@@ -375,3 +389,12 @@ def _stop(loop: StepLoop, draft: LoadedModel | None) -> None:
     loop.stop()
     if draft is not None:
         draft.close()
+
+
+def _stop_quietly(loop: StepLoop, draft: LoadedModel | None) -> None:
+    """The same for an engine that nobody has any more, or at the end of the process.
+
+    Ctrl-C ends the waiting then: native code is never gone on with after the interpreter's end.
+    """
+    with suppress(KeyboardInterrupt, EngineError):
+        _stop(loop, draft)

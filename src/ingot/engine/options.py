@@ -31,6 +31,8 @@ class EngineOptions:
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None
     draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
+    # Seconds after which a step that has not ended is taken for one that hangs. None: never
+    step_timeout: float | None = 600.0
 
     @classmethod
     def from_names(cls, names: "EngineFields") -> Self:
@@ -52,6 +54,11 @@ class EngineOptions:
             raise ConfigError(f"speculation is {self.speculation!r}; it must be 'ngram' or None")
         if self.speculation and self.draft:
             raise ConfigError("speculation and draft exclude each other: choose one")
+        if self.step_timeout is not None and not self.step_timeout > 0:
+            raise ConfigError(
+                f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
+                "or None"
+            )
 
 
 class EngineFields(TypedDict, total=False):
@@ -70,6 +77,7 @@ class EngineFields(TypedDict, total=False):
     device: str
     gpu_layers: GpuLayers
     draft: str | os.PathLike[str] | None
+    step_timeout: float | None
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

@@ -7,12 +7,13 @@ request that nobody can read.
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ingot.engine.channel import Progress, Wish
-from ingot.errors import RequestCancelledError
+from ingot.engine.channel import WATCH_SECONDS, Progress, Wish
+from ingot.errors import IngotError, RequestCancelledError
 from ingot.sampling import Choice, FinishReason, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -225,21 +226,35 @@ class Request(Iterator[str], AsyncIterator[str]):
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
+        next_look: asyncio.TimerHandle
 
         def done() -> None:
             if not future.done():
                 future.set_result(None)
 
         def listener() -> None:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(done)
 
+        def look() -> None:
+            nonlocal next_look
+            try:
+                self._channel.check()
+            except IngotError as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                next_look = loop.call_later(WATCH_SECONDS, look)
+
         register(listener)
+        next_look = loop.call_later(WATCH_SECONDS, look)
         try:
             await future
         except asyncio.CancelledError:
             self.cancel()
             raise
+        finally:
+            next_look.cancel()
 
 
 def _cancel(wish: Wish, wake: Callable[[], None]) -> None:

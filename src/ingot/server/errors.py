@@ -14,6 +14,7 @@ from ingot.errors import (
     ChatTemplateError,
     ConfigError,
     ContextLengthError,
+    EngineError,
     GrammarError,
     IngotError,
     LogitsError,
@@ -22,6 +23,7 @@ from ingot.errors import (
     QueueFullError,
     SamplingError,
     SavedCacheError,
+    ThreadLimitError,
     TokenizerError,
     ToolError,
 )
@@ -110,11 +112,18 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
             return Facts(429, str(error), code="queue_full", retry=True)
+        case EngineError() | ThreadLimitError():
+            return Facts(503, str(error), code="engine_unavailable", retry=True)
         case CacheFullError() | MemoryShortageError():
             return Facts(503, str(error), code="out_of_memory", retry=True)
-        case GrammarError() | ChatTemplateError() | TokenizerError() | SavedCacheError():
-            return Facts(400, str(error))
-        case ModelError() | ConfigError():  # of the model, or of a prompt that it cannot read
+        case (
+            GrammarError()
+            | ChatTemplateError()
+            | TokenizerError()
+            | SavedCacheError()
+            | ModelError()  # or a prompt that the model cannot read
+            | ConfigError()
+        ):
             return Facts(400, str(error))
         case ToolError():
             return Facts(400, str(error), param="tools")

@@ -1,11 +1,14 @@
 """From a server's options to a process that serves: the socket, the signals, the end.
 
 The first signal (SIGTERM, Ctrl-C) lets texts that are being written come to their end, for as
-long as the options say; then they are ended, and their readers told. A second one ends them now.
+long as the options say; then they are ended, and their readers told. A second one ends them now, a
+third one the process.
 """
 
 import asyncio
 import errno
+import os
+import signal
 import socket
 import ssl
 from collections.abc import Callable
@@ -45,6 +48,8 @@ def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
             runner.run(_serve(process, server, listening))
     finally:
         listening.close()
+    if process.last_signal == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 async def _serve(process: "_Process", server: Server, listening: socket.socket) -> None:
@@ -63,6 +68,7 @@ class _Process(uvicorn.Server):
         self._address = address
         self._tell = tell
         self._signals = 0
+        self.last_signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
@@ -74,6 +80,9 @@ class _Process(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Take a signal: begin to stop, or stop now."""
         self._signals += 1
+        self.last_signal = sig
+        if self._signals > 2:
+            os._exit(128 + sig)
         self._server.drain()
         self.should_exit = True
         asyncio.get_running_loop().call_soon_threadsafe(self._wind_up, self._signals)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.errors import ModelError
+from ingot.errors import ModelError, ThreadLimitError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
@@ -85,13 +85,20 @@ class CpuBackend:
         self._graph = fuse(graph)
         self.plan = MemoryPlan.of(self._graph, keep)
         linears = [op for op in self._graph.ops if isinstance(op, FusedLinear)]
-        self._program = _native.Program(
-            threads=threads,
-            arena_bytes_per_token=self.plan.size,
-            max_tokens=max_tokens,
-            max_positions=context,
-            max_width=max((op.source.width for op in linears), default=1),
-        )
+        try:
+            self._program = _native.Program(
+                threads=threads,
+                arena_bytes_per_token=self.plan.size,
+                max_tokens=max_tokens,
+                max_positions=context,
+                max_width=max((op.source.width for op in linears), default=1),
+            )
+        except OSError as error:
+            raise ThreadLimitError(
+                f"the {threads} threads of the model cannot be started ({error.strerror}): ask "
+                "for fewer (threads, INGOT_THREADS), end other threads or processes, or raise the "
+                "limit (ulimit -u, or pids of the container)"
+            ) from None
         self._selected = False
         self._ids: dict[str, int] = {}
         self._rotaries: dict[tuple[tuple[float, ...], float, o.RopeLayout], int] = {}
