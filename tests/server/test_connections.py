@@ -294,22 +294,30 @@ def test_requests_that_are_no_http_get_an_answer(tiny: Path) -> None:
                 assert status(rest_of(connection)) == 400
 
 
+def test_only_http_1_0_may_leave_the_host_out(tiny: Path) -> None:
+    with serving_tiny(tiny) as url:
+        for version, expected in ((b"1.0", 200), (b"1.1", 400)):
+            with connect(url) as connection:
+                connection.sendall(b"GET /health HTTP/%s\r\nConnection: close\r\n\r\n" % version)
+                assert status(rest_of(connection)) == expected
+
+
 def test_handshakes_that_do_not_end_do_not_stay(tiny: Path, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     options = {"tls_certificate": certificate, "tls_key": key, "max_connections": 8}
     trusting = ssl.create_default_context(cafile=str(certificate))
-    with serving_tiny(tiny, limits=ConnectionLimits(handshake_time=AT_ONCE), **options) as url:
-        with connect(url) as connection:
-            assert rest_of(connection) == b""
+    limits = ConnectionLimits(handshake_time=AT_ONCE)
+    with serving_tiny(tiny, limits=limits, **options) as url, connect(url) as connection:
+        assert rest_of(connection) == b""
     with serving_tiny(tiny, **options) as url, ExitStack() as opened:
         for _ in range(60):  # the oldest handshake gives way
             opened.enter_context(connect(url))
         assert httpx.get(f"{url}/v1/models", verify=trusting).status_code == 200
     limits = ConnectionLimits(head_time=AT_ONCE, linger_time=AT_ONCE)
-    with serving_tiny(tiny, limits=limits, **options) as url, connect(url) as plain:
-        with trusting.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
-            connection.sendall(GET)
-            assert status(rest_of(connection)) == 408
+    with serving_tiny(tiny, limits=limits, **options) as url:
+        connection = trusting.wrap_socket(connect(url), server_hostname="127.0.0.1")
+        connection.sendall(GET)
+        assert status(rest_of(connection)) == 408
 
 
 def test_descriptors_are_kept_in_reserve() -> None:

@@ -35,7 +35,8 @@ def options(path: Path, engine: EngineOptions | None = None, **fields: Any) -> S
 
 @contextmanager
 def client(path: Path, engine: EngineOptions | None = None, **fields: Any) -> Iterator[TestClient]:
-    with TestClient(create_app(options(path, engine, **fields))) as opened:
+    app = create_app(options(path, engine, **fields))
+    with TestClient(app, base_url="http://localhost") as opened:
         yield opened
 
 
@@ -221,7 +222,8 @@ def test_a_model_that_cannot_be_opened_is_an_answer(tiny: Path, tmp_path: Path) 
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
     models = tuple(ServedModel(name=path.stem, path=path) for path in (tiny, broken))
-    with TestClient(create_app(ServerOptions(models=models))) as http:
+    app = create_app(ServerOptions(models=models))
+    with TestClient(app, base_url="http://localhost") as http:
         refused = http.post("/v1/completions", json=ASK | {"model": "broken"})
         assert refused.status_code == 500
         assert "version" in refused.json()["error"]["message"]

@@ -1,8 +1,8 @@
 """Gate: what every request passes before it reaches an endpoint, and after.
 
-It gives requests their id, refuses those without a key, those that are too large and, while the
-server is about to stop, all of them; it writes the access log. It does not know endpoints, but
-for those that everybody may see.
+It gives requests their id. It refuses those that a page elsewhere makes, those without a key,
+those that are too large or come too slowly and, while the server is about to stop, all of them. It
+writes the access log. It does not know endpoints, apart from those that everybody may see.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ingot.server.call import Call, set_call
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.options import ServerOptions
+from ingot.server.origins import Origins
 from ingot.server.state import Server
 
 _log = logging.getLogger("ingot.server")
@@ -43,6 +44,7 @@ class Gate:
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
         self._server = server
+        self._origins = Origins(server.options)
         self._keys = [_digest(key) for key in server.options.api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,6 +84,7 @@ class Gate:
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Refuse what is not to be answered."""
         path = scope["path"]
+        self._origins.check(scope["method"], scope["http_version"], headers)
         if self._server.draining and path not in WATCHED:
             raise ApiError(
                 503, "the server is stopping; ask again", code="server_stopping", retry=True
