@@ -29,7 +29,7 @@ from ingot.server.state import Server
 _log = logging.getLogger("ingot.server")
 
 # What a browser must see before it can ask for a key, and what watches over a server.
-_PUBLIC = frozenset({"/", "/favicon.ico", "/health", "/v1/health", "/ready"})
+_PUBLIC = frozenset({"/", "/docs", "/favicon.ico", "/health", "/v1/health", "/ready"})
 _PUBLIC_FOLDERS = ("/page/",)
 # Also answered while the server stops, or has no free connection.
 WATCHED = frozenset({"/health", "/v1/health", "/ready", "/metrics"})
