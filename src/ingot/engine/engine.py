@@ -38,7 +38,10 @@ from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from ingot.sampling import BeamSearch
+    from concurrent.futures import Future
+
+    from ingot.sampling import BeamSearch, Grammar
+    from ingot.sampling.grammar.lane import Compiled
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
@@ -110,7 +113,7 @@ class InferenceEngine:
             raise
         loop = StepLoop(model, _limits(options, model))
         self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
-        self._stop = weakref.finalize(self, _stop, loop, draft)
+        self._stop = weakref.finalize(self, _stop, loop, draft, self._loaded.chains)
 
     def submit_request(
         self,
@@ -159,6 +162,14 @@ class InferenceEngine:
             reuse=reuse,
         )
         return self._request(self._text(asked), progress)
+
+    def compile_grammar(self, grammar: "Grammar") -> "Future[Compiled]":
+        """Have a grammar compiled, which may take seconds; then submit requests with it.
+
+        It stays compiled at least as long as somebody has the result. Cancel the future if the
+        grammar is not wanted any more.
+        """
+        return self._parts.chains.compile_grammar(grammar)
 
     def encode(self, prompt: Prompt) -> Ints:
         """The tokens of a prompt, checked."""
@@ -291,6 +302,8 @@ class InferenceEngine:
     def _fork(self, task: TextTask, changes: dict[str, Any]) -> Request:
         """A request that goes on from a text as it is now."""
         params = replace(task.asked.params, **{"seed": None, **changes})
+        # Here, and not in the thread that writes all texts; the copy finds it compiled.
+        grammar = None if params.grammar is None else self.compile_grammar(params.grammar).result()
 
         def copy() -> TextTask:
             written = tuple(task.transcript.choices)
@@ -300,7 +313,9 @@ class InferenceEngine:
                     self.model.copy_blocks(strand.share(other))
             return made
 
-        return self._request(self._loop.call(copy))
+        request = self._request(self._loop.call(copy))
+        del grammar
+        return request
 
     def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
         if draft is not None:
@@ -347,7 +362,8 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     )
 
 
-def _stop(loop: StepLoop, draft: LoadedModel | None) -> None:
+def _stop(loop: StepLoop, draft: LoadedModel | None, chains: ChainBuilder) -> None:
+    chains.close()
     loop.stop()
     if draft is not None:
         draft.close()

@@ -15,12 +15,18 @@ from ingot.errors import GrammarError
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
+    from ingot.sampling.grammar.lane import Compiled
+
 
 class GrammarState:
     """Where in a grammar a text is."""
 
-    def __init__(self, matcher: "LLMatcher", vocab_size: int) -> None:
-        self._matcher = matcher
+    def __init__(
+        self, compiled: "Compiled", vocab_size: int, matcher: "LLMatcher | None" = None
+    ) -> None:
+        """`matcher` is another place than the start."""
+        self._compiled = compiled  # as long as somebody has it, it is not compiled again
+        self._matcher = matcher or compiled.matcher.deep_copy()
         self._words = np.empty((vocab_size + 31) // 32, np.uint32)
         self._ready = False
         self._lock = Lock()
@@ -70,8 +76,10 @@ class GrammarState:
     def clone(self) -> Self:
         """Copy the place."""
         with self._lock:
-            return type(self)(self._matcher.deep_copy(), 32 * len(self._words))
+            copy = self._matcher.deep_copy()
+            return type(self)(self._compiled, 32 * len(self._words), copy)
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise GrammarError(f"the grammar failed: {self._matcher.get_error().strip()}")
+            reason = self._matcher.get_error().partition("\n<state>")[0].strip()
+            raise GrammarError(f"the grammar failed: {reason}")
