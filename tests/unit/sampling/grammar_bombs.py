@@ -63,5 +63,6 @@ BOMBS = {
     "GBNF: 20,000 classes": Grammar.gbnf("root ::= " + "[a-z]* " * 20_000),
     "GBNF: 20,000 choices": Grammar.gbnf("root ::= " + " | ".join(f'"{i}"' for i in range(20_000))),
     "GBNF: doubled 60 times": Grammar.gbnf(f'root ::= r0\n{_DOUBLED}\nr60 ::= "z" | ""'),
+    "GBNF: ambiguity": Grammar.gbnf('root ::= s\ns ::= s s | s s s | "a" | "b"'),
     "GBNF: parentheses": Grammar.gbnf("root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000),
 }  # fmt: skip

@@ -59,10 +59,11 @@ class GrammarCompiler:
                 self._keep(grammar, known)
                 future.set_result(known)
                 return future
-            job = self._jobs.get(grammar) or self._begin(grammar)
-            job.waiting.append(future)
-            if len(job.waiting) == 1:
-                self._lanes[0].put(job)
+            job = self._jobs.get(grammar)
+            if job is not None:
+                job.waiting.append(future)
+            else:
+                job = self._begin(grammar, future)
         future.add_done_callback(partial(self._left, job))
         return future
 
@@ -79,13 +80,15 @@ class GrammarCompiler:
         limits = self._limits
         return TrialProcess(self.vocabulary, seconds, limits.patience, limits.memory)
 
-    def _begin(self, grammar: Grammar) -> Job:
+    def _begin(self, grammar: Grammar, future: Future[Compiled]) -> Job:
         if len(self._jobs) >= self._limits.waiting:
             raise QueueFullError(
                 f"{len(self._jobs)} grammars wait to be compiled, which is the limit; "
                 "try again later"
             )
-        job = self._jobs[grammar] = Job(grammar, self._done)
+        job = Job(grammar, self._done, [future])
+        self._lanes[0].put(job)
+        self._jobs[grammar] = job
         return job
 
     def _left(self, job: Job, future: Future[Compiled]) -> None:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING
 
-from ingot.errors import GrammarError
+from ingot.errors import GrammarError, QueueFullError
 from ingot.sampling.grammar.source import body_of, frame_of, joined
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.trial_process import OvertimeError, TrialProcess
@@ -56,11 +56,15 @@ class Lane:
 
     def put(self, job: Job) -> None:
         """Compile a grammar when its turn comes."""
-        self._queue.put(job)
         with self._lock:
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="ingot-grammars", daemon=True)
-                self._thread.start()
+                thread = Thread(target=self._run, name="ingot-grammars", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the system has no more of them
+                    raise QueueFullError(f"no grammar can be compiled now: {error}") from None
+                self._thread = thread
+        self._queue.put(job)
 
     def drop(self, job: Job) -> None:
         """Stop a job for which nobody waits any more."""
@@ -88,20 +92,22 @@ class Lane:
             self._current = job if job.waiting else None
         if not job.waiting:
             return
+        result: Compiled | Exception
         try:
-            result: Compiled | Exception = self._compile(job.grammar)
-        except OvertimeError as error:
-            if self._slower is not None:
-                self._slower.put(job)
-                return
-            result = _about(job.grammar, error)
-        except GrammarError as error:
-            result = _about(job.grammar, error)
+            result = self._compile(job.grammar)
         except Exception as error:  # whatever it is, somebody waits for an answer
             result = error
         finally:
             with self._lock:
                 self._current = None
+        if isinstance(result, OvertimeError) and self._slower is not None:
+            try:
+                self._slower.put(job)
+                return
+            except QueueFullError as error:
+                result = error
+        if isinstance(result, GrammarError):
+            result = GrammarError(f"the {job.grammar.kind} cannot be honoured: {result}")
         job.done(job, result)
 
     def _compile(self, grammar: Grammar) -> Compiled:
@@ -115,7 +121,3 @@ class Lane:
         if matcher.is_error():
             raise GrammarError(matcher.get_error().strip())
         return Compiled(matcher, tried.memory)
-
-
-def _about(grammar: Grammar, error: GrammarError) -> GrammarError:
-    return GrammarError(f"the {grammar.kind} cannot be honoured: {error}")

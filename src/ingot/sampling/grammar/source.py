@@ -6,24 +6,15 @@ is left to whoever has the time (trial.py). What is wrong with a grammar shows w
 """
 
 import json
-import math
-import re
 
 from ingot.sampling.grammar import regex
+from ingot.sampling.grammar.forcing import may_force_much
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
 # Without a bound a model at a high temperature can write blanks for ever.
 _BLANKS = r"[\x20\x0A\x0D\x09]{1,64}"
 _SETTINGS = "x-guidance"
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-# Of patterns and rules: an escape, a class of characters, a literal, a group's ends, a count.
-_PIECE = re.compile(
-    r"\\.|\[(?:[^\]\\]|\\.){0,200}\]|(?P<literal>\"[^\"]*\")|(?P<open>\()|(?P<close>\))"
-    r"|[{~]\s*(?P<least>\d{1,9})(?:\s*(?:,|\.\.)\s*(?P<most>\d{1,9}))?|.",
-    re.DOTALL,
-)
-_MOST_FORCED = 16 << 10  # bytes in a row; they take 60 ms
 
 
 def frame_of(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
@@ -31,9 +22,8 @@ def frame_of(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
     frame = f"start: before @body\n{grammar.before}" if grammar.before else "start: @body"
     if grammar.markers:
         frame = _lazy(grammar, vocabulary)
-    # llguidance takes bytes that must come for written, also if no token can write them. And it
-    # computes all of them in one go, however many there are, while nothing else can run.
-    if not vocabulary.tokens.writes_all_text or _may_force_much(grammar):
+    # llguidance takes bytes that must come for written, also if no token can write them.
+    if not vocabulary.tokens.writes_all_text or may_force_much(grammar):
         frame = f'%llguidance {{"no_forcing": true}}\n{frame}'
     return frame
 
@@ -73,40 +63,6 @@ def _lazy(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
             lines.append(f"m{number}: TEXT <[{token}]>")
     markers = " | ".join(f"m{number}" for number in range(len(grammar.markers)))
     return "\n".join([f"start: (({markers}) @body)* last", *lines])
-
-
-def _may_force_much(grammar: Grammar) -> bool:
-    """Whether very many bytes in a row may leave no choice: long literals, large counts."""
-    text = grammar.source
-    if grammar.kind is GrammarKind.JSON_SCHEMA:
-        strings = (found.group()[1:-1] for found in _STRING.finditer(text))
-        return any(_longest(string) > _MOST_FORCED for string in strings)
-    if len(text) > _MOST_FORCED:
-        return True
-    growth = (_longest(line) / len(line) for line in text.splitlines() if line)
-    return len(text) * math.prod(growth) > _MOST_FORCED  # rules may call each other
-
-
-def _longest(pattern: str) -> int:
-    """About how many characters a pattern stands for, if every count is taken at its largest."""
-    totals, last = [0], 0
-    for found in _PIECE.finditer(pattern):
-        match found.lastgroup:
-            case "open":
-                totals.append(0)
-            case "close" if len(totals) > 1:
-                last = totals.pop()
-                totals[-1] += last
-            case "least" | "most":
-                count = max(1, *(int(n) for n in found.group("least", "most") if n))
-                if pattern[found.start() - 1] == "/" or found.group().startswith("~"):
-                    last = totals[-1]  # a regular expression in Lark, and what is before it
-                totals[-1] += last * (count - 1)
-                last *= count
-            case _:
-                last = len(found.group()) if found.lastgroup else 1
-                totals[-1] += last
-    return max(1, sum(totals))
 
 
 def _bounded(schema: object) -> object:

@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-from ingot.errors import GrammarError
+from ingot.errors import GrammarError, QueueFullError
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
 _PROGRAM = Path(__file__).with_name("trial.py")
@@ -52,24 +53,14 @@ class TrialProcess:
         """Have the process get ready, unless it is."""
         if self._process is None or self._killed or self._process.poll() is not None:
             self.close()
-            self._start()
+            with self._lasting(_START):
+                self._start()
 
     def run(self, text: str, *, gbnf: bool) -> Tried:
         """Try a grammar."""
-        timer = Timer(_START + self._limits["patience"], self.kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            self.start()
+        self.start()
+        with self._lasting(_START + self._limits["patience"]):
             answer = self._ask({"text": text, "gbnf": gbnf, **self._limits})
-        except (OSError, EOFError, ValueError, TypeError) as error:
-            self.close()
-            raise GrammarError(
-                f"the process that tries grammars is gone ({error or type(error).__name__}); "
-                "try again"
-            ) from None
-        finally:
-            timer.cancel()
         if "text" in answer:
             return Tried(answer["text"], answer["grown"])
         if "refused" in answer:
@@ -94,6 +85,26 @@ class TrialProcess:
         for pipe in (process.stdin, process.stdout) if process else ():
             with suppress(OSError):  # what nobody has read
                 pipe.close()  # type: ignore[union-attr]
+
+    @contextmanager
+    def _lasting(self, seconds: float) -> Iterator[None]:
+        """Do something with the process that must not take longer."""
+        timer = Timer(seconds, self.kill)
+        timer.daemon = True
+        try:
+            timer.start()
+            yield
+        except (OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
+            if isinstance(error, GrammarError):
+                raise
+            self.close()
+            reason = str(error) or type(error).__name__
+            raise QueueFullError(
+                f"no grammar can be compiled now, the process for it has failed ({reason}); "
+                "try again later"
+            ) from None
+        finally:
+            timer.cancel()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         process = self._process
