@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
@@ -106,6 +107,10 @@ def test_nobody_waits_for_a_bomb(endless: GrammarCompiler) -> None:
 
 def test_a_bomb_that_nobody_wants_any_more_is_stopped(endless: GrammarCompiler) -> None:
     running, waiting = endless.compile(crossing(39)), endless.compile(crossing(40))
+    end = time.monotonic() + PATIENCE
+    while endless._lanes[1]._current is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
     slow = endless.compile(SLOW)  # its turn comes after theirs
     assert running.cancel()
     assert waiting.cancel()
