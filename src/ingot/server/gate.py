@@ -1,8 +1,8 @@
 """Gate: what every request passes before it reaches an endpoint, and after.
 
-It gives requests their id, refuses those without a key, those that are too large and, while the
-server is about to stop, all of them; it writes the access log. It does not know endpoints, but
-for those that everybody may see.
+It gives requests their id, refuses those without a key, those that are too large or would take too
+long to parse and, while the server is about to stop, all of them; it writes the access log. It does
+not know endpoints, but for those that everybody may see.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ingot.server.call import Call, set_call
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
+from ingot.server.limits import BodyCheck
 from ingot.server.state import Server
 
 _log = logging.getLogger("ingot.server")
@@ -43,6 +44,7 @@ class Gate:
         self._app = app
         self._server = server
         self._keys = [_digest(key) for key in server.options.api_keys]
+        self._check = BodyCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -65,6 +67,7 @@ class Gate:
             try:
                 self._admit(scope, headers)
                 body = await _read_body(receive, self._server.options.max_body)
+                await self._check(body)
                 await self._app(scope, _again(body, receive), answer)
             except ClientGoneError:
                 pass
