@@ -67,7 +67,7 @@ class Scanner {
       case ':':
         ++at_;
         names_.push_back(last_string_);
-        return Fault::kNone;
+        return names_.size() > limits_.values ? Fault::kValues : Fault::kNone;
       case ',':
       case ' ':
       case '\t':
