@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ingot.server.limits import (
+from ingot.server.body_limits import (
     LONGEST_NUMBER,
     MOST_DEPTH,
     MOST_FEW,

@@ -10,7 +10,7 @@ import pytest
 from bystander import LONGEST_LAG, Bystander, bystanding
 from serving import PATIENCE
 
-from ingot.server.limits import MOST_DEPTH, MOST_TOKENS, MOST_VALUES
+from ingot.server.body_limits import MOST_DEPTH, MOST_TOKENS, MOST_VALUES
 
 LARGEST = 16 << 20  # bytes, the server's limit
 LONG = 3_000_000  # characters of a text that is tokenized, for which the tiny model takes a second

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ingot.server.call import Call, set_call
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
-from ingot.server.limits import BodyCheck
+from ingot.server.body_limits import BodyCheck
 from ingot.server.state import Server
 
 _log = logging.getLogger("ingot.server")

@@ -14,7 +14,7 @@ from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
 from ingot.sampling.params import ALIASES
 from ingot.server.errors import ApiError
-from ingot.server.limits import Few, Many, Mapped, Name, TokenId
+from ingot.server.body_limits import Few, Many, Mapped, Name, TokenId
 from ingot.server.options import ServerOptions
 
 LONGEST_STOP = 1024

@@ -8,7 +8,7 @@ from ingot.reply import NamedTool, ToolChoice
 from ingot.server.anthropic.conversation import MessageBody, SystemBlock, for_template
 from ingot.server.chatting import Chat
 from ingot.server.errors import ApiError
-from ingot.server.limits import LONGEST_NAME, Few, Many, Tools
+from ingot.server.body_limits import LONGEST_NAME, Few, Many, Tools
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import Body, SamplingBody, StopText, params_of
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ingot.server.chatting import Message
 from ingot.server.errors import ApiError
-from ingot.server.limits import Many
+from ingot.server.body_limits import Many
 from ingot.server.sampling_body import Body
 
 

@@ -9,7 +9,7 @@ from ingot.errors import SamplingError
 from ingot.sampling import SamplingParams
 from ingot.sampling.checks import MOST_PROBABILITIES
 from ingot.server.errors import ApiError
-from ingot.server.limits import MOST_FEW, Few, Many, Mapped, Name, TokenId
+from ingot.server.body_limits import MOST_FEW, Few, Many, Mapped, Name, TokenId
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import LONGEST_STOP, Number, SamplingBody, params_of
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.server.fill_middle import OtherFile, middle_prompt
-from ingot.server.limits import Many
+from ingot.server.body_limits import Many
 from ingot.server.llama.body import LlamaBody
 from ingot.server.llama.completion import Answers, complete
 from ingot.server.sampling_body import Body

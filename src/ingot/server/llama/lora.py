@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ingot.server.errors import ApiError
-from ingot.server.limits import Few
+from ingot.server.body_limits import Few
 from ingot.server.sampling_body import Body, Number
 from ingot.server.state import Server
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ingot.api import LLM
 from ingot.server.errors import ApiError
-from ingot.server.limits import MOST_PROMPTS, MOST_TOKENS, Few, TokenId, Tokens
+from ingot.server.body_limits import MOST_PROMPTS, MOST_TOKENS, Few, TokenId, Tokens
 
 
 class TextPrompt(BaseModel):

@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest
 from ingot.api import LLM
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
-from ingot.server.limits import Several
+from ingot.server.body_limits import Several
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ingot.server.json_answer import LongAnswer, list_pieces
-from ingot.server.limits import MOST_TOKENS, TokenId
+from ingot.server.body_limits import MOST_TOKENS, TokenId
 from ingot.server.sampling_body import Body
 from ingot.server.sse import dumps
 from ingot.server.state import Server

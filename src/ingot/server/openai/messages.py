@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ingot.server.chatting import Message
 from ingot.server.errors import ApiError
-from ingot.server.limits import Many
+from ingot.server.body_limits import Many
 from ingot.server.sampling_body import Body
 
 

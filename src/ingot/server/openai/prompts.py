@@ -1,6 +1,6 @@
 """Prompts as OpenAI's bodies have them: a text, its tokens, or several of either."""
 
-from ingot.server.limits import Several, Tokens
+from ingot.server.body_limits import Several, Tokens
 
 Prompts = str | Tokens | Several[str] | Several[Tokens]
 

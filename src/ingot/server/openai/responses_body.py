@@ -7,7 +7,7 @@ from pydantic import Field
 from ingot.reply import NamedTool, ToolChoice
 from ingot.server.chatting import Chat
 from ingot.server.errors import ApiError
-from ingot.server.limits import LONGEST_NAME, Few, Many, Name, Tools
+from ingot.server.body_limits import LONGEST_NAME, Few, Many, Name, Tools
 from ingot.server.openai.messages import ChatMessage, for_template
 from ingot.server.openai.responses_items import Item, messages_of
 from ingot.server.options import ServerOptions

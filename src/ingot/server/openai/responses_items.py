@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ingot.server.errors import ApiError
-from ingot.server.limits import Many
+from ingot.server.body_limits import Many
 from ingot.server.openai.messages import CalledFunction, ChatMessage, Part, ToolCall
 from ingot.server.sampling_body import Body
 
