@@ -241,7 +241,7 @@ def test_what_is_not_there_is_said(tiny: Path) -> None:
         for content, reason in (
             (b"{", "quotes"),
             (b'{"prompt": "\xe9"}', "utf-8"),
-            (b"[" * 10**5, "recursion"),
+            (b"[1e400]", "infinite"),
         ):
             bad = http.post(
                 "/v1/completions", content=content, headers={"content-type": "application/json"}

@@ -184,7 +184,7 @@ class InferenceEngine:
 
     def encode(self, prompt: Prompt) -> Ints:
         """The tokens of a prompt, checked."""
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = self.tokenizer.encode_array(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
     def read_rows(self, tokens: Ints, consume: Consume, *, first: int = 0) -> None:

@@ -30,6 +30,7 @@ from ingot.errors import (
 from ingot.server.catalog import UnknownModelError
 
 RETRY_SECONDS = 1  # after which a client may try again
+_LONGEST = 1000  # characters of a message
 
 
 class ApiError(Exception):
@@ -62,6 +63,11 @@ class Facts:
     code: str | None = None
     retry: bool = False  # it may go better later
 
+    def __post_init__(self) -> None:
+        # What was sent may be in it, and may be of any length.
+        object.__setattr__(self, "message", _shortened(self.message))
+        object.__setattr__(self, "param", self.param and _shortened(self.param))
+
     @property
     def headers(self) -> Mapping[str, str]:
         """What goes with it."""
@@ -73,6 +79,10 @@ class Facts:
         if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return "server_error"
         return _KINDS.get(self.status, "invalid_request_error")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _KINDS: Mapping[int, str] = MappingProxyType(

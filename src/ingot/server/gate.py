@@ -1,7 +1,7 @@
 """Gate: what every request passes before it reaches an endpoint, and after.
 
 It gives requests their id. It refuses those that a page elsewhere makes, those without a key,
-those that are too large or come too slowly and, while the server is about to stop, all of them. It
+those that are too large, come too slowly or would take too long to parse and, while the server is about to stop, all of them. It
 writes the access log. It does not know endpoints, apart from those that everybody may see.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ingot.server.body_limits import BodyCheck
 from ingot.server.call import Call, set_call
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
 from ingot.server.options import ServerOptions
@@ -46,6 +47,7 @@ class Gate:
         self._server = server
         self._origins = Origins(server.options)
         self._keys = [_digest(key) for key in server.options.api_keys]
+        self._check = BodyCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -68,6 +70,7 @@ class Gate:
             try:
                 self._admit(scope, headers)
                 body = await _read_body(receive, self._server.options)
+                await self._check(body)
                 await self._app(scope, _again(body, receive), answer)
             except ClientGoneError:
                 pass
