@@ -75,7 +75,7 @@ def measure(path: Path, peer: Peer, tokens: int) -> list[Row]:
         ids = llm.tokenizer.encode(text)[:tokens]
         if len(ids) < tokens:
             sys.exit(f"the text has {len(ids)} tokens, {tokens} are asked for")
-        reference = Reference(llm.graph, llm.model)
+        reference = Reference(llm.graph, llm.file)
         stepper = Stepper(path, threads=2, context=CHUNK)
         peer.open(path, threads=2, context=CHUNK)
         file = Path(folder) / "logits"

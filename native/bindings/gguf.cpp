@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/gil.h"
 #include "gguf/scan.h"
 
 namespace nb = nanobind;
@@ -51,7 +52,7 @@ nb::object scan_gguf(Bytes bytes, uint64_t file_size, nb::str path) {
   std::optional<ingot::gguf::Header> header;
   std::optional<ingot::gguf::ScanError> bad;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     try {
       header = ingot::gguf::scan(bytes.data(), bytes.size(), file_size);
     } catch (const ingot::gguf::ScanError& error) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bindings/gil.h"
 #include "executor/aligned.h"
 #include "executor/read_probe.h"
 #include "formats/types.h"
@@ -44,7 +45,7 @@ void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8
               static_cast<int64_t>(out.shape(1)) == kernels.quantized_bytes(width),
           "out must have quantized_bytes(width) for every column, 16 columns at a time");
   require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   for (int64_t c = 0; c < columns; ++c)
     kernel(values.data() + c * width, width, out.data(), kernels.quantized_stride(out.shape(0)), c);
 }
@@ -76,7 +77,7 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
                                  quantized.data(), kernels.quantized_stride(quantized.shape(0)),
                                  columns,          width};
   const ingot::AlignedBytes scratch(kernels.scratch_bytes(width));
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   kernel(weight.data(), static_cast<int64_t>(weight.shape(1)), input, begin, end, out.data(), rows,
          scratch.data());
 }
@@ -85,13 +86,13 @@ int64_t multiply_in_registers(int64_t rounds) {
   int16_t words[ingot::KernelTable::kPeakWords];
   for (int i = 0; i < ingot::KernelTable::kPeakWords; ++i) words[i] = static_cast<int16_t>(i);
   int32_t sum;
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   return ingot::active_kernels().multiply_in_registers(words, rounds, &sum);
 }
 
 uint64_t read_through(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> data,
                       int threads) {
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   return ingot::read_through(data.data(), static_cast<int64_t>(data.size()), threads);
 }
 

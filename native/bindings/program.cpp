@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "bindings/gil.h"
 #include "isa/dispatch.h"
 
 namespace ingot {
@@ -147,7 +148,7 @@ void Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle c
                      outputs.data(),
                      prompt ? Phase::kPrompt : Phase::kGeneration,
                      logits.data()};
-  nb::gil_scoped_release unlocked;
+  GilRelease unlocked;
   executor_.run(inputs, kernels);
 }
 

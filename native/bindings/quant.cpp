@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "bindings/gil.h"
 #include "executor/parallel_for.h"
 #include "formats/grids.h"
 #include "formats/types.h"
@@ -45,7 +46,7 @@ void decode(uint32_t type, Flat<const uint8_t> blocks, Flat<float> out, int thre
   if (!kernel) throw std::invalid_argument(std::string(traits.name) + " has no decoder");
   const uint8_t* from = blocks.data();
   float* to = out.data();
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   ingot::parallel_for(
       count, kBytesPerPiece / traits.block_bytes, threads, [&](int64_t begin, int64_t end) {
         kernel(from + begin * traits.block_bytes, to + begin * traits.block_weights, end - begin);
@@ -59,7 +60,7 @@ void encode(uint32_t type, Flat<const float> values, Flat<uint8_t> out, int thre
   if (!kernel) throw std::invalid_argument(std::string(traits.name) + " has no encoder");
   const float* from = values.data();
   uint8_t* to = out.data();
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   ingot::parallel_for(
       count, kBytesPerPiece / traits.block_bytes, threads, [&](int64_t begin, int64_t end) {
         kernel(from + begin * traits.block_weights, to + begin * traits.block_bytes, end - begin);

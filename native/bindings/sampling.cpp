@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/gil.h"
 #include "executor/parallel_for.h"
 #include "isa/dispatch.h"
 #include "sampling/philox.h"
@@ -56,7 +57,7 @@ void select_top(Table<const float> rows, Flat<const int32_t> counts, Table<int32
     }
   }
   const auto size = static_cast<int64_t>(rows.shape(1));
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   ingot::parallel_for(number, kRowsPerThread, threads, [&](int64_t begin, int64_t end) {
     std::vector<sp::Candidate> chosen;
     for (int64_t i = begin; i < end; ++i) {
@@ -95,7 +96,7 @@ void choose_from_rows(Table<const float> rows, Flat<const int32_t> which,
     }
   }
   const auto size = static_cast<int64_t>(rows.shape(1));
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   ingot::parallel_for(static_cast<int64_t>(which.size()), kRowsPerThread, threads,
                       [&](int64_t begin, int64_t end) {
                         std::vector<sp::Candidate> scratch;
@@ -133,7 +134,7 @@ std::tuple<Ids, Floats> select_near_top(Flat<const float> row, double distance) 
   std::vector<sp::Candidate> chosen;
   sp::RowState state;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     state = sp::select_near_top(kernels(), row.data(), size, distance, chosen);
   }
   check(state);
@@ -151,7 +152,7 @@ std::tuple<double, double, double> sum_row(Flat<const float> row) {
   sp::RowSums sums{};
   sp::RowState state;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     state = sp::sum_row(kernels(), row.data(), size, sums);
   }
   check(state);
@@ -166,7 +167,7 @@ void sum_rows(Table<const float> rows, Table<double> out, int threads) {
   }
   const auto number = static_cast<int64_t>(rows.shape(0));
   const auto size = static_cast<int64_t>(rows.shape(1));
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   ingot::parallel_for(number, 1, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -184,7 +185,7 @@ std::tuple<double, double> spread_of_row(Flat<const float> row) {
   sp::RowSpread spread{};
   sp::RowState state;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     state = sp::spread_of_row(kernels(), row.data(), size, spread);
   }
   check(state);
@@ -196,7 +197,7 @@ Doubles softmax(Flat<const float> row) {
   std::vector<double> out(row.size());
   sp::RowState state;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     state = sp::softmax_row(kernels(), row.data(), size, out.data());
   }
   check(state);
@@ -208,7 +209,7 @@ int64_t draw(Flat<const float> row, double uniform) {
   int64_t index = 0;
   sp::RowState state;
   {
-    nb::gil_scoped_release unlocked;
+    ingot::GilRelease unlocked;
     state = sp::draw_from_row(kernels(), row.data(), size, uniform, index);
   }
   check(state);
@@ -216,7 +217,7 @@ int64_t draw(Flat<const float> row, double uniform) {
 }
 
 void mask_row(Flat<float> row, Flat<const uint32_t> words) {
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   sp::mask_row(row.data(), static_cast<int64_t>(row.size()), words.data(),
                static_cast<int64_t>(words.size()));
 }
@@ -225,7 +226,7 @@ void repeat_lengths(Flat<const int32_t> tokens, Flat<int32_t> lengths) {
   if (lengths.size() != tokens.size()) {
     throw std::invalid_argument("as many lengths as tokens are needed");
   }
-  nb::gil_scoped_release unlocked;
+  ingot::GilRelease unlocked;
   sp::repeat_lengths(tokens.data(), static_cast<int64_t>(tokens.size()), lengths.data());
 }
 

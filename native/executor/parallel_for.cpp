@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -24,8 +25,14 @@ void parallel_for(int64_t count, int64_t grain, int threads,
   };
   {
     std::vector<std::jthread> workers;
-    for (int64_t piece = 1; piece < pieces; ++piece) workers.emplace_back(run, piece);
+    workers.reserve(pieces - 1);
+    int64_t piece = 1;
+    try {
+      for (; piece < pieces; ++piece) workers.emplace_back(run, piece);
+    } catch (const std::system_error&) {
+    }
     run(0);
+    for (; piece < pieces; ++piece) run(piece);
   }
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);

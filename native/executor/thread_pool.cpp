@@ -1,6 +1,9 @@
 #include "executor/thread_pool.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <stdexcept>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -45,12 +48,29 @@ void Barrier::wait() {
   }
 }
 
-ThreadPool::ThreadPool(int threads) {
-  for (int member = 1; member < threads; ++member)
-    workers_.emplace_back([this, member] { work(member); });
+ThreadPool::ThreadPool(int threads) : process_(getpid()) {
+  workers_.reserve(threads > 1 ? threads - 1 : 0);
+  try {
+    for (int member = 1; member < threads; ++member)
+      workers_.emplace_back([this, member] { work(member); });
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  if (is_copy()) {
+    // What stands for the threads can be neither joined nor destroyed, so it stays.
+    new std::vector<std::thread>(std::move(workers_));
+  } else {
+    stop();
+  }
+}
+
+bool ThreadPool::is_copy() const { return getpid() != process_; }
+
+void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
@@ -58,6 +78,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(Task task, void* context) {
+  if (is_copy()) throw std::logic_error("the threads of this program are in another process");
   task_ = task;
   context_ = context;
   unfinished_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);

@@ -3,7 +3,12 @@
 // Workers spin for a moment after each run, because the next step usually follows at
 // once, and then park: an idle pool uses no CPU. Inside a run the team meets at
 // barriers, many per step, and spins there, too; it sleeps only where cores are short.
+//
+// A fork copies the pool and not its threads: in the child it refuses to run, and goes without
+// waiting for them.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -26,6 +31,7 @@ class Barrier {
 
 class ThreadPool {
  public:
+  // Throws std::system_error, and leaves no thread, if the system has too few for it.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,13 +40,17 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls task(context, member) once for every member 0 .. size()-1, member 0 on the
-  // calling thread, and returns when all are done. The task must not throw.
+  // calling thread, and returns when all are done. The task must not throw. Throws
+  // std::logic_error in a process that has the pool from a fork.
   using Task = void (*)(void* context, int member);
   void run(Task task, void* context);
 
  private:
   void work(int member);
+  void stop();
+  bool is_copy() const;  // made by a fork
 
+  const pid_t process_;
   std::vector<std::thread> workers_;
   Task task_ = nullptr;
   void* context_ = nullptr;

@@ -11,20 +11,21 @@ constexpr std::size_t kMostKept = 1 << 20;
 
 }  // namespace
 
-// Working memory for as long as one call takes.
+// Working memory for as long as one call takes. Nobody waits for the lock of what is kept: another
+// thread may have had it when the process was forked, and would never give it back in the child.
 class Tokenizer::Lease {
  public:
   explicit Lease(const Tokenizer& owner) : owner_(owner) {
-    const std::lock_guard lock(owner.mutex_);
-    if (!owner.idle_.empty()) {
+    const std::unique_lock lock(owner.mutex_, std::try_to_lock);
+    if (lock && !owner.idle_.empty()) {
       scratch_ = std::move(owner.idle_.back());
       owner.idle_.pop_back();
     }
   }
   ~Lease() {
     if (!scratch_ || scratch_->merger.symbols.capacity() > kMostKept) return;
-    const std::lock_guard lock(owner_.mutex_);
-    owner_.idle_.push_back(std::move(scratch_));
+    const std::unique_lock lock(owner_.mutex_, std::try_to_lock);
+    if (lock) owner_.idle_.push_back(std::move(scratch_));
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

@@ -12,20 +12,50 @@ from ingot._namesake import DISTRIBUTION, check_alone
 if TYPE_CHECKING:
     from ingot.api import LLM as LLM
     from ingot.chat import ChatSession as ChatSession
+    from ingot.chat import Exchange as Exchange
     from ingot.engine import Completion as Completion
     from ingot.engine import EngineOptions as EngineOptions
+    from ingot.engine import EngineStats as EngineStats
     from ingot.engine import InferenceEngine as InferenceEngine
     from ingot.engine import Request as Request
+    from ingot.engine import RequestState as RequestState
+    from ingot.engine import Timings as Timings
+    from ingot.errors import CacheFullError as CacheFullError
     from ingot.errors import ChatTemplateError as ChatTemplateError
+    from ingot.errors import ConfigError as ConfigError
     from ingot.errors import ContextLengthError as ContextLengthError
+    from ingot.errors import EngineError as EngineError
+    from ingot.errors import FileWriteError as FileWriteError
     from ingot.errors import GgufError as GgufError
+    from ingot.errors import GrammarError as GrammarError
+    from ingot.errors import GraphError as GraphError
     from ingot.errors import IngotError as IngotError
+    from ingot.errors import LogitsError as LogitsError
+    from ingot.errors import MemoryShortageError as MemoryShortageError
     from ingot.errors import ModelError as ModelError
+    from ingot.errors import ProcessorError as ProcessorError
+    from ingot.errors import QuantError as QuantError
     from ingot.errors import QueueFullError as QueueFullError
+    from ingot.errors import RequestCancelledError as RequestCancelledError
+    from ingot.errors import SamplingError as SamplingError
+    from ingot.errors import SavedCacheError as SavedCacheError
+    from ingot.errors import SavedCacheSizeError as SavedCacheSizeError
+    from ingot.errors import SavedChatError as SavedChatError
+    from ingot.errors import StoreError as StoreError
+    from ingot.errors import ThreadLimitError as ThreadLimitError
+    from ingot.errors import TokenizerError as TokenizerError
+    from ingot.errors import ToolError as ToolError
+    from ingot.errors import UnknownParameterError as UnknownParameterError
     from ingot.gguf import GgufLoader as GgufLoader
     from ingot.gguf import GgufWriter as GgufWriter
+    from ingot.reply import Reply as Reply
+    from ingot.reply import ToolCall as ToolCall
+    from ingot.results import BeamText as BeamText
+    from ingot.results import Score as Score
+    from ingot.sampling import FinishReason as FinishReason
     from ingot.sampling import Grammar as Grammar
     from ingot.sampling import SamplingParams as SamplingParams
+    from ingot.sampling import TokenLogprobs as TokenLogprobs
     from ingot.tokenizer import StreamDecoder as StreamDecoder
     from ingot.tokenizer import Tokenizer as Tokenizer
     from ingot.tokenizer.chat_template import ChatTemplate as ChatTemplate
@@ -36,47 +66,107 @@ __version__ = "0.1.0"
 check_alone(__file__)
 
 _HOME = {
+    "BeamText": "ingot.results",
+    "CacheFullError": "ingot.errors",
     "ChatSession": "ingot.chat",
     "ChatTemplate": "ingot.tokenizer.chat_template",
     "ChatTemplateError": "ingot.errors",
     "Completion": "ingot.engine",
+    "ConfigError": "ingot.errors",
     "ContextLengthError": "ingot.errors",
+    "EngineError": "ingot.errors",
     "EngineOptions": "ingot.engine",
+    "EngineStats": "ingot.engine",
+    "Exchange": "ingot.chat",
+    "FileWriteError": "ingot.errors",
+    "FinishReason": "ingot.sampling",
     "GgufError": "ingot.errors",
     "GgufLoader": "ingot.gguf",
     "GgufWriter": "ingot.gguf",
     "Grammar": "ingot.sampling",
+    "GrammarError": "ingot.errors",
+    "GraphError": "ingot.errors",
     "InferenceEngine": "ingot.engine",
     "IngotError": "ingot.errors",
     "LLM": "ingot.api",
+    "LogitsError": "ingot.errors",
+    "MemoryShortageError": "ingot.errors",
     "ModelError": "ingot.errors",
+    "ProcessorError": "ingot.errors",
+    "QuantError": "ingot.errors",
     "QueueFullError": "ingot.errors",
+    "Reply": "ingot.reply",
     "Request": "ingot.engine",
+    "RequestCancelledError": "ingot.errors",
+    "RequestState": "ingot.engine",
+    "SamplingError": "ingot.errors",
     "SamplingParams": "ingot.sampling",
+    "SavedCacheError": "ingot.errors",
+    "SavedCacheSizeError": "ingot.errors",
+    "SavedChatError": "ingot.errors",
+    "Score": "ingot.results",
+    "StoreError": "ingot.errors",
     "StreamDecoder": "ingot.tokenizer",
+    "ThreadLimitError": "ingot.errors",
+    "Timings": "ingot.engine",
+    "TokenLogprobs": "ingot.sampling",
     "Tokenizer": "ingot.tokenizer",
+    "TokenizerError": "ingot.errors",
+    "ToolCall": "ingot.reply",
+    "ToolError": "ingot.errors",
+    "UnknownParameterError": "ingot.errors",
 }
 
 __all__ = [
     "LLM",
+    "BeamText",
+    "CacheFullError",
     "ChatSession",
     "ChatTemplate",
     "ChatTemplateError",
     "Completion",
+    "ConfigError",
     "ContextLengthError",
+    "EngineError",
     "EngineOptions",
+    "EngineStats",
+    "Exchange",
+    "FileWriteError",
+    "FinishReason",
     "GgufError",
     "GgufLoader",
     "GgufWriter",
     "Grammar",
+    "GrammarError",
+    "GraphError",
     "InferenceEngine",
     "IngotError",
+    "LogitsError",
+    "MemoryShortageError",
     "ModelError",
+    "ProcessorError",
+    "QuantError",
     "QueueFullError",
+    "Reply",
     "Request",
+    "RequestCancelledError",
+    "RequestState",
+    "SamplingError",
     "SamplingParams",
+    "SavedCacheError",
+    "SavedCacheSizeError",
+    "SavedChatError",
+    "Score",
+    "StoreError",
     "StreamDecoder",
+    "ThreadLimitError",
+    "Timings",
+    "TokenLogprobs",
     "Tokenizer",
+    "TokenizerError",
+    "ToolCall",
+    "ToolError",
+    "UnknownParameterError",
     "__distribution__",
     "__version__",
 ]

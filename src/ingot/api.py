@@ -7,14 +7,14 @@ for piece in llm.stream("Once upon a time"):
     print(piece, end="")
 """
 
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,30 +31,39 @@ from ingot.engine import (
     Prompt,
     Request,
 )
+from ingot.engine.options import EngineFields
+from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import QueueFullError, SamplingError
 from ingot.results import BeamText, Score
-from ingot.sampling import Grammar, SamplingParams, logprobs_of
-from ingot.sampling.params import ALIASES
+from ingot.sampling import SamplingParams, logprobs_of
+from ingot.sampling.fields import SamplingFields
+from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
-    from ingot.chat import ChatSession
+    from ingot.chat import ChatSession, Overflow
     from ingot.engine.probe import Probe
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
-_DEFAULT_TOKENS = 128  # written at most, where nothing is said about it
-
 Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
+Tools = Sequence[Mapping[str, Any]]
 Pooling = Literal["mean", "last", "cls"]
 Floats = NDArray[np.float32]
 
 
 class LLM:
-    """A model and everything to do with it, for any number of threads and asyncio tasks.
+    """A model and everything it can do, for any number of threads and asyncio tasks.
 
-    Requests run together, batched step by step; none waits for another, and each gets the same
-    text as if it were alone.
+    Requests run together, batched step by step. None waits for another, and each gets the same
+    text as if it ran alone.
+
+    Methods that write text take a `SamplingParams`, or its fields by name: `max_tokens` (128 by
+    default; None: until the context is full), `temperature`, `seed`, `stop`, ... They also take
+    `negative_prompt` and `cfg_scale` (guidance), `heal`, `context_overflow`, `keep` and `reuse`,
+    which `InferenceEngine.submit_request` describes. `schema` is a JSON schema, a pydantic model
+    or a dataclass that the text must follow; `Completion.parsed` then holds the object. Each
+    method has a coroutine of the same parameters, whose name begins with "a".
 
     >>> from ingot import LLM, store
     >>> llm = LLM(store.resolve("default"))
@@ -63,21 +72,25 @@ class LLM:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, progress: OnSent | None = None, **options: Any
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: OnSent | None = None,
+        **options: Unpack[EngineFields],
     ) -> None:
-        """Open a model; all that can be wrong with it is said here.
+        """Open a model. Anything wrong with the file or the options is an error here.
 
         `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
         text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
         `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers`
-        (a number or "auto"), `draft`. `progress` is told how many bytes of the weights have been
-        sent to a GPU, and of how many.
+        (a number or "auto"), `draft`, `step_timeout`. `progress(sent, total)` is called with the
+        bytes of weights sent to a GPU.
         """
-        self.engine = InferenceEngine(_options(options))
+        self.engine = InferenceEngine(EngineOptions.from_names(options))
         self.engine.load_gguf_model(path, progress)
         model = self.engine.model
         self.path = model.file.path
-        self.model = model.file
+        self.file = model.file
         self.graph = model.graph
         self.context = model.context
         self.threads = model.threads
@@ -90,42 +103,55 @@ class LLM:
         params: SamplingParams | None = None,
         *,
         schema: Schema | None = None,
-        **fields: Any,
+        **fields: Unpack[RequestFields],
     ) -> Completion:
         """Continue a prompt (text or token ids) until the model or the parameters end it.
-
-        `params`, or fields of `SamplingParams` by name: `max_tokens` (128 if neither is given),
-        `temperature`, `seed`, `stop`, ... `schema`: a JSON schema, a pydantic model or a
-        dataclass that the text must follow; `parsed` is what it says then. Other names are those
-        of `InferenceEngine.submit_request`: `negative_prompt` and `cfg_scale` for guidance,
-        `heal`, `context_overflow`, `keep` and `reuse`.
 
         >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
         ' four, five,'
         """
-        return _complete(self._submit(prompt, params, fields, schema), schema)
+        return _whole(self._submit(prompt, params, fields, schema))
+
+    async def agenerate(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        **fields: Unpack[RequestFields],
+    ) -> Completion:
+        """`generate` as a coroutine. Cancelling the awaiting task cancels the request."""
+        return await self._submit(prompt, params, fields, schema)
 
     def stream(
         self,
         prompt: Prompt,
         params: SamplingParams | None = None,
         *,
+        schema: Schema | None = None,
         progress: OnProgress | None = None,
-        **fields: Any,
+        **fields: Unpack[RequestFields],
     ) -> Request:
-        """The same, piece by piece as it is written: iterate over what comes back.
+        """Continue a prompt piece by piece: iterate over the request that comes back.
 
-        `progress` is told how many tokens of the prompt are done, and of how many.
+        Its `result()` is the whole text. `progress(done, total)` is called as the tokens of the
+        prompt are read.
 
         >>> list(llm.stream("One, two, three,", max_tokens=4, temperature=0))
         [' four', ',', ' five', ',']
         """
-        return self._submit(prompt, params, fields, progress=progress)
+        return self._submit(prompt, params, fields, schema, progress)
 
     def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        progress: OnProgress | None = None,
+        **fields: Unpack[RequestFields],
     ) -> Request:
-        """The same for `async for`; `await` it for the whole text.
+        """`stream` for `async for`; `await` the request for the whole text.
 
         >>> import asyncio
         >>> async def main():
@@ -133,7 +159,7 @@ class LLM:
         >>> asyncio.run(main())
         [' ', '3']
         """
-        return self._submit(prompt, params, fields)
+        return self._submit(prompt, params, fields, schema, progress)
 
     def chat(
         self,
@@ -141,30 +167,16 @@ class LLM:
         params: SamplingParams | None = None,
         *,
         schema: Schema | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        **fields: Any,
+        tools: Tools | None = None,
+        **fields: Unpack[RequestFields],
     ) -> Completion:
-        """Answer messages, `{"role": ..., "content": ...}` each, with the model's chat template.
+        """Answer messages, each `{"role": ..., "content": ...}`, with the model's chat template.
 
         >>> question = {"role": "user", "content": "What is the capital of France?"}
         >>> llm.chat([question], temperature=0).text
         'The capital of France is Paris.'
         """
-        prompt = self.chat_prompt(messages, tools=tools)
-        return _complete(self._submit(prompt, params, fields, schema), schema)
-
-    def stream_chat(
-        self,
-        messages: Messages,
-        params: SamplingParams | None = None,
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        progress: OnProgress | None = None,
-        **fields: Any,
-    ) -> Request:
-        """The same, piece by piece: for a loop, or for `async for`."""
-        prompt = self.chat_prompt(messages, tools=tools)
-        return self._submit(prompt, params, fields, progress=progress)
+        return _whole(self.stream_chat(messages, params, schema=schema, tools=tools, **fields))
 
     async def achat(
         self,
@@ -172,24 +184,95 @@ class LLM:
         params: SamplingParams | None = None,
         *,
         schema: Schema | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        **fields: Any,
+        tools: Tools | None = None,
+        **fields: Unpack[RequestFields],
     ) -> Completion:
-        """The same in a coroutine; cancelling it cancels the request."""
-        request = self._submit(self.chat_prompt(messages, tools=tools), params, fields, schema)
-        return _with_parsed(await request, schema)
+        """`chat` as a coroutine. Cancelling the awaiting task cancels the request."""
+        return await self.stream_chat(messages, params, schema=schema, tools=tools, **fields)
 
-    def session(self, system: str | None = None, **fields: Any) -> "ChatSession":
-        """A conversation that remembers what was said; `fields` as for `stream`."""
+    def stream_chat(
+        self,
+        messages: Messages,
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        tools: Tools | None = None,
+        progress: OnProgress | None = None,
+        **fields: Unpack[RequestFields],
+    ) -> Request:
+        """Answer messages piece by piece, for `for` and for `async for`."""
+        prompt = self.chat_prompt(messages, tools=tools)
+        return self._submit(prompt, params, fields, schema, progress)
+
+    def session(
+        self,
+        system: str | None = None,
+        params: SamplingParams | None = None,
+        *,
+        overflow: "Overflow" = "error",
+        **fields: Unpack[RequestFields],
+    ) -> "ChatSession":
+        """A conversation that remembers its messages; see `ChatSession`."""
         from ingot.chat import ChatSession  # noqa: PLC0415 (few need it)
 
-        return ChatSession(self, system=system, **fields)
+        return ChatSession(self, system, params, overflow=overflow, **fields)
+
+    def batch(
+        self,
+        prompts: Iterable[Prompt],
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        progress: bool = True,
+        **fields: Unpack[RequestFields],
+    ) -> list[Completion]:
+        """Continue many prompts at once; the texts come back in the order of the prompts.
+
+        A bar on stderr shows how many are done, if that is a terminal and `progress` is true.
+
+        >>> both = llm.batch(["1, 2, 3,", "A, B, C, D,"], max_tokens=2, temperature=0)
+        >>> [done.text for done in both]
+        [' 4', ' E,']
+        """
+        asked = list(prompts)
+        done: list[Completion] = []
+        with (
+            Bar("writing", "texts", shown=progress) as bar,
+            closing(self._batched(asked, params, fields, schema)) as requests,
+        ):
+            for request in requests:
+                bar(len(done), len(asked))
+                done.append(request.result())
+            bar(len(done), len(asked))
+        return done
+
+    async def abatch(
+        self,
+        prompts: Iterable[Prompt],
+        params: SamplingParams | None = None,
+        *,
+        schema: Schema | None = None,
+        progress: bool = True,
+        **fields: Unpack[RequestFields],
+    ) -> list[Completion]:
+        """`batch` as a coroutine. Cancelling the awaiting task cancels all requests."""
+        asked = list(prompts)
+        done: list[Completion] = []
+        with (
+            Bar("writing", "texts", shown=progress) as bar,
+            closing(self._batched(asked, params, fields, schema)) as requests,
+        ):
+            for request in requests:
+                bar(len(done), len(asked))
+                done.append(await request)
+            bar(len(done), len(asked))
+        return done
 
     def chat_prompt(
         self,
         messages: Messages,
         *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        tools: Tools | None = None,
         **extra: Any,
     ) -> list[int]:
         """The tokens that messages become by the model's chat template; `extra` is for it.
@@ -215,9 +298,7 @@ class LLM:
         source = template.variants.get("tool_use", "") + template.source
         return style_of(source, self.tokenizer.control_tokens())
 
-    def parse_reply(
-        self, text: str, *, tools: Sequence[Mapping[str, Any]] | None = None
-    ) -> "Reply":
+    def parse_reply(self, text: str, *, tools: Tools | None = None) -> "Reply":
         """What a text of `chat` says: `content`, `reasoning`, and `tool_calls` of these tools.
 
         >>> tools = [{"name": "now", "description": "The time of day."}]
@@ -234,54 +315,12 @@ class LLM:
             begins_in_reasoning=self._begins_in_reasoning,
         )
 
-    def batch(
-        self,
-        prompts: Iterable[Prompt],
-        params: SamplingParams | None = None,
-        *,
-        schema: Schema | None = None,
-        progress: bool = True,
-        **fields: Any,
-    ) -> list[Completion]:
-        """Continue many prompts at once; the texts come back in the prompts' order.
+    def fork(
+        self, request: Request, count: int = 1, **changes: Unpack[SamplingFields]
+    ) -> list[Request]:
+        """Requests that continue a text as it is now, each with a new seed.
 
-        A bar on stderr shows how many are done, if that is a terminal and `progress` is true.
-
-        >>> both = llm.batch(["1, 2, 3,", "A, B, C, D,"], max_tokens=2, temperature=0)
-        >>> [done.text for done in both]
-        [' 4', ' E,']
-        """
-        asked = list(prompts)
-        requests: list[Request] = []
-        done: list[Completion] = []
-        try:
-            with Bar("writing", "texts") as bar:
-                for prompt in asked:
-                    while True:
-                        try:
-                            requests.append(self._submit(prompt, params, fields, schema))
-                            break
-                        except QueueFullError:  # wait for the first to make room
-                            if len(done) == len(requests):
-                                raise
-                            done.append(_complete(requests[len(done)], schema))
-                    if progress:
-                        bar(len(done), len(asked))
-                while len(done) < len(requests):
-                    done.append(_complete(requests[len(done)], schema))
-                    if progress:
-                        bar(len(done), len(asked))
-        except BaseException:
-            for request in requests:
-                request.cancel()
-            raise
-        return done
-
-    def fork(self, request: Request, count: int = 1, **changes: Any) -> list[Request]:
-        """Requests that go on from a text as it is now, each in its own way.
-
-        They share the cache of what is written. `changes` are parameters they have otherwise;
-        their seeds are new ones.
+        They share the KV cache of what is written. `changes` are the parameters that differ.
         """
         return [request.fork(**changes) for _ in range(count)]
 
@@ -290,7 +329,7 @@ class LLM:
         prompt: Prompt,
         width: int = 4,
         *,
-        max_tokens: int = _DEFAULT_TOKENS,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         length_penalty: float = 1.0,
     ) -> list[BeamText]:
         """The likeliest continuations of a prompt that a search in `width` beams finds.
@@ -360,7 +399,7 @@ class LLM:
         True
         """
         if pooling is None:
-            pooling = _POOLINGS.get(models.pooling(self.model), "mean")
+            pooling = _POOLINGS.get(models.pooling(self.file), "mean")
         if pooling not in ("mean", "last", "cls"):
             raise SamplingError("pooling", pooling, "'mean', 'last' or 'cls'")
         asked = [texts] if isinstance(texts, str) else list(texts)
@@ -377,6 +416,18 @@ class LLM:
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
+
+    async def aembed(
+        self,
+        texts: str | Sequence[Prompt],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+    ) -> Floats:
+        """`embed` as a coroutine: it runs in a thread."""
+        import asyncio  # noqa: PLC0415 (whoever awaits has it)
+
+        return await asyncio.to_thread(self.embed, texts, pooling=pooling, normalize=normalize)
 
     def rerank(self, query: str, documents: Sequence[str]) -> Floats:
         """How well each document answers a query, by a model with a head for it (a reranker).
@@ -430,7 +481,7 @@ class LLM:
         """What makes prompts of messages: the file's template, or ChatML."""
         from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
 
-        return ChatTemplate.from_metadata(self.model.metadata, self.tokenizer)
+        return ChatTemplate.from_metadata(self.file.metadata, self.tokenizer)
 
     @property
     def stats(self) -> EngineStats:
@@ -462,14 +513,46 @@ class LLM:
         self,
         prompt: Prompt,
         params: SamplingParams | None,
-        fields: Mapping[str, Any],
+        fields: RequestFields,
         schema: Schema | None = None,
         progress: OnProgress | None = None,
     ) -> Request:
-        ways = {name: value for name, value in fields.items() if name in _WAYS}
-        others = {name: value for name, value in fields.items() if name not in _WAYS}
-        made = _params(params, others, schema)
-        return self.engine.submit_request(prompt, made, progress=progress, **ways)
+        made, others = read_fields(params, fields)
+        if schema is None:
+            return self.engine.submit_request(prompt, made, progress=progress, **others)
+        from ingot.sampling import grammar_of, parse_as  # noqa: PLC0415 (few need it)
+
+        if made.grammar is not None:
+            raise SamplingError("schema", schema, "left out if there is a grammar")
+        made = replace(made, grammar=grammar_of(schema))
+        parse = partial(parse_as, schema)
+        return self.engine.submit_request(prompt, made, progress=progress, parse=parse, **others)
+
+    def _batched(
+        self,
+        prompts: Iterable[Prompt],
+        params: SamplingParams | None,
+        fields: RequestFields,
+        schema: Schema | None,
+    ) -> Generator[Request]:
+        """Submit prompts as the queue has room; give out the requests in order, to wait for."""
+        requests: list[Request] = []
+        given = 0
+        try:
+            for prompt in prompts:
+                while True:
+                    try:
+                        requests.append(self._submit(prompt, params, fields, schema))
+                        break
+                    except QueueFullError:  # wait for the oldest to make room
+                        if given == len(requests):
+                            raise
+                        yield requests[given]
+                        given += 1
+            yield from requests[given:]
+        finally:
+            for request in requests:
+                request.cancel()
 
     @cached_property
     def _begins_in_reasoning(self) -> bool:
@@ -497,8 +580,6 @@ _POOLINGS: Mapping[models.Pooling, Pooling] = {
     models.Pooling.FIRST: "cls",
     models.Pooling.LAST: "last",
 }
-# Names that `submit_request` takes beside the parameters.
-_WAYS = ("negative_prompt", "cfg_scale", "heal", "context_overflow", "keep", "reuse")
 
 
 def _holds_calls(messages: Messages) -> bool:
@@ -510,56 +591,10 @@ def _holds_calls(messages: Messages) -> bool:
     )
 
 
-def _options(options: Mapping[str, Any]) -> EngineOptions:
-    known = EngineOptions.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            raise TypeError(f"LLM has no option {name!r}; it has {', '.join(known)}")
-    return EngineOptions(**options)
-
-
-def _params(
-    params: SamplingParams | None, fields: Mapping[str, Any], schema: Schema | None = None
-) -> SamplingParams:
-    """The parameters of a request: given as such, or by their names."""
-    if params is None:
-        params = SamplingParams.from_names(fields)
-        if not any(ALIASES.get(name, name) == "max_tokens" for name in fields):
-            params = replace(params, max_tokens=max(_DEFAULT_TOKENS, params.min_tokens))
-    elif not isinstance(params, SamplingParams):
-        raise SamplingError("params", params, "SamplingParams; or give its fields by name")
-    elif fields:
-        name = min(fields)
-        raise SamplingError(name, fields[name], "a field of params where these are given")
-    if schema is None:
-        return params
-    if params.grammar is not None:
-        raise SamplingError("schema", schema, "left out where a grammar is given")
-    return replace(params, grammar=_grammar(schema))
-
-
-def _grammar(schema: Schema) -> Grammar:
-    if isinstance(schema, Mapping):
-        return Grammar.json_schema(schema)
-    from ingot.sampling import grammar_of  # noqa: PLC0415 (few need it)
-
-    return grammar_of(schema)
-
-
-def _complete(request: Request, schema: Schema | None) -> Completion:
-    """Wait for a text; who stops waiting for it stops it."""
+def _whole(request: Request) -> Completion:
+    """Wait for a text; an interrupted wait cancels the request."""
     try:
-        return _with_parsed(request.result(), schema)
+        return request.result()
     except BaseException:
         request.cancel()
         raise
-
-
-def _with_parsed(done: Completion, schema: Schema | None) -> Completion:
-    if schema is None or done.finish_reason != "stop":
-        return done
-    if isinstance(schema, Mapping):
-        return replace(done, parsed=json.loads(done.text))
-    from ingot.sampling import parse_as  # noqa: PLC0415 (few need it)
-
-    return replace(done, parsed=parse_as(schema, done.text))

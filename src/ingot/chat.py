@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from ingot.engine import Completion, OnProgress, Request, RequestState
+from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import ConfigError, ContextLengthError, SavedChatError
+from ingot.files import open_regular, write_file
+from ingot.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from ingot.api import LLM
@@ -22,6 +25,7 @@ Overflow = Literal["error", "drop"]
 Message = dict[str, str]
 
 _FORMAT, _VERSION = "ingot chat", 1
+_MOST_BYTES = 64 << 20  # of a file; reading it takes some times as much memory
 _ENDED = (RequestState.DONE, RequestState.FAILED, RequestState.CANCELLED)
 
 
@@ -76,41 +80,57 @@ class ChatSession:
     """
 
     def __init__(
-        self, llm: "LLM", system: str | None = None, *, overflow: Overflow = "error", **fields: Any
+        self,
+        llm: "LLM",
+        system: str | None = None,
+        params: SamplingParams | None = None,
+        *,
+        overflow: Overflow = "error",
+        **fields: Unpack[RequestFields],
     ) -> None:
         """`system` is what the model is told before everything else.
 
         `overflow`: what to do with a conversation that does not fit the context: "error", or
         "drop", which leaves the oldest exchanges out of what the model reads, so that a quarter
-        of the context is free for the answer. `fields` are those of `LLM.stream`: how answers are
-        written. One that fills the context ends there, unless `context_overflow` says otherwise.
+        of the context is free for the answer. `params` and `fields` are those of `LLM.stream`. An
+        answer that fills the context ends there, unless `context_overflow` says otherwise.
         """
         if overflow not in ("error", "drop"):
             raise ConfigError(f"overflow is {overflow!r}; it must be 'error' or 'drop'")
         self.llm = llm
         self.system = system
         self._overflow = overflow
-        self._fields = {"context_overflow": "stop", **fields}
+        self._params, others = read_fields(params, fields)
+        self._others = {"context_overflow": "stop", **others}
         self._past: list[Exchange] = []
         self._left_out = 0  # of those, the oldest ones, which the model does not read any more
         self._open: _Open | None = None
 
-    def send(self, text: str, **changes: Any) -> Completion:
-        """Say something and wait for the answer; `changes` are fields for this answer alone.
+    def send(
+        self, text: str, params: SamplingParams | None = None, **changes: Unpack[RequestFields]
+    ) -> Completion:
+        """Send a message and wait for the answer; the parameters are for this answer alone.
 
         >>> session = llm.session(temperature=0)
         >>> session.send("What is the capital of France?", max_tokens=3).finish_reason
         'length'
         """
-        answer = self.stream(text, **changes)
+        answer = self.stream(text, params, **changes)
         try:
             return answer.result()
         except BaseException:
             answer.cancel()
             raise
 
-    def stream(self, text: str, *, progress: OnProgress | None = None, **changes: Any) -> Request:
-        """Say something; the answer comes piece by piece, and is remembered when it has ended.
+    def stream(
+        self,
+        text: str,
+        params: SamplingParams | None = None,
+        *,
+        progress: OnProgress | None = None,
+        **changes: Unpack[RequestFields],
+    ) -> Request:
+        """Send a message; the answer comes piece by piece, and is remembered when it has ended.
 
         It is written whether somebody reads it or not; `cancel` it to stop it. `progress` is as
         for `LLM.stream`.
@@ -122,12 +142,15 @@ class ChatSession:
         """
         self.stop()
         prompt = self._prompt(text)
-        answer = self.llm.stream(prompt, progress=progress, **{**self._fields, **changes})
+        made, others = read_fields(params, changes, self._params)
+        answer = self.llm.stream(prompt, made, progress=progress, **{**self._others, **others})
         self._open = _Open(text, answer)
         return answer
 
-    async def asend(self, text: str, **changes: Any) -> Completion:
-        """The same in a coroutine; cancelling it stops the answer.
+    async def asend(
+        self, text: str, params: SamplingParams | None = None, **changes: Unpack[RequestFields]
+    ) -> Completion:
+        """`send` as a coroutine. Cancelling the awaiting task stops the answer.
 
         >>> import asyncio
         >>> session = llm.session(temperature=0)
@@ -138,7 +161,7 @@ class ChatSession:
             self._open.answer.cancel()
             with suppress(Exception):
                 await self._open.answer
-        return await self.stream(text, **changes)
+        return await self.stream(text, params, **changes)
 
     def stop(self) -> None:
         """Stop the answer that is being written, if there is one, and wait for its end."""
@@ -179,7 +202,9 @@ class ChatSession:
         >>> len(session.exchanges), len(other.exchanges)
         (1, 2)
         """
-        made = ChatSession(self.llm, self.system, overflow=self._overflow, **self._fields)
+        made = ChatSession(
+            self.llm, self.system, self._params, overflow=self._overflow, **self._others
+        )
         made._past = list(self.exchanges)
         made._left_out = self._left_out
         return made
@@ -207,7 +232,7 @@ class ChatSession:
         return len(self.llm.chat_prompt(messages, add_generation_prompt=False)) if messages else 0
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the conversation to a file (JSON).
+        """Write the conversation to a file (JSON); a file that is there is replaced at the end.
 
         >>> session = llm.session("Be kind.", temperature=0)
         >>> _ = session.send("What is the capital of France?")
@@ -217,16 +242,25 @@ class ChatSession:
         """
         saved = {"format": _FORMAT, "version": _VERSION, "messages": self.messages}
         text = json.dumps(saved, indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8", errors="replace")
+        write_file(path, [f"{text}\n".encode(errors="replace")])
 
     @classmethod
-    def load(cls, llm: "LLM", path: str | os.PathLike[str], **options: Any) -> Self:
-        """Go on with a conversation from a file; `options` are those of a new one.
+    def load(
+        cls,
+        llm: "LLM",
+        path: str | os.PathLike[str],
+        params: SamplingParams | None = None,
+        *,
+        overflow: Overflow = "error",
+        **fields: Unpack[RequestFields],
+    ) -> Self:
+        """Continue a conversation from a file; the other arguments are those of a new one.
 
-        A file that is damaged, or is none of `save`, gives `SavedChatError`.
+        A file that is damaged, or that `save` did not write, is a `SavedChatError`; one that does
+        not exist is a `FileNotFoundError`.
         """
         system, past = _read(Path(path))
-        made = cls(llm, system, **options)
+        made = cls(llm, system, params, overflow=overflow, **fields)
         made._past = past
         return made
 
@@ -272,7 +306,15 @@ class ChatSession:
 
 def _read(path: Path) -> tuple[str | None, list[Exchange]]:
     """The system message and the exchanges of a file, checked."""
-    content = path.read_bytes()
+    try:
+        with open_regular(path) as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SavedChatError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise SavedChatError(f"{path} is no saved conversation: it has over {_MOST_BYTES} bytes")
     try:
         saved = json.loads(content)
     except (ValueError, RecursionError) as error:

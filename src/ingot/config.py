@@ -6,6 +6,8 @@
 | `INGOT_THREADS` | worker threads (default: the cores this process may use)    |
 | `INGOT_CACHE`   | folder of fetched models (default: the user's cache folder) |
 | `INGOT_API_KEY` | a key that requests to `ingot serve` must have              |
+| `NO_COLOR`      | not empty: no colours and no bold text on a terminal        |
+| `TERM`          | `dumb`: a terminal that only takes lines of plain text      |
 """
 
 import os
@@ -27,6 +29,8 @@ class Config:
     threads: int
     cache: Path
     api_key: str | None
+    styles: bool  # text on a terminal may be coloured or bold
+    dumb_terminal: bool  # nothing on it can be drawn over
 
 
 def _threads() -> int:
@@ -58,11 +62,14 @@ def _isa() -> str:
 @lru_cache(maxsize=1)
 def config() -> Config:
     """Read the environment, once, and choose the instruction set."""
+    dumb_terminal = os.environ.get("TERM") == "dumb"
     return Config(
         isa=_isa(),
         threads=_threads(),
         cache=_cache(),
         api_key=os.environ.get("INGOT_API_KEY") or None,
+        styles=not (dumb_terminal or os.environ.get("NO_COLOR")),
+        dumb_terminal=dumb_terminal,
     )
 
 

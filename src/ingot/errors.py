@@ -4,6 +4,7 @@ A message says what was wrong and what to do about it. Catch `IngotError` for al
 them; each also derives from the built-in error a caller would guess.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 import ingot
@@ -18,6 +19,18 @@ class IngotError(Exception):
 
 class ConfigError(IngotError, ValueError):
     """A setting (an environment variable, an option) has a value that cannot be used."""
+
+
+class UnknownParameterError(ConfigError, TypeError):
+    """Nothing takes a parameter of this name; the message suggests the nearest one."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        from difflib import get_close_matches  # noqa: PLC0415 (only if something is wrong)
+
+        self.name = name
+        nearest = get_close_matches(name, known, 1)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
+        super().__init__(f"unknown parameter {name!r}; {hint}")
 
 
 class GgufError(IngotError, ValueError):
@@ -48,6 +61,17 @@ class QuantError(IngotError, ValueError):
     """Values or bytes do not fit the block format they are meant for."""
 
 
+class FileWriteError(IngotError, OSError):
+    """A file cannot be written: a full disk, a missing permission. What was there before stays."""
+
+    def __init__(self, path: str | Path, problem: str, cause: OSError) -> None:
+        self.problem = problem
+        super().__init__(cause.errno, cause.strerror or str(cause), str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename} {self.problem}: {self.strerror}"
+
+
 class StoreError(IngotError):
     """A model could not be found, fetched or verified."""
 
@@ -72,12 +96,24 @@ class QueueFullError(IngotError):
     """More requests are waiting than the engine takes; try again later."""
 
 
+class EngineError(IngotError, RuntimeError):
+    """The thread that runs a model cannot go on: it failed, hangs, or is in another process."""
+
+
+class ThreadLimitError(IngotError, RuntimeError):
+    """The system has no thread left for this process."""
+
+
 class RequestCancelledError(IngotError):
     """A request was cancelled before its text was complete."""
 
 
 class SavedCacheError(IngotError, ValueError):
     """A file with a saved cache is damaged, or is not for this model or these settings."""
+
+
+class SavedCacheSizeError(IngotError, ValueError):
+    """A saved cache would be larger than the caller allows."""
 
 
 class SavedChatError(IngotError, ValueError):

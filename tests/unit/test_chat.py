@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from ingot.engine import RequestState
 from ingot.errors import (
     ConfigError,
     ContextLengthError,
+    FileWriteError,
     ProcessorError,
     RequestCancelledError,
     SamplingError,
@@ -338,3 +341,50 @@ def test_a_file_cut_anywhere_is_damaged(llm: LLM, tmp_path: Path) -> None:
 def test_a_missing_file(llm: LLM, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ChatSession.load(llm, tmp_path / "missing.json")
+
+
+def test_what_is_no_file_of_a_conversation_does_not_block(llm: LLM, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(SavedChatError, match="cannot be read: it is not a regular file"):
+            ChatSession.load(llm, path)
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SavedChatError, match="it has over 67108864 bytes"):
+        ChatSession.load(llm, tmp_path / "long")
+
+
+def test_a_conversation_that_cannot_be_saved_leaves_the_old_file(llm: LLM, tmp_path: Path) -> None:
+    session = llm.session("Be kind.")
+    session.save(tmp_path / "chat.json")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    session.system = "Be kind. " * 1000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(FileWriteError, match=r"chat\.json cannot be written: File too large"):
+            session.save(tmp_path / "chat.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert ChatSession.load(llm, tmp_path / "chat.json").system == "Be kind."
+    assert [path.name for path in tmp_path.iterdir()] == ["chat.json"]
+
+
+@given(
+    at=st.integers(0, 200),
+    piece=st.binary(max_size=10) | st.sampled_from([b"[" * 50_000, b"9" * 5000, b"NaN", b"1e999"]),
+    cut=st.integers(0, 40),
+)
+def test_a_damaged_conversation_is_read_or_refused(
+    llm: LLM, tmp_path_factory: pytest.TempPathFactory, at: int, piece: bytes, cut: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.json"
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    whole = json.dumps({"format": "ingot chat", "version": 1, "messages": messages}).encode()
+    path.write_bytes(whole[:at] + piece + whole[at + cut :])
+    try:
+        loaded = ChatSession.load(llm, path)
+    except SavedChatError:
+        return
+    assert all(isinstance(message["content"], str) for message in loaded.messages)
+    loaded.save(path)
+    assert ChatSession.load(llm, path).messages == loaded.messages

@@ -44,7 +44,7 @@ def test_ingot_offers_it() -> None:
 def test_a_text_is_the_likeliest_token_again_and_again(llm: LLM) -> None:
     done = llm.generate(PROMPT, max_tokens=6, temperature=0)
     ids = list(PROMPT)
-    reference = Reference(llm.graph, llm.model)
+    reference = Reference(llm.graph, llm.file)
     for token in done.token_ids:
         assert token == int(reference.forward(ids)[-1].argmax())
         ids.append(token)
@@ -172,7 +172,7 @@ def test_logits_of_every_position(llm: LLM) -> None:
     ids = [256, *range(60)]
     logits = llm.logits(ids)
     assert (logits.shape, logits.dtype) == ((61, len(vocabulary())), np.float32)
-    expected = Reference(llm.graph, llm.model).forward(ids)
+    expected = Reference(llm.graph, llm.file).forward(ids)
     assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
 
 
@@ -197,7 +197,7 @@ def test_where_the_weights_are_changes_nothing(path: Path, weights: str, kv_type
         expected = plain.logits(PROMPT)
     with LLM(path, threads=1, kv_type=kv_type, weights=weights) as llm:
         assert np.array_equal(llm.logits(PROMPT), expected)
-        assert all(file.is_mapped == (weights != "read") for file in llm.model.files)
+        assert all(file.is_mapped == (weights != "read") for file in llm.file.files)
 
 
 def test_a_loop_over_a_stream_may_ask_for_more(llm: LLM) -> None:

@@ -10,7 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot import LLM, Grammar, SamplingParams
-from ingot.errors import GrammarError, LogitsError, ProcessorError, SamplingError
+from ingot.errors import (
+    GrammarError,
+    LogitsError,
+    ProcessorError,
+    SamplingError,
+    UnknownParameterError,
+)
 from ingot.sampling import logprobs_of
 from tiny_llama import write_tiny_llama
 
@@ -35,7 +41,7 @@ def test_parameters_as_such_or_by_name(llm: LLM) -> None:
         llm.generate(PROMPT, params, seed=4)
     with pytest.raises(SamplingError, match="it must be SamplingParams"):
         llm.generate(PROMPT, {"seed": 3})
-    with pytest.raises(SamplingError, match="'tempreature'"):
+    with pytest.raises(UnknownParameterError, match=r"'tempreature'.* did you mean 'temperature'"):
         llm.generate(PROMPT, tempreature=1)
 
 

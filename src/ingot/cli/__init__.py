@@ -5,17 +5,22 @@ any error (one line, no traceback), 130 for Ctrl-C. This module knows the subcom
 nothing of what they do: `ingot.cli.NAME` has a function `command` whose signature is its options.
 """
 
+import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from ingot import __version__
+from ingot.cli.interrupts import two_interrupts
 from ingot.cli.text import error_text, notice
 from ingot.errors import IngotError
 
@@ -51,16 +56,27 @@ class _Subcommands(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _errors_in_one_line():  # --help and --version write, too
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _errors_in_one_line():
             result = super().invoke(ctx)
             sys.stdout.flush()  # a reader that has gone shows here, where it is handled
-        except BrokenPipeError:
-            raise  # typer ends quietly
-        except (IngotError, OSError) as error:
-            notice(f"error: {error_text(error)}")
-            raise typer.Exit(2) from error
-        return result
+            return result
+
+
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    """Turn errors that can be expected into a line on stderr and status 2."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # typer ends quietly
+    except (IngotError, OSError) as error:
+        notice(f"error: {error_text(error)}")
+        raise typer.Exit(2) from error
 
 
 app = typer.Typer(
@@ -94,7 +110,11 @@ def main() -> None:
     """Run the command line; the entry point of `ingot`."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # tidy up, then go
     warnings.showwarning = lambda message, *_: notice(f"warning: {message}")
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: no file may be opened in its place
+            setattr(sys, name, Path(os.devnull).open("r+"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
-    app(prog_name="ingot")
+    with two_interrupts():
+        app(prog_name="ingot")

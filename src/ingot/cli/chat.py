@@ -12,6 +12,7 @@ from ingot.chat import Overflow
 from ingot.cli.chat_commands import find_command, run_command
 from ingot.cli.chat_input import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat_talk import Talk
+from ingot.cli.interrupts import INTERRUPTED, any_interrupts
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.opening import open_llm, tell_placement
 from ingot.cli.options import (
@@ -24,7 +25,6 @@ from ingot.cli.options import (
 )
 from ingot.cli.sampling import takes_sampling_flags
 from ingot.cli.text import error_text, notice
-from ingot.cli.writing import INTERRUPTED
 from ingot.config import config
 from ingot.errors import IngotError
 from ingot.sampling import SamplingParams
@@ -77,13 +77,17 @@ def command(
     ) as llm:
         params = replace(sampling, max_tokens=max_tokens)
         talk = Talk(llm, system, params, cast("Overflow", overflow))
-        if _TEMPLATE_KEY not in llm.model.metadata:
+        if _TEMPLATE_KEY not in llm.file.metadata:
             notice("the model has no chat template: messages are written as ChatML")
         if at_terminal:
             tell_placement(llm.engine.model)
             notice(f"{_name(llm)}: /help lists the commands, Ctrl-D leaves")
         lines = Terminal(config().cache / "chat_history") if at_terminal else None
-        with lines or nullcontext(read_piped_line) as read:
+        # At a terminal Ctrl-C stops an answer, and not the chat.
+        with (
+            any_interrupts() if at_terminal else nullcontext(),
+            lines or nullcontext(read_piped_line) as read,
+        ):
             _converse(talk, read, at_terminal=at_terminal)
 
 
@@ -121,4 +125,4 @@ def _take_turn(talk: Talk, read: ReadLine) -> bool:
 
 
 def _name(llm: LLM) -> str:
-    return llm.model.metadata.string("general.name", "") or llm.path.name
+    return llm.file.metadata.string("general.name", "") or llm.path.name

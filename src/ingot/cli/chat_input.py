@@ -9,34 +9,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Self
+
+from ingot.config import config
+from ingot.files import open_regular, write_file
 
 _PROMPT, _MORE = "> ", ". "
 _FENCE = '"""'
-_HISTORY_LINES = 1000
+_HISTORY_LINES, _HISTORY_BYTES = 1000, 16 << 20
 
 ReadLine = Callable[[str], str]  # a prompt to show -> a line; EOFError at the end
 
 
 class Terminal:
-    """Lines that a person writes, with editing and a history where `readline` is there."""
+    """Lines that a person writes, with editing and a history if `readline` can be used."""
 
     def __init__(self, history: Path) -> None:
         """`history` is the file that keeps the lines of earlier chats."""
-        self._history = history
         self._shows = sys.stdout.isatty()
         self._begin = self._end = ""
-        try:
-            import readline  # noqa: PLC0415 (not everywhere, and only for terminals)
-        except ImportError:
-            self._save: Callable[[], None] | None = None
-            return
-        self._save = lambda: readline.write_history_file(self._history)
-        self._begin, self._end = "\001\033[1m\002", "\001\033[0m\002"  # bold, of no width
-        readline.set_history_length(_HISTORY_LINES)
-        with suppress(OSError):
-            readline.read_history_file(history)
+        self._history = None if config().dumb_terminal else _history(history)
+        if self._history is not None and config().styles:
+            self._begin, self._end = "\001\033[1m\002", "\001\033[0m\002"  # bold, of no width
 
     def __call__(self, prompt: str) -> str:
         """Read a line."""
@@ -53,10 +48,48 @@ class Terminal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._save:
+        if self._history is not None:
             with suppress(OSError):  # a chat without a history is a chat
-                self._history.parent.mkdir(parents=True, exist_ok=True)
-                self._save()
+                self._history.save()
+
+
+class _History:
+    """The lines of this chat and of those before it."""
+
+    def __init__(self, path: Path, readline: ModuleType) -> None:
+        self._path = path
+        self._readline = readline
+        with suppress(OSError):
+            for line in _read_lines(path):
+                readline.add_history(line)
+        self._known = readline.get_current_history_length()
+
+    def save(self) -> None:
+        """Add the lines of this chat to those that the file has now: others may chat, too."""
+        end = self._readline.get_current_history_length()
+        new = [self._readline.get_history_item(at + 1) for at in range(self._known, end)]
+        lines = [*_read_lines(self._path), *new][-_HISTORY_LINES:]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{line}\n" for line in lines)
+        write_file(self._path, [text.encode(errors="replace")], mode=0o600)
+
+
+def _history(path: Path) -> _History | None:
+    """The history, if Python has `readline`, which edits lines from now on."""
+    try:
+        import readline  # noqa: PLC0415 (not everywhere, and only for terminals)
+    except ImportError:
+        return None
+    return _History(path, readline)
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        with open_regular(path) as file:
+            text = file.read(_HISTORY_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()[-_HISTORY_LINES:]
 
 
 def read_piped_line(prompt: str) -> str:  # noqa: ARG001 (nobody would see it)

@@ -22,6 +22,7 @@ from typing import Any
 
 from ingot.cli.text import notice, printable, size, write_columns, write_json
 from ingot.errors import ConfigError
+from ingot.files import write_file
 from ingot.gguf import GgufLoader
 from ingot.graph.dot import to_dot
 from ingot.graph.drawing import Drawing
@@ -49,7 +50,7 @@ def show_graph(
     if output:
         title = f"{loader.path.name}{'' if fused else ', before fusion'}"
         text = _WRITERS[output.suffix.lower()](Drawing.of(listing), printable(title))
-        output.write_text(text, encoding="utf-8")
+        write_file(output, [text.encode()])
         notice(f"wrote {output}")
     elif json:
         write_json(_json(listing, layout, fused=fused))

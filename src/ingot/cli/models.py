@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ingot import store
+from ingot.cli.progress import DrawnProgress
 from ingot.cli.text import notice
 
 MODEL_HELP = (
@@ -25,7 +26,5 @@ def locate(name: str | None) -> Path:
         notice(f"no model was named: using the default one, {store.DEFAULT_MODEL.file}")
     if path := store.find(name):
         return path
-    from ingot.cli.progress import DrawnProgress  # noqa: PLC0415 (rich, only to draw)
-
     with DrawnProgress() as progress:
         return store.resolve(name, progress)

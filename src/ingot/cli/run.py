@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ingot.api import LLM
+from ingot.cli.interrupts import INTERRUPTED
 from ingot.cli.models import ModelOption, locate
 from ingot.cli.opening import open_llm, tell_placement
 from ingot.cli.options import (
@@ -20,7 +21,7 @@ from ingot.cli.options import (
 )
 from ingot.cli.sampling import takes_sampling_flags
 from ingot.cli.text import notice
-from ingot.cli.writing import INTERRUPTED, PromptBar, write_answer
+from ingot.cli.writing import PromptBar, write_answer
 from ingot.engine import Request
 from ingot.errors import ConfigError
 from ingot.sampling import SamplingParams
@@ -92,7 +93,7 @@ def _text(prompt: str | None) -> str:
 
 def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
     """The tokens of a text to continue, or of a message to answer."""
-    metadata = llm.model.metadata
+    metadata = llm.file.metadata
     if not raw and _TEMPLATE_KEY not in metadata:
         notice("the model has no chat template: it continues the text")
         raw = True

@@ -63,6 +63,10 @@ def command(
     max_body: Annotated[
         int, typer.Option("--max-body", help="Bytes of one request.", rich_help_panel=_LIMITS)
     ] = 16 << 20,
+    max_connections: Annotated[
+        int,
+        typer.Option("--max-connections", help="Open connections.", rich_help_panel=_LIMITS),
+    ] = 1024,
     idle_unload: Annotated[
         float | None,
         typer.Option(
@@ -79,6 +83,14 @@ def command(
             rich_help_panel=_LIMITS,
         ),
     ] = 30.0,
+    step_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--step-timeout",
+            help="Seconds after which a step of a model is taken for one that hangs.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = EngineOptions().step_timeout,
     api_keys: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,6 +119,15 @@ def command(
             rich_help_panel=_SAFETY,
         ),
     ] = None,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            help="A name by which clients reach a server without a key, beside those of this "
+            "machine; `*`: any. May be repeated.",
+            rich_help_panel=_SAFETY,
+        ),
+    ] = None,
     tls_certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", help="A PEM file.", rich_help_panel=_SAFETY),
@@ -120,11 +141,21 @@ def command(
             "--slot-save-path", help="A folder in which /slots saves caches; none: it does not."
         ),
     ] = None,
+    slot_save_limit: Annotated[
+        int,
+        typer.Option(
+            "--slot-save-limit", help="Bytes of all saved caches.", rich_help_panel=_LIMITS
+        ),
+    ] = 16 << 30,
+    slot_save_files: Annotated[
+        int,
+        typer.Option("--slot-save-files", help="Saved caches.", rich_help_panel=_LIMITS),
+    ] = 256,
 ) -> None:
     """Serve models over HTTP. A line for every request goes to stderr.
 
     The page at `/` is a chat. Ctrl-C, or SIGTERM, lets answers come to their end; a second one
-    stops at once.
+    stops at once, a third one waits for nothing.
     """
     try:
         from ingot.server.catalog import model_name  # noqa: PLC0415 (an extra)
@@ -143,6 +174,7 @@ def command(
         gpu_layers=asked_layers(gpu_layers),
         max_running=parallel,
         max_queue=queue,
+        step_timeout=step_timeout,
     )
     served = []
     asked: list[str | None] = [*models] if models else [None]
@@ -156,14 +188,18 @@ def command(
         api_keys=_keys(api_keys, api_key_file),
         allow_open=allow_open,
         cors_origins=tuple(cors_origins or ()),
+        allowed_hosts=tuple(allowed_hosts or ()),
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         max_body=max_body,
+        max_connections=max_connections,
         max_tokens=max_tokens,
         time_limit=time_limit,
         idle_unload=idle_unload,
         shutdown_grace=shutdown_grace,
         slots_folder=slots_folder,
+        slot_save_limit=slot_save_limit,
+        slot_save_files=slot_save_files,
     )
     serve(options, notice)
 

@@ -4,17 +4,20 @@ import sys
 
 from rich.console import Console
 
+from ingot.config import config
+
 _PIPED_WIDTH = 1000  # nothing is cut or wrapped on its way into a file or a program
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is (no markup); no colour without a terminal or with
-    NO_COLOR set.
+def console() -> Console:
+    """A console for stdout that prints text as it is (no markup).
+
+    It has colours and bold text only on a terminal, and if the environment allows them.
     """
-    stream = sys.stderr if stderr else sys.stdout
     return Console(
-        file=stream,
-        width=None if stream.isatty() else _PIPED_WIDTH,
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else _PIPED_WIDTH,
+        color_system="auto" if config().styles else None,
         markup=False,
         highlight=False,
         emoji=False,

@@ -7,7 +7,6 @@ from ingot.bar import Bar
 from ingot.cli.text import printable
 from ingot.engine import Request
 
-INTERRUPTED = 130  # the exit status after Ctrl-C
 _LONG_PROMPT = 1024  # tokens: from here on the bar shows how far it is
 
 

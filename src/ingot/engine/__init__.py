@@ -3,20 +3,12 @@
 from ingot.engine.engine import EngineStats, InferenceEngine, Prompt
 from ingot.engine.loaded import LoadedModel, Weights
 from ingot.engine.options import EngineOptions
-from ingot.engine.request import (
-    Completion,
-    FinishReason,
-    OnProgress,
-    Request,
-    RequestState,
-    Timings,
-)
+from ingot.engine.request import Completion, OnProgress, Request, RequestState, Timings
 
 __all__ = [
     "Completion",
     "EngineOptions",
     "EngineStats",
-    "FinishReason",
     "InferenceEngine",
     "LoadedModel",
     "OnProgress",

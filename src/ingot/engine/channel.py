@@ -6,15 +6,24 @@ published only when the engine has taken note of it: who has a result finds it c
 
 Ctrl-C may come at any time to a thread that waits. It leaves a plain lock as it should be, and not
 always a condition or an event, for which the step thread would then wait for ever.
+
+The step thread may fail, hang, or be in another process. Who has to wait for it asks `watch` before
+that and now and then, which raises an error then. In a process that has a channel from a fork the
+lock may be one that nobody will release, so what is there already is read without it.
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ingot.errors import IngotError
+
 T = TypeVar("T")
 Listener = Callable[[], None]
+WATCH_SECONDS = 1.0  # from one look at the step thread to the next, for who waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,7 @@ class Channel(Generic[T]):
 
     def __init__(self) -> None:
         self.events: list[str | Progress] = []
+        self.watch: Callable[[], None] = _nothing  # raises an error if no more can come
         self.wish = Wish()  # at which the step thread looks before every step
         self.is_ended = False  # for the step thread: nothing more will come
         self.is_published = False  # for readers
@@ -79,7 +89,7 @@ class Channel(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the end: the result, or the error raised."""
-        if not _wait(self.call_at_end, timeout):
+        if not self._wait(self.call_at_end, timeout):
             raise TimeoutError(f"the request has not ended after {timeout} s")
         if self._error is not None:
             raise self._error
@@ -88,23 +98,47 @@ class Channel(Generic[T]):
 
     def wait_beyond(self, count: int) -> None:
         """Wait until there are more than `count` events, or the end."""
-        _wait(lambda listener: self.call_beyond(count, listener))
+        self._wait(lambda listener: self.call_beyond(count, listener))
 
     def call_beyond(self, count: int, listener: Listener) -> None:
         """Call back once when there are more than `count` events, or the end; perhaps now."""
-        with self._lock:
-            if len(self.events) <= count and not self.is_published:
-                self._listeners.append(listener)
-                return
+        if len(self.events) <= count and not self.is_published:
+            self.check()
+            with self._lock:
+                if len(self.events) <= count and not self.is_published:
+                    self._listeners.append(listener)
+                    return
         listener()
 
     def call_at_end(self, listener: Listener) -> None:
         """Call back once at the end; perhaps now."""
-        with self._lock:
-            if not self.is_published:
-                self._at_end.append(listener)
-                return
+        if not self.is_published:
+            self.check()
+            with self._lock:
+                if not self.is_published:
+                    self._at_end.append(listener)
+                    return
         listener()
+
+    def check(self) -> None:
+        """Raise an error if no more can come; what nobody waits for is not gone on with."""
+        try:
+            self.watch()
+        except IngotError:
+            self.wish.cancelled = True
+            raise
+
+    def _wait(self, register: Callable[[Listener], None], timeout: float | None = None) -> bool:
+        """Wait for a listener to be called back; whether it was in time."""
+        called = threading.Lock()
+        called.acquire()
+        register(called.release)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > WATCH_SECONDS:
+            if called.acquire(timeout=WATCH_SECONDS):
+                return True
+            self.check()
+        return called.acquire(timeout=max(left, 0))
 
     def _end(self, result: T | None, error: BaseException | None) -> None:
         if not self.is_ended:
@@ -117,9 +151,5 @@ def _call(listeners: list[Listener]) -> None:
         listener()
 
 
-def _wait(register: Callable[[Listener], None], timeout: float | None = None) -> bool:
-    """Wait for a listener to be called back; whether it was in time."""
-    called = threading.Lock()
-    called.acquire()
-    register(called.release)
-    return called.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+def _nothing() -> None:
+    pass

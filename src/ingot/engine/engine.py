@@ -11,7 +11,8 @@ A thread of its own runs the model (see loop.py); whoever submits only reads.
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,24 @@ from ingot.engine.scheduler import Limits
 from ingot.engine.speculation import NgramProposer
 from ingot.engine.strand import Strand
 from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
-from ingot.errors import ConfigError, ModelError, SamplingError
+from ingot.errors import (
+    ConfigError,
+    EngineError,
+    ModelError,
+    SamplingError,
+    SavedCacheError,
+    SavedCacheSizeError,
+)
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.saved import SavedText, read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from ingot.sampling import BeamSearch
+    from concurrent.futures import Future
+
+    from ingot.sampling import BeamSearch, Grammar
+    from ingot.sampling.grammar.lane import Compiled
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
@@ -60,6 +71,7 @@ class EngineStats:
     blocks: int  # of the cache
     blocks_held: int  # by texts that run
     blocks_kept: int  # for texts to come
+    step_seconds: float  # since the step that runs began; 0 if none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +120,9 @@ class InferenceEngine:
         except BaseException:
             model.close()
             raise
-        loop = StepLoop(model, _limits(options, model))
+        loop = StepLoop(model, _limits(options, model), options.step_timeout)
         self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
-        self._stop = weakref.finalize(self, _stop, loop, draft)
+        self._stop = weakref.finalize(self, _stop_quietly, self._loaded)
 
     def submit_request(
         self,
@@ -124,15 +136,16 @@ class InferenceEngine:
         keep: int = 0,
         reuse: bool = True,
         progress: OnProgress | None = None,
+        parse: Callable[[str], Any] | None = None,
     ) -> Request:
-        """Have a prompt (text or token ids) continued.
+        """Continue a prompt (text or token ids).
 
         `negative_prompt` and `cfg_scale`: guidance away from a second prompt. `heal`: let the
-        text go on from within the prompt's last token. `context_overflow`: what to do with a text
-        that fills the context: "error", "stop", or "shift", which goes on with the first `keep`
-        tokens and the newest. `reuse`: whether what the cache has of the prompt is taken from
-        there. `progress` is told, by whoever iterates, how many tokens of the prompt are read,
-        and of how many.
+        text continue from inside the prompt's last token. `context_overflow`: what to do with a
+        text that fills the context: "error", "stop", or "shift", which keeps the first `keep`
+        tokens and the newest. `reuse`: whether to reuse what the KV cache holds of the prompt.
+        `progress(done, total)` is called, by whoever iterates, as the prompt is read. `parse`
+        turns a complete text into `Completion.parsed`.
         """
         self.model.require_logits()
         try:
@@ -157,12 +170,21 @@ class InferenceEngine:
             overflow=overflow,
             keep=keep,
             reuse=reuse,
+            parse=parse,
         )
         return self._request(self._text(asked), progress)
 
+    def compile_grammar(self, grammar: "Grammar") -> "Future[Compiled]":
+        """Have a grammar compiled, which may take seconds; then submit requests with it.
+
+        It stays compiled at least as long as somebody has the result. Cancel the future if the
+        grammar is not wanted any more.
+        """
+        return self._parts.chains.compile_grammar(grammar)
+
     def encode(self, prompt: Prompt) -> Ints:
         """The tokens of a prompt, checked."""
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = self.tokenizer.encode_array(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
     def read_rows(self, tokens: Ints, consume: Consume, *, first: int = 0) -> None:
@@ -185,12 +207,18 @@ class InferenceEngine:
         task.channel.result()
 
     def save(
-        self, text: "Prompt | Request", path: str | os.PathLike[str], *, prompted: int | None = None
+        self,
+        text: "Prompt | Request",
+        path: str | os.PathLike[str],
+        *,
+        prompted: int | None = None,
+        most_bytes: int | None = None,
     ) -> int:
         """Write what the cache has of a prompt or a request's text to a file: so many tokens.
 
         What it does not have is computed first. The last tokens, up to a block, are left out.
-        `prompted`: how many of the tokens were read and not written, if not all of them.
+        `prompted`: how many of the tokens were read and not written, if not all of them. A file
+        of more than `most_bytes` is not written: `SavedCacheSizeError`.
         """
         self.model.require_logits()
         if isinstance(text, Request):
@@ -211,12 +239,22 @@ class InferenceEngine:
         task = KeepTask(tokens, prompted, show)
         self._loop.submit(task)
         task.channel.result()
+        if most_bytes is not None and saved[0].nbytes > most_bytes:
+            raise SavedCacheSizeError(
+                f"the saved text would have {saved[0].nbytes} bytes, and {most_bytes} are allowed"
+            )
         saved[0].write(path)
         return saved[0].header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
         """Bring a saved text back, for all prompts that begin with it; its tokens."""
-        saved = read_saved(path, self.model.layout, self.model.fingerprint)
+        model = self.model
+        saved = read_saved(path, model.layout, model.fingerprint, most_tokens=model.context)
+        if saved.header.tokens:
+            try:
+                model.check_ids(saved.tokens)
+            except ModelError as error:
+                raise SavedCacheError(f"{path} is damaged: {error}") from error
         self._loop.call(lambda: insert_text(self.model, saved))
         return tuple(saved.tokens.tolist())
 
@@ -234,6 +272,7 @@ class InferenceEngine:
     def _parts(self) -> _Parts:
         if self._loaded is None:
             raise ModelError("the engine has no model yet: call load_gguf_model first")
+        self._loaded.loop.health.home.check()
         return self._loaded
 
     @property
@@ -256,12 +295,21 @@ class InferenceEngine:
             blocks=max(pool.sizes, default=0),
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
             blocks_kept=max((pool.available(g) - pool.free(g) for g in groups), default=0),
+            step_seconds=self._loop.health.step_seconds,
         )
 
     @property
     def token_gaps(self) -> Gaps:
         """How long texts have waited from token to token."""
         return self._loop.stepper.gaps
+
+    def check(self) -> None:
+        """Raise an error if no request could be answered.
+
+        That is `EngineError` if the step thread failed, hangs, or is in another process, and
+        `ModelError` if the engine is closed.
+        """
+        self._loop.check()
 
     def clear_cache(self) -> None:
         """Forget all texts that are not running."""
@@ -273,7 +321,8 @@ class InferenceEngine:
         Requests that have not ended fail with `ModelError`.
         """
         if self._loaded is not None:
-            self._stop()
+            _stop(self._loaded)
+            self._stop.detach()
 
     def _text(self, asked: Asked) -> TextTask:
         parts = self._parts
@@ -289,8 +338,10 @@ class InferenceEngine:
         return Request(task, self._loop.wake, self._fork, progress)
 
     def _fork(self, task: TextTask, changes: dict[str, Any]) -> Request:
-        """A request that goes on from a text as it is now."""
-        params = replace(task.asked.params, **{"seed": None, **changes})
+        """A request that continues a text as it is now."""
+        params = replace(task.asked.params, seed=None).with_names(changes)
+        # Compiled here, not in the step thread, which finds it as long as it is held.
+        grammar = None if params.grammar is None else self.compile_grammar(params.grammar).result()
 
         def copy() -> TextTask:
             written = tuple(task.transcript.choices)
@@ -300,7 +351,9 @@ class InferenceEngine:
                     self.model.copy_blocks(strand.share(other))
             return made
 
-        return self._request(self._loop.call(copy))
+        request = self._request(self._loop.call(copy))
+        del grammar
+        return request
 
     def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
         if draft is not None:
@@ -347,7 +400,17 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     )
 
 
-def _stop(loop: StepLoop, draft: LoadedModel | None) -> None:
-    loop.stop()
-    if draft is not None:
-        draft.close()
+def _stop(parts: _Parts) -> None:
+    parts.chains.close()
+    parts.loop.stop()
+    if parts.draft is not None:
+        parts.draft.close()
+
+
+def _stop_quietly(parts: _Parts) -> None:
+    """Stop an engine that nobody holds any more, or at the end of the process.
+
+    Ctrl-C ends the wait: native code never continues after the end of the interpreter.
+    """
+    with suppress(KeyboardInterrupt, EngineError):
+        _stop(parts)

@@ -203,6 +203,12 @@ class LoadedModel:
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
         size = self.graph.vocabulary_size
+        if len(token_ids) > self.context:  # before an array is made of them
+            raise ContextLengthError(
+                f"the prompt has {len(token_ids)} tokens and the context {self.context}; shorten "
+                f"the prompt or open the model with a larger context (at most "
+                f"{self.graph.context_length})"
+            )
         try:
             ids = np.asarray(token_ids)
         except ValueError:  # lists of different lengths
@@ -215,12 +221,6 @@ class LoadedModel:
             wrong = int(ids[(ids < 0) | (ids >= size)][0])
             raise ModelError(
                 f"token id {wrong} is not in the vocabulary: ids go from 0 to {size - 1}"
-            )
-        if ids.size > self.context:
-            raise ContextLengthError(
-                f"the prompt has {ids.size} tokens and the context {self.context}; shorten the "
-                f"prompt or open the model with a larger context (at most "
-                f"{self.graph.context_length})"
             )
         return ids.astype(np.int32)
 

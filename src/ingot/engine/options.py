@@ -1,11 +1,11 @@
 """EngineOptions: how an engine is set up, checked before a file is opened."""
 
 import os
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, Self, TypedDict
 
 from ingot.engine.placing import GpuLayers
-from ingot.errors import ConfigError
+from ingot.errors import ConfigError, UnknownParameterError
 
 MAX_RUNNING = 64  # texts in one step: what the native program takes
 Speculation = Literal["ngram"]
@@ -31,6 +31,17 @@ class EngineOptions:
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None
     draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
+    # Seconds after which a step that has not ended is taken for one that hangs. None: never
+    step_timeout: float | None = 600.0
+
+    @classmethod
+    def from_names(cls, names: "EngineFields") -> Self:
+        """Options by name; an unknown name is an error that suggests the nearest one."""
+        known = {entry.name for entry in fields(cls)}
+        for name in names:
+            if name not in known:
+                raise UnknownParameterError(name, known)
+        return cls(**names)
 
     def __post_init__(self) -> None:
         _check("max_running", self.max_running, 1, MAX_RUNNING)
@@ -43,6 +54,30 @@ class EngineOptions:
             raise ConfigError(f"speculation is {self.speculation!r}; it must be 'ngram' or None")
         if self.speculation and self.draft:
             raise ConfigError("speculation and draft exclude each other: choose one")
+        if self.step_timeout is not None and not self.step_timeout > 0:
+            raise ConfigError(
+                f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
+                "or None"
+            )
+
+
+class EngineFields(TypedDict, total=False):
+    """The fields of `EngineOptions` as keyword arguments, for editors and type checkers."""
+
+    threads: int | None
+    context: int | None
+    kv_type: str
+    weights: str
+    cache_tokens: int | None
+    reuse: str
+    max_running: int
+    max_queue: int
+    chunk_tokens: int | None
+    speculation: Speculation | None
+    device: str
+    gpu_layers: GpuLayers
+    draft: str | os.PathLike[str] | None
+    step_timeout: float | None
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

@@ -6,6 +6,7 @@ the CPU.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
+from ingot.engine.health import Home
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.placing import STEP_TOKENS
 from ingot.graph import ComputationGraph
@@ -50,7 +52,8 @@ class Probe:
             keep=[value.name for value in self._streams if value != graph.logits],
         )
         self._pool = BlockPool(layout, blocks, states)
-        self._turn = Lock()
+        self._home = Home(str(model.file.path))
+        self._lock = Lock()
 
     def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
         """What each text's tokens are to the model in the end: [tokens, width], text by text."""
@@ -62,6 +65,12 @@ class Probe:
         return np.concatenate(
             [self._score_together(texts[group], types[group]) for group in self._groups(texts)]
         )
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._home.check()  # first: in a fork the lock may be one that nobody will release
+        with self._lock:
+            yield
 
     def _groups(self, texts: Sequence[Ints]) -> Iterator[slice]:
         """Texts that run in one step."""
@@ -82,7 +91,7 @@ class Probe:
     def layer_states(self, text: Ints) -> Floats:
         """The embedding and the state behind each layer: [1 + layers, tokens, width]."""
         states = np.empty((len(self._streams), len(text), self._output.width), np.float32)
-        with self._turn:
+        with self._turn():
             sequence = KvSequence(self._pool)
             try:
                 for start in range(0, len(text), self._backend.max_tokens):
@@ -101,7 +110,7 @@ class Probe:
     def _run_together(self, texts: Sequence[Ints]) -> list[Floats]:
         """The states of texts that fit into one step, or of a single one that does not."""
         most = self._backend.max_tokens
-        with self._turn:
+        with self._turn():
             sequences = [KvSequence(self._pool) for _ in texts]
             try:
                 pieces = [
@@ -116,7 +125,7 @@ class Probe:
 
     def _score_together(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
         firsts = np.cumsum([0, *(len(text) for text in texts[:-1])], dtype=np.int32)
-        with self._turn:
+        with self._turn():
             sequences = [KvSequence(self._pool) for _ in texts]
             try:
                 return self._forward(sequences, texts, firsts, np.concatenate(types))

@@ -7,19 +7,19 @@ request that nobody can read.
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ingot.engine.channel import Progress, Wish
-from ingot.errors import RequestCancelledError
-from ingot.sampling import Choice, SamplingParams, TokenLogprobs
+from ingot.engine.channel import WATCH_SECONDS, Progress, Wish
+from ingot.errors import IngotError, RequestCancelledError
+from ingot.sampling import Choice, FinishReason, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
     from ingot.engine.text_task import TextTask
+    from ingot.sampling.fields import SamplingFields
 
-# The model ended the text, or what was asked for did; max_tokens, the context's end, the time.
-FinishReason = Literal["stop", "length", "context", "time"]
 OnProgress = Callable[[int, int], None]  # prompt tokens done, prompt tokens in all
 
 
@@ -69,7 +69,7 @@ class Completion:
     seed: int  # of its draws: the same seed gives the same text
     stopped_by: str | int | None = None  # the stop string, or the token that ended the text
     logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
-    chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and behind the samplers
+    chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and after the sampler chain
     ending: TokenLogprobs | None = None  # of the token that ended the text, which is not in it
     parsed: Any = None  # what the text says, if a schema was given and the text is complete
 
@@ -120,11 +120,11 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     async def _whole(self) -> Completion:
         await self._called_back(self._channel.call_at_end)
-        return self._channel.result()
+        return self._parsed(self._channel.result())
 
     def result(self, timeout: float | None = None) -> Completion:
-        """Wait for the whole text; what failed or was cancelled raises its error here."""
-        return self._channel.result(timeout)
+        """Wait for the whole text; a request that failed or was cancelled raises its error."""
+        return self._parsed(self._channel.result(timeout))
 
     def cancel(self) -> None:
         """Stop; what was written stays. Of a text that has ended nothing changes."""
@@ -132,14 +132,14 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     close = cancel
 
-    def fork(self, **changes: Any) -> "Request":
-        """A second request that goes on from the text as it is now.
+    def fork(self, **changes: "Unpack[SamplingFields]") -> "Request":
+        """Start a second request that continues the text as it is now.
 
-        `changes` are parameters that it has otherwise, such as `seed`; without one it draws
-        from a new seed. It shares the cache of this one up to here. Its text begins with
-        what is written by now; it gives out what it adds.
+        `changes` are the parameters that differ, such as `seed` (by default a new one). Both
+        requests share the KV cache up to this point. The text of the fork begins with what is
+        written now; iterating over it gives only what it adds.
         """
-        return self._fork(self._task, changes)
+        return self._fork(self._task, dict(changes))
 
     @property
     def state(self) -> RequestState:
@@ -195,6 +195,12 @@ class Request(Iterator[str], AsyncIterator[str]):
         """Tokens and seconds so far."""
         return self._task.timings
 
+    def _parsed(self, done: Completion) -> Completion:
+        parse = self._task.asked.parse
+        if parse is None or done.finish_reason != "stop":
+            return done
+        return replace(done, parsed=parse(done.text))
+
     @property
     def _is_read(self) -> bool:
         return self._channel.is_published and self._read == len(self._channel.events)
@@ -220,21 +226,35 @@ class Request(Iterator[str], AsyncIterator[str]):
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
+        next_look: asyncio.TimerHandle
 
         def done() -> None:
             if not future.done():
                 future.set_result(None)
 
         def listener() -> None:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(done)
 
+        def look() -> None:
+            nonlocal next_look
+            try:
+                self._channel.check()
+            except IngotError as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                next_look = loop.call_later(WATCH_SECONDS, look)
+
         register(listener)
+        next_look = loop.call_later(WATCH_SECONDS, look)
         try:
             await future
         except asyncio.CancelledError:
             self.cancel()
             raise
+        finally:
+            next_look.cancel()
 
 
 def _cancel(wish: Wish, wake: Callable[[], None]) -> None:
@@ -244,7 +264,6 @@ def _cancel(wish: Wish, wake: Callable[[], None]) -> None:
 
 __all__ = [
     "Completion",
-    "FinishReason",
     "OnProgress",
     "Progress",
     "Request",

@@ -23,7 +23,7 @@ from ingot.errors import IngotError
 from ingot.sampling import Choice, choose
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
 R = TypeVar("R")
 Logits = NDArray[np.float32]
@@ -34,12 +34,15 @@ class Stepper:
     """Brings the tasks of a scheduler further, step by step."""
 
     def __init__(
-        self, model: LoadedModel, scheduler: Scheduler[Task], helper: "Callable[[], Executor]"
+        self,
+        model: LoadedModel,
+        scheduler: Scheduler[Task],
+        do_beside: "Callable[[Callable[[], None]], Future[None]]",
     ) -> None:
-        """`helper` gives a thread in which masks are made while the model runs."""
+        """`do_beside` has masks made while the model runs."""
         self._model = model
         self._scheduler = scheduler
-        self._helper = helper
+        self._do_beside = do_beside
         self.steps = self.prompt_tokens = self.generated_tokens = 0
         self.gaps = Gaps()
         self._ahead: Running | None = None  # the step that runs while the last one is looked at
@@ -92,7 +95,7 @@ class Stepper:
             if isinstance(share.task, TextTask):
                 share.task.begin_step()
         return [
-            (task, self._helper().submit(task.transcript.chain.prepare))
+            (task, self._do_beside(task.transcript.chain.prepare))
             for task in _tasks(plan)
             if isinstance(task, TextTask) and task.has_masks
         ]
@@ -210,7 +213,7 @@ class Stepper:
         """Call something of a task's; its error is the task's end."""
         try:
             return call(*arguments)
-        except Exception as error:  # a caller's function may raise anything
+        except BaseException as error:  # a caller's function may raise anything
             self._fail(task, error)
             return None
 
@@ -218,7 +221,7 @@ class Stepper:
         for share in shares:
             self._fail(share.task, error)
 
-    def _fail(self, task: Task, error: Exception) -> None:
+    def _fail(self, task: Task, error: BaseException) -> None:
         """End a task; what the step left of it in the cache is nothing to go by."""
         self._scheduler.remove(task)
         # Its traceback would keep this step's logits for as long as somebody has the error.

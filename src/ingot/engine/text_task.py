@@ -9,20 +9,21 @@ about, and tokens that were guessed (see speculation.py), run in one step with t
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.choosing import RowChoice
 from ingot.engine.channel import Channel, Progress
-from ingot.engine.request import Completion, FinishReason, RequestState, Timings
+from ingot.engine.request import Completion, RequestState, Timings
 from ingot.engine.strand import Strand
 from ingot.engine.transcript import Transcript
 from ingot.errors import ContextLengthError
-from ingot.sampling import ChainBuilder, Choice, SamplingParams, guide
+from ingot.sampling import ChainBuilder, Choice, FinishReason, SamplingParams, guide
 from ingot.sampling.plain import plain_choice, require_token
 from ingot.tokenizer import Tokenizer
 
@@ -64,6 +65,7 @@ class Asked:
     keep: int = 0  # tokens that a shift leaves at the front
     reuse: bool = True  # begin with what the cache has of the prompt
     written: tuple[Choice, ...] = ()  # tokens of the text that are there already
+    parse: Callable[[str], Any] | None = None  # from the whole text to `Completion.parsed`
 
 
 @dataclass(slots=True)

@@ -4,28 +4,19 @@ Comes in: one choice at a time. Goes out: the text that may be shown by then. It
 that chooses and the conditions of an end, and nothing of models, caches or readers.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.engine.request import FinishReason
 from ingot.sampling import (
     ChainBuilder,
     Choice,
     Choosing,
+    FinishReason,
     SamplingParams,
     StopChecker,
     TokenLogprobs,
 )
-from ingot.sampling import FinishReason as TextEnd
 from ingot.tokenizer import Tokenizer
-
-_REASONS: Mapping[TextEnd, FinishReason] = {
-    TextEnd.STOP: "stop",
-    TextEnd.LENGTH: "length",
-    TextEnd.TIME: "time",
-}
 
 
 class Transcript:
@@ -93,7 +84,7 @@ class Transcript:
             self.ending = choice
         text = piece.text
         if piece.finished is not None:
-            self.finish_reason = _REASONS[piece.finished]
+            self.finish_reason = piece.finished
             self.stopped_by = piece.stopped_by
         elif self.chain.is_complete:
             self.finish_reason = "stop"

@@ -6,18 +6,19 @@ memory, none if it is a view of a mapped file. It does not quantize (`quant/` do
 """
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from struct import pack
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import GgufError
+from ingot.files import Draft, remove_file
 from ingot.gguf.splits import COUNT_KEY, NUMBER_KEY, TENSORS_KEY, part_path
 from ingot.gguf.types import GgmlType, ValueType
 from ingot.gguf.values import Writable, encode_string, encode_value
@@ -155,25 +156,26 @@ class GgufWriter:
         self._tensors[name] = _Tensor(name, type, tuple(map(int, shape)), produce)
 
     def write(self) -> list[Path]:
-        """Write everything. Existing files are replaced only when all is written."""
+        """Write everything. Existing files are replaced only when all is written.
+
+        Files are replaced one by one. The first of several parts is removed before that and
+        comes last, so parts of two models cannot be opened as one.
+        """
         parts = self._partition()
         paths = [self.path]
         if len(parts) > 1:
             paths = [part_path(self.path, number, len(parts)) for number in range(len(parts))]
-        drafts: list[Path] = []
-        try:
+        with ExitStack() as stack:
+            drafts = []
             for number, (path, tensors) in enumerate(zip(paths, parts, strict=True)):
-                draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-                with draft.open("xb") as file:
-                    drafts.append(draft)
-                    self._write_part(file, tensors, self._entries_of(number, len(parts)))
-                    file.flush()
-                    os.fsync(file.fileno())
-            for draft, path in zip(drafts, paths, strict=True):
-                draft.replace(path)
-        finally:
-            for draft in drafts:
-                draft.unlink(missing_ok=True)
+                draft = stack.enter_context(Draft(path))
+                self._write_part(draft, tensors, self._entries_of(number, len(parts)))
+                draft.sync()
+                drafts.append(draft)
+            if len(drafts) > 1:
+                remove_file(paths[0])  # old and new parts are never opened together
+            for draft in reversed(drafts):
+                draft.publish()
         return paths
 
     def _padding(self, position: int) -> int:
@@ -213,9 +215,7 @@ class GgufWriter:
                 entries[key] = encode_value(key, value, kind)
         return entries
 
-    def _write_part(
-        self, file: BinaryIO, tensors: list[_Tensor], entries: dict[str, bytes]
-    ) -> None:
+    def _write_part(self, file: Draft, tensors: list[_Tensor], entries: dict[str, bytes]) -> None:
         header = bytearray(b"GGUF" + pack("<IQQ", _VERSION, len(tensors), len(entries)))
         for key, value in entries.items():
             header += encode_string(key.encode()) + value

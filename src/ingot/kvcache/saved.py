@@ -7,24 +7,24 @@
     blocks   group after group, in each the runs that are kept, in order
     digest   BLAKE2b of everything before
 
-A file is written whole or not at all. Whatever is wrong with one is a `SavedCacheError`, found
-before anything of it is used.
+A file is written whole or not at all (`ingot.files`). Whatever is wrong with one is a
+`SavedCacheError`, found before anything of it is used. Its author may be anybody: the header is
+checked before the rest is read, and the digest finds accidents only.
 """
 
 import json
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import SavedCacheError
+from ingot.files import open_regular, write_file
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
 Ints = NDArray[np.int32]
@@ -34,6 +34,7 @@ _MAGIC = b"INGOTKV\0"
 _VERSION = 1
 _HEAD = struct.Struct("<8sII")
 _DIGEST = 32
+_MOST_HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +60,66 @@ class SavedText:
     tokens: Ints
     blocks: Sequence[Bytes]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return sum(map(len, self._parts())) + _DIGEST
+
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; one that is there already is replaced at the end."""
-        target = Path(path)
+        """Write the file; one that is there already is replaced at the end.
+
+        Only its owner can read it: it tells what the text says.
+        """
+        write_file(path, self._parts_and_digest(), mode=0o600)
+
+    def _parts(self) -> list[bytes | memoryview]:
         head = json.dumps(asdict(self.header)).encode()
+        return [
+            _HEAD.pack(_MAGIC, _VERSION, len(head)),
+            head,
+            self.tokens.astype("<i4").tobytes(),
+            *(block.reshape(-1).data for block in self.blocks),
+        ]
+
+    def _parts_and_digest(self) -> Iterator[bytes | memoryview]:
         digest = blake2b(digest_size=_DIGEST)
-        try:
-            with NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
-                try:
-                    for part in (
-                        _HEAD.pack(_MAGIC, _VERSION, len(head)),
-                        head,
-                        self.tokens.astype("<i4").tobytes(),
-                        *(block.tobytes() for block in self.blocks),
-                    ):
-                        file.write(part)
-                        digest.update(part)
-                    file.write(digest.digest())
-                    file.close()
-                    Path(file.name).replace(target)
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
-        except OSError as error:
-            raise SavedCacheError(f"{target} cannot be written: {error.strerror}") from error
+        for part in self._parts():
+            digest.update(part)
+            yield part
+        yield digest.digest()
 
 
-def read_saved(path: str | os.PathLike[str], layout: KvLayout, model: str) -> SavedText:
-    """Read a file and check it against the model it is to be used with."""
+def read_saved(
+    path: str | os.PathLike[str], layout: KvLayout, model: str, *, most_tokens: int
+) -> SavedText:
+    """Read a file and check it against the model it is to be used with.
+
+    Of a text of more than `most_tokens`, only the header is read, and also of a file whose length
+    does not fit its header: what it says must not decide how much memory is taken.
+    """
     try:
-        content = Path(path).read_bytes()
+        with open_regular(path) as file:
+            header = _read_header(path, file)
+            _check_model(path, header, layout, model)
+            if header.tokens > most_tokens:
+                raise SavedCacheError(
+                    f"{path} has {header.tokens} tokens, and the context has {most_tokens}; "
+                    "open the model with a larger context"
+                )
+            start = file.tell()
+            sizes = [
+                (header.runs - first) * size
+                for first, size in zip(header.first, header.block_bytes, strict=True)
+            ]
+            length = start + 4 * header.tokens + sum(sizes) + _DIGEST
+            if os.fstat(file.fileno()).st_size != length:
+                raise SavedCacheError(f"{path} is not as long as its header says: it is damaged")
+            file.seek(0)
+            content = file.read(length)
     except OSError as error:
-        raise SavedCacheError(f"{path} cannot be read: {error.strerror}") from error
-    header, start = _header(path, content)
-    _check_model(path, header, layout, model)
-    kept = [header.runs - first for first in header.first]
-    sizes = [runs * size for runs, size in zip(kept, header.block_bytes, strict=True)]
-    if len(content) != start + 4 * header.tokens + sum(sizes) + _DIGEST:
-        raise SavedCacheError(f"{path} is not as long as its header says: it is damaged")
-    body = memoryview(content)[: len(content) - _DIGEST]
-    if blake2b(body, digest_size=_DIGEST).digest() != content[len(body) :]:
+        raise SavedCacheError(f"{path} cannot be read: {error.strerror or error}") from error
+    body = memoryview(content)[: length - _DIGEST]
+    if blake2b(body, digest_size=_DIGEST).digest() != content[length - _DIGEST :]:
         raise SavedCacheError(f"{path} is damaged: its digest is not that of its content")
     tokens = np.frombuffer(content, "<i4", header.tokens, start).astype(np.int32)
     ends = start + 4 * header.tokens + np.cumsum([0, *sizes])
@@ -109,30 +130,36 @@ def read_saved(path: str | os.PathLike[str], layout: KvLayout, model: str) -> Sa
     return SavedText(header, tokens, blocks)
 
 
-def _header(path: str | os.PathLike[str], content: bytes) -> tuple[Header, int]:
-    if len(content) < _HEAD.size or not content.startswith(_MAGIC):
+def _read_header(path: str | os.PathLike[str], file: BinaryIO) -> Header:
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size or not head.startswith(_MAGIC):
         raise SavedCacheError(f"{path} is not a saved cache")
-    _, version, length = _HEAD.unpack_from(content)
+    _, version, length = _HEAD.unpack(head)
     if version != _VERSION:
         raise SavedCacheError(
             f"{path} has version {version} and this Ingot reads version {_VERSION}; save it again"
         )
-    end = _HEAD.size + length
     try:
-        fields: Any = json.loads(content[_HEAD.size : end])
+        if length > _MOST_HEADER_BYTES:
+            raise ValueError("the header is too long")
+        fields: Any = json.loads(file.read(length))
         header = Header(**fields)
         _check_types(header)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise SavedCacheError(f"{path} is damaged: its header cannot be read") from error
-    return header, end
+    return header
 
 
 def _check_types(header: Header) -> None:
     numbers = (header.block_tokens, header.tokens, header.prompted, header.runs)
     lists = (header.windows, header.block_bytes, header.first)
+    if not all(type(name) is str for name in (header.model, header.kv_type)):
+        raise ValueError("a name is not text")
+    if not all(type(values) is list for values in lists):
+        raise ValueError("a list is something else")
     whole = all(type(n) is int and n >= 0 for numbers in (numbers, *lists) for n in numbers)
     equal = len({len(values) for values in lists}) == 1
-    if not whole or not equal or any(first > header.runs for first in header.first):
+    if not whole or not equal:
         raise ValueError("a number is wrong")
     if header.runs * BLOCK_TOKENS > header.tokens or header.prompted > header.tokens:
         raise ValueError("counts do not go together")
@@ -152,3 +179,7 @@ def _check_model(
     windows = [group.window for group in layout.groups]
     if (header.block_tokens, header.block_bytes, header.windows) != (BLOCK_TOKENS, sizes, windows):
         raise SavedCacheError(f"{path} was saved with another layout of the cache; save it again")
+    length = header.runs * BLOCK_TOKENS
+    oldest = [group.oldest_run(length) for group in layout.groups]
+    if any(first > last for first, last in zip(header.first, oldest, strict=True)):
+        raise SavedCacheError(f"{path} is damaged: it lacks blocks that its text needs")

@@ -7,11 +7,11 @@ know the vocabulary: ids are checked against it when a chain is built (build.py)
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
-from ingot.errors import SamplingError
+from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import checks
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.order import DEFAULT_ORDER, checked_order
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Processor = Callable[["NDArray[np.int32]", "NDArray[np.float32]"], None]
 
 DRY_BREAKERS = ("\n", ":", '"', "*")
+DEFAULT_MAX_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class SamplingParams:
     thinking: ThinkingBudget | None = None
 
     # The end. max_tokens None writes as long as the context has room.
-    max_tokens: int | None = None
+    max_tokens: int | None = DEFAULT_MAX_TOKENS
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
@@ -108,44 +109,60 @@ class SamplingParams:
             raise SamplingError("thinking", self.thinking, "a ThinkingBudget or None")
         self._set("processors", _functions(self.processors))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            expected = f"at most max_tokens, which is {self.max_tokens}"
+            expected = f"at most max_tokens, which is {self.max_tokens} (None: no limit)"
             raise SamplingError("min_tokens", self.min_tokens, expected)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     @classmethod
-    def from_names(cls, names: Mapping[str, object]) -> Self:
+    def from_names(
+        cls, names: Mapping[str, object], *, max_tokens: int | None = DEFAULT_MAX_TOKENS
+    ) -> Self:
         """Read fields under this class's names, OpenAI's and other common ones.
 
-        A value of None is one that was not given. What no field can hold is refused.
+        A value of None means "not given"; `max_tokens` applies if no name gives it. An unknown
+        name is an error that suggests the nearest known one.
         """
-        known = {entry.name for entry in fields(cls)}
-        given: dict[str, object] = {}
-        for name, value in names.items():
-            if value is None:
-                continue
-            if name == "response_format":
-                _put(given, "grammar", name, _response_grammar(value))
-            elif name == "top_logprobs":
-                _put(given, "n_probs", name, value)
-            elif name == "logprobs" and not isinstance(value, bool):
-                given["logprobs"] = True  # the older completion API: a number of alternatives
-                _put(given, "n_probs", name, value)
-            elif name == "logit_bias" and isinstance(value, Mapping):
-                given["logit_bias"] = {_as_id(id): bias for id, bias in value.items()}
-            elif name in ("seed", "n_predict") and value == -1:
-                continue  # llama.cpp's "any" and "no limit"
-            elif name == "t_max_predict_ms":
-                _put(given, "time_limit", name, _seconds(value))
-            elif (target := ALIASES.get(name, name)) in known:
-                _put(given, target, name, value)
-            else:
-                expected = f"one of {', '.join(sorted(known | ALIASES.keys()))}"
-                raise SamplingError("a parameter's name", name, expected)
+        given = _given(names)
+        given.setdefault("max_tokens", max_tokens)
         return cls(**given)  # type: ignore[arg-type]
 
+    def with_names(self, names: Mapping[str, object]) -> Self:
+        """These parameters with some of them changed, under the same names."""
+        return replace(self, **_given(names))  # type: ignore[arg-type]
 
+
+def _given(names: Mapping[str, object]) -> dict[str, object]:
+    """The fields that names stand for, with their values."""
+    known = {entry.name for entry in fields(SamplingParams)}
+    given: dict[str, object] = {}
+    for name, value in names.items():
+        if value is None:
+            continue
+        if name == "response_format":
+            _put(given, "grammar", name, _response_grammar(value))
+        elif name == "top_logprobs":
+            _put(given, "n_probs", name, value)
+        elif name == "logprobs" and not isinstance(value, bool):
+            given["logprobs"] = True  # the older completion API: a number of alternatives
+            _put(given, "n_probs", name, value)
+        elif name == "logit_bias" and isinstance(value, Mapping):
+            given["logit_bias"] = {_as_id(id): bias for id, bias in value.items()}
+        elif name == "n_predict" and value == -1:  # llama.cpp's "no limit"
+            _put(given, "max_tokens", name, None)
+        elif name == "seed" and value == -1:  # llama.cpp's "any"
+            continue
+        elif name == "t_max_predict_ms":
+            _put(given, "time_limit", name, _seconds(value))
+        elif (target := ALIASES.get(name, name)) in known:
+            _put(given, target, name, value)
+        else:
+            raise UnknownParameterError(name, known | ALIASES.keys() | _CONVERTED)
+    return given
+
+
+_CONVERTED = frozenset({"response_format", "top_logprobs", "t_max_predict_ms"})
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "max_completion_tokens": "max_tokens",  # OpenAI

@@ -9,19 +9,15 @@ no end comes before `min_tokens` is the chain's work.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from time import monotonic
+from typing import Literal
 
 from ingot.sampling.params import SamplingParams
 from ingot.tokenizer import StreamDecoder, Tokenizer
 
-
-class FinishReason(StrEnum):
-    """Why a text ended."""
-
-    STOP = "stop"  # the model ended it, or a stop string or stop token came
-    LENGTH = "length"  # max_tokens
-    TIME = "time"  # time_limit
+# Why a text ended. "stop": the model ended it, or a stop sequence or stop token came; "length":
+# max_tokens; "context": it filled the context; "time": time_limit.
+FinishReason = Literal["stop", "length", "context", "time"]
 
 
 class StopStrings:
@@ -89,17 +85,17 @@ class StopChecker:
     def push(self, token: int) -> Piece:
         """Take a token."""
         if token in self._ends:
-            return Piece(self._rest(), FinishReason.STOP, token)
+            return Piece(self._rest(), "stop", token)
         self.tokens += 1
         text = self._decoder.push(token)
         if self.tokens > self._params.min_tokens:
             text, stop = self._strings.push(text)
             if stop is not None:
-                return Piece(text, FinishReason.STOP, stop)
+                return Piece(text, "stop", stop)
         if self._params.max_tokens is not None and self.tokens >= self._params.max_tokens:
-            return self._end(text, FinishReason.LENGTH)
+            return self._end(text, "length")
         if self.is_late:
-            return self._end(text, FinishReason.TIME)
+            return self._end(text, "time")
         return Piece(text)
 
     @property

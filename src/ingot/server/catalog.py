@@ -107,6 +107,12 @@ class Catalog:
                 entry.llm = await asyncio.to_thread(_open, entry.model, self._tell)
             return Lease(entry, entry.llm)
 
+    def check(self) -> None:
+        """Raise an error if a model that is open has failed, or hangs."""
+        for entry in self._entries.values():
+            if entry.llm is not None:
+                entry.llm.engine.check()
+
     async def watch(self) -> None:
         """Close models that nobody uses, for as long as the server runs."""
         if self._idle_seconds is None:

@@ -14,6 +14,7 @@ from ingot.errors import (
     ChatTemplateError,
     ConfigError,
     ContextLengthError,
+    EngineError,
     GrammarError,
     IngotError,
     LogitsError,
@@ -22,12 +23,14 @@ from ingot.errors import (
     QueueFullError,
     SamplingError,
     SavedCacheError,
+    ThreadLimitError,
     TokenizerError,
     ToolError,
 )
 from ingot.server.catalog import UnknownModelError
 
 RETRY_SECONDS = 1  # after which a client may try again
+_LONGEST = 1000  # characters of a message
 
 
 class ApiError(Exception):
@@ -60,6 +63,11 @@ class Facts:
     code: str | None = None
     retry: bool = False  # it may go better later
 
+    def __post_init__(self) -> None:
+        # What was sent may be in it, and may be of any length.
+        object.__setattr__(self, "message", _shortened(self.message))
+        object.__setattr__(self, "param", self.param and _shortened(self.param))
+
     @property
     def headers(self) -> Mapping[str, str]:
         """What goes with it."""
@@ -71,6 +79,10 @@ class Facts:
         if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return "server_error"
         return _KINDS.get(self.status, "invalid_request_error")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _KINDS: Mapping[int, str] = MappingProxyType(
@@ -110,11 +122,18 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
             return Facts(429, str(error), code="queue_full", retry=True)
+        case EngineError() | ThreadLimitError():
+            return Facts(503, str(error), code="engine_unavailable", retry=True)
         case CacheFullError() | MemoryShortageError():
             return Facts(503, str(error), code="out_of_memory", retry=True)
-        case GrammarError() | ChatTemplateError() | TokenizerError() | SavedCacheError():
-            return Facts(400, str(error))
-        case ModelError() | ConfigError():  # of the model, or of a prompt that it cannot read
+        case (
+            GrammarError()
+            | ChatTemplateError()
+            | TokenizerError()
+            | SavedCacheError()
+            | ModelError()  # or a prompt that the model cannot read
+            | ConfigError()
+        ):
             return Facts(400, str(error))
         case ToolError():
             return Facts(400, str(error), param="tools")

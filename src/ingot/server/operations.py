@@ -55,6 +55,7 @@ class ModelStatus(BaseModel):
     reused_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
+    step_seconds: float = 0.0  # since the step that runs began
     cache_blocks: int = 0
     cache_blocks_held: int = 0
     cache_blocks_kept: int = 0
@@ -73,17 +74,21 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     made = APIRouter(tags=["operations"])
 
-    @made.get("/health")
+    @made.get("/health", responses={503: {"description": "A model has failed, or hangs."}})
     @made.get("/v1/health", include_in_schema=False)
     async def health() -> Health:
-        """Whether the process is alive."""
+        """Whether the models that are open can go on; if one cannot, why."""
+        server.catalog.check()
         return Health()
 
-    @made.get("/ready", responses={503: {"description": "The server is stopping."}})
+    @made.get(
+        "/ready", responses={503: {"description": "The server is stopping, or a model has failed."}}
+    )
     async def ready() -> Health:
         """Whether requests are taken: not any more while the server stops."""
         if server.draining:
             raise ApiError(503, "the server is stopping", code="server_stopping", retry=True)
+        server.catalog.check()
         return Health()
 
     @made.get("/metrics", response_class=Response)
@@ -130,6 +135,7 @@ def _model_status(server: Server, entry: Entry) -> ModelStatus:
         reused_tokens=stats.reused_tokens,
         generated_tokens=stats.generated_tokens,
         preemptions=stats.preemptions,
+        step_seconds=stats.step_seconds,
         cache_blocks=stats.blocks,
         cache_blocks_held=stats.blocks_held,
         cache_blocks_kept=stats.blocks_kept,

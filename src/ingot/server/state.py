@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ingot.server.catalog import Catalog
 from ingot.server.metrics import Metrics
 from ingot.server.options import ServerOptions
+from ingot.server.slot_files import SlotFiles
 from ingot.server.writing import Writings
 
 
@@ -17,6 +18,7 @@ class Server:
         self.options = options
         self.catalog = Catalog(options.models, options.idle_unload, tell)
         self.writings = Writings()
+        self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
         self.started = time.monotonic()
         self.draining = False  # nothing new is begun: the server is about to stop

@@ -24,9 +24,7 @@ def test_every_native_enum_has_a_python_twin() -> None:
 def test_enums_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Enum("NormKind", ["RMS", "BATCH"])
     monkeypatch.setattr(handover, "ENUMS", (other,))
-    with pytest.raises(
-        ImportError, match="NormKind is RMS, BATCH in ingot.graph.ops and RMS, LAYER"
-    ):
+    with pytest.raises(ImportError, match=r"NormKind is RMS, BATCH in .* and RMS, LAYER in"):
         handover._twins()
 
 

@@ -16,11 +16,12 @@ from ingot.gguf import GgmlType, GgufWriter
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache; gives its folder of models."""
+    """An empty cache, and a terminal that knows colours; gives the cache's folder of models."""
     folder = tmp_path / "cache" / "models"
     folder.mkdir(parents=True)
     monkeypatch.setenv("INGOT_CACHE", str(folder.parent))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     config.cache_clear()
     yield folder
     config.cache_clear()

@@ -30,14 +30,14 @@ def shown_to_end(leader: int) -> str:
 class AtTerminal:
     """A process whose controlling terminal is ours to type at."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, **environment: str) -> None:
         self._leader, follower = pty.openpty()
         name = os.ttyname(follower)
         # The first terminal that a process without one opens controls it: Ctrl-C is a signal.
         script = 'exec "$@" <"$0" >"$0" 2>"$0"'
         command = ["sh", "-c", script, name, str(INGOT), *map(str, arguments)]
-        environment = os.environ | {"TERM": "xterm"}
-        self.process = subprocess.Popen(command, env=environment, start_new_session=True)
+        variables = os.environ | environment
+        self.process = subprocess.Popen(command, env=variables, start_new_session=True)
         os.set_blocking(self._leader, False)
         self._follower = follower
         self._unseen = b""

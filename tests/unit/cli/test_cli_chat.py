@@ -147,7 +147,9 @@ def test_exit_ends_it(run: Run, model: Path) -> None:
         ("/save", "/save needs a FILE after it"),
         ("/load", "/load needs a FILE after it"),
         ("/load missing.json", "missing.json: No such file or directory"),
-        ("/save missing/x.json", "missing/x.json: No such file or directory"),
+        ("/save a\0b", r"a\x00b cannot be written: no file can have this name"),
+        ("/load a\0b", r"a\x00b cannot be read: no file can have this name"),
+        ("/save missing/x.json", "missing/x.json cannot be written: No such file or directory"),
         ("/undo", "there is no message to take back"),
         ("/retry", "there is no message yet to answer again"),
         ("x" * 300, "this message alone makes 303 tokens"),
@@ -228,7 +230,7 @@ def test_at_a_terminal(model: Path, cache: Path) -> None:
     with AtTerminal("chat", *GREEDY, "-m", model, "-n", 4) as terminal:
         assert "tiny.gguf: /help lists the commands, Ctrl-D leaves" in terminal.wait_for("\n")
         terminal.enter("hi")
-        assert "\x1b[K" not in terminal.wait_for(PROMPT)  # no line of the answer is erased
+        assert "\r " not in terminal.wait_for(PROMPT)  # no line of the answer is erased
         terminal.press("/nonsense" + ENTER.decode())
         terminal.wait_for("error: there is no /nonsense; /help lists the commands")
         terminal.enter("/load missing.json")
@@ -262,6 +264,18 @@ def test_lines_of_earlier_chats_are_at_hand(model: Path) -> None:
         terminal.wait_for(PROMPT)
         terminal.press(CTRL_D)
         assert terminal.leave()[0] == 0
+
+
+def test_two_chats_at_once_keep_the_lines_of_both(model: Path, cache: Path) -> None:
+    chat = ("chat", *GREEDY, "-m", model)
+    with AtTerminal(*chat) as first, AtTerminal(*chat) as second:
+        first.enter("/system One.")
+        second.enter("/system Two.")
+        for terminal in (first, second):
+            terminal.enter("/exit")
+            assert terminal.leave()[0] == 0
+    kept = (cache.parent / "chat_history").read_text().splitlines()
+    assert kept == ["/system One.", "/exit", "/system Two.", "/exit"]
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: Path) -> None:

@@ -109,7 +109,10 @@ def test_bad_flags(run: Run, model: Path, flags: list[str], message: str) -> Non
 def test_a_file_that_cannot_be_written(run: Run, model: Path, tmp_path: Path) -> None:
     ran = run("inspect", "--graph", "-o", tmp_path / "none" / "x.svg", model)
     assert ran.status == 2
-    assert ran.err == f"error: {tmp_path / 'none' / 'x.svg'}: No such file or directory\n"
+    assert (
+        ran.err
+        == f"error: {tmp_path / 'none' / 'x.svg'} cannot be written: No such file or directory\n"
+    )
 
 
 def test_a_model_that_cannot_be_run_has_no_graph(run: Run, tmp_path: Path) -> None:

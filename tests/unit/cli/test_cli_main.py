@@ -63,6 +63,21 @@ def test_errors_of_the_operating_system_are_one_line_too(
     assert (ran.status, ran.err) == (2, f"error: {tiny}: Permission denied\n")
 
 
+@pytest.mark.parametrize("arguments", [["info"], ["--version"], ["--help"]])
+def test_a_full_disk_under_stdout_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [str(INGOT), *arguments]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (ran.returncode, ran.stderr) == (2, b"error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    command = ["sh", "-c", f'exec "$0" info {closed}', str(INGOT)]
+    ran = subprocess.run(command, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_a_missing_model_says_where_it_looked(run: Run, cache: Path) -> None:
     ran = run("inspect", "nothing")
     assert ran.status == 2

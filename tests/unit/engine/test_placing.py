@@ -40,5 +40,5 @@ def test_no_layers_are_the_cpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert model.gpu is None
         assert model.why_cpu is not None
         assert "needs PyTorch and Triton" in model.why_cpu
-    with pytest.raises(ConfigError, match=r"device 'cuda' needs PyTorch.*ingot\[gpu\]"):
+    with pytest.raises(ConfigError, match=r"device 'cuda' needs PyTorch.*ingot-llm\[gpu\]"):
         LoadedModel(path, context=32, device="cuda", gpu_layers=2)

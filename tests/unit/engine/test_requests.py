@@ -306,7 +306,7 @@ def test_options_are_checked(tiny: Path, options: dict[str, Any], message: str) 
 
 
 def test_an_unknown_option_is_named(tiny: Path) -> None:
-    with pytest.raises(TypeError, match="LLM has no option 'thread'; it has threads, context"):
+    with pytest.raises(TypeError, match="unknown parameter 'thread'; did you mean 'threads'"):
         LLM(tiny, thread=2)
 
 

@@ -12,7 +12,7 @@ from holding import PATIENCE, held
 from ingot import LLM
 from ingot.backends.reference import Reference
 from ingot.engine import RequestState
-from ingot.errors import ConfigError, SamplingError, SavedCacheError
+from ingot.errors import ConfigError, FileWriteError, SamplingError, SavedCacheError
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 from ingot.quant import decode
@@ -189,7 +189,7 @@ def test_saved_files_that_cannot_be_used(tiny: Path, tmp_path: Path, llm: LLM) -
         wrong.restore(file)
     with pytest.raises(SavedCacheError, match="No such file"):
         llm.restore(tmp_path / "none")
-    with pytest.raises(SavedCacheError, match="cannot be written"):
+    with pytest.raises(FileWriteError, match="cannot be written: No such file"):
         llm.save(PROMPT, tmp_path / "no" / "folder")
     for damage, message in {
         b"GGUF" + content: "is not a saved cache",
@@ -270,9 +270,9 @@ def test_states_are_those_of_the_reference(llm: LLM) -> None:
             ops.append(o.Select(source=ops[-1].outputs[0], out=o.Value("states", 64)))
         kv_layers = llm.graph.kv_layers[:layers]
         graph = ComputationGraph(tuple(ops), ops[-1].outputs[0], kv_layers, CONTEXT)
-        true = Reference(graph, llm.model).forward(PROMPT)
+        true = Reference(graph, llm.file).forward(PROMPT)
         assert np.abs(states[layers] - true).max() < 0.01 * np.abs(true).max()
-    embedding = llm.model.tensors["token_embd.weight"]
+    embedding = llm.file.tensors["token_embd.weight"]
     rows = decode(embedding.data, embedding.type, embedding.shape)[PROMPT]
     np.testing.assert_array_equal(states[0], rows)
 

@@ -249,8 +249,8 @@ def test_one_tensor_at_a_time(tmp_path: Path) -> None:
         writer.add_lazy_tensor(f"t{number}", GgmlType.F32, (100_000,), produce)
     assert sizes == []
     writer.write()
-    assert sizes[0] == 0
-    assert sizes[1] >= 400_000
+    assert sizes[0] < 400_000
+    assert 400_000 <= sizes[1] < 800_000
     assert sizes[2] >= 800_000
 
 

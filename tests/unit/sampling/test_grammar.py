@@ -12,7 +12,6 @@ from grammar_runs import accepts, write
 
 from ingot.errors import GrammarError
 from ingot.sampling import ChainBuilder, Grammar, SamplingParams
-from ingot.sampling.grammar.compile import GrammarCompiler
 from ingot.sampling.grammar.vocabulary import ExactEncoder, TokenTexts
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.tokenizer.small_vocabularies import byte_tokens, write_vocabulary
@@ -230,30 +229,6 @@ def test_what_cannot_be_honoured_is_refused(
 ) -> None:
     with pytest.raises(GrammarError, match=f"(?s){reason}"):
         builder.build(SamplingParams(grammar=grammar))
-
-
-def test_compiled_grammars_are_kept(letters: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = GrammarCompiler(letters)
-    compiled: list[Grammar] = []
-    compile_one = GrammarCompiler._compile
-
-    def counting(self: GrammarCompiler, grammar: Grammar) -> object:
-        compiled.append(grammar)
-        return compile_one(self, grammar)
-
-    monkeypatch.setattr(GrammarCompiler, "_compile", counting)
-    first = Grammar.regex("a")
-    for _ in range(3):
-        compiler.matcher(first)
-    assert compiled == [first]
-    for number in range(70):
-        compiler.matcher(Grammar.choices([str(number)]))
-        compiler.matcher(first)
-    assert compiled.count(first) == 1  # the one used last stays
-    for number in range(70):
-        compiler.matcher(Grammar.choices([str(number)]))
-    compiler.matcher(first)
-    assert compiled.count(first) == 2
 
 
 # Every kind of vocabulary

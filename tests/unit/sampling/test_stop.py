@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingot.sampling import FinishReason, SamplingParams, StopChecker
+from ingot.sampling import SamplingParams, StopChecker
 from ingot.sampling.stop import StopStrings
 from ingot.tokenizer import Tokenizer
 
@@ -62,7 +62,7 @@ def run(checker: StopChecker, tokens: Iterable[int]) -> tuple[str, object, objec
 def test_a_stop_string_across_tokens(letters: Tokenizer) -> None:
     tokens = letters.encode("one abcx two", add_special=False)
     checker = StopChecker(SamplingParams(stop="bcx"), letters)
-    assert run(checker, tokens) == ("one a", FinishReason.STOP, "bcx", 6)
+    assert run(checker, tokens) == ("one a", "stop", "bcx", 6)
 
 
 def test_text_that_was_held_is_shown_when_no_stop_comes(letters: Tokenizer) -> None:

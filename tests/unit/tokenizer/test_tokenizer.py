@@ -81,6 +81,16 @@ def test_a_batch_is_its_texts(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_batch([]) == []
 
 
+def test_an_array_is_the_list(tokenizer: Tokenizer) -> None:
+    for text in ("ab", "", b"\xff", "né" * 40_000, "<s>"):
+        for add_special, parse_special in ((True, False), (False, True)):
+            array = tokenizer.encode_array(text, add_special, parse_special)
+            assert array.dtype == np.int32
+            assert array.tolist() == tokenizer.encode(text, add_special, parse_special)
+    with pytest.raises(TokenizerError, match="surrogates"):
+        tokenizer.encode_array("\ud800")
+
+
 def test_threads_share_one_tokenizer(make_tokenizer: MakeTokenizer) -> None:
     fresh = make_tokenizer("llama", TOKENS)
     texts = [f"text {n} ab" * (n % 50) for n in range(400)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu.handover import Handover, stored_as
+from ingot.errors import ThreadLimitError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph.fusion import fuse
@@ -52,12 +53,19 @@ class CpuBackend:
         self._vocabulary = graph.logits.width
         self._graph = fuse(graph)
         self.plan = MemoryPlan.of(self._graph, keep)
-        self._program = _native.Program(
-            threads=threads,
-            arena_bytes_per_token=self.plan.size,
-            max_tokens=max_tokens,
-            max_positions=context,
-        )
+        try:
+            self._program = _native.Program(
+                threads=threads,
+                arena_bytes_per_token=self.plan.size,
+                max_tokens=max_tokens,
+                max_positions=context,
+            )
+        except OSError as error:
+            raise ThreadLimitError(
+                f"the {threads} threads of the model cannot be started ({error.strerror}): ask "
+                "for fewer (threads, INGOT_THREADS), end other threads or processes, or raise the "
+                "limit (ulimit -u, or pids of the container)"
+            ) from None
         self._selected = False
         self._ids: dict[str, int] = {}
         handover = Handover(model, layout, graph.kv_layers, self.pools, self._value)

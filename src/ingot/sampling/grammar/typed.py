@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ingot.errors import GrammarError
 from ingot.sampling.grammar.spec import Grammar
 
-T = TypeVar("T")
 Schema = dict[str, Any]
 
 _PLAIN: Mapping[object, str] = {
@@ -25,9 +24,9 @@ _PLAIN: Mapping[object, str] = {
 }  # fmt: skip
 
 
-def grammar_of(kind: type) -> Grammar:
-    """The grammar of the JSON of a type."""
-    return Grammar.json_schema(schema_of(kind))
+def grammar_of(schema: type | Mapping[str, object]) -> Grammar:
+    """The grammar of JSON that follows a schema, or describes an object of a type."""
+    return Grammar.json_schema(schema if isinstance(schema, Mapping) else schema_of(schema))
 
 
 def schema_of(kind: type) -> Schema:
@@ -40,17 +39,15 @@ def schema_of(kind: type) -> Schema:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def parse_as(kind: type[T], text: str) -> T:
-    """The object that a text in JSON describes."""
-    if _is_pydantic(kind):
-        made: T = kind.model_validate_json(text)  # type: ignore[attr-defined]
-        return made
+def parse_as(schema: type | Mapping[str, object], text: str) -> Any:
+    """The value of a text in JSON: an object of the type, or plain data if `schema` is JSON."""
+    if _is_pydantic(schema):
+        return schema.model_validate_json(text)  # type: ignore[union-attr]
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise GrammarError(f"the text is no complete JSON: {error}") from None
-    result: T = _made(kind, value)
-    return result
+        raise GrammarError(f"the text is not complete JSON: {error}") from None
+    return value if isinstance(schema, Mapping) else _made(schema, value)
 
 
 def _is_pydantic(kind: object) -> bool:

@@ -58,11 +58,19 @@ class GrammarVocabulary:
         """The vocabulary as llguidance has it."""
         from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (0.1 s)
 
+        ends = self._ends()
+        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
+        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+
+    def as_lists(self) -> tuple[list[bytes], list[int], list[int]]:
+        """The bytes of the tokens, those that are no text, and those that end one."""
+        return self.tokens.texts, self.tokens.no_text, self._ends()
+
+    def _ends(self) -> list[int]:
         ends = sorted(self._tokenizer.eog_ids)
         if not ends:
             raise GrammarError("grammars need a vocabulary with a token that ends a text")
-        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
-        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+        return ends
 
     def control_token(self, text: str) -> int | None:
         """The control token with a text, if there is one."""

@@ -28,7 +28,7 @@ class Processors(Sampler):
         for function in self._functions:
             try:
                 function(tokens, row)
-            except Exception as error:
+            except BaseException as error:  # KeyboardInterrupt would end all requests
                 name = getattr(function, "__name__", type(function).__name__)
                 raise ProcessorError(f"the logits processor {name} failed: {error!r}") from error
         if candidates.ids is not None:

@@ -5,8 +5,9 @@ erase it is to forget all texts that are not running.
 """
 
 import asyncio
-import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,15 +15,21 @@ from fastapi import APIRouter
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 
+from ingot.errors import FileWriteError, SavedCacheError, SavedCacheSizeError
 from ingot.sampling import SamplingParams
 from ingot.server.catalog import Lease
 from ingot.server.errors import ApiError
+from ingot.server.llama.answers import ErrorAnswer
 from ingot.server.llama.settings import GenerationSettings, settings_of
 from ingot.server.sampling_body import Body
+from ingot.server.slot_files import FULL
 from ingot.server.slot_table import Slot
 from ingot.server.state import Server
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    413: {"model": ErrorAnswer, "description": "The saved slots would take too much room."},
+    507: {"model": ErrorAnswer, "description": "The disk is full, or cannot be written."},
+}
 
 
 class NextToken(BaseModel):
@@ -81,7 +88,7 @@ def router(server: Server) -> APIRouter:
                 raise ApiError(503, "no slot is free", retry=True)
             return [_status(slot, lease) for slot in table]
 
-    @made.post("/slots/{id_slot}", response_model_exclude_none=True)
+    @made.post("/slots/{id_slot}", response_model_exclude_none=True, responses=_ERRORS)
     async def act(
         id_slot: Annotated[int, PathParameter(ge=0)],
         action: Literal["save", "restore", "erase"],
@@ -93,19 +100,25 @@ def router(server: Server) -> APIRouter:
             slot = _slot(server, lease, id_slot)
             if action == "erase":
                 return await _erase(slot, lease)
-            path = _path(server.options.slots_folder, given.filename)
-            return await (_save if action == "save" else _restore)(slot, lease, path)
+            path = server.slot_files.path(given.filename)
+            with _telling(path):
+                if action == "restore":
+                    return await _restore(slot, lease, path)
+                async with server.slot_files.room_for(path) as room:
+                    return await _save(slot, lease, path, room)
 
     return made
 
 
-async def _save(slot: Slot, lease: Lease, path: Path) -> SlotAnswer:
+async def _save(slot: Slot, lease: Lease, path: Path, room: int) -> SlotAnswer:
     slot.remember()
     tokens, prompted = [*slot.prompt_ids, *slot.token_ids], len(slot.prompt_ids)
     if not tokens:
         raise ApiError(400, f"slot {slot.id} has had no text yet")
     began = time.perf_counter()
-    count = await asyncio.to_thread(lease.llm.engine.save, tokens, path, prompted=prompted)
+    count = await asyncio.to_thread(
+        lease.llm.engine.save, tokens, path, prompted=prompted, most_bytes=room
+    )
     return SlotAnswer(
         id_slot=slot.id,
         filename=path.name,
@@ -151,21 +164,17 @@ def _refuse_busy(slot: Slot) -> None:
         raise ApiError(400, f"slot {slot.id} is writing a text; wait for its end")
 
 
-def _path(folder: Path | None, name: str | None) -> Path:
-    """The file of a name, in the folder and nowhere else."""
-    if folder is None:
-        raise ApiError(400, "this server saves no slots: start it with --slot-save-path FOLDER")
-    if name is None or not _FILE_NAME.fullmatch(name):
-        raise ApiError(
-            400,
-            "filename must be a name of letters, digits, '.', '_' and '-' that begins with none "
-            "of the last two",
-            param="filename",
-        )
-    path = folder / name
-    if path.is_symlink():
-        raise ApiError(400, f"{name!r} is a link, which is not followed", param="filename")
-    return path
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Let errors name a file as the client does, who need not know where the folder is."""
+    try:
+        yield
+    except SavedCacheSizeError as error:
+        message = f"{error}: all saved slots together would be over --slot-save-limit"
+        raise ApiError(413, message, code=FULL) from error
+    except (FileWriteError, SavedCacheError) as error:
+        status = 507 if isinstance(error, FileWriteError) else 400
+        raise ApiError(status, str(error).replace(str(path), path.name)) from error
 
 
 def _status(slot: Slot, lease: Lease) -> SlotStatus:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ingot import __version__
-from ingot.engine import Completion, FinishReason
+from ingot.engine import Completion
 from ingot.errors import IngotError
-from ingot.sampling import TokenLogprobs
+from ingot.sampling import FinishReason, TokenLogprobs
 from ingot.server.errors import ApiError, facts_of, openai_error
 from ingot.server.sse import DONE, event
 from ingot.tokenizer import Tokenizer

@@ -1,0 +1,58 @@
+"""RequestFields: what a request takes by name, typed for editors and type checkers.
+
+Comes in: a `SamplingParams`, or keyword arguments. Goes out: the parameters, and the other
+arguments of `InferenceEngine.submit_request`, which says what they do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from ingot.engine.engine import Prompt
+from ingot.errors import SamplingError
+from ingot.sampling import SamplingParams
+from ingot.sampling.fields import SamplingFields
+from ingot.sampling.params import ALIASES
+
+
+class RequestFields(SamplingFields, total=False):
+    """Keyword arguments of `LLM.generate`, `stream`, `chat` and the like."""
+
+    negative_prompt: Prompt | None
+    cfg_scale: float
+    heal: bool
+    context_overflow: Literal["error", "stop", "shift"]
+    keep: int
+    reuse: bool
+
+
+_OTHERS = RequestFields.__annotations__.keys() - SamplingFields.__annotations__.keys()
+
+
+def read_fields(
+    params: SamplingParams | None, fields: RequestFields, base: SamplingParams | None = None
+) -> tuple[SamplingParams, dict[str, Any]]:
+    """The sampling parameters of a request, and the arguments that are something else.
+
+    Fields change `base`, which is `SamplingParams()` by default.
+    """
+    named: dict[str, Any] = dict(fields)
+    others = {name: named.pop(name) for name in _OTHERS & named.keys()}
+    if params is None:
+        base = base or SamplingParams()
+        if _is_unlimited(named):
+            base = replace(base, max_tokens=None)
+        return base.with_names(named), others
+    if not isinstance(params, SamplingParams):
+        raise SamplingError("params", params, "SamplingParams; or pass its fields by name")
+    if named:
+        name = min(named)
+        raise SamplingError(name, named[name], "a field of params, because params is given")
+    return params, others
+
+
+def _is_unlimited(fields: Mapping[str, Any]) -> bool:
+    """Whether `max_tokens=None` was passed, which is not the same as nothing."""
+    return any(
+        value is None and ALIASES.get(name, name) == "max_tokens" for name, value in fields.items()
+    )
