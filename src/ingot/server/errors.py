@@ -18,6 +18,7 @@ from ingot.errors import (
     IngotError,
     LogitsError,
     MemoryShortageError,
+    ModelChangedError,
     ModelError,
     QueueFullError,
     SamplingError,
@@ -112,9 +113,16 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(429, str(error), code="queue_full", retry=True)
         case CacheFullError() | MemoryShortageError():
             return Facts(503, str(error), code="out_of_memory", retry=True)
-        case GrammarError() | ChatTemplateError() | TokenizerError() | SavedCacheError():
-            return Facts(400, str(error))
-        case ModelError() | ConfigError():  # of the model, or of a prompt that it cannot read
+        case ModelChangedError():
+            return Facts(503, str(error), code="model_changed", retry=True)
+        case (
+            GrammarError()
+            | ChatTemplateError()
+            | TokenizerError()
+            | SavedCacheError()
+            | ModelError()  # of the model, or of a prompt that it cannot read
+            | ConfigError()
+        ):
             return Facts(400, str(error))
         case ToolError():
             return Facts(400, str(error), param="tools")

@@ -73,10 +73,15 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     made = APIRouter(tags=["operations"])
 
-    @made.get("/health")
+    @made.get("/health", responses={503: {"description": "A model's file was changed."}})
     @made.get("/v1/health", include_in_schema=False)
     async def health() -> Health:
-        """Whether the process is alive."""
+        """Whether the process is alive and its models can answer."""
+        for entry in server.catalog.entries.values():
+            if entry.trouble is not None:
+                raise ApiError(
+                    503, f"{entry.name}: {entry.trouble}", code="model_changed", retry=True
+                )
         return Health()
 
     @made.get("/ready", responses={503: {"description": "The server is stopping."}})
