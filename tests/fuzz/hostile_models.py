@@ -16,6 +16,7 @@ from typing import Any
 from data.chat_templates.bombs import BOMBS, ESCAPES
 from fuzz.craft import Craft, encode
 from fuzz.mutate import BYTE_MUTATIONS, FIELD_MUTATIONS
+from ingot import quant
 from ingot.gguf import GgmlType, ValueType
 from ingot.models import architectures
 from models.tiny_models import VOCABULARY, Fixture
@@ -32,6 +33,10 @@ _TEXTS = (
     *(b"", b"a", b"llama", b"gpt2", b"bert", b"t5", b"rwkv", b"default", b"gpt-2", b"\xff\xfe"),
     *(b"linear", b"yarn", b"longrope", b"none", b"\x00", b"x" * 70_000, "naïve 😀".encode()),
     *(b"{{", b"<s>", b"</s>", b"<0x41>", b"<0xZZ>", b"<|im_end|>", "▁".encode(), b"'\\xff'", b"'"),
+)
+_WEIGHTS = (
+    *(GgmlType.F32, GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0),
+    *(GgmlType.Q5_1, GgmlType.IQ4_NL, GgmlType.MXFP4),
 )
 _TEMPLATES = (
     b"{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}",
@@ -117,7 +122,7 @@ def make_model(seed: int, number: int) -> tuple[str, bytes]:
 
 def valid_model(architecture: str, random: Random) -> Model:
     """A model of one layer that can be run."""
-    keys, tensors = _network(architecture)
+    keys, tensors = _network(architecture, random.choice(_WEIGHTS))
     model = Model([Key("general.architecture", ValueType.STRING, architecture.encode())], [])
     model.keys += [Key(key.name, key.kind, key.value) for key in keys]
     model.keys += _vocabulary(random)
@@ -128,16 +133,19 @@ def valid_model(architecture: str, random: Random) -> Model:
 
 
 @cache
-def _network(architecture: str) -> tuple[list[Key], list[Tensor]]:
+def _network(architecture: str, type: GgmlType) -> tuple[list[Key], list[Tensor]]:
+    """Its keys and tensors; matrices whose rows are whole blocks have the type."""
     fixture = Fixture.load(architecture).first_layers(1)
     keys = []
     for name, value in fixture.metadata.items():
         full = name if name.startswith("tokenizer.") else f"{architecture}.{name}"
         keys.append(Key(full, *_typed(value)))
-    tensors = [
-        Tensor(name, list(reversed(values.shape)), GgmlType.F32, values.astype("<f4").tobytes())
-        for name, values in fixture.tensors().items()
-    ]
+    tensors = []
+    for name, values in fixture.tensors().items():
+        matrix = values.ndim > 1 and name.endswith(".weight") and "_inp" not in name
+        kind = type if matrix and values.shape[-1] % type.block_size == 0 else GgmlType.F32
+        data = quant.encode(values, kind).tobytes()
+        tensors.append(Tensor(name, list(reversed(values.shape)), kind, data))
     return keys, tensors
 
 

@@ -30,6 +30,12 @@ from typing import Any
 
 from fuzz.hostile_models import make_model
 from fuzz.run import overwrite, peak_mib
+from ingot.api import LLM
+from ingot.cli.inspect import command
+from ingot.errors import IngotError
+from ingot.gguf import GgufLoader
+from ingot.tokenizer import Tokenizer
+from ingot.tokenizer.chat_template import ChatTemplate
 
 FILE_SECONDS = 120  # a file takes some hundredths; the machine may do other things
 MOST_GROWTH_MIB = 512  # for one file; none is larger than 2 MiB
@@ -49,14 +55,8 @@ class Outcome:
     said: str = ""
 
 
-def stages(path: Path, context: int | None) -> Iterator[Callable[[], object]]:
-    """What a user does with a file, one after the other."""
-    # Imported in the worker, after its limits are set.
-    from ingot.api import LLM  # noqa: PLC0415
-    from ingot.cli.inspect import command  # noqa: PLC0415
-    from ingot.gguf import GgufLoader  # noqa: PLC0415
-    from ingot.tokenizer import Tokenizer  # noqa: PLC0415
-    from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415
+def stages(path: Path, **options: Any) -> Iterator[Callable[[], object]]:
+    """What a user does with a file, one after the other; `options` are those of `LLM`."""
 
     def inspect(**options: Any) -> None:
         with redirect_stdout(io.StringIO()):
@@ -77,11 +77,19 @@ def stages(path: Path, context: int | None) -> Iterator[Callable[[], object]]:
             ChatTemplate.from_metadata(loader.metadata).render(_MESSAGES)
 
     def run() -> None:
-        with LLM(path, threads=1, context=context) as llm:
+        with LLM(path, threads=1, **options) as llm:
             if llm.graph.hidden or llm.graph.scores:
                 llm.embed([[1, 2, 3]])
-            else:
-                llm.generate([1, 2, 3], max_tokens=2, temperature=0)
+                return
+            short = {"max_tokens": 2, "temperature": 0}
+            calls = [
+                partial(llm.generate, [1, 2, 3], **short),
+                partial(llm.chat, _MESSAGES, **short),
+                partial(llm.generate, [1, 2, 3], schema={"type": "boolean"}, **short),
+            ]
+            errors = [error for call in calls if (error := _refusal(call)) is not None]
+            if errors:
+                raise errors[0]
 
     yield partial(inspect, json=True)
     yield partial(inspect, tensors=True)
@@ -89,15 +97,30 @@ def stages(path: Path, context: int | None) -> Iterator[Callable[[], object]]:
     yield from (look_at_a_tensor, tokenize, render, run)
 
 
+def _refusal(call: Callable[[], object]) -> IngotError | None:
+    try:
+        call()
+    except IngotError as error:
+        return error
+    return None
+
+
+def options_of(number: int) -> dict[str, Any]:
+    """How a file is opened."""
+    return {
+        "context": 32 if number % 2 else None,
+        "kv_type": "q8_0" if number % 16 == 0 else "f16",  # which few of the heads can be
+        "weights": "read" if number % 5 == 0 else "map",
+    }
+
+
 def examine(seed: int, number: int, path: Path) -> Outcome:
     """Make a file and use it in every way."""
-    from ingot.errors import IngotError  # noqa: PLC0415
-
     architecture, data = make_model(seed, number)
     overwrite(path, data)
     before = peak_mib()
     refused = ""
-    for stage in stages(path, context=32 if number % 2 else None):
+    for stage in stages(path, **options_of(number)):
         try:
             stage()
         except IngotError as error:
