@@ -142,6 +142,12 @@ class Catalog:
         entry.broken = None
         return llm
 
+    def check(self) -> None:
+        """Raise an error if somebody changed a model's file, so that its requests fail."""
+        for entry in self._entries.values():
+            if entry.trouble is not None:
+                raise ModelChangedError(f"{entry.name}: {entry.trouble}")
+
     async def watch(self) -> None:
         """Look after the models for as long as the server runs."""
         pause = min((self._idle_seconds or math.inf) / 4, _LOOK_SECONDS)

@@ -97,6 +97,14 @@ _ANTHROPIC_KINDS: Mapping[int, str] = MappingProxyType(
     }
 )
 
+_UNAVAILABLE: Mapping[type[IngotError], str] = MappingProxyType(
+    {
+        CacheFullError: "out_of_memory",
+        MemoryShortageError: "out_of_memory",
+        ModelChangedError: "model_changed",
+    }
+)
+
 
 def facts_of(error: BaseException) -> Facts:
     """What to say of an error."""
@@ -111,10 +119,8 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
             return Facts(429, str(error), code="queue_full", retry=True)
-        case CacheFullError() | MemoryShortageError():
-            return Facts(503, str(error), code="out_of_memory", retry=True)
-        case ModelChangedError():
-            return Facts(503, str(error), code="model_changed", retry=True)
+        case CacheFullError() | MemoryShortageError() | ModelChangedError():
+            return Facts(503, str(error), code=_unavailable(error), retry=True)
         case (
             GrammarError()
             | ChatTemplateError()
@@ -132,6 +138,11 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(500, str(error))
         case _:
             return Facts(500, "the server met an error of its own; its log says more")
+
+
+def _unavailable(error: IngotError) -> str:
+    """The code of an error that may be over in a while."""
+    return next(code for kind, code in _UNAVAILABLE.items() if isinstance(error, kind))
 
 
 def openai_error(facts: Facts) -> dict[str, object]:

@@ -76,12 +76,8 @@ def router(server: Server) -> APIRouter:
     @made.get("/health", responses={503: {"description": "A model's file was changed."}})
     @made.get("/v1/health", include_in_schema=False)
     async def health() -> Health:
-        """Whether the process is alive and its models can answer."""
-        for entry in server.catalog.entries.values():
-            if entry.trouble is not None:
-                raise ApiError(
-                    503, f"{entry.name}: {entry.trouble}", code="model_changed", retry=True
-                )
+        """Whether the models that are open can go on; if one cannot, why."""
+        server.catalog.check()
         return Health()
 
     @made.get("/ready", responses={503: {"description": "The server is stopping."}})
