@@ -55,8 +55,11 @@ class Outcome:
     said: str = ""
 
 
-def stages(path: Path, **options: Any) -> Iterator[Callable[[], object]]:
-    """What a user does with a file, one after the other; `options` are those of `LLM`."""
+def stages(path: Path, *, views: bool = True, **options: Any) -> Iterator[Callable[[], object]]:
+    """What a user does with a file, one after the other; `options` are those of `LLM`.
+
+    `views`: also the tables for people, which take longer than all the rest.
+    """
 
     def inspect(**options: Any) -> None:
         with redirect_stdout(io.StringIO()):
@@ -92,9 +95,12 @@ def stages(path: Path, **options: Any) -> Iterator[Callable[[], object]]:
                 raise errors[0]
 
     yield partial(inspect, json=True)
-    yield partial(inspect, tensors=True)
-    yield partial(inspect, graph=True)
-    yield from (look_at_a_tensor, tokenize, render, run)
+    yield partial(inspect, graph=True, json=True)
+    if views:
+        yield partial(inspect, tensors=True)
+        yield partial(inspect, graph=True)
+        yield look_at_a_tensor
+    yield from (tokenize, render, run)
 
 
 def _refusal(call: Callable[[], object]) -> IngotError | None:
@@ -120,7 +126,7 @@ def examine(seed: int, number: int, path: Path) -> Outcome:
     overwrite(path, data)
     before = peak_mib()
     refused = ""
-    for stage in stages(path, **options_of(number)):
+    for stage in stages(path, views=number % 8 == 0, **options_of(number)):
         try:
             stage()
         except IngotError as error:
