@@ -20,6 +20,7 @@ from ingot.tokenizer.pretokenizers import PreTokenizer, pre_tokenizer
 from ingot.tokenizer.special_tokens import NamedIds, meanings, named_ids, required
 
 _PREFIX = "tokenizer.ggml."
+_SCORES, _TYPES = f"{_PREFIX}scores", f"{_PREFIX}token_type"
 
 
 class TokenType(IntEnum):
@@ -71,6 +72,10 @@ def describe(metadata: Metadata) -> Vocabulary:
             f"the vocabulary kind {kind!r} is not supported; the kinds are {known}"
         )
     tokens = metadata.strings(f"{_PREFIX}tokens")
+    for key in (_SCORES, _TYPES):
+        values = metadata.array(key, None)
+        if values is not None and len(values) not in (0, len(tokens)):
+            raise TokenizerError(f"{key} has {len(values)} entries for {len(tokens)} tokens")
     pre = metadata.string(f"{_PREFIX}pre", None)
     cutting = pre_tokenizer(pre or "default") if kind == "gpt2" else None
     default_bos = cutting is None or cutting.default_bos
@@ -85,8 +90,8 @@ def build(vocabulary: Vocabulary) -> Core:
         native = _native.Vocabulary(
             tokens.data,
             tokens.offsets,
-            _aligned(metadata.array(f"{_PREFIX}scores", None), np.float32),
-            _aligned(metadata.array(f"{_PREFIX}token_type", None), np.int32),
+            _aligned(metadata.array(_SCORES, None), np.float32),
+            _aligned(metadata.array(_TYPES, None), np.int32),
         )
 
         def find(text: str) -> int | None:
