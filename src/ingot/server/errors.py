@@ -114,8 +114,9 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(429, str(error), code="queue_full", retry=True)
         case EngineError() | ThreadLimitError():
             return Facts(503, str(error), code="engine_unavailable", retry=True)
-        case CacheFullError() | MemoryShortageError():
-            return Facts(503, str(error), code="out_of_memory", retry=True)
+        case CacheFullError() | MemoryShortageError() | MemoryError():
+            what = str(error) or "the server has too little memory for this request now"
+            return Facts(503, what, code="out_of_memory", retry=True)
         case (
             GrammarError()
             | ChatTemplateError()
