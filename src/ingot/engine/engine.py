@@ -299,6 +299,21 @@ class InferenceEngine:
         )
 
     @property
+    def change(self) -> str | None:
+        """What somebody did to a file that it runs from, so that its requests fail; or None."""
+        return next((model.change for model in self._models if model.change is not None), None)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the path of a file leads to another one by now. This one can be used on."""
+        return any(model.file.is_replaced for model in self._models)
+
+    @property
+    def _models(self) -> tuple[LoadedModel, ...]:
+        parts = self._parts
+        return (parts.model,) if parts.draft is None else (parts.model, parts.draft)
+
+    @property
     def token_gaps(self) -> Gaps:
         """How long texts have waited from token to token."""
         return self._loop.stepper.gaps

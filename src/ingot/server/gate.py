@@ -1,8 +1,9 @@
 """Gate: what every request passes before it reaches an endpoint, and after.
 
 It gives requests their id. It refuses those that a page elsewhere makes, those without a key,
-those that are too large, come too slowly or would take too long to parse and, while the server is about to stop, all of them. It
-writes the access log. It does not know endpoints, apart from those that everybody may see.
+those that are too large, come too slowly or would take too long to parse and, while the server is
+about to stop, all of them. It writes the access log. It does not know endpoints, apart from those
+that everybody may see.
 """
 
 import asyncio

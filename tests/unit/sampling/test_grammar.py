@@ -297,3 +297,15 @@ def test_a_vocabulary_without_an_end_is_refused(tmp_path: Path) -> None:
     path = write_vocabulary(tmp_path / "no_end.gguf", "rwkv", ["a", "b"], {})
     with pytest.raises(GrammarError, match="ends a text"):
         ChainBuilder(Tokenizer.from_gguf(path)).build(SamplingParams(grammar=Grammar.regex("a")))
+
+
+@pytest.mark.parametrize("kind", [TokenType.NORMAL, TokenType.CONTROL])
+@pytest.mark.parametrize("size", [1000, 1001, 1024, 1025, 70_000])
+def test_tokens_of_any_length(kind: TokenType, size: int, tmp_path: Path) -> None:
+    """A hostile vocabulary can have tokens that are longer than llguidance can take."""
+    tokens = [*byte_tokens(), ("</s>", TokenType.CONTROL), ("x" * size, kind), ("y" * size, kind)]
+    path = write_vocabulary(tmp_path / "v.gguf", "llama", tokens, {"eos_token_id": 256})
+    tokenizer = Tokenizer.from_gguf(path)
+    text = write(ChainBuilder(tokenizer), tokenizer, Grammar.regex("[a-f]+"), seed=1)
+    assert text is not None
+    assert re.fullmatch("[a-f]+", text)
