@@ -5,7 +5,7 @@ Sizes of tensor types come from the native table (native/formats/types.h).
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ingot import _native
 
@@ -51,40 +51,46 @@ _DTYPES: Final = MappingProxyType(
 
 
 class GgmlType(IntEnum):
-    """The type of a tensor: rows of blocks of weights."""
+    """The type of a tensor: rows of blocks of weights.
 
-    F32 = 0
-    F16 = 1
-    Q4_0 = 2
-    Q4_1 = 3
-    Q5_0 = 6
-    Q5_1 = 7
-    Q8_0 = 8
-    Q2_K = 10
-    Q3_K = 11
-    Q4_K = 12
-    Q5_K = 13
-    Q6_K = 14
-    Q8_K = 15
-    IQ2_XXS = 16
-    IQ2_XS = 17
-    IQ3_XXS = 18
-    IQ1_S = 19
-    IQ4_NL = 20
-    IQ3_S = 21
-    IQ2_S = 22
-    IQ4_XS = 23
-    I8 = 24
-    I16 = 25
-    I32 = 26
-    I64 = 27
-    F64 = 28
-    IQ1_M = 29
-    BF16 = 30
-    TQ1_0 = 34
-    TQ2_0 = 35
-    MXFP4 = 39
-    NVFP4 = 40
+    The members are those of the native table, where each format's header enters its type.
+    """
+
+    vars().update({name: number for name, number, *_ in _native.tensor_types()})
+
+    if TYPE_CHECKING:  # the names again, for editors and type checkers
+        F32 = 0
+        F16 = 1
+        Q4_0 = 2
+        Q4_1 = 3
+        Q5_0 = 6
+        Q5_1 = 7
+        Q8_0 = 8
+        Q2_K = 10
+        Q3_K = 11
+        Q4_K = 12
+        Q5_K = 13
+        Q6_K = 14
+        Q8_K = 15
+        IQ2_XXS = 16
+        IQ2_XS = 17
+        IQ3_XXS = 18
+        IQ1_S = 19
+        IQ4_NL = 20
+        IQ3_S = 21
+        IQ2_S = 22
+        IQ4_XS = 23
+        I8 = 24
+        I16 = 25
+        I32 = 26
+        I64 = 27
+        F64 = 28
+        IQ1_M = 29
+        BF16 = 30
+        TQ1_0 = 34
+        TQ2_0 = 35
+        MXFP4 = 39
+        NVFP4 = 40
 
     @property
     def block_size(self) -> int:

@@ -1,24 +1,32 @@
-"""The small moves all block formats are made of: bit fields, half floats, rounding.
+"""The small steps all block formats are made of: bit fields, half floats, rounding.
 
-In and out: arrays whose first axis counts blocks. Knows nothing of any one format.
+In and out: arrays whose first axis counts blocks. What `split` needs works on NumPy arrays and on
+torch tensors alike (the types name NumPy's); rounding, which only encoders need, on NumPy arrays.
+Knows nothing of any one format.
 """
 
+import sys
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.quant.block import Bytes, Floats
+from ingot.quant.block import Bytes, Floats, Integers
+
+
+def library(array: NDArray[Any]) -> ModuleType:
+    """Find the library that an array belongs to: numpy or torch."""
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def half_at(blocks: Bytes, offset: int) -> Floats:
     """Read the half float at `offset` of each block: [n, bytes] -> [n, 1]."""
-    return blocks[:, offset : offset + 2].view(np.float16).astype(np.float32)
-
-
-def half_bytes(values: Floats) -> Bytes:
-    """Round to half floats: [n, 1] -> [n, 2]."""
-    return values.astype(np.float16).view(np.uint8)
+    xp = library(blocks)
+    halves = xp.stack([blocks[:, offset], blocks[:, offset + 1]], -1).view(xp.float16)
+    singles: Floats = xp.asarray(halves, dtype=xp.float32)
+    return singles
 
 
 def fields(packed: Bytes, width: int) -> Bytes:
@@ -27,20 +35,37 @@ def fields(packed: Bytes, width: int) -> Bytes:
     The lowest field of every byte comes first, then the next one of every byte: the
     order in which nearly all formats keep their weights.
     """
-    shifts = np.arange(0, 8, width, dtype=np.uint8)
-    return packed[..., None, :] >> shifts[:, None] & np.uint8((1 << width) - 1)
+    mask = (1 << width) - 1
+    split: Bytes = library(packed).stack([packed >> at & mask for at in range(0, 8, width)], -2)
+    return split
 
 
 def nibble_pairs(packed: Bytes) -> Bytes:
     """Split each byte into its two nibbles, kept together: [..., b] -> [..., 2 * b]."""
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(
-        *packed.shape[:-1], 2 * packed.shape[-1]
-    )
+    pairs: Bytes = library(packed).stack([packed & 15, packed >> 4], -1)
+    return pairs.reshape(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
 def bits(packed: Bytes) -> Bytes:
     """Split each byte into its bits, lowest first: [..., b] -> [..., b, 8]."""
-    return np.unpackbits(packed[..., None], axis=-1, bitorder="little")
+    split: Bytes = library(packed).stack([packed >> at & 1 for at in range(8)], -1)
+    return split
+
+
+def join(parts: Sequence[Integers]) -> Bytes:
+    """Concatenate along the last axis."""
+    joined: Bytes = library(parts[0]).concatenate(parts, -1)
+    return joined
+
+
+def signed(values: Integers) -> NDArray[np.int8]:
+    """Read bytes as signed ones."""
+    return values.view(library(values).int8)
+
+
+def half_bytes(values: Floats) -> Bytes:
+    """Round to half floats: [n, 1] -> [n, 2]."""
+    return values.astype(np.float16).view(np.uint8)
 
 
 def inverse(scale: Floats) -> Floats:
@@ -54,6 +79,6 @@ def round_half_away(values: Floats) -> Floats:
     return whole + np.trunc(2 * (values - whole))
 
 
-def to_integers(values: Floats) -> NDArray[Any]:
+def to_integers(values: Floats) -> NDArray[np.int64]:
     """Drop the fraction; what is not finite (a weight over a subnormal scale) is 0."""
     return np.where(np.isfinite(values), values, 0).astype(np.int64)

@@ -1,12 +1,13 @@
 """What a block format is: a fixed number of bytes that holds a fixed number of weights.
 
-In: the bytes of whole blocks, or float32 weights. Out: the other of the two, in NumPy.
-This is the plain statement of every format, the twin that the native kernels (which
-`ingot.quant.decode` and `encode` call) are tested against. Knows nothing of files,
+In: the bytes of whole blocks, or float32 weights. Out: the other of the two, in NumPy. This is
+the plain statement of every format; the native kernels (which `ingot.quant.decode` and `encode`
+call) are tested against it, and the GPU backend packs matrices by it. Knows nothing of files,
 shapes or threads.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -16,20 +17,57 @@ from ingot.errors import QuantError
 from ingot.gguf import GgmlType
 
 Bytes: TypeAlias = NDArray[np.uint8]
+Integers: TypeAlias = NDArray[np.integer]  # bytes, as NumPy types what operators make of them
 Floats: TypeAlias = NDArray[np.float32]
 
 
-class BlockFormat(ABC):
-    """One block format: a subclass, made with its type as class argument.
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How a format codes its weights.
 
-    A subclass draws its layout in its docstring and says what the bytes mean in
-    `_decode` and, where the encoding is simple, `_encode`.
+    w = scale * (code - zero) + minimum, or scale * levels[code]; each group has its own scale
+    (and minimum).
+    """
+
+    bits: int  # of a code
+    group: int  # weights
+    zero: int = 0
+    has_minimum: bool = False
+    levels: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Blocks taken apart into codes and the scales of their groups."""
+
+    codes: Integers  # uint8 [n, ...]: the weights of a block, in order
+    scales: Floats  # [n, groups]
+    minimums: Floats | None = None  # [n, groups]
+
+
+class BlockFormat(ABC):
+    """One block format: a subclass with the name of its tensor type.
+
+    A subclass draws its layout in its docstring and says what the bytes mean in one of two ways:
+
+    - `coding` and `split`. NumPy's decoding follows from them, and the GPU backend keeps the
+      weights in their few bits. It calls `split` with torch tensors, so `split` uses operators
+      and the functions of `ingot.quant.bits`, which work on arrays of both libraries.
+    - `_decode`, for formats that are not codes under scales. A GPU keeps them as half floats.
+
+    A simple encoding is stated in `_encode`, for the tests of the native one.
     """
 
     type: ClassVar[GgmlType]
+    coding: ClassVar[Coding | None] = None
 
-    def __init_subclass__(cls, *, type: GgmlType) -> None:
-        cls.type = type
+    def __init_subclass__(cls) -> None:
+        cls.type = GgmlType[cls.__name__]
+
+    @classmethod
+    def split(cls, blocks: Bytes) -> Parts:
+        """Take blocks [n, bytes of a block] apart; only for a format with a `coding`."""
+        raise NotImplementedError(cls.type.name)
 
     @classmethod
     def decode_blocks(cls, blocks: Bytes) -> Floats:
@@ -46,8 +84,19 @@ class BlockFormat(ABC):
             return cls._encode(np.ascontiguousarray(weights))
 
     @classmethod
-    @abstractmethod
-    def _decode(cls, blocks: Bytes) -> Floats: ...
+    def _decode(cls, blocks: Bytes) -> Floats:
+        coding, parts = cls.coding, cls.split(blocks)
+        if coding is None:
+            raise NotImplementedError(cls.type.name)
+        if coding.levels is not None:
+            values = np.array(coding.levels, np.float32)[parts.codes]
+        else:
+            values = parts.codes.astype(np.float32) - np.float32(coding.zero)
+        groups = cls.type.block_size // coding.group
+        weights = parts.scales.reshape(-1, groups, 1) * values.reshape(-1, groups, coding.group)
+        if parts.minimums is not None:
+            weights = weights + parts.minimums.reshape(-1, groups, 1)
+        return weights.reshape(-1, cls.type.block_size)
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:  # noqa: ARG003

@@ -1,23 +1,24 @@
 """FP4 formats: nibbles that are 4-bit floats (E2M1), with 8-bit floats for scales.
 
-An E2M1 value is 0, 0.5, 1, 1.5, 2, 3, 4 or 6 and a sign. The table holds twice that, in
-whole numbers; the scales below hold half of what their bits say.
+An E2M1 value is 0, 0.5, 1, 1.5, 2, 3, 4 or 6 and a sign. The levels are twice that, in
+whole numbers; the scales below are half of what their bits say.
 """
 
 import numpy as np
 
-from ingot.gguf import GgmlType
-from ingot.quant.bits import fields, to_integers
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.bits import fields, library, to_integers
+from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Parts
 
-_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.int8)
+LEVELS = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+_LEVELS = np.array(LEVELS, np.int8)
 
 
 def _half_e8m0(exponents: Bytes) -> Floats:
     """Half of 2 ** (e - 127); the two smallest are subnormal singles."""
-    normal = (exponents.astype(np.uint32) - 1) << 23
-    subnormal = np.uint32(1 << 21) << exponents.astype(np.uint32)
-    return np.where(exponents < 2, subnormal, normal).view(np.float32)
+    xp = library(exponents)
+    e = xp.asarray(exponents, dtype=xp.int32)
+    scale: Floats = xp.where(e < 2, (e + 1) << 21, (e - 1) << 23).view(xp.float32)
+    return scale
 
 
 def _half_e4m3(scales: Bytes) -> Floats:
@@ -30,8 +31,8 @@ def _half_e4m3(scales: Bytes) -> Floats:
     return np.where(scales == 0x7F, np.float32(0), halved)
 
 
-class MXFP4(BlockFormat, type=GgmlType.MXFP4):
-    """4.25 bits per weight: 32 weights, w = 2 ** (e - 128) * value[q].
+class MXFP4(BlockFormat):
+    """4.25 bits per weight: 32 weights, w = 2 ** (e - 128) * level[q].
 
     ```
     0      e   the exponent of the scale (E8M0)
@@ -42,9 +43,11 @@ class MXFP4(BlockFormat, type=GgmlType.MXFP4):
     value) and takes the nearest value for each weight, the first of two equally near.
     """
 
+    coding = Coding(bits=4, group=32, levels=LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        return _half_e8m0(blocks[:, :1]) * _VALUES[fields(blocks[:, 1:], 4).reshape(-1, 32)]
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(fields(blocks[:, 1:], 4), _half_e8m0(blocks[:, :1]))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -52,13 +55,13 @@ class MXFP4(BlockFormat, type=GgmlType.MXFP4):
         exponents = np.where(largest > 0, np.floor(np.log2(largest)) + np.float32(125), 0)
         # Below 2 ** -125 the exponent wraps around to a huge scale, under which all codes are 0.
         exponents = to_integers(exponents).astype(np.uint8)
-        values = _half_e8m0(exponents)[..., None] * _VALUES  # [n, 1, 16]
+        values = _half_e8m0(exponents)[..., None] * _LEVELS  # [n, 1, 16]
         codes = np.abs(values - weights[..., None]).argmin(axis=-1).astype(np.uint8)
         return np.concatenate([exponents, codes[:, :16] | codes[:, 16:] << 4], axis=-1)
 
 
-class NVFP4(BlockFormat, type=GgmlType.NVFP4):
-    """4.5 bits per weight: 64 weights, 4 groups of 16, w = half a scale * value[q].
+class NVFP4(BlockFormat):
+    """4.5 bits per weight: 64 weights, 4 groups of 16, w = half a scale * level[q].
 
     ```
     0..3   d   a byte per group: its scale, an unsigned 8-bit float (E4M3)
@@ -68,5 +71,5 @@ class NVFP4(BlockFormat, type=GgmlType.NVFP4):
 
     @classmethod
     def _decode(cls, blocks: Bytes) -> Floats:
-        values = _VALUES[fields(blocks[:, 4:].reshape(-1, 4, 8), 4).reshape(-1, 4, 16)]
+        values = _LEVELS[fields(blocks[:, 4:].reshape(-1, 4, 8), 4).reshape(-1, 4, 16)]
         return (_half_e4m3(blocks[:, :4])[..., None] * values).reshape(-1, 64)

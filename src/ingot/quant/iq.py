@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
-from ingot.gguf import GgmlType
 from ingot.quant.bits import bits, half_at, nibble_pairs
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -44,7 +43,7 @@ def _shifted(scales: Floats, points: NDArray[np.int8], shift_down: NDArray[np.bo
     return ((scales * _EIGHTH)[..., None] * eighths).reshape(-1, 256)
 
 
-class IQ2_XXS(BlockFormat, type=GgmlType.IQ2_XXS):
+class IQ2_XXS(BlockFormat):
     """2.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -63,7 +62,7 @@ class IQ2_XXS(BlockFormat, type=GgmlType.IQ2_XXS):
         return _signed(scales * np.float32(0.25), points, _even_signs(_sign_index(words)))
 
 
-class IQ2_XS(BlockFormat, type=GgmlType.IQ2_XS):
+class IQ2_XS(BlockFormat):
     """2.3125 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -81,7 +80,7 @@ class IQ2_XS(BlockFormat, type=GgmlType.IQ2_XS):
         return _signed(scales * np.float32(0.25), points, _even_signs(codes >> 9))
 
 
-class IQ2_S(BlockFormat, type=GgmlType.IQ2_S):
+class IQ2_S(BlockFormat):
     """2.5625 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
 
     ```
@@ -102,7 +101,7 @@ class IQ2_S(BlockFormat, type=GgmlType.IQ2_S):
         return _signed(scales * np.float32(0.25), points, blocks[:, 34:66])
 
 
-class IQ3_XXS(BlockFormat, type=GgmlType.IQ3_XXS):
+class IQ3_XXS(BlockFormat):
     """3.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 2 * point * sign.
 
     ```
@@ -120,7 +119,7 @@ class IQ3_XXS(BlockFormat, type=GgmlType.IQ3_XXS):
         return _signed(scales * np.float32(0.5), points, _even_signs(_sign_index(words)))
 
 
-class IQ3_S(BlockFormat, type=GgmlType.IQ3_S):
+class IQ3_S(BlockFormat):
     """3.4375 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) * point * sign.
 
     ```
@@ -140,7 +139,7 @@ class IQ3_S(BlockFormat, type=GgmlType.IQ3_S):
         return _signed(scales, points, blocks[:, 74:106])
 
 
-class IQ1_S(BlockFormat, type=GgmlType.IQ1_S):
+class IQ1_S(BlockFormat):
     """1.5625 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) * (point + shift).
 
     ```
@@ -160,7 +159,7 @@ class IQ1_S(BlockFormat, type=GgmlType.IQ1_S):
         return _shifted(scales, points, groups >> 15 == 1)
 
 
-class IQ1_M(BlockFormat, type=GgmlType.IQ1_M):
+class IQ1_M(BlockFormat):
     """1.75 bits per weight, 16 groups of 16: w = d * (2 * scale + 1) * (point + shift).
 
     ```

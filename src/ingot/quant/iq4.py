@@ -1,18 +1,13 @@
-"""IQ4: nibbles that name one of 16 unevenly spaced values, dense around zero."""
+"""IQ4: nibbles that name one of 16 unevenly spaced levels, dense around zero."""
 
-import numpy as np
+from ingot.quant.bits import fields, half_at, nibble_pairs, signed
+from ingot.quant.block import BlockFormat, Bytes, Coding, Parts
 
-from ingot.gguf import GgmlType
-from ingot.quant.bits import fields, half_at, nibble_pairs
-from ingot.quant.block import BlockFormat, Bytes, Floats
-
-_VALUES = np.array(
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.int8
-)
+LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
-class IQ4_NL(BlockFormat, type=GgmlType.IQ4_NL):
-    """4.5 bits per weight: 32 weights, w = d * value[q].
+class IQ4_NL(BlockFormat):
+    """4.5 bits per weight: 32 weights, w = d * level[q].
 
     ```
     0..1   d   f16
@@ -20,13 +15,15 @@ class IQ4_NL(BlockFormat, type=GgmlType.IQ4_NL):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        return half_at(blocks, 0) * _VALUES[fields(blocks[:, 2:], 4).reshape(-1, 32)]
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(fields(blocks[:, 2:], 4), half_at(blocks, 0))
 
 
-class IQ4_XS(BlockFormat, type=GgmlType.IQ4_XS):
-    """4.25 bits per weight: 256 weights, 8 groups of 32, w = d * (scale - 32) * value[q].
+class IQ4_XS(BlockFormat):
+    """4.25 bits per weight: 256 weights, 8 groups of 32, w = d * (scale - 32) * level[q].
 
     ```
     0..1    d         f16
@@ -36,10 +33,11 @@ class IQ4_XS(BlockFormat, type=GgmlType.IQ4_XS):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         high = fields(blocks[:, 2:4, None], 2).reshape(-1, 8)
-        factors = (nibble_pairs(blocks[:, 4:8]) | high << 4).astype(np.int8) - np.int8(32)
-        scales: Floats = half_at(blocks, 0) * factors
-        values = _VALUES[fields(blocks[:, 8:].reshape(-1, 8, 16), 4).reshape(-1, 8, 32)]
-        return (scales[..., None] * values).reshape(-1, 256)
+        factors = signed((nibble_pairs(blocks[:, 4:8]) | high << 4) - 32)
+        codes = fields(blocks[:, 8:].reshape(-1, 8, 16), 4)
+        return Parts(codes, half_at(blocks, 0) * factors)

@@ -6,13 +6,12 @@ group costs 4 to 8 bits instead of a float of its own.
 
 import numpy as np
 
-from ingot.gguf import GgmlType
-from ingot.quant.bits import fields, half_at
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.bits import fields, half_at, join, signed
+from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Parts
 
 
 def _six_bit_pairs(packed: Bytes) -> tuple[Bytes, Bytes]:
-    """Eight 6-bit scales and minimums of Q4_K and Q5_K: [n, 12] -> two of [n, 8, 1].
+    """Eight 6-bit scales and minimums of Q4_K and Q5_K: [n, 12] -> two of [n, 8].
 
     ```
     byte        7 6 5 4 3 2 1 0
@@ -22,12 +21,12 @@ def _six_bit_pairs(packed: Bytes) -> tuple[Bytes, Bytes]:
     ```
     """
     low, mid, high = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
-    scales = np.concatenate([low & 63, high & 15 | low >> 6 << 4], axis=-1)
-    minimums = np.concatenate([mid & 63, high >> 4 | mid >> 6 << 4], axis=-1)
-    return scales[..., None], minimums[..., None]
+    scales = join([low & 63, high & 15 | low >> 6 << 4])
+    minimums = join([mid & 63, high >> 4 | mid >> 6 << 4])
+    return scales, minimums
 
 
-class Q2_K(BlockFormat, type=GgmlType.Q2_K):
+class Q2_K(BlockFormat):
     """2.625 bits per weight, 16 groups of 16: w = d * scale * q - dmin * min.
 
     ```
@@ -39,16 +38,16 @@ class Q2_K(BlockFormat, type=GgmlType.Q2_K):
     ```
     """
 
+    coding = Coding(bits=2, group=16, has_minimum=True)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        groups = blocks[:, :16, None]
-        scales: Floats = half_at(blocks, 80)[..., None] * (groups & 15)
-        minimums: Floats = half_at(blocks, 82)[..., None] * (groups >> 4)
-        codes = fields(blocks[:, 16:80].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)
-        return (scales * codes - minimums).reshape(-1, 256)
+    def split(cls, blocks: Bytes) -> Parts:
+        scales: Floats = half_at(blocks, 80) * (blocks[:, :16] & 15)
+        minimums: Floats = -half_at(blocks, 82) * (blocks[:, :16] >> 4)
+        return Parts(fields(blocks[:, 16:80].reshape(-1, 2, 32), 2), scales, minimums)
 
 
-class Q3_K(BlockFormat, type=GgmlType.Q3_K):
+class Q3_K(BlockFormat):
     """3.4375 bits per weight, 16 groups of 16: w = d * (scale - 32) * (q - 4).
 
     ```
@@ -60,19 +59,19 @@ class Q3_K(BlockFormat, type=GgmlType.Q3_K):
     ```
     """
 
+    coding = Coding(bits=3, group=16, zero=4)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         low = fields(blocks[:, 96:104], 4).reshape(-1, 16)
         high = fields(blocks[:, 104:108], 2).reshape(-1, 16)
-        factors = (low | high << 4).astype(np.int8) - np.int8(32)
-        scales: Floats = half_at(blocks, 108) * factors
-        pairs = fields(blocks[:, 32:96].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)
-        third = fields(blocks[:, :32], 1).reshape(-1, 16, 16)
-        codes = (pairs | third << 2).astype(np.int8) - np.int8(4)
-        return (scales[..., None] * codes).reshape(-1, 256)
+        scales: Floats = half_at(blocks, 108) * signed((low | high << 4) - 32)
+        pairs = fields(blocks[:, 32:96].reshape(-1, 2, 32), 2).reshape(-1, 8, 32)
+        third = fields(blocks[:, :32], 1)
+        return Parts(pairs | third << 2, scales)
 
 
-class Q4_K(BlockFormat, type=GgmlType.Q4_K):
+class Q4_K(BlockFormat):
     """4.5 bits per weight, 8 groups of 32: w = d * scale * q - dmin * min.
 
     ```
@@ -83,15 +82,16 @@ class Q4_K(BlockFormat, type=GgmlType.Q4_K):
     ```
     """
 
+    coding = Coding(bits=4, group=32, has_minimum=True)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         scales, minimums = _six_bit_pairs(blocks[:, 4:16])
-        codes = fields(blocks[:, 16:].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)
-        scaled = half_at(blocks, 0)[..., None] * scales * codes
-        return (scaled - half_at(blocks, 2)[..., None] * minimums).reshape(-1, 256)
+        codes = fields(blocks[:, 16:].reshape(-1, 4, 32), 4)
+        return Parts(codes, half_at(blocks, 0) * scales, -half_at(blocks, 2) * minimums)
 
 
-class Q5_K(BlockFormat, type=GgmlType.Q5_K):
+class Q5_K(BlockFormat):
     """5.5 bits per weight, 8 groups of 32: w = d * scale * q - dmin * min.
 
     ```
@@ -103,16 +103,17 @@ class Q5_K(BlockFormat, type=GgmlType.Q5_K):
     ```
     """
 
+    coding = Coding(bits=5, group=32, has_minimum=True)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         scales, minimums = _six_bit_pairs(blocks[:, 4:16])
         low = fields(blocks[:, 48:].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)
-        codes = low | fields(blocks[:, 16:48], 1) << np.uint8(4)
-        scaled = half_at(blocks, 0)[..., None] * scales * codes
-        return (scaled - half_at(blocks, 2)[..., None] * minimums).reshape(-1, 256)
+        codes = low | fields(blocks[:, 16:48], 1) << 4
+        return Parts(codes, half_at(blocks, 0) * scales, -half_at(blocks, 2) * minimums)
 
 
-class Q6_K(BlockFormat, type=GgmlType.Q6_K):
+class Q6_K(BlockFormat):
     """6.5625 bits per weight, 16 groups of 16: w = d * scale * (q - 32).
 
     ```
@@ -124,16 +125,16 @@ class Q6_K(BlockFormat, type=GgmlType.Q6_K):
     ```
     """
 
+    coding = Coding(bits=6, group=16, zero=32)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         low = fields(blocks[:, :128].reshape(-1, 2, 64), 4).reshape(-1, 16, 16)
         high = fields(blocks[:, 128:192].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)
-        codes = (low | high << 4).astype(np.int8) - np.int8(32)
-        scales = half_at(blocks, 208) * blocks[:, 192:208].view(np.int8)
-        return (scales[..., None] * codes).reshape(-1, 256)
+        return Parts(low | high << 4, half_at(blocks, 208) * signed(blocks[:, 192:208]))
 
 
-class Q8_K(BlockFormat, type=GgmlType.Q8_K):
+class Q8_K(BlockFormat):
     """9.125 bits per weight, one group: w = d * q. Made for activations, not for files.
 
     ```

@@ -7,7 +7,6 @@ end of the range and round the others; equal input gives equal bytes everywhere.
 
 import numpy as np
 
-from ingot.gguf import GgmlType
 from ingot.quant.bits import (
     bits,
     fields,
@@ -17,15 +16,15 @@ from ingot.quant.bits import (
     round_half_away,
     to_integers,
 )
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Integers, Parts
 
 
 def _nibbles(blocks: Bytes, offset: int) -> Bytes:
     return fields(blocks[:, offset : offset + 16], 4).reshape(-1, 32)
 
 
-def _fifth_bits(blocks: Bytes, offset: int) -> Bytes:
-    return bits(blocks[:, offset : offset + 4]).reshape(-1, 32) << np.uint8(4)
+def _fifth_bits(blocks: Bytes, offset: int) -> Integers:
+    return bits(blocks[:, offset : offset + 4]).reshape(-1, 32) << 4
 
 
 def _pack_nibbles(codes: Bytes) -> Bytes:
@@ -52,7 +51,7 @@ def _ranged_codes(weights: Floats, top: int) -> tuple[Floats, Floats, Bytes]:
     return scale, minimum, codes.clip(0, top).astype(np.uint8)
 
 
-class Q4_0(BlockFormat, type=GgmlType.Q4_0):
+class Q4_0(BlockFormat):
     """4.5 bits per weight: w = d * (q - 8).
 
     ```
@@ -61,9 +60,11 @@ class Q4_0(BlockFormat, type=GgmlType.Q4_0):
     ```
     """
 
+    coding = Coding(bits=4, group=32, zero=8)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        return half_at(blocks, 0) * (_nibbles(blocks, 2).astype(np.int8) - np.int8(8))
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(_nibbles(blocks, 2), half_at(blocks, 0))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -71,7 +72,7 @@ class Q4_0(BlockFormat, type=GgmlType.Q4_0):
         return np.concatenate([half_bytes(scale), _pack_nibbles(codes)], axis=-1)
 
 
-class Q4_1(BlockFormat, type=GgmlType.Q4_1):
+class Q4_1(BlockFormat):
     """5 bits per weight: w = d * q + m.
 
     ```
@@ -81,9 +82,11 @@ class Q4_1(BlockFormat, type=GgmlType.Q4_1):
     ```
     """
 
+    coding = Coding(bits=4, group=32, has_minimum=True)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        return half_at(blocks, 0) * _nibbles(blocks, 4) + half_at(blocks, 2)
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(_nibbles(blocks, 4), half_at(blocks, 0), half_at(blocks, 2))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -92,7 +95,7 @@ class Q4_1(BlockFormat, type=GgmlType.Q4_1):
         return np.concatenate(parts, axis=-1)
 
 
-class Q5_0(BlockFormat, type=GgmlType.Q5_0):
+class Q5_0(BlockFormat):
     """5.5 bits per weight: w = d * (q - 16).
 
     ```
@@ -102,10 +105,11 @@ class Q5_0(BlockFormat, type=GgmlType.Q5_0):
     ```
     """
 
+    coding = Coding(bits=5, group=32, zero=16)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        codes = _nibbles(blocks, 6) | _fifth_bits(blocks, 2)
-        return half_at(blocks, 0) * (codes.astype(np.int8) - np.int8(16))
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(_nibbles(blocks, 6) | _fifth_bits(blocks, 2), half_at(blocks, 0))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -114,7 +118,7 @@ class Q5_0(BlockFormat, type=GgmlType.Q5_0):
         return np.concatenate(parts, axis=-1)
 
 
-class Q5_1(BlockFormat, type=GgmlType.Q5_1):
+class Q5_1(BlockFormat):
     """6 bits per weight: w = d * q + m.
 
     ```
@@ -125,10 +129,12 @@ class Q5_1(BlockFormat, type=GgmlType.Q5_1):
     ```
     """
 
+    coding = Coding(bits=5, group=32, has_minimum=True)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         codes = _nibbles(blocks, 8) | _fifth_bits(blocks, 4)
-        return half_at(blocks, 0) * codes + half_at(blocks, 2)
+        return Parts(codes, half_at(blocks, 0), half_at(blocks, 2))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -137,7 +143,7 @@ class Q5_1(BlockFormat, type=GgmlType.Q5_1):
         return np.concatenate([*halves, _pack_fifth_bits(codes), _pack_nibbles(codes)], axis=-1)
 
 
-class Q8_0(BlockFormat, type=GgmlType.Q8_0):
+class Q8_0(BlockFormat):
     """8.5 bits per weight: w = d * q.
 
     ```
@@ -146,9 +152,11 @@ class Q8_0(BlockFormat, type=GgmlType.Q8_0):
     ```
     """
 
+    coding = Coding(bits=8, group=32, zero=128)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        return half_at(blocks, 0) * blocks[:, 2:].view(np.int8)
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(blocks[:, 2:] ^ 128, half_at(blocks, 0))  # the sign bit flipped: q + 128
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from ingot.gguf import GgmlType
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
 
-class F32(BlockFormat, type=GgmlType.F32):
+class F32(BlockFormat):
     """`SEEEEEEE EMMMMMMM MMMMMMMM MMMMMMMM`: an IEEE single."""
 
     @classmethod
@@ -18,7 +17,7 @@ class F32(BlockFormat, type=GgmlType.F32):
         return weights.view(np.uint8).copy()
 
 
-class F16(BlockFormat, type=GgmlType.F16):
+class F16(BlockFormat):
     """`SEEEEEMM MMMMMMMM`: an IEEE half."""
 
     @classmethod
@@ -30,7 +29,7 @@ class F16(BlockFormat, type=GgmlType.F16):
         return weights.astype(np.float16).view(np.uint8)
 
 
-class BF16(BlockFormat, type=GgmlType.BF16):
+class BF16(BlockFormat):
     """`SEEEEEEE EMMMMMMM`: the upper half of an IEEE single.
 
     Encoding rounds to the nearest, ties to even; a NaN stays one (its quiet bit is set,
@@ -50,7 +49,7 @@ class BF16(BlockFormat, type=GgmlType.BF16):
         return np.where(np.isnan(weights), quiet, rounded).view(np.uint8)
 
 
-class F64(BlockFormat, type=GgmlType.F64):
+class F64(BlockFormat):
     """An IEEE double, rounded to a single."""
 
     @classmethod
@@ -58,7 +57,7 @@ class F64(BlockFormat, type=GgmlType.F64):
         return blocks.view(np.float64).astype(np.float32)
 
 
-class I8(BlockFormat, type=GgmlType.I8):
+class I8(BlockFormat):
     """A signed byte."""
 
     @classmethod
@@ -66,7 +65,7 @@ class I8(BlockFormat, type=GgmlType.I8):
         return blocks.view(np.int8).astype(np.float32)
 
 
-class I16(BlockFormat, type=GgmlType.I16):
+class I16(BlockFormat):
     """A signed 16-bit integer."""
 
     @classmethod
@@ -74,7 +73,7 @@ class I16(BlockFormat, type=GgmlType.I16):
         return blocks.view(np.int16).astype(np.float32)
 
 
-class I32(BlockFormat, type=GgmlType.I32):
+class I32(BlockFormat):
     """A signed 32-bit integer, rounded to a single."""
 
     @classmethod
@@ -82,7 +81,7 @@ class I32(BlockFormat, type=GgmlType.I32):
         return blocks.view(np.int32).astype(np.float32)
 
 
-class I64(BlockFormat, type=GgmlType.I64):
+class I64(BlockFormat):
     """A signed 64-bit integer, rounded to a single."""
 
     @classmethod

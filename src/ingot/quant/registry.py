@@ -1,22 +1,26 @@
 """Find the format of a tensor type.
 
-In: a `GgmlType`, or the number a file stores for it. Out: the class that knows the
-format. A new format is one more subclass of `BlockFormat` in a module imported here.
+In: a `GgmlType`, or the number a file stores for it. Out: the class that knows the format: any
+subclass of `BlockFormat` in a module of this folder.
 """
 
+import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 
+from ingot import quant
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
-from ingot.quant import fp4, iq, iq4, k_quants, legacy, plain, ternary  # noqa: F401
 from ingot.quant.block import BlockFormat
 
 
 @cache
 def formats() -> Mapping[GgmlType, type[BlockFormat]]:
     """Every format, by its type."""
+    for module in pkgutil.iter_modules(quant.__path__):
+        import_module(f"{quant.__name__}.{module.name}")
     return MappingProxyType({f.type: f for f in BlockFormat.__subclasses__()})
 
 

@@ -6,7 +6,6 @@ The encoders take the largest magnitude for d and round the rest.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at, half_bytes, inverse, round_half_away, to_integers
 from ingot.quant.block import BlockFormat, Bytes, Floats
 
@@ -38,7 +37,7 @@ def _scale_and_trits(weights: Floats) -> tuple[Floats, Bytes]:
     return scale, trits.astype(np.uint8)
 
 
-class TQ1_0(BlockFormat, type=GgmlType.TQ1_0):
+class TQ1_0(BlockFormat):
     """1.6875 bits per weight, five weights to a byte: w = d * (t - 1).
 
     ```
@@ -70,7 +69,7 @@ class TQ1_0(BlockFormat, type=GgmlType.TQ1_0):
         return np.concatenate([*parts, half_bytes(scale)], axis=-1)
 
 
-class TQ2_0(BlockFormat, type=GgmlType.TQ2_0):
+class TQ2_0(BlockFormat):
     """2.0625 bits per weight: w = d * (q - 1).
 
     ```

@@ -13,24 +13,30 @@ Rows come in tiles of 32, columns in chunks of 64. Of every tile and chunk there
 
 so that neighbouring threads read neighbouring bytes and unpack without moving them. Each matrix is
 multiplied by a power of two that brings its scales into the middle of a half's range; `factor`
-takes it back. Codes below 4 bits (Q2_K, Q3_K) are widened to 4; a type without a form here is
-decoded to half floats. Everything runs as tensor operations on the device the bytes are on.
+takes it back. What the blocks of a file mean is said by the classes in `ingot.quant`; `form_of`
+follows from how a format codes its weights. Codes below 4 bits (Q2_K, Q3_K) are widened to 4; a
+format that has no form here is decoded to half floats. Everything runs as tensor operations on the
+device the bytes are on.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple, cast
 
 import torch
 
-from ingot.backends.gpu.blocks import READERS, Codes
 from ingot.gguf import GgmlType
+from ingot.quant import fp4, iq4
+from ingot.quant.block import BlockFormat, Bytes, Coding
+from ingot.quant.registry import format_of
 
 ROW_TILE = 32
 CHUNK = 64
 _SLICE = 16
 _TOP = 2  # the power of two at or under the largest scale of a matrix
-_TOP_FP4 = 14  # the same where the code's bits are 2 ** -14 of its value
+_TOP_FP4 = 14  # the same for E2M1 floats, see _FP4_SCALE
 _TOP_HALF = 10  # the same for the largest weight of halves
 _PIECE = 1 << 24  # weights unpacked at a time
 _PACKED_BYTES = 32  # that a weight takes meanwhile: 25 at most (Q6_K), and what lies between
@@ -69,26 +75,71 @@ class PlaneForm:
 
 HALF_BITS = 16
 _HALVES = PlaneForm(HALF_BITS)
-_FORMS = {
-    GgmlType.Q4_0: PlaneForm(4),
-    GgmlType.Q4_1: PlaneForm(4, minimum=True),
-    GgmlType.Q5_0: PlaneForm(4, high=1),
-    GgmlType.Q5_1: PlaneForm(4, high=1, minimum=True),
-    GgmlType.Q8_0: PlaneForm(8),
-    GgmlType.Q2_K: PlaneForm(4, fine=True, minimum=True),
-    GgmlType.Q3_K: PlaneForm(4, fine=True),
-    GgmlType.Q4_K: PlaneForm(4, minimum=True),
-    GgmlType.Q5_K: PlaneForm(4, high=1, minimum=True),
-    GgmlType.Q6_K: PlaneForm(4, high=2, fine=True),
-    GgmlType.IQ4_NL: PlaneForm(4, table=1),
-    GgmlType.IQ4_XS: PlaneForm(4, table=1),
-    GgmlType.MXFP4: PlaneForm(4, table=2),
-}
+# The levels in the kernels, as they number them.
+_TABLES: Mapping[tuple[int, ...], int] = MappingProxyType({iq4.LEVELS: 1, fp4.LEVELS: 2})
+_TABLE_FP4 = 2
+# A half with the bits of an E2M1 float is 2 ** -14 of it, and the levels are twice the floats.
+_FP4_SCALE = 2.0**15
 
 
 def form_of(type: GgmlType) -> PlaneForm:
-    """The form a type takes on the device."""
-    return _FORMS.get(type, _HALVES)
+    """Find the form of a format: half floats if the kernels cannot read its codes."""
+    coding = format_of(type).coding
+    if coding is None or (coding.group != 16 and coding.group % 32):
+        return _HALVES
+    fine, shifted = coding.group == 16, _is_shifted(coding)
+    if coding.levels is not None:
+        table = _TABLES.get(coding.levels)
+        return PlaneForm(4, fine=fine, table=table) if table else _HALVES
+    if coding.bits <= 5:
+        return PlaneForm(4, high=max(0, coding.bits - 4), fine=fine, minimum=shifted)
+    if coding.bits == 6 and not shifted:
+        return PlaneForm(4, high=2, fine=fine)
+    if coding.bits == 8 and not shifted and not fine:
+        return PlaneForm(8)
+    return _HALVES
+
+
+def _middle(coding: Coding) -> int:
+    """The middle of the range of codes: counted from there, they are smallest."""
+    return 1 << coding.bits - 1
+
+
+def _is_shifted(coding: Coding) -> bool:
+    """Whether weights are more than (code - middle) * s."""
+    return coding.has_minimum or (coding.levels is None and coding.zero != _middle(coding))
+
+
+class Codes(NamedTuple):
+    """Rows of a matrix, taken apart: w = (code - middle) * scale + shift."""
+
+    codes: torch.Tensor  # uint8 [rows, columns]; the middle is 8 (4 bits), 16 (5), 32 (6), 128 (8)
+    scales: torch.Tensor  # float32 [rows, groups of 16 or 32]
+    shifts: torch.Tensor | None  # the same
+
+
+def read_codes(raw: torch.Tensor, format: type[BlockFormat]) -> Codes:
+    """Take blocks [rows, bytes of a row] apart as their form asks for it."""
+    coding, form = format.coding, form_of(format.type)
+    assert coding is not None
+    parts = format.split(cast(Bytes, raw.reshape(-1, format.type.block_bytes)))
+    codes = cast(torch.Tensor, parts.codes).reshape(len(raw), -1)
+    scales = cast(torch.Tensor, parts.scales).reshape(len(raw), -1)
+    shifts = None
+    if coding.levels is None:
+        middle = _middle(coding)
+        codes = codes + ((1 << form.bits + form.high - 1) - middle)
+        if form.minimum:
+            shifts = (middle - coding.zero) * scales
+            if parts.minimums is not None:
+                shifts = shifts + cast(torch.Tensor, parts.minimums).reshape(len(raw), -1)
+    elif form.table == _TABLE_FP4:
+        scales = scales * _FP4_SCALE
+    repeat = coding.group // 32
+    if repeat > 1:
+        scales = scales.repeat_interleave(repeat, 1)
+        shifts = None if shifts is None else shifts.repeat_interleave(repeat, 1)
+    return Codes(codes, scales, shifts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,30 +202,30 @@ def packing_bytes(weights: int) -> int:
 
 def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Planes:
     """Planes of a matrix; `raw` holds the file's blocks [rows, bytes of a row], or float32."""
-    form = form_of(type)
+    form, format = form_of(type), format_of(type)
     sizes = PlaneSizes.of(form, len(raw), columns)
     codes = place(sizes.code_bytes).view(torch.int16)
     extras = place(sizes.extra_bytes).view(torch.int16)
     scales = place(sizes.scale_bytes).view(torch.int32)
-    read = READERS.get(type)
     step = max(ROW_TILE, _PIECE // columns // ROW_TILE * ROW_TILE)
     starts = range(0, sizes.rows, step)
-    if read is None:
+    if form.bits == HALF_BITS:
         largest = max(float(raw[at : at + step].float().abs().amax()) for at in starts)
         gain = _gain(largest, _TOP_HALF)
     else:
-        largest = max(float(read(raw[at : at + step]).scales.abs().amax()) for at in starts)
-        gain = _gain(largest, _TOP_FP4 if form.table == 2 else _TOP)
+        pieces = (raw[at : at + step] for at in starts)
+        largest = max(float(read_codes(piece, format).scales.abs().amax()) for piece in pieces)
+        gain = _gain(largest, _TOP_FP4 if form.table == _TABLE_FP4 else _TOP)
     for start in starts:
         rows = min(step, sizes.rows - start)
         piece = raw[start : start + rows]
         part = slice(start // ROW_TILE, (start + rows) // ROW_TILE)
-        if read is None:
+        if form.bits == HALF_BITS:
             halves = _padded(piece.float() * gain, rows, sizes.chunks * CHUNK).half()
             tiled = halves.reshape(-1, ROW_TILE, sizes.chunks, 4, _SLICE).permute(0, 2, 3, 1, 4)
             codes.view(torch.float16).view(sizes.rows // ROW_TILE, *tiled.shape[1:])[part] = tiled
         else:
-            _pack_codes(read(piece), sizes, rows, part, gain, codes, extras, scales)
+            _pack_codes(read_codes(piece, format), sizes, rows, part, gain, codes, extras, scales)
     unsigned = codes.view(torch.uint16)
     return Planes(
         sizes,

@@ -12,6 +12,8 @@ w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a table's val
 import triton
 import triton.language as tl
 
+from ingot.quant import iq4
+
 ROWS = tl.constexpr(32)  # of a row tile
 CHUNK = tl.constexpr(64)  # columns
 SLICE = tl.constexpr(16)
@@ -81,12 +83,9 @@ def _share_asm(share: int) -> str:
     return "{\n" + "\n".join(moves) + "\n}"
 
 
-IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-
-
 def _iq4_asm() -> str:
     """Bytes of the table by byte permutation, the four fields of a word at a time."""
-    table = [value + 128 for value in IQ4_VALUES]
+    table = [value + 128 for value in iq4.LEVELS]
     word = [
         f"0x{sum(byte << 8 * n for n, byte in enumerate(table[at : at + 4])):08x}"
         for at in (0, 4, 8, 12)
@@ -116,7 +115,7 @@ def _iq4_asm() -> str:
 
 def _iq4_bytes(first: int) -> int:
     """Eight entries of the table, biased, in one number."""
-    return sum(IQ4_VALUES[first + at] + 128 << 8 * at for at in range(8))
+    return sum(iq4.LEVELS[first + at] + 128 << 8 * at for at in range(8))
 
 
 _IQ4_LOW = tl.constexpr(_iq4_bytes(0))
