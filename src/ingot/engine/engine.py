@@ -331,7 +331,7 @@ class InferenceEngine:
         params = replace(task.asked.params, seed=None).with_names(changes)
 
         def copy() -> TextTask:
-            written = tuple(task.transcript.choices)
+            written = tuple(task.transcript.sampled)
             made = self._text(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
                 for strand, other in zip(made.strands, task.strands, strict=True):
