@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ingot.backends.gpu import GpuBackend, find_device
+from ingot.backends.gpu import GpuBackend, GpuPlan, find_device
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import KvLayout
@@ -27,15 +27,8 @@ class GpuRunner(Runner):
         threads: int,  # noqa: ARG002
         max_tokens: int,
     ) -> Any:
-        return GpuBackend(
-            graph,
-            model,
-            layout,
-            blocks=blocks,
-            context=context,
-            device=find_device(),
-            max_tokens=max_tokens,
-        )
+        plan = GpuPlan.of(graph, model, layout, find_device(), context=context, tokens=max_tokens)
+        return GpuBackend(plan, model, blocks=blocks)
 
     def spoil(self, memory: torch.Tensor) -> None:
         noise = np.random.default_rng(0).integers(0, 256, len(memory), np.uint8)

@@ -1,4 +1,4 @@
-"""Every kernel with the arguments it is compiled for: types by name, and constants.
+"""Every kernel with arguments as it is launched: bundles of pointers and numbers, and constants.
 
 Used to compile for devices that are not there, and to look at what the compiler made.
 """
@@ -9,24 +9,52 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-import triton.language as tl
+import torch
+from triton.runtime.jit import MockTensor
 
-from ingot.backends.gpu.attention import PromptTile, generation_span, padded_size, prompt_warps
+from ingot.backends.gpu.attention import generation_span, padded_size, prompt_tile, prompt_warps
 from ingot.backends.gpu.device import Device, imagined_device
 from ingot.backends.gpu.experts import FEW_COLUMNS
-from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
+from ingot.backends.gpu.kernels.attend_generation import (
+    GenerationTile,
+    PartWork,
+    attend_generation_kernel,
+    join_parts_kernel,
+)
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
-from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
-from ingot.backends.gpu.kernels.experts import expert_kernel
-from ingot.backends.gpu.kernels.join_parts import join_parts_kernel
-from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
-from ingot.backends.gpu.kernels.matmul import matmul_kernel
-from ingot.backends.gpu.kernels.mix import gate_rows_kernel, mix_kernel
-from ingot.backends.gpu.kernels.norm import norm_kernel
-from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
-from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
+from ingot.backends.gpu.kernels.attention import Attention
+from ingot.backends.gpu.kernels.epilogue import Epilogue
+from ingot.backends.gpu.kernels.experts import (
+    Groups,
+    NextNorm,
+    Router,
+    expert_kernel,
+    group_kernel,
+    mix_kernel,
+    route_kernel,
+)
+from ingot.backends.gpu.kernels.heads import (
+    HeadForm,
+    HeadNorm,
+    Heads,
+    RopeTable,
+    store_kv_kernel,
+)
+from ingot.backends.gpu.kernels.kv_cache import CacheForm, CacheView
+from ingot.backends.gpu.kernels.linear import Matrix, Split, linear_kernel, linear_pair_kernel
+from ingot.backends.gpu.kernels.matmul import Unpacked, dequantize_kernel, matmul_kernel
+from ingot.backends.gpu.kernels.products import ProductTile, Rows
+from ingot.backends.gpu.kernels.rows import (
+    Embedding,
+    Norm,
+    embed_kernel,
+    gate_rows_kernel,
+    norm_kernel,
+    select_kernel,
+    softcap_kernel,
+)
 from ingot.backends.gpu.kernels.sample import sample_kernel, shortlist_kernel
-from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
+from ingot.backends.gpu.kernels.weights import Weights
 from ingot.backends.gpu.linear import MATMUL_TILE, matmul_stages, stages_of, unroll_of
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
 from ingot.graph.kv_type import KvType
@@ -44,79 +72,33 @@ FORMS = {
     "iq4": PlaneForm(4, table=1),
     "mxfp4": PlaneForm(4, table=2),
 }
-KV_TYPES = {
-    "*fp32": KvType.F32,
-    "*fp16": KvType.F16,
-    "*bf16": KvType.BF16,
-    "*i8": KvType.Q8_0,
-    "*u8": KvType.FP8,
-}
-_POINTERS = {
-    "x": "*fp16",
-    "codes": "*u16",
-    "extras": "*u16",
-    "scales": "*u32",
-    "work": "*fp32",
-    "counters": "*i32",
-    "bias": "*fp32",
-    "residual": "*fp32",
-    "weights": "*fp16",
-    "ids": "*i32",
-    "wanted": "*i32",
-    "weight": "*fp32",
-    "query_weight": "*fp32",
-    "key_weight": "*fp32",
-    "cos": "*fp32",
-    "sin": "*fp32",
-    "positions": "*i32",
-    "sequences": "*i32",
-    "tiles": "*i32",
-    "table": "*i32",
-    "pool_scales": "*fp16",
-    "turned": "*fp16",
-    "query": "*fp16",
-    "key": "*fp32",
-    "value": "*fp32",
-    "sinks": "*fp32",
-    "work_mixed": "*fp32",
-    "work_best": "*fp32",
-    "work_total": "*fp32",
-    "learned": "*fp32",
-    "added": "*fp32",
-    "scores": "*fp32",
-    "counts": "*i32",
-    "ranks": "*i32",
-    "choice": "*fp32",
-    "sorted_pairs": "*i32",
-    "tile_count": "*i32",
-    "parts": "*fp32",
-    "gate": "*fp32",
-    "norm_weight": "*fp32",
-    "normed": "*fp16",
-    "logits": "*fp32",
-    "ints": "*i32",
-    "floats": "*fp32",
-    "doubles": "*fp64",
-    "edited": "*i32",
-    "lowered": "*fp32",
-    "keys": "*i64",
-    "best": "*i64",
-    "chosen": "*i32",
-}
-_FLOATS = {
-    "factor",
-    "half_scale",
-    "epsilon",
-    "scale",
-    "cap",
-    "query_epsilon",
-    "key_epsilon",
-    "out_scale",
-    "near",
-}
+EVEN = 4096  # sizes and strides that are multiples of 16
+ODD = 7  # numbers that the compiler may know nothing about
+REAL = 0.5
 
 
-# What may follow the sums of a linear map: parts, bias, residual, activation, gated, halves.
+class Pointer(MockTensor):
+    """Stands for a tensor of any size that begins at a multiple of 16 bytes."""
+
+    @staticmethod
+    def ptr_range() -> int:
+        return 1 << 40
+
+
+DOUBLES = Pointer(torch.float64)
+FLOATS = Pointer(torch.float32)
+HALVES = Pointer(torch.float16)
+INTS = Pointer(torch.int32)
+LONGS = Pointer(torch.int64)
+WORDS = Pointer(torch.uint16)
+PAIRS = Pointer(torch.uint32)
+
+INPUTS = Rows(HALVES, EVEN, EVEN, ODD)
+WEIGHTS = Weights(WORDS, WORDS, PAIRS, ODD, EVEN)
+SPLIT = Split(ODD, FLOATS, INTS)
+GROUPS = Groups(INTS, INTS, INTS, INTS, INTS)
+
+# What may follow the sums of a linear layer: parts, bias, residual, activation, gated, halves.
 EPILOGUES = [
     (3, True, False, 0, False, False),
     (1, False, False, 1, True, True),
@@ -130,6 +112,7 @@ EPILOGUES = [
     (1, False, False, 6, False, False),
     (1, False, False, 7, True, True),
 ]
+EpilogueOptions = tuple[int, bool, bool, int, bool, bool]
 
 
 _ORDER = "AHEAD"
@@ -137,50 +120,47 @@ _ORDER = "AHEAD"
 
 @dataclass(frozen=True)
 class KernelCase:
-    """A kernel and one set of arguments."""
+    """A kernel and one set of arguments, by name."""
 
     name: str
     kernel: Any
-    types: Mapping[str, str]
-    constants: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     warps: int = 4
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked = inspect.signature(self.kernel.fn).parameters.values()
-        known = {p.name for p in asked if p.annotation is tl.constexpr}
-        assert known - {_ORDER} == set(self.constants) - {_ORDER}
+        asked = set(inspect.signature(self.kernel.fn).parameters)
+        assert asked - {_ORDER} == set(self.arguments) - {_ORDER}
 
     def ordered(self, ahead: bool) -> "KernelCase":
-        """The same where kernels may start ahead of the one in front of them, or not."""
+        """The same if kernels may start before the one before them has ended, or not."""
         if _ORDER not in self.kernel.arg_names:
             return self
-        return replace(self, constants={**self.constants, _ORDER: ahead})
-
-    def signature(self) -> dict[str, str]:
-        """Types of all arguments, in order."""
-        found = {}
-        for name in self.kernel.arg_names:
-            if name in self.constants:
-                found[name] = "constexpr"
-            elif name in self.types:
-                found[name] = self.types[name]
-            else:
-                found[name] = _POINTERS.get(name, "fp32" if name in _FLOATS else "i32")
-        return found
-
-    def attributes(self) -> dict[tuple[int], list[list[object]]]:
-        """Pointers and strides are multiples of 16, as they are when launched."""
-        even = {"x_stride", "columns", "stride", "rows", "block_stride", "layer_start", "width"}
-        return {
-            (index,): [["tt.divisibility", 16]]
-            for index, (name, type) in enumerate(self.signature().items())
-            if type.startswith("*") or name in even
-        }
+        return replace(self, arguments={**self.arguments, _ORDER: ahead})
 
 
-def _out(half: bool) -> dict[str, str]:
-    return {"out": "*fp16" if half else "*fp32"}
+def _out(half: bool) -> Pointer:
+    return HALVES if half else FLOATS
+
+
+def _optional(there: bool) -> Pointer | None:
+    return FLOATS if there else None
+
+
+def _epilogue(values: EpilogueOptions) -> dict[str, Any]:
+    parts, bias, residual, activation, gated, half = values
+    places = (ODD,) * parts
+    epilogue = Epilogue(
+        factor=REAL,
+        bias=_optional(bias),
+        residual=_optional(residual),
+        out=_out(half),
+        half_scale=REAL,
+        starts=places,
+        widths=places,
+        bases=places,
+    )
+    return {"epilogue": epilogue, "ACTIVATION": activation, "GATED": gated}
 
 
 def linear_case(
@@ -193,28 +173,30 @@ def linear_case(
     splits: int = 1,
     chunks: int = 64,
     even: bool = True,
-    epilogue: tuple[int, bool, bool, int, bool, bool] = EPILOGUES[0],
+    epilogue: EpilogueOptions = EPILOGUES[0],
 ) -> KernelCase:
-    """A map of rows of so many chunks, as it is launched."""
+    """A linear layer with rows of so many chunks, as it is launched."""
     sizes = PlaneSizes.of(form, 4096, 64 * chunks)
-    constants = {
-        "BLOCK": block,
-        "COLS": columns,
-        "UNROLL": unroll_of(sizes),
-        "STAGES": stages_of(sizes, block, columns, 8, device),
-        "SPLITS": splits,
-        "EVEN": even,
+    tile = ProductTile(
+        rows=block,
+        columns=columns,
+        stages=stages_of(sizes, block, columns, 8, device),
+        even=even,
+        unroll=unroll_of(sizes),
+        splits=splits,
+    )
+    arguments = {
+        "inputs": INPUTS,
+        "weights": WEIGHTS,
+        "split": SPLIT,
+        "first": ODD,
+        "TILE": tile,
+        "FORM": form,
         "ASM": device.assembly,
-        **form.constants(),
         **_epilogue(epilogue),
     }
     name = f"linear {form} {block}x{columns} splits={splits} {epilogue}"
-    return KernelCase(name, linear_kernel, _out(epilogue[-1]), constants, warps)
-
-
-def _epilogue(values: tuple[int, bool, bool, int, bool, bool]) -> dict[str, Any]:
-    names = ("PARTS", "BIAS", "RESIDUAL", "ACTIVATION", "GATED", "HALF")
-    return dict(zip(names, values, strict=True))
+    return KernelCase(name, linear_kernel, arguments, warps)
 
 
 def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
@@ -243,39 +225,56 @@ def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
         FORMS["f16"], device=device, block=128, columns=64, warps=8, chunks=45, even=False
     )
     rows, tokens = MATMUL_TILE
-    tile = {"BLOCK": rows, "COLS": tokens, "DEPTH": 64, "STAGES": matmul_stages(device)}
     for epilogue in EPILOGUES[:3]:
-        constants = {**tile, "EVEN": epilogue[0] == 1, **_epilogue(epilogue)}
-        yield KernelCase(f"matmul {epilogue}", matmul_kernel, _out(epilogue[-1]), constants, 8)
+        tile = ProductTile(rows, tokens, matmul_stages(device), even=epilogue[0] == 1)
+        matrix = Unpacked(HALVES, EVEN, EVEN)
+        arguments = {"inputs": INPUTS, "matrix": matrix, "TILE": tile, **_epilogue(epilogue)}
+        yield KernelCase(f"matmul {epilogue}", matmul_kernel, arguments, 8)
 
 
 def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """Two forms that read the same input."""
-    types = {f"{name}_{side}": type for name, type in _POINTERS.items() for side in "ab"}
-    types |= {"out": "*fp32", "factor_a": "fp32", "factor_b": "fp32"}
     for block, columns, even in ((32, few, True), (128, 32, False)):
         forms = ("q4_k", "q6_k") if even else ("q6_k", "q4_k")
-        constants = {"BLOCK": block, "COLS": columns, "EVEN": even, "ASM": device.assembly}
+        arguments: dict[str, Any] = {"inputs": INPUTS, "first": ODD, "programs": ODD}
+        arguments["ASM"] = device.assembly
         for side, name, parts in zip("AB", forms, (2, 1), strict=True):
             sizes = PlaneSizes.of(FORMS[name], 4096, 4096)
-            stages = stages_of(sizes, block, columns, 8, device)
-            own = {"UNROLL": unroll_of(sizes), "STAGES": stages, "SPLITS": 5}
-            own |= {"PARTS": parts, "BIAS": even, **FORMS[name].constants()}
-            constants |= {f"{key}_{side}": value for key, value in own.items()}
+            epilogue = _epilogue((parts, even, False, 0, False, False))["epilogue"]
+            arguments[side.lower()] = Matrix(WEIGHTS, SPLIT, epilogue)
+            arguments[f"FORM_{side}"] = FORMS[name]
+            arguments[f"TILE_{side}"] = ProductTile(
+                rows=block,
+                columns=columns,
+                stages=stages_of(sizes, block, columns, 8, device),
+                even=even,
+                unroll=unroll_of(sizes),
+                splits=5,
+            )
         name = f"linear pair {block}x{columns}"
-        yield KernelCase(name, linear_pair_kernel, types, constants, block // 32)
+        yield KernelCase(name, linear_pair_kernel, arguments, block // 32)
 
 
 def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """The choice, the order of tokens, products for one token, some and many, and the mix."""
-    chosen = {"EXPERTS": 128, "SLOTS": 8, "USED": 8}
     for gating in range(4):
-        options = {"NORMALIZE": gating == 0, "BIAS": gating == 1}
-        options |= {"COUNTED": gating > 0, "SELECTED": gating == 2}
-        constants = {**chosen, "GATING": gating, **options}
-        yield KernelCase(f"route {gating}", route_kernel, _out(False), constants, 1)
-    tiles = {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
-    yield KernelCase("group", group_kernel, {}, tiles)
+        arguments = {
+            "scores": FLOATS,
+            "bias": _optional(gating == 1),
+            "choice": FLOATS,
+            "positions": INTS,
+            "groups": GROUPS,
+            "experts": ODD,
+            "scale": REAL,
+            "near": REAL,
+            "ROUTER": Router(128, used=8, slots=8, gating=gating, normalize=gating == 0),
+            "COUNTED": gating > 0,
+            "SELECTED": gating == 2,
+        }
+        yield KernelCase(f"route {gating}", route_kernel, arguments, 1)
+    arguments = {"choice": FLOATS, "groups": GROUPS, "most": ODD, "pairs": ODD, "experts": ODD}
+    arguments |= {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
+    yield KernelCase("group", group_kernel, arguments)
     for name, chunks, block, columns, warps, activation in (
         ("mxfp4", 45, 32, few, 1, 5),
         ("q4_k", 64, 64, 16, 2, 0),
@@ -285,103 +284,145 @@ def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
     ):
         sizes = PlaneSizes.of(FORMS[name], 4096, 64 * chunks)
         gated = activation > 0
-        constants = {
-            "BLOCK": block,
-            "COLS": columns,
-            "UNROLL": unroll_of(sizes),
-            "STAGES": stages_of(sizes, block, columns, FEW_COLUMNS, device),
-            "EVEN": name != "q6_k",
+        tile = ProductTile(
+            rows=block,
+            columns=columns,
+            stages=stages_of(sizes, block, columns, FEW_COLUMNS, device),
+            even=name != "q6_k",
+            unroll=unroll_of(sizes),
+        )
+        after = _epilogue((1, gated, False, activation, gated, gated))
+        after["epilogue"] = after["epilogue"]._replace(widths=(EVEN,))
+        arguments = {
+            "inputs": INPUTS,
+            "pairs_of_input": ODD,
+            "pairs": ODD,
+            "weights": WEIGHTS,
+            "choice": FLOATS,
+            "groups": GROUPS,
+            "most": ODD,
+            "TILE": tile,
+            "FORM": FORMS[name],
             "SINGLE": block == 32,
             "ASM": device.assembly,
-            **FORMS[name].constants(),
-            "BIAS": gated,
-            "ACTIVATION": activation,
-            "GATED": gated,
-            "HALF": gated,
+            **after,
         }
-        case = f"experts {name} {block}x{columns}"
-        yield KernelCase(case, expert_kernel, _out(gated), constants, warps)
-    types = {"out": "*fp32", "x": "*fp32"}
+        yield KernelCase(f"experts {name} {block}x{columns}", expert_kernel, arguments, warps)
     for both in (False, True):
-        mixed = {"USED": 8, "RESIDUAL": both, "NORM": both, "EXPERTS": 128, "BLOCK": 2048}
-        yield KernelCase(f"mix {both}", mix_kernel, types, mixed, 8)
-        rows = {"RESIDUAL": both, "BLOCK": 1024}
-        yield KernelCase(f"gate rows {both}", gate_rows_kernel, types, rows)
+        arguments = {
+            "parts": FLOATS,
+            "choice": FLOATS,
+            "counts": INTS,
+            "residual": _optional(both),
+            "out": FLOATS,
+            "norm": NextNorm(_optional(both), REAL, HALVES, ODD),
+            "width": EVEN,
+            "experts": ODD,
+            "USED": 8,
+            "EXPERTS": 128,
+            "BLOCK": 2048,
+        }
+        yield KernelCase(f"mix {both}", mix_kernel, arguments, 8)
+        rows = {"x": FLOATS, "gate": FLOATS, "residual": _optional(both), "out": FLOATS}
+        rows |= {"width": EVEN, "BLOCK": 1024}
+        yield KernelCase(f"gate rows {both}", gate_rows_kernel, rows)
 
 
 def row_cases(*, assembly: bool) -> Iterator[KernelCase]:
     """What goes row by row."""
     for number, (name, form) in enumerate(FORMS.items()):
-        plain = {"ASM": assembly, **form.constants()}
-        yield KernelCase(f"dequantize {name}", dequantize_kernel, _out(True), plain, 2)
-        rows = {"POSITIONS": number % 2 == 0, **form.constants()}
-        yield KernelCase(f"embed {name}", embed_kernel, _out(False), rows, 1)
+        plain = {"weights": WEIGHTS, "out": HALVES, "FORM": form, "ASM": assembly}
+        yield KernelCase(f"dequantize {name}", dequantize_kernel, plain, 2)
+        embedding = Embedding(REAL, _optional(number % 2 == 0), FLOATS, EVEN)
+        rows = {"ids": INTS, "sampled": INTS, "positions": INTS, "weights": WEIGHTS}
+        rows |= {"embedding": embedding, "FORM": form}
+        yield KernelCase(f"embed {name}", embed_kernel, rows, 1)
     for kind, half in ((0, True), (1, True), (1, False), (2, True)):
-        row = {"BLOCK": 4096, "NORM": kind, "BIAS": kind == 2, "RESIDUAL": not half, "HALF": half}
-        types = {"x": "*fp32", **_out(half)}
-        yield KernelCase(f"norm {kind} {half}", norm_kernel, types, row, 8)
-    types = {"x": "*fp32", "out": "*fp32"}
-    yield KernelCase("select", select_kernel, types, {"BLOCK": 1024})
-    yield KernelCase("softcap", softcap_kernel, types, {"BLOCK": 1024})
+        norm = Norm(_optional(kind > 0), _optional(kind == 2), REAL)
+        row = {"x": FLOATS, "norm": norm, "residual": _optional(not half), "out": _out(half)}
+        row |= {"width": EVEN, "stride": EVEN, "scale": REAL, "BLOCK": 4096, "NORM": kind}
+        yield KernelCase(f"norm {kind} {half}", norm_kernel, row, 8)
+    row = {"x": FLOATS, "out": FLOATS, "width": EVEN, "BLOCK": 1024}
+    yield KernelCase("select", select_kernel, row | {"wanted": INTS})
+    yield KernelCase("softcap", softcap_kernel, row | {"cap": REAL})
 
 
 def attention_cases(device: Device) -> Iterator[KernelCase]:
-    """Every storage, with other heads each: norms, turns, caps, sinks.
+    """Every storage, with other heads each: norms, RoPE, caps, sinks.
 
     Small heads for AMD: for gfx1100 larger ones take a minute each.
     """
     assembly = device.assembly
-    for pool, size, norms, adjacent, special in (
-        ("*fp16", 128 if assembly else 64, (0, 1), False, False),
-        *([("*fp16", 256, (0, 1), False, False)] if assembly else []),
-        ("*bf16", 80 if assembly else 20, (2, 2), True, False),
-        ("*i8", 256 if assembly else 32, (1, 0), True, True),
-        ("*u8", 128 if assembly else 32, (0, 0), False, False),
-        ("*fp32", 32, (0, 0), False, True),
+    for kv_type, type, size, norms, interleaved, special in (
+        (KvType.F16, torch.float16, 128 if assembly else 64, (0, 1), False, False),
+        *([(KvType.F16, torch.float16, 256, (0, 1), False, False)] if assembly else []),
+        (KvType.BF16, torch.bfloat16, 80 if assembly else 20, (2, 2), True, False),
+        (KvType.Q8_0, torch.int8, 256 if assembly else 32, (1, 0), True, True),
+        (KvType.FP8, torch.uint8, 128 if assembly else 32, (0, 0), False, False),
+        (KvType.F32, torch.float32, 32, (0, 0), False, True),
     ):
-        kv_type = KV_TYPES[pool]
-        span = generation_span(16, size, kv_type, device)
-        prompt = PromptTile.of(size, kv_type, device)
-        cache = {"SIZE": size, "PADDED": padded_size(size), "Q8": pool == "*i8"}
-        cache["SIDE"] = {"*i8": 34 * size, "*u8": 32 * (size + 2)}.get(pool, 32 * size)
-        heads = {"QUERY_NORM": norms[0], "KEY_NORM": norms[1], "ADJACENT": adjacent}
-        heads["PAIRS"] = 0 if pool == "*fp32" else size // 2
-        types = {"pool": pool, "query": "*fp32"}
-        yield KernelCase(f"store kv {pool}", store_kv_kernel, types, cache | heads, 1)
-        tile = {
-            **cache,
-            "CAPPED": special,
-            "SINKS": special,
-            "HALF": pool != "*fp32",
-            "STAGES": 2,
-        }
-        types = {"pool": pool, **_out(pool != "*fp32")}
-        unfused = {"enable_fp_fusion": False}
+        floats = kv_type is KvType.F32
+        label = {"f32": "*fp32", "f16": "*fp16", "bf16": "*bf16", "q8_0": "*i8", "fp8": "*u8"}
+        pool = label[kv_type]
+        side = {KvType.Q8_0: 34 * size, KvType.FP8: 32 * (size + 2)}.get(kv_type, 32 * size)
+        form = CacheForm(size, padded_size(size), side, q8=kv_type is KvType.Q8_0)
+        head = HeadForm(*norms, pairs=0 if floats else size // 2, interleaved=interleaved)
+        cache = CacheView(INTS, ODD, Pointer(type), HALVES, EVEN, EVEN)
+        rope = RopeTable() if floats else RopeTable(FLOATS, FLOATS)
+        query_norm, key_norm = (HeadNorm(_optional(norm > 0), ODD, REAL) for norm in norms)
+        heads = Heads(FLOATS, FLOATS, FLOATS, query_norm, key_norm, rope)
+        common = {"cache": cache, "positions": INTS, "FORM": form}
+        stored = {"heads": heads, "rotated": HALVES, "sequences": INTS}
+        stored |= {"count": ODD, "kv_count": ODD, "HEAD": head}
+        yield KernelCase(f"store kv {pool}", store_kv_kernel, common | stored, 1)
+        attention = _attention(special, not floats)
+        tile = prompt_tile(size, kv_type, device)
+        prompt = {"query": HALVES, "attention": attention, "tiles": INTS, "TILE": tile}
         yield KernelCase(
             f"attend prompt {pool} {size}",
             attend_prompt_kernel,
-            types,
-            tile | {"ROWS": prompt.rows, "SPAN": prompt.span},
-            prompt_warps(prompt),
-            unfused,
+            common | prompt,
+            prompt_warps(tile),
+            {"enable_fp_fusion": False},
         )
-        part = {**tile, **heads, "ROWS": 16, "SPAN": span, "PART": 128}
-        for store in (False, True) if pool == "*fp16" else (pool != "*fp32",):
-            turned = {**types, "query": "*fp32" if store else "*fp16"}
+        span = generation_span(16, size, kv_type, device)
+        step = {"attention": attention, "work": PartWork(FLOATS, FLOATS, FLOATS), "first": ODD}
+        step |= {"sequences": INTS, "TILE": GenerationTile(16, span, 128), "HEAD": head}
+        for store in (False, True) if kv_type is KvType.F16 else (not floats,):
+            named = heads if store else heads._replace(query=HALVES)
             name = f"attend generation {pool} {size} store={store}"
-            yield KernelCase(name, attend_generation_kernel, turned, part | {"STORE": store}, 8)
+            arguments = common | step | {"heads": named, "STORE": store}
+            yield KernelCase(name, attend_generation_kernel, arguments, 8)
     for sinks in (False, True):
-        joined = {"SIZE": 128, "PADDED": 128, "PART": 128, "SINKS": sinks, "HALF": sinks}
-        types = {"parts": "i32", **_out(sinks)}
-        yield KernelCase(f"join parts {sinks}", join_parts_kernel, types, joined)
+        joined = {"attention": _attention(sinks, sinks), "work": PartWork(FLOATS, FLOATS, FLOATS)}
+        joined |= {"first": ODD, "parts": ODD, "positions": INTS}
+        joined |= {"SIZE": 128, "PADDED": 128, "PART": 128}
+        yield KernelCase(f"join parts {sinks}", join_parts_kernel, joined)
+
+
+def _attention(special: bool, half: bool) -> Attention:
+    """With a cap and sinks, or without."""
+    return Attention(
+        heads=ODD,
+        group=ODD,
+        scale=REAL,
+        cap=REAL if special else None,
+        window=ODD,
+        sinks=_optional(special),
+        out=_out(half),
+        out_scale=REAL,
+    )
 
 
 def sampler_cases() -> Iterator[KernelCase]:
-    """The device sampler."""
+    """The choice of tokens."""
     exact = {"enable_fp_fusion": False}
-    yield KernelCase("shortlist", shortlist_kernel, {}, {"SLICE": 4096}, 8, exact)
-    found = {"FEW": 4096, "MANY": 16384, "SLICES": 64}
-    yield KernelCase("sample", sample_kernel, {"work": "*fp64"}, found, 8, exact)
+    wanted = {"ints": INTS, "floats": FLOATS, "keys": LONGS, "slices": ODD}
+    found = {"logits": FLOATS, "edited": INTS, "lowered": FLOATS, "vocabulary": ODD}
+    yield KernelCase("shortlist", shortlist_kernel, wanted | found | {"SLICE": 4096}, 8, exact)
+    drawn = {"doubles": DOUBLES, "best": LONGS, "work": DOUBLES, "chosen": INTS}
+    drawn |= {"FEW": 4096, "MANY": 16384, "SLICES": 64}
+    yield KernelCase("choose", sample_kernel, wanted | drawn, 8, exact)
 
 
 def cases(

@@ -16,10 +16,10 @@ import torch
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
 from ingot.backends import gpu
-from ingot.backends.gpu import Device, GpuBackend, find_device
+from ingot.backends.gpu import Device, GpuBackend, GpuPlan, find_device
 from ingot.backends.gpu.device import CAPTURING
+from ingot.backends.gpu.lowering import Program
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.backends.gpu.step import Program
 from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KvLayout
@@ -69,7 +69,7 @@ def test_memory_that_others_took(path: Path, monkeypatch: pytest.MonkeyPatch, pl
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(f"ingot.backends.gpu.{place}", taken)
-    with pytest.raises(MemoryShortageError, match="another program has taken it"):
+    with pytest.raises(MemoryShortageError, match="another program has"):
         LLM(path, context=64, device="cuda")
 
 
@@ -123,8 +123,9 @@ def test_too_little_memory_is_foreseen(path: Path) -> None:
     with GgufLoader(path) as model:
         graph = build_graph(model, 64)
         layout = KvLayout.of(graph.kv_layers, KvType.F16)
+        plan = GpuPlan.of(graph, model, layout, small, context=64, tokens=64)
         with pytest.raises(MemoryShortageError, match=r"takes \d+ MiB of device memory, and 0 MiB"):
-            GpuBackend(graph, model, layout, blocks=2, context=64, device=small, max_tokens=64)
+            GpuBackend(plan, model, blocks=2)
 
 
 def test_nothing_is_given_back_during_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:

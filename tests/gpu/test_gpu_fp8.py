@@ -7,7 +7,13 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu import find_device
-from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, write_row
+from ingot.backends.gpu.kernels.kv_cache import (
+    BLOCK_TOKENS,
+    CacheForm,
+    CacheView,
+    read_tile,
+    write_row,
+)
 from ops.fp8_rows import fp8_rows
 
 DEVICE = find_device().torch
@@ -16,38 +22,41 @@ SIZES = [16, 20, 128]  # one that is padded
 
 
 @triton.jit
-def write_kernel(values, pool, pool_scales, SIZE: tl.constexpr, PADDED: tl.constexpr):
+def write_kernel(values, cache, FORM: tl.constexpr):
     slot = tl.program_id(0)
-    at = tl.arange(0, PADDED)
-    value = tl.load(values + slot * SIZE + at, mask=at < SIZE, other=9e9)  # what is no number of it
-    write_row(pool, pool_scales, 0, slot, at, value, at < SIZE, SIZE, False)
+    at = tl.arange(0, FORM.padded)
+    inside = at < FORM.size
+    value = tl.load(values + slot * FORM.size + at, mask=inside, other=9e9)  # not one of its own
+    write_row(cache, 0, slot, at, value, inside, FORM)
 
 
 @triton.jit
-def read_kernel(
-    pool, pool_scales, out, SIZE: tl.constexpr, PADDED: tl.constexpr, MASKED: tl.constexpr
-):
+def read_kernel(cache, out, FORM: tl.constexpr, MASKED: tl.constexpr):
     slot = tl.arange(0, 32)
-    at = tl.arange(0, PADDED)
-    found = read_tile(
-        pool, pool_scales, slot * 0, slot, slot >= 0, at, SIZE, False, SIZE == PADDED, MASKED
-    )
-    tl.store(out + slot[:, None] * SIZE + at[None, :], found, mask=(at < SIZE)[None, :])
+    at = tl.arange(0, FORM.padded)
+    found = read_tile(cache, slot * 0, slot, slot >= 0, at, MASKED, FORM)
+    tl.store(out + slot[:, None] * FORM.size + at[None, :], found, mask=(at < FORM.size)[None, :])
+
+
+def view(pool: torch.Tensor, size: int) -> tuple[CacheView, CacheForm]:
+    table = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    form = CacheForm(size, triton.next_power_of_2(size), side=len(pool), q8=False)
+    return CacheView(table, 1, pool, pool.view(torch.float16), len(pool), 0), form
 
 
 def write(values: torch.Tensor) -> torch.Tensor:
     """A block's keys as bytes."""
     size = values.shape[1]
     pool = torch.zeros(POSITIONS * (size + 2), dtype=torch.uint8, device=DEVICE)
-    padded = triton.next_power_of_2(size)
-    write_kernel[(POSITIONS,)](values.to(DEVICE), pool, pool.view(torch.float16), size, padded)
+    cache, form = view(pool, size)
+    write_kernel[(POSITIONS,)](values.to(DEVICE), cache, FORM=form)
     return pool
 
 
 def read(pool: torch.Tensor, size: int, masked: bool = True) -> torch.Tensor:
     out = torch.zeros((POSITIONS, size), dtype=torch.float16, device=DEVICE)
-    padded = triton.next_power_of_2(size)
-    read_kernel[(1,)](pool, pool.view(torch.float16), out, size, padded, masked)
+    cache, form = view(pool, size)
+    read_kernel[(1,)](cache, out, FORM=form, MASKED=masked)
     return out.cpu()
 
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
-from ingot.backends.gpu import find_device
-from ingot.backends.gpu.planner import GpuPlan
+from ingot.backends.gpu import GpuPlan, find_device
 from ingot.backends.reference import Reference
 from ingot.errors import ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
+from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
@@ -81,15 +81,20 @@ def test_kinds_of_operations_that_no_kernel_computes(tmp_path: Path) -> None:
     small, logits = case.build()
     bias = small.weight(small.random(case.size))
     made, model = small.build(logits, tmp_path / "small.gguf")
+    layout = KvLayout.of(made.kv_layers, KvType.F16)
+
+    def plan(graph: ComputationGraph) -> GpuPlan:
+        return GpuPlan.of(graph, model, layout, find_device(), context=64, tokens=64)
+
     with model:
-        GpuPlan.of(made, model)
+        plan(made)
 
         def changed(**fields: object) -> ComputationGraph:
             ops = (replace(op, **fields) if isinstance(op, o.Norm) else op for op in made.ops)
             return replace(made, ops=tuple(ops))
 
         with pytest.raises(ModelError, match="no norms of heads with biases"):
-            GpuPlan.of(changed(bias=bias), model)
+            plan(changed(bias=bias))
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes")

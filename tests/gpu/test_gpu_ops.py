@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
-from ingot.backends.gpu.attention import PromptTile, generation_span
+from ingot.backends.gpu.attention import generation_span, prompt_tile
+from ingot.backends.gpu.kernels.attend_prompt import PromptTile
 from ingot.graph.kv_type import KvType
 from ops.attention import BASE
 from ops.case import Case, Gpu
@@ -55,7 +56,7 @@ def test_operation(case: Case, tmp_path: Path) -> None:
 def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller tiles of queries and positions, and what they compute is the same."""
     small = replace(find_device(), shared_memory=6000)
-    assert PromptTile.of(32, KvType.F16, small) == PromptTile(32, 16)
+    assert prompt_tile(32, KvType.F16, small) == PromptTile(32, 16)
     assert generation_span(16, 32, KvType.F16, small) == 16
     monkeypatch.setattr("gpu.gpu_runner.find_device", lambda: small)
     check(replace(BASE, chunks=(37,), window=21), tmp_path)

@@ -12,8 +12,8 @@ from test_batch_invariance import k_quant_model
 from ingot.backends import gpu
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import Device, GpuBackend, find_device
-from ingot.backends.gpu.lower_state import State
-from ingot.backends.gpu.matrices import MatrixStore
+from ingot.backends.gpu.lowering import Context
+from ingot.backends.gpu.weights import MatrixStore
 from ingot.backends.reference import Reference
 from ingot.backends.split import SplitBackend
 from ingot.engine import LoadedModel
@@ -242,8 +242,8 @@ def test_memory_of_a_model_that_is_refused_halfway(
     stores: list[weakref.ref[MatrixStore]] = []
     given: list[bool] = []
 
-    def refuse(state: State) -> None:
-        stores.append(weakref.ref(state.store))
+    def refuse(context: Context) -> None:
+        stores.append(weakref.ref(context.matrices))
         raise ModelError("there is no such kernel")
 
     monkeypatch.setattr("ingot.backends.gpu.backend.lower", refuse)

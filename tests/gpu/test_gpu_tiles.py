@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ingot.backends.gpu import Device, imagined_device
-from ingot.backends.gpu.attention import PromptTile, generation_span
+from ingot.backends.gpu.attention import generation_span, prompt_tile
+from ingot.backends.gpu.kernels.attend_prompt import PromptTile
 from ingot.backends.gpu.linear import matmul_stages
 from ingot.graph.kv_type import KvType
 
@@ -40,7 +41,7 @@ def test_products_of_half_floats(device: Device, stages: int) -> None:
 def test_attention(
     device: Device, size: int, type: KvType, tile: tuple[int, int], span: int
 ) -> None:
-    assert PromptTile.of(size, type, device) == PromptTile(*tile)
+    assert prompt_tile(size, type, device) == PromptTile(*tile)
     assert generation_span(16, size, type, device) == span
 
 

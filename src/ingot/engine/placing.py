@@ -17,7 +17,7 @@ from ingot.graph.cut import cut, layer_count
 from ingot.graph.kv_layout import KvLayout, block_count
 
 if TYPE_CHECKING:
-    from ingot.backends.gpu import Device, GpuBackend
+    from ingot.backends.gpu import Device, GpuBackend, GpuPlan
 
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
@@ -122,7 +122,8 @@ class Placed:
             remedy = f"gpu_layers={most} would fit; or " if most else "not one layer would fit; "
             require(planner.needs(layers or planner.layers).total(least), room, remedy)
         place = self._whole_on if layers == planner.layers else self._split_on
-        place(gpu, layers, planner.needs(layers).most_blocks(room))
+        plan = planner.plan(layers)
+        place(gpu, plan, layers, plan.needs.most_blocks(room))
 
     def _least_blocks(self) -> int:
         """Of the cache: what was asked for, or one context."""
@@ -130,12 +131,12 @@ class Placed:
             return block_count(self._context)
         return cache_size(self._layout, self._context, self._cache_tokens, 0).blocks
 
-    def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+    def _whole_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
         wanted = cache_size(self._layout, self._context, self._cache_tokens, gpu.free_memory())
         self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
-        self.backend = self.device_sampler = self._on_gpu(gpu, self._graph, self._layout, layers)
+        self.backend = self.device_sampler = self._on_gpu(plan, layers)
 
-    def _split_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+    def _split_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
         """The cache has as many blocks in both places."""
         parts = cut(self._graph, layers)
         first = PartLayout.of(parts.first, self._layout)
@@ -148,31 +149,18 @@ class Placed:
         require_memory(second.own, self.size)
         # What the CPU refuses is refused before anything is sent.
         behind = self._on_cpu(parts.second, second.own, self.size)
-        before = self._on_gpu(gpu, parts.first, first.own, layers)
+        before = self._on_gpu(plan, layers)
         self.backend = SplitBackend(before, first, behind, second)
 
-    def _on_gpu(
-        self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
-    ) -> "GpuBackend":
+    def _on_gpu(self, plan: "GpuPlan", layers: int) -> "GpuBackend":
         from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
-        from ingot.engine.fitting import step_tokens  # noqa: PLC0415
 
-        of_layers = layer_count(self._graph)
         self.give_back = give_back
-        backend = GpuBackend(
-            graph,
-            self._file,
-            layout,
-            blocks=self.size.blocks,
-            context=self._context,
-            device=gpu,
-            max_tokens=step_tokens(self._context, whole=layers == of_layers),
-            progress=self._progress,
-        )
+        backend = GpuBackend(plan, self._file, blocks=self.size.blocks, progress=self._progress)
         self.gpu = OnGpu(
-            device=gpu.name,
+            device=plan.device.name,
             layers=layers,
-            of_layers=of_layers,
+            of_layers=layer_count(self._graph),
             allocations=backend.memory.allocations,
             allocated=backend.memory.allocated,
             sent=backend.uploader.sent,

@@ -3,11 +3,12 @@
 from ingot.backends.gpu.backend import GpuBackend
 from ingot.backends.gpu.device import Device, find_device, give_back, has_gpu, imagined_device
 from ingot.backends.gpu.memory import require
-from ingot.backends.gpu.planner import Planner
+from ingot.backends.gpu.planner import GpuPlan, Planner
 
 __all__ = [
     "Device",
     "GpuBackend",
+    "GpuPlan",
     "Planner",
     "find_device",
     "give_back",

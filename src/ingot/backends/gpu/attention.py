@@ -1,25 +1,41 @@
-"""Launch what happens between the linear maps of a layer: heads, cache, attention."""
+"""What happens between the linear layers of a layer: heads, KV cache, attention."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import triton
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import Inputs
-from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
-from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
-from ingot.backends.gpu.kernels.join_parts import MOST_PARTS, join_parts_kernel
-from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
-from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.kernels.attend_generation import (
+    MOST_PARTS,
+    GenerationTile,
+    PartWork,
+    attend_generation_kernel,
+    join_parts_kernel,
+)
+from ingot.backends.gpu.kernels.attend_prompt import PromptTile, attend_prompt_kernel
+from ingot.backends.gpu.kernels.attention import Attention
+from ingot.backends.gpu.kernels.heads import (
+    HeadForm,
+    HeadNorm,
+    Heads,
+    RopeTable,
+    store_kv_kernel,
+)
+from ingot.backends.gpu.kernels.kv_cache import CacheForm, CacheView
+from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
+from ingot.backends.gpu.memory import DeviceMemory, aligned
+from ingot.backends.gpu.rows import norm_rows
+from ingot.backends.gpu.values import HALF_SCALE
 from ingot.errors import ModelError
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 
-MAX_TOKENS = 64  # of a generation that one launch takes
+_MAX_TOKENS = 64  # decoded by one launch
 _LEAST_PART = 128  # positions
 _LEAST_SPAN = 16  # what a product on the matrix units takes
 _TYPES = {
@@ -32,7 +48,7 @@ _TYPES = {
 
 
 def check_kv_type(type: KvType) -> None:
-    """Refuse a storage that the GPU cannot read."""
+    """Refuse a type of the KV cache that no kernel reads."""
     if type not in _TYPES:
         raise ModelError(
             f"the GPU cannot store keys and values as {type}; it can as {', '.join(_TYPES)}"
@@ -44,30 +60,22 @@ def part_positions(context: int) -> int:
     return int(max(_LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
 
 
-@dataclass(frozen=True, slots=True)
-class PromptTile:
-    """Queries that a program takes, and positions of a step of it."""
-
-    rows: int
-    span: int
-
-    @classmethod
-    def of(cls, size: int, type: KvType, device: Device) -> "PromptTile":
-        """For heads of a size: as tuned, or as large as shared memory allows."""
-        tile = cls(128, _span(type))
-        while (
-            tile.rows > _LEAST_SPAN
-            and _tile_bytes(tile.rows, tile.span, size, type) > device.shared_memory
-        ):
-            if tile.rows > 2 * tile.span or tile.span == _LEAST_SPAN:
-                tile = cls(tile.rows // 2, tile.span)
-            else:
-                tile = cls(tile.rows, tile.span // 2)
-        return tile
+def prompt_tile(size: int, type: KvType, device: Device) -> PromptTile:
+    """The tile for heads of a size: as tuned, or as large as shared memory allows."""
+    tile = PromptTile(128, _span(type))
+    while (
+        tile.rows > _LEAST_SPAN
+        and _tile_bytes(tile.rows, tile.span, size, type) > device.shared_memory
+    ):
+        if tile.rows > 2 * tile.span or tile.span == _LEAST_SPAN:
+            tile = PromptTile(tile.rows // 2, tile.span)
+        else:
+            tile = PromptTile(tile.rows, tile.span // 2)
+    return tile
 
 
 def generation_span(rows: int, size: int, type: KvType, device: Device) -> int:
-    """Positions of a step of a generation, which has so many query heads of a size."""
+    """Positions of one step of the loop when decoding, for so many query heads of a size."""
     span = _span(type)
     while span > _LEAST_SPAN and _tile_bytes(rows, span, size, type) > device.shared_memory:
         span //= 2
@@ -86,268 +94,264 @@ def _tile_bytes(rows: int, span: int, size: int, type: KvType) -> int:
     return number * rows * (padded + span) + 2 * (number + stored) * span * padded
 
 
-@dataclass(frozen=True, slots=True)
-class Rotary:
-    """Cosines and sines of every position and pair."""
-
-    cos: torch.Tensor
-    sin: torch.Tensor
-    pairs: int
-    adjacent: bool
-
-    @classmethod
-    def of(cls, rope: o.Rotary, positions: int, device: torch.device) -> "Rotary":
-        """Computed in float64, as the reference does."""
-        angles = np.outer(np.arange(positions), rope.frequencies)
-        tables = [
-            torch.from_numpy((turn(angles) * rope.magnitude).astype(np.float32)).to(device)
-            for turn in (np.cos, np.sin)
-        ]
-        adjacent = rope.layout is o.RopeLayout.ADJACENT
-        return cls(tables[0], tables[1], len(rope.frequencies), adjacent)
-
-
-@dataclass(frozen=True, slots=True)
-class HeadNorm:
-    """The norm of a head, if it has one."""
-
-    weight: torch.Tensor | None = None
-    stride: int = 0  # from the weights of a head to the next one's
-    epsilon: float = 0.0
-    layer: bool = False
-
-    @property
-    def kind(self) -> int:
-        """As kernels name it."""
-        return 0 if self.weight is None else 2 if self.layer else 1
-
-
-@dataclass(frozen=True, slots=True)
-class CacheView:
-    """A layer's part of the cache, in elements of the storage type."""
-
-    group: int
-    pool: torch.Tensor
-    pool_scales: torch.Tensor
-    block_stride: int
-    layer_start: int
-    head_size: int
-    side: int
-    quantized: bool
-
-    @classmethod
-    def of(cls, layout: KvLayout, layer: int, kind: o.KvLayer, pool: torch.Tensor) -> "CacheView":
-        """Of one layer."""
-        place = layout.places[layer]
-        type = _TYPES[layout.type]
-        size = type.itemsize
-        side = layout.type.row_bytes(kind.head_size) * BLOCK_TOKENS
-        return cls(
-            group=place.group,
-            pool=pool.view(type),
-            pool_scales=pool.view(torch.float16),
-            block_stride=layout.groups[place.group].block_bytes // size,
-            layer_start=place.offset // size,
-            head_size=kind.head_size,
-            side=side // size,
-            quantized=layout.type is KvType.Q8_0,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """What attention makes its queries, keys and values of."""
-
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    query_norm: HeadNorm
-    key_norm: HeadNorm
-    rotary: Rotary | None
-    count: int
-    kv_count: int
-
-    def norms(self) -> tuple[torch.Tensor | int | float | None, ...]:
-        """As kernels take them: weights, strides, epsilons, turns."""
-        query, key, rotary = self.query_norm, self.key_norm, self.rotary
-        return (
-            query.weight,
-            key.weight,
-            query.stride,
-            key.stride,
-            query.epsilon,
-            key.epsilon,
-            rotary.cos if rotary else None,
-            rotary.sin if rotary else None,
-        )
-
-    def constants(self) -> dict[str, int | bool]:
-        """As kernels name them."""
-        return {
-            "QUERY_NORM": self.query_norm.kind,
-            "KEY_NORM": self.key_norm.kind,
-            "PAIRS": self.rotary.pairs if self.rotary else 0,
-            "ADJACENT": self.rotary.adjacent if self.rotary else False,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionWork:
-    """Memory for the parts of a sequence's past."""
-
-    mixed: torch.Tensor
-    best: torch.Tensor
-    total: torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionLauncher:
-    """Runs the attention of all layers."""
-
-    device: Device
-    context: int
-    work: AttentionWork
-    type: KvType
-    tile: PromptTile
-
-    def store(
-        self, heads: Heads, turned: torch.Tensor, cache: CacheView, inputs: Inputs, blocks: int
-    ) -> None:
-        """Heads of all tokens: queries to `turned`, keys and values to the cache."""
-        store_kv_kernel[(heads.count + heads.kv_count, inputs.tokens)](
-            heads.query,
-            heads.key,
-            heads.value,
-            turned,
-            *heads.norms(),
-            inputs.positions,
-            inputs.sequences,
-            inputs.tables[cache.group],
-            blocks,
-            cache.pool,
-            cache.pool_scales,
-            cache.block_stride,
-            cache.layer_start,
-            heads.count,
-            heads.kv_count,
-            SIZE=cache.head_size,
-            PADDED=triton.next_power_of_2(cache.head_size),
-            SIDE=cache.side,
-            Q8=cache.quantized,
-            **heads.constants(),
-            num_warps=1,
-        )
-
-    def attend(
-        self,
-        op: o.Attend,
-        heads: Heads,
-        turned: torch.Tensor,
-        out: torch.Tensor,
-        out_scale: float,
-        sinks: torch.Tensor | None,
-        cache: CacheView,
-        step: Step,
-        blocks: int,
-    ) -> None:
-        """out = attention of the turned queries, as halves times out_scale.
-
-        Where every sequence has one token, heads are turned and stored here, too.
-        """
-        inputs = step.inputs
-        table = (inputs.tables[cache.group], blocks)
-        pool = (cache.pool, cache.pool_scales, cache.block_stride, cache.layer_start)
-        group = op.heads // op.kv_heads
-        kind = (sinks, op.heads, group, op.scale, op.softcap, op.window)
-        constants = {
-            "SIZE": cache.head_size,
-            "PADDED": padded_size(cache.head_size),
-            "SIDE": cache.side,
-            "CAPPED": op.softcap > 0,
-            "SINKS": sinks is not None,
-            "Q8": cache.quantized,
-            "HALF": out.dtype == torch.float16,
-        }
-        if step.phase is ExecutionPhase.PROMPT:
-            attend_prompt_kernel[(op.heads, inputs.tile_count)](
-                turned,
-                out,
-                out_scale,
-                inputs.tiles,
-                inputs.positions,
-                *table,
-                *pool,
-                *kind,
-                ROWS=self.tile.rows,
-                SPAN=self.tile.span,
-                STAGES=2,
-                num_warps=prompt_warps(self.tile),
-                enable_fp_fusion=False,  # masked and whole tiles round alike
-                **constants,
-            )
-            return
-        rows = max(16, triton.next_power_of_2(group))
-        span = generation_span(rows, cache.head_size, self.type, self.device)
-        part = part_positions(self.context)
-        parts = -(-self.context // part)
-        work = self.work
-        for first in range(0, inputs.tokens, MAX_TOKENS):
-            count = min(MAX_TOKENS, inputs.tokens - first)
-            attend_generation_kernel[(parts, op.kv_heads, count)](
-                heads.query if step.single else turned,
-                heads.key,
-                heads.value,
-                *heads.norms(),
-                out,
-                out_scale,
-                first,
-                inputs.positions,
-                inputs.sequences,
-                *table,
-                *pool,
-                *kind,
-                work.mixed,
-                work.best,
-                work.total,
-                ROWS=rows,
-                SPAN=span,
-                PART=part,
-                STAGES=2,
-                STORE=step.single,
-                num_warps=8,
-                **constants,
-                **heads.constants(),
-                **self.device.order(),
-            )
-            if parts == 1:
-                continue
-            join_parts_kernel[(op.heads, count)](
-                out,
-                out_scale,
-                first,
-                inputs.positions,
-                sinks,
-                op.heads,
-                parts,
-                op.window,
-                work.mixed,
-                work.best,
-                work.total,
-                SIZE=cache.head_size,
-                PADDED=padded_size(cache.head_size),
-                PART=part,
-                SINKS=sinks is not None,
-                HALF=out.dtype == torch.float16,
-                num_warps=4,
-                **self.device.order(),
-            )
-
-
 def padded_size(size: int) -> int:
     """A head's size as attention holds it."""
     return int(max(16, triton.next_power_of_2(size)))
 
 
 def prompt_warps(tile: PromptTile) -> int:
-    """Of 16 queries each, but at least four."""
+    """Warps of 16 queries each, but at least four."""
     return max(4, tile.rows // 16)
+
+
+def attention_work(memory: DeviceMemory, ops: Sequence[o.Attend], context: int) -> PartWork:
+    """Memory for the parts of the past of the tokens of one launch."""
+    parts = -(-context // part_positions(context))
+    rows = _MAX_TOKENS * parts * max((op.heads for op in ops), default=0)
+    width = max((padded_size(op.query.width // op.heads) for op in ops), default=0)
+    sizes = (4 * rows * width, 4 * rows, 4 * rows)
+    pool = memory.pool(sum(aligned(size) for size in sizes))
+    return PartWork(*(pool.take(size).view(torch.float32) for size in sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """A layer's part of the cache, in elements of the storage type."""
+
+    group: int
+    pool: torch.Tensor
+    scales: torch.Tensor
+    block_stride: int
+    layer_start: int
+    table_stride: int
+    form: CacheForm
+
+    @classmethod
+    def of(cls, layout: KvLayout, layer: int, context: Context) -> "LayerCache":
+        """The cache of one layer."""
+        place, type = layout.places[layer], _TYPES[layout.type]
+        pool = context.memory.cache[place.group]
+        size = context.plan.graph.kv_layers[layer].head_size
+        return cls(
+            group=place.group,
+            pool=pool.view(type),
+            scales=pool.view(torch.float16),
+            block_stride=layout.groups[place.group].block_bytes // type.itemsize,
+            layer_start=place.offset // type.itemsize,
+            table_stride=context.table_stride,
+            form=CacheForm(
+                size=size,
+                padded=padded_size(size),
+                side=layout.type.row_bytes(size) * BLOCK_TOKENS // type.itemsize,
+                q8=layout.type is KvType.Q8_0,
+            ),
+        )
+
+    def view(self, inputs: Inputs) -> CacheView:
+        """As kernels take it, with the block tables of a batch."""
+        return CacheView(
+            pool=self.pool,
+            scales=self.scales,
+            block_stride=self.block_stride,
+            layer_start=self.layer_start,
+            table=inputs.tables[self.group],
+            table_stride=self.table_stride,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayerHeads:
+    """The heads of a layer, and where their keys and values go."""
+
+    heads: Heads
+    form: HeadForm
+    count: int
+    kv_count: int
+    cache: LayerCache
+
+    @classmethod
+    def of(cls, op: o.StoreKv, context: Context) -> "LayerHeads":
+        """The heads that an op stores."""
+        cache = LayerCache.of(context.layout, op.kv_layer, context)
+        size, values, rope = cache.form.size, context.values, op.rope
+        query, key = (
+            None if norm is None or _is_whole(norm, size) else norm
+            for norm in (op.query_norm, op.key_norm)
+        )
+        return cls(
+            heads=Heads(
+                query=values.tensor(op.query),
+                key=values.tensor(op.key),
+                value=values.tensor(op.value),
+                query_norm=_head_norm(query, context),
+                key_norm=_head_norm(key, context),
+                rope=context.vectors.rope(rope) if rope else RopeTable(),
+            ),
+            form=HeadForm(
+                query_norm=_kind(query),
+                key_norm=_kind(key),
+                pairs=len(rope.frequencies) if rope else 0,
+                interleaved=rope is not None and rope.layout is o.RopeLayout.ADJACENT,
+            ),
+            count=op.query.width // size,
+            kv_count=op.key.width // size,
+            cache=cache,
+        )
+
+
+def _is_whole(norm: o.Normalization, head_size: int) -> bool:
+    """Whether a norm is over all heads together."""
+    return norm.weight is None or norm.weight.shape[-1] != head_size
+
+
+def _kind(norm: o.Normalization | None) -> int:
+    return 0 if norm is None else 2 if norm.kind is o.NormKind.LAYER else 1
+
+
+def _head_norm(norm: o.Normalization | None, context: Context) -> HeadNorm:
+    if norm is None or norm.weight is None:
+        return HeadNorm()
+    stride = norm.weight.shape[-1] if len(norm.weight.shape) > 1 else 0
+    return HeadNorm(context.vectors.get(norm.weight), stride, norm.epsilon)
+
+
+@missing.register
+def _(op: o.StoreKv) -> str | None:
+    norms = [norm for norm in (op.query_norm, op.key_norm) if norm]
+    return "norms of heads with biases" if any(norm.bias for norm in norms) else None
+
+
+@launch_of.register
+def store_kv(op: o.StoreKv, context: Context) -> Launch:
+    """Norm, rotate and store heads; if sequences have one token each, attention does that.
+
+    Norms over all heads together are always computed here.
+    """
+    layer, rotated = LayerHeads.of(op, context), context.memory.rotated
+    size, values = layer.cache.form.size, context.values
+    before = [
+        norm_rows(context, item, norm, values.tensor(item), item.width)
+        for item, norm in ((op.query, op.query_norm), (op.key, op.key_norm))
+        if norm is not None and _is_whole(norm, size)
+    ]
+
+    def launch(step: Step) -> None:
+        for run in before:
+            run(step)
+        if step.single:
+            return
+        store_kv_kernel[(layer.count + layer.kv_count, step.inputs.tokens)](
+            heads=layer.heads,
+            rotated=rotated,
+            cache=layer.cache.view(step.inputs),
+            positions=step.inputs.positions,
+            sequences=step.inputs.sequences,
+            count=layer.count,
+            kv_count=layer.kv_count,
+            FORM=layer.cache.form,
+            HEAD=layer.form,
+            num_warps=1,
+        )
+
+    return launch
+
+
+@dataclass(frozen=True, slots=True)
+class _AttentionLauncher:
+    """The attention of one layer."""
+
+    device: Device
+    layer: LayerHeads
+    attention: Attention
+    rotated: torch.Tensor  # queries that `store_kv` has left
+    work: PartWork
+    prompt: PromptTile
+    generation: GenerationTile
+    parts: int  # of a sequence's past
+
+    def run_prompt(self, inputs: Inputs) -> None:
+        """Tokens of prompts."""
+        attend_prompt_kernel[(self.attention.heads, inputs.tile_count)](
+            query=self.rotated,
+            attention=self.attention,
+            cache=self.layer.cache.view(inputs),
+            tiles=inputs.tiles,
+            positions=inputs.positions,
+            FORM=self.layer.cache.form,
+            TILE=self.prompt,
+            num_warps=prompt_warps(self.prompt),
+            enable_fp_fusion=False,  # masked and whole tiles round alike
+        )
+
+    def run_generation(self, inputs: Inputs, single: bool) -> None:
+        """Decoded tokens; if every sequence has one, heads are rotated and stored here, too."""
+        layer, form = self.layer, self.layer.cache.form
+        heads = layer.heads if single else layer.heads._replace(query=self.rotated)
+        for first in range(0, inputs.tokens, _MAX_TOKENS):
+            count = min(_MAX_TOKENS, inputs.tokens - first)
+            attend_generation_kernel[(self.parts, layer.kv_count, count)](
+                heads=heads,
+                attention=self.attention,
+                cache=layer.cache.view(inputs),
+                work=self.work,
+                first=first,
+                positions=inputs.positions,
+                sequences=inputs.sequences,
+                FORM=form,
+                TILE=self.generation,
+                HEAD=layer.form,
+                STORE=single,
+                num_warps=8,
+                **self.device.order(),
+            )
+            if self.parts > 1:
+                join_parts_kernel[(self.attention.heads, count)](
+                    attention=self.attention,
+                    work=self.work,
+                    first=first,
+                    parts=self.parts,
+                    positions=inputs.positions,
+                    SIZE=form.size,
+                    PADDED=form.padded,
+                    PART=self.generation.part,
+                    num_warps=4,
+                    **self.device.order(),
+                )
+
+
+@launch_of.register
+def attend(op: o.Attend, context: Context) -> Launch:
+    """Attention; if sequences have one token each, it stores their heads, too."""
+    plan, device, type = context.plan, context.device, context.layout.type
+    layer = LayerHeads.of(context.stores[op.kv_layer], context)
+    group, part = op.heads // op.kv_heads, part_positions(plan.context)
+    rows = max(16, triton.next_power_of_2(group))
+    launcher = _AttentionLauncher(
+        device=device,
+        layer=layer,
+        attention=Attention(
+            heads=op.heads,
+            group=group,
+            scale=op.scale,
+            cap=op.softcap if op.softcap > 0 else None,
+            window=op.window,
+            sinks=context.vectors.get(op.sinks),
+            out=context.values.tensor(op.out),
+            out_scale=HALF_SCALE,
+        ),
+        rotated=context.memory.rotated,
+        work=context.memory.attention,
+        prompt=plan.query_tile,
+        generation=GenerationTile(
+            rows, generation_span(rows, layer.cache.form.size, type, device), part
+        ),
+        parts=-(-plan.context // part),
+    )
+
+    def launch(step: Step) -> None:
+        if step.phase is ExecutionPhase.PROMPT:
+            launcher.run_prompt(step.inputs)
+        else:
+            launcher.run_generation(step.inputs, step.single)
+
+    return launch

@@ -1,8 +1,8 @@
-"""Build the launches of a model once, then run them for every batch.
+"""Build the launches of a planned model once, then run them for every batch.
 
-A graph, its open file and the size of the cache come in, as for the CPU; `forward` turns a batch
-into logits. Weights are sent to the device when the backend is made. Steps of a generation are
-captured once for 1, 2, 4, ... sequences and replayed.
+A plan, the open file and the size of the cache come in; `forward` turns a batch into logits.
+Weights are sent to the device when the backend is made. Steps that decode one token of each
+sequence are captured once for 1, 2, 4, ... sequences and replayed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,38 +15,31 @@ from numpy.typing import NDArray
 from ingot.backends.backend import OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan, Started
-from ingot.backends.gpu.attention import AttentionLauncher, PromptTile
 from ingot.backends.gpu.device import Device, give_back
-from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
-from ingot.backends.gpu.linear import LinearLauncher
-from ingot.backends.gpu.lower_state import State
-from ingot.backends.gpu.lowering import lower
-from ingot.backends.gpu.matrices import MatrixStore, matrix_sources
+from ingot.backends.gpu.lowering import Context, Step, lower
 from ingot.backends.gpu.memory import DeviceMemory, require
-from ingot.backends.gpu.planner import GpuPlan, count_needs
+from ingot.backends.gpu.planner import GpuPlan, StepMemory
 from ingot.backends.gpu.replay import Replay
-from ingot.backends.gpu.room import Room
 from ingot.backends.gpu.sampler import accepts as sampler_accepts
-from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
-from ingot.backends.gpu.values import Values, half_values
-from ingot.backends.gpu.vectors import Vectors
+from ingot.backends.gpu.values import Values
+from ingot.backends.gpu.weights import MatrixStore, Vectors, matrix_sources
 from ingot.errors import MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
-from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import KvLayout, block_count
+from ingot.graph.kv_layout import block_count
 
 
 @contextmanager
 def _at_work(device: Device) -> Iterator[None]:
-    """On the device, whichever the thread has chosen; memory that is short is told as ours is."""
+    """On the device, whichever the thread has chosen; PyTorch's shortage of memory becomes ours."""
     try:
         with device.chosen():
             yield
     except torch.OutOfMemoryError as error:  # it was free when the plan was made
         raise MemoryShortageError(
-            "device memory that was free is so no longer: another program has taken it; try again"
+            "GPU memory ran out while the model was loading or running, because another program "
+            "has taken it: close other programs, or set gpu_layers"
         ) from error
 
 
@@ -55,88 +48,75 @@ class GpuBackend:
 
     def __init__(
         self,
-        graph: ComputationGraph,
+        plan: GpuPlan,
         model: GgufLoader,
-        layout: KvLayout,
         *,
         blocks: int,
-        context: int,
-        device: Device,
-        max_tokens: int = 4096,
         progress: OnSent | None = None,
     ) -> None:
-        """`progress` is told how many bytes of the weights have been sent, and of how many."""
-        self.layout = layout
-        self.max_tokens = max_tokens
-        self.device = device
-        self.memory = DeviceMemory(device.torch)
-        self.vocabulary = graph.logits.width
-        with _at_work(device):
-            self._prepare(graph, model, blocks, context, progress)
+        """Send the weights and decide all launches, for a cache of so many blocks.
 
-    def _prepare(
-        self,
-        graph: ComputationGraph,
-        model: GgufLoader,
-        blocks: int,
-        context: int,
-        progress: OnSent | None,
-    ) -> None:
-        """Bring the weights to the device and decide all launches."""
-        device, layout, max_tokens = self.device, self.layout, self.max_tokens
-        plan = GpuPlan.of(graph, model)
-        fused, self.plan, self.decoded = plan.graph, plan.values, plan.decoded(model)
-        needs = count_needs(plan, model, layout, device, context=context, tokens=max_tokens)
-        require(needs.total(blocks), device.free_memory())
-        store = MatrixStore(model, self.memory.pool(plan.weight_bytes))
+        `progress` is called with the bytes of weights sent so far, and with their total.
+        """
+        self.layout = plan.layout
+        self.max_tokens = plan.tokens
+        self.device = plan.device
+        self.decoded = plan.decoded
+        self.memory = DeviceMemory(plan.device.torch)
+        self.vocabulary = plan.graph.logits.width
+        self._tile = plan.query_tile
+        with _at_work(plan.device):
+            require(plan.needs.total(blocks), plan.device.free_memory())
+            matrices = self._send(plan, model, progress)
+            self._prepare(plan, model, matrices, blocks)
+            plan.device.wait()
+
+    def _send(self, plan: GpuPlan, model: GgufLoader, progress: OnSent | None) -> MatrixStore:
+        """Bring the weights to the device."""
+        store = MatrixStore(model, self.memory.pool(plan.needs.weights))
         sources = matrix_sources(plan.matrices, model)
-        total = plan.sent_bytes(model)
-        with Uploader(device, sources, total, progress) as self.uploader:
+        with Uploader(plan.device, sources, plan.sent_bytes, progress) as self.uploader:
             for matrix in plan.matrices:
                 store.receive(matrix, self.uploader)
         give_back()  # what packing needed
-        places = Room.of(
+        return store
+
+    def _prepare(
+        self, plan: GpuPlan, model: GgufLoader, matrices: MatrixStore, blocks: int
+    ) -> None:
+        """Ask for the memory of steps and decide all launches."""
+        device, tokens = plan.device, plan.tokens
+        memory = StepMemory.of(
             self.memory,
-            fused,
-            self.plan,
+            plan.graph,
+            plan.values,
             plan.matrices,
-            layout,
+            plan.layout,
             device,
             blocks=blocks,
-            context=context,
-            tokens=max_tokens,
+            context=plan.context,
+            tokens=tokens,
         )
-        self.pools = places.cache
-        largest = max((layer.head_size for layer in fused.kv_layers), default=1)
-        self._tile = PromptTile.of(largest, layout.type, device)
+        self.pools = memory.cache
         self.inputs = InputBuffer(
             device.torch,
-            tokens=max_tokens,
-            sequences=min(max_tokens, blocks),
-            groups=len(layout.groups),
-            blocks=block_count(context),
-            query_tile=self._tile.rows,
+            tokens=tokens,
+            sequences=min(tokens, blocks),
+            groups=len(plan.layout.groups),
+            blocks=block_count(plan.context),
+            query_tile=plan.query_tile.rows,
         )
-        state = State(
-            graph=fused,
-            cap=plan.cap,
+        context = Context(
+            plan=plan,
             model=model,
-            values=Values(self.plan, places.arena, max_tokens, half_values(fused)),
-            vectors=Vectors(model, device.torch, context),
-            store=store,
-            linear=LinearLauncher(device, places.linear),
-            attention=AttentionLauncher(device, context, places.attention, layout.type, self._tile),
-            experts=ExpertLauncher(device, places.experts) if places.experts else None,
-            layout=layout,
-            pools=self.pools,
-            table_blocks=self.inputs.blocks,
-            x=places.x,
-            turned=places.turned,
-            chosen=places.sampler.chosen,
+            values=Values(plan.values, memory.arena, tokens, plan.halves),
+            vectors=Vectors(model, device.torch, plan.context),
+            matrices=matrices,
+            memory=memory,
+            table_stride=self.inputs.blocks,
         )
-        self._program = lower(state)
-        self._replay = Replay(device, self._program, self.inputs, places.sampler)
-        device.wait()
+        self._program = lower(context)
+        self._replay = Replay(device, self._program, self.inputs, memory.sampler)
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""

@@ -1,5 +1,6 @@
-"""Launch the experts of a layer: choose them, bring tokens together, run and mix them."""
+"""Experts of a layer: pick them, bring tokens together, run their linear layers, mix the results."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,14 +8,25 @@ import triton
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.kernels.codes import code
-from ingot.backends.gpu.kernels.experts import expert_kernel
-from ingot.backends.gpu.kernels.mix import mix_kernel
-from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
+from ingot.backends.gpu.kernels.codes import activation_code, code
+from ingot.backends.gpu.kernels.epilogue import Epilogue
+from ingot.backends.gpu.kernels.experts import (
+    Groups,
+    NextNorm,
+    Router,
+    expert_kernel,
+    group_kernel,
+    mix_kernel,
+    route_kernel,
+)
+from ingot.backends.gpu.kernels.products import ProductTile, Rows
 from ingot.backends.gpu.linear import stages_of, unroll_of
+from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK, Planes
-from ingot.backends.gpu.step import Step
+from ingot.backends.gpu.planes import CHUNK, PlaneSizes
+from ingot.backends.gpu.rows import LinearInput
+from ingot.backends.gpu.values import HALF_SCALE
+from ingot.backends.gpu.weights import MatrixPlan, plan_experts, plan_linear
 from ingot.graph import ops as o
 
 FEW_COLUMNS = 16
@@ -27,23 +39,19 @@ _ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 32, 64, 128  # of a program, for 1, a few or 
 class ExpertWork:
     """Memory that the layers share, one after the other."""
 
-    counts: torch.Tensor  # int32 [experts], all 0 between layers
-    ranks: torch.Tensor  # int32 [pairs]
-    pairs: torch.Tensor  # int32 [pairs]: sorted
-    tiles: torch.Tensor  # int32 [3, most tiles]
-    tile_count: torch.Tensor  # int32 [1]
-    parts: torch.Tensor  # float32 [pairs, width]: what experts found, not mixed yet
+    groups: Groups
+    parts: torch.Tensor  # float32 [pairs, width]: outputs of experts, not mixed yet
 
     @classmethod
-    def of(cls, memory: DeviceMemory, *, experts: int, pairs: int, widest: int) -> "ExpertWork":
-        """For models with that many experts, and that many pairs in a step."""
+    def of(cls, memory: DeviceMemory, mixes: Sequence[o.ExpertMix], tokens: int) -> "ExpertWork":
+        """For these ops in steps of so many tokens."""
+        experts = max(op.weight.shape[0] for op in mixes)
+        pairs = tokens * max(op.choice.width // 2 for op in mixes)
+        widest = max(op.out.width for op in mixes)
         sizes = (4 * experts, 4 * pairs, 4 * pairs, 12 * (pairs + experts), 4, 4 * pairs * widest)
         pool = memory.pool(sum(aligned(size) for size in sizes))
-        counts, ranks, order, tiles, count = (
-            pool.take(size).view(torch.int32) for size in sizes[:-1]
-        )
-        parts = pool.take(sizes[-1]).view(torch.float32)
-        return cls(counts, ranks, order, tiles, count, parts)
+        groups = Groups(*(pool.take(size).view(torch.int32) for size in sizes[:-1]))
+        return cls(groups, pool.take(sizes[-1]).view(torch.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Tiling:
     def of(
         cls, tokens: int, used: int, experts: int, phase: ExecutionPhase, device: Device
     ) -> "Tiling":
-        """Tiles a little larger than what an expert gets if all get the same."""
+        """Tiles a little larger than an expert's share if all experts get the same."""
         fewest = 8 if device.assembly else 16
         pairs = tokens * used
         if phase is ExecutionPhase.GENERATION and tokens == 1:
@@ -70,172 +78,200 @@ class Tiling:
             columns = 16 if device.interpreted else min(max(16, usual), 128)
         return cls(False, columns, pairs // columns + min(experts, pairs))
 
+    def rows(self, phase: ExecutionPhase) -> tuple[int, int]:
+        """Rows of an expert that a program takes, and its warps."""
+        if phase is ExecutionPhase.PROMPT:
+            return _MANY_ROWS, 8
+        few = _FEW_ROWS if self.columns <= FEW_COLUMNS else _MANY_ROWS
+        rows = _ONE_ROWS if self.single else few
+        return rows, max(1, rows // _ROWS)
 
-@dataclass(frozen=True, slots=True)
-class ExpertLauncher:
-    """Runs the experts of all layers on a device."""
 
-    device: Device
-    work: ExpertWork
+def _work(context: Context) -> ExpertWork:
+    assert context.memory.experts, "the plan has seen experts"
+    return context.memory.experts
 
-    def route(
-        self,
-        op: o.Route,
-        scores: torch.Tensor,
-        bias: torch.Tensor | None,
-        out: torch.Tensor,
-        step: Step,
-        tokens: int,
-        selected: bool,
-    ) -> None:
-        """Choose; then bring the pairs of every expert together."""
-        experts, work = op.scores.width, self.work
-        tiling = Tiling.of(tokens, op.used, experts, step.phase, self.device)
-        padded = triton.next_power_of_2(experts)
+
+@launch_of.register
+def route(op: o.Route, context: Context) -> Launch:
+    """Pick the experts of every token; then bring the pairs of every expert together."""
+    experts, groups, device = op.scores.width, _work(context).groups, context.device
+    scores, choice = context.values.tensor(op.scores), context.values.tensor(op.out)
+    bias, selected = context.vectors.get(op.selection_bias), context.is_selected(op.out)
+    router = Router(
+        experts=triton.next_power_of_2(experts),
+        used=op.used,
+        slots=triton.next_power_of_2(op.used),
+        gating=code(op.gating),
+        normalize=op.normalize,
+    )
+
+    def launch(step: Step) -> None:
+        tokens = step.rows(selected)
+        tiling = Tiling.of(tokens, op.used, experts, step.phase, device)
         route_kernel[(tokens,)](
-            scores,
-            bias,
-            out,
-            step.inputs.positions,
-            work.counts,
-            work.ranks,
-            experts,
-            op.scale,
-            op.near,
-            EXPERTS=padded,
-            SLOTS=triton.next_power_of_2(op.used),
-            USED=op.used,
-            GATING=code(op.gating),
-            NORMALIZE=op.normalize,
-            BIAS=bias is not None,
+            scores=scores,
+            bias=bias,
+            choice=choice,
+            positions=step.inputs.positions,
+            groups=groups,
+            experts=experts,
+            scale=op.scale,
+            near=op.near,
+            ROUTER=router,
             COUNTED=not tiling.single,
             SELECTED=selected,
             num_warps=1,
-            **self.device.order(),
+            **context.order,
         )
         if tiling.single:
             return
         pairs = tokens * op.used
         group_kernel[(triton.cdiv(pairs, _PAIRS),)](
-            out,
-            work.counts,
-            work.ranks,
-            work.pairs,
-            work.tiles,
-            work.tile_count,
-            tiling.most,
-            pairs,
-            experts,
-            EXPERTS=padded,
+            choice=choice,
+            groups=groups,
+            most=tiling.most,
+            pairs=pairs,
+            experts=experts,
+            EXPERTS=router.experts,
             USED=op.used,
             COLS=tiling.columns,
             BLOCK=_PAIRS,
             num_warps=4,
-            **self.device.order(),
+            **context.order,
         )
 
-    def run(
-        self,
-        planes: Planes,
-        rows: int,
-        experts: int,
-        used: int,
-        x: torch.Tensor,
-        x_stride: int,
-        x_scale: float,
-        own: bool,
-        choice: torch.Tensor,
-        bias: torch.Tensor | None,
-        out: torch.Tensor,
-        width: int,
-        half_scale: float,
-        activation: int,
-        gated: bool,
-        step: Step,
-        tokens: int,
-    ) -> None:
-        """out[pair] = epilogue(weights of its expert @ x); `own`: every pair has its own x."""
-        tiling = Tiling.of(tokens, used, experts, step.phase, self.device)
-        work, sizes, unroll = self.work, planes.sizes, unroll_of(planes.sizes)
-        block = (
-            _ONE_ROWS
-            if tiling.single
-            else _FEW_ROWS
-            if tiling.columns <= FEW_COLUMNS
-            else _MANY_ROWS
+    return launch
+
+
+@launch_of.register
+def expert_gate(op: o.ExpertGate, context: Context) -> Launch:
+    """Gate and up of the experts that were picked."""
+    width = op.out.width // (op.choice.width // 2)
+    out, activation = context.values.tensor(op.out), activation_code(op.activation)
+    return _expert_linear(context, op, op.parts, out, width, activation, gated=len(op.parts) == 2)
+
+
+@launch_of.register
+def mix(op: o.ExpertMix, context: Context) -> Launch:
+    """Down of the experts, and their mix; with the norm that follows, if it is a linear layer's."""
+    work, selected, width = _work(context), context.is_selected(op.out), op.out.width
+    part = o.ExpertPart(weight=op.weight, bias=op.bias)
+    linear = _expert_linear(context, op, [part], work.parts, width, 0, gated=False)
+    choice, out = context.values.tensor(op.choice), context.values.tensor(op.out)
+    residual = context.values.tensor(op.residual) if op.residual else None
+    experts, used = op.weight.shape[0], op.choice.width // 2
+    norm = _next_norm(op, context)
+
+    def launch(step: Step) -> None:
+        linear(step)
+        mix_kernel[(step.rows(selected),)](
+            parts=work.parts,
+            choice=choice,
+            counts=work.groups.counts,
+            residual=residual,
+            out=out,
+            norm=norm,
+            width=width,
+            experts=experts,
+            USED=used,
+            EXPERTS=triton.next_power_of_2(experts),
+            BLOCK=triton.next_power_of_2(max(width, norm.stride)),
+            num_warps=8,
+            **context.order,
         )
-        warps = max(1, block // _ROWS)
-        if step.phase is ExecutionPhase.PROMPT:
-            block, warps = _MANY_ROWS, 8
-        expert_kernel[(triton.cdiv(rows, block), tiling.most)](
-            x,
-            x_stride,
-            1 if own else used,
-            planes.columns,
-            planes.codes,
-            planes.extras,
-            planes.scales,
-            sizes.chunks,
-            rows,
-            choice,
-            work.pairs,
-            work.tiles,
-            work.tile_count,
-            tiling.most,
-            tokens * used,
-            planes.factor / x_scale,
-            bias,
-            out,
-            width,
-            half_scale,
-            BLOCK=block,
-            COLS=tiling.columns,
-            UNROLL=unroll,
-            STAGES=stages_of(sizes, block, tiling.columns, FEW_COLUMNS, self.device),
-            EVEN=planes.columns == sizes.chunks * CHUNK,
-            SINGLE=tiling.single,
-            ASM=self.device.assembly,
-            **planes.form.constants(),
-            BIAS=bias is not None,
+
+    return launch
+
+
+def _next_norm(op: o.ExpertMix, context: Context) -> NextNorm:
+    x, following = context.memory.x, context.plan.mixed_norms.get(op.out.name)
+    if following is None or following.norm is None:
+        return NextNorm(None, 0.0, x, 0)
+    plans = plan_linear(following, context.model)
+    stride = max(plan.sizes.chunks for plan, _ in plans) * CHUNK
+    weight = context.vectors.get(following.norm.weight)
+    return NextNorm(weight, following.norm.epsilon, x, stride)
+
+
+def _expert_linear(
+    context: Context,
+    op: o.ExpertGate | o.ExpertMix,
+    parts: Sequence[o.ExpertPart],
+    out: torch.Tensor,
+    width: int,
+    activation: int,
+    *,
+    gated: bool,
+) -> Launch:
+    """out[pair] = epilogue(weights of its expert @ x)."""
+    device, groups, selected = context.device, _work(context).groups, context.is_selected(op.out)
+    plan = plan_experts(op, context.model)
+    planes, choice = context.matrices.get(plan), context.values.tensor(op.choice)
+    source = LinearInput.of(context, op.source, None, planes.sizes.chunks)
+    used = op.choice.width // 2
+    own = op.source.width == used * plan.columns and used > 1  # every pair has its own x
+    weights = planes.weights._replace(rows=plan.expert_rows)
+    epilogue = Epilogue(
+        factor=planes.factor / source.scale,
+        bias=_expert_bias(context, plan, parts),
+        residual=None,
+        out=out,
+        half_scale=HALF_SCALE,
+        starts=(0,),
+        widths=(width,),
+        bases=(0,),
+    )
+
+    def launch(step: Step) -> None:
+        if source.before:
+            source.before(step)
+        tokens = step.rows(selected)
+        tiling = Tiling.of(tokens, used, plan.experts, step.phase, device)
+        rows, warps = tiling.rows(step.phase)
+        stride = plan.columns if own else source.stride
+        expert_kernel[(triton.cdiv(plan.expert_rows, rows), tiling.most)](
+            inputs=Rows(source.x, stride, planes.columns, tokens),
+            pairs_of_input=1 if own else used,
+            pairs=tokens * used,
+            weights=weights,
+            choice=choice,
+            groups=groups,
+            most=tiling.most,
+            epilogue=epilogue,
+            TILE=_tile(planes.sizes, rows, tiling.columns, device, even=planes.even),
+            FORM=planes.form,
             ACTIVATION=activation,
             GATED=gated,
-            HALF=out.dtype == torch.float16,
+            SINGLE=tiling.single,
+            ASM=device.assembly,
             num_warps=warps,
-            **self.device.order(),
+            **context.order,
         )
 
-    def mix(
-        self,
-        choice: torch.Tensor,
-        experts: int,
-        used: int,
-        residual: torch.Tensor | None,
-        out: torch.Tensor,
-        width: int,
-        tokens: int,
-        norm_weight: torch.Tensor | None,
-        epsilon: float,
-        normed: torch.Tensor,
-        normed_stride: int,
-    ) -> None:
-        """out = what the experts found, weighed, + residual; and `normed` its RMS norm."""
-        mix_kernel[(tokens,)](
-            self.work.parts,
-            choice,
-            residual,
-            out,
-            norm_weight,
-            epsilon,
-            normed,
-            normed_stride,
-            self.work.counts,
-            width,
-            experts,
-            USED=used,
-            RESIDUAL=residual is not None,
-            NORM=norm_weight is not None,
-            EXPERTS=triton.next_power_of_2(experts),
-            BLOCK=triton.next_power_of_2(max(width, normed_stride)),
-            num_warps=8,
-            **self.device.order(),
-        )
+    return launch
+
+
+def _tile(sizes: PlaneSizes, rows: int, columns: int, device: Device, *, even: bool) -> ProductTile:
+    return ProductTile(
+        rows=rows,
+        columns=columns,
+        stages=stages_of(sizes, rows, columns, FEW_COLUMNS, device),
+        even=even,
+        unroll=unroll_of(sizes),
+    )
+
+
+def _expert_bias(
+    context: Context, plan: MatrixPlan, parts: Sequence[o.ExpertPart]
+) -> torch.Tensor | None:
+    """Row by row as the matrix has them."""
+    if all(part.bias is None for part in parts):
+        return None
+    bias = torch.zeros(plan.experts, plan.expert_rows, device=context.device.torch)
+    for index, part in enumerate(parts):
+        vector = context.vectors.get(part.bias)
+        if vector is not None:
+            rows = len(parts) * plan.rows[index]
+            bias[:, index : rows : len(parts)] = vector.view(plan.experts, -1)
+    return bias

@@ -1,9 +1,9 @@
-"""Launch a linear map: which kernel, in which pieces.
+"""Linear layers: which matrices, which kernel, in which pieces.
 
-A generation unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, columns
-shared out until the device is full. A prompt does the same, without sharing, while its tokens are
-few; from LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both
-add products in the same order, so where one ends and the other begins cannot be seen in the result.
+Decoding unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, with columns
+shared out until the device is full. A prompt does the same, without sharing, if its tokens are few;
+from LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both add
+products in the same order, so the result does not show where one ends and the other begins.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,18 @@ import triton
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
-from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
-from ingot.backends.gpu.kernels.matmul import matmul_kernel
+from ingot.backends.gpu.kernels.codes import activation_code
+from ingot.backends.gpu.kernels.epilogue import Epilogue
+from ingot.backends.gpu.kernels.linear import Matrix, Split, linear_kernel, linear_pair_kernel
+from ingot.backends.gpu.kernels.matmul import Unpacked, dequantize_kernel, matmul_kernel
+from ingot.backends.gpu.kernels.products import ProductTile, Rows
+from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
+from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
+from ingot.backends.gpu.rows import LinearInput, missing_norm
+from ingot.backends.gpu.values import HALF_SCALE
+from ingot.backends.gpu.weights import MatrixPlan, plan_linear
+from ingot.graph import ops as o
 
 MAX_PARTS = 3  # matrices of one input, in one matrix on the device
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
@@ -30,47 +38,7 @@ _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
 _MANY_ROWS = 128  # and for more: inputs are read less often
 _COUNTER_STEP = 4  # counters: kernels take pointers to 16 bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Epilogue:
-    """What follows the sums; see `kernels.epilogue`."""
-
-    firsts: tuple[int, ...]  # rows of the matrix at which its parts begin
-    widths: tuple[int, ...]  # their rows
-    bases: tuple[int, ...]  # where their values begin in the output
-    bias: torch.Tensor | None
-    residual: torch.Tensor | None
-    activation: int
-    gated: bool
-    half: bool
-
-    @property
-    def plain(self) -> bool:
-        """Whether sums are only scaled and stored, with a bias at most."""
-        return not (self.residual is not None or self.activation or self.gated or self.half)
-
-    def plain_constants(self) -> dict[str, int | bool]:
-        """As the kernels name them."""
-        return {"PARTS": len(self.firsts), "BIAS": self.bias is not None}
-
-    def constants(self) -> dict[str, int | bool]:
-        """As the kernels name them."""
-        return self.plain_constants() | {
-            "RESIDUAL": self.residual is not None,
-            "ACTIVATION": self.activation,
-            "GATED": self.gated,
-            "HALF": self.half,
-        }
-
-    def places(self) -> tuple[int, ...]:
-        """As kernels take them: of three parts, 0 where there are fewer."""
-        spare = (0,) * (MAX_PARTS - len(self.firsts))
-        return (
-            *(self.firsts + spare)[1:],
-            *(self.widths + spare),
-            *(self.bases + spare),
-        )
+_BIAS_ROOM = 128  # a kernel's last block may read after the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +48,23 @@ class Workspace:
     sums: torch.Tensor  # float32: shares of sums
     counters: torch.Tensor  # int32, all 0 between launches
     scratch: torch.Tensor  # halves: one unpacked matrix
+
+    @classmethod
+    def of(
+        cls, memory: DeviceMemory, matrices: Sequence[MatrixPlan], device: Device
+    ) -> "Workspace":
+        """For any of these matrices; those of experts need none of it."""
+        plain = [matrix.sizes for matrix in matrices if not matrix.experts]
+        sums = max((work_floats(sizes, device) for sizes in plain), default=0)
+        counters = max((sizes.rows // 32 for sizes in plain), default=0)
+        scratch = max((sizes.rows * sizes.chunks * CHUNK for sizes in plain), default=0)
+        sums, counters = 2 * sums, 2 * counters + 8  # of two matrices in one kernel
+        pool = memory.pool(aligned(4 * sums) + aligned(4 * counters) + aligned(2 * scratch))
+        return cls(
+            pool.take(4 * sums).view(torch.float32),
+            pool.take(4 * counters).view(torch.int32),
+            pool.take(2 * scratch).view(torch.float16),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,223 +118,237 @@ def work_floats(sizes: PlaneSizes, device: Device) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearMap:
+class LinearLayer:
     """A matrix, and what becomes of its sums."""
 
     planes: Planes
-    factor: float
     epilogue: Epilogue
+    activation: int
+    gated: bool
 
-    def even(self) -> bool:
-        """Whether its chunks are full."""
-        return self.planes.columns == self.planes.sizes.chunks * CHUNK
+    @property
+    def plain(self) -> bool:
+        """Whether sums are only scaled and stored as floats, with a bias at most."""
+        after = self.epilogue
+        half = after.out.dtype == torch.float16
+        return not (after.residual is not None or self.activation or self.gated or half)
 
-    def constants(self) -> dict[str, int | bool]:
-        """As kernels name them."""
-        return self.planes.form.constants() | self.epilogue.constants()
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Half floats, one row a token."""
-
-    x: torch.Tensor
-    stride: int
-    tokens: int
+    def into(self, out: torch.Tensor | None) -> "LinearLayer":
+        """The same, with its values elsewhere; None: where they are."""
+        return self if out is None else replace(self, epilogue=self.epilogue._replace(out=out))
 
 
 @dataclass(frozen=True, slots=True)
 class LinearLauncher:
-    """Runs linear maps on a device."""
+    """Runs linear layers on a device."""
 
     device: Device
     work: Workspace
 
-    def run(
-        self,
-        maps: Sequence[LinearMap],
-        inputs: Rows,
-        phase: ExecutionPhase,
-        out: torch.Tensor,
-        half_scale: float,
-    ) -> None:
-        """out = epilogue(factor * matrix @ x) for all tokens and each of some matrices."""
+    def run(self, layers: Sequence[LinearLayer], inputs: Rows, phase: ExecutionPhase) -> None:
+        """out = epilogue(matrix @ x) for all tokens and each of some matrices."""
         if phase is ExecutionPhase.GENERATION:
             for first in range(0, inputs.tokens, MAX_COLUMNS):
-                self._generation(maps, inputs, first, out, half_scale)
+                self._generation(layers, inputs, first)
             return
-        for map in maps:
+        for layer in layers:
             if inputs.tokens < LONG_PROMPT:
-                self._short_prompt(map, inputs, out, half_scale)
+                self._short_prompt(layer, inputs)
             else:
-                self._unpacked(map, inputs, out, half_scale)
+                self._unpacked(layer, inputs)
 
-    def _generation(
-        self,
-        maps: Sequence[LinearMap],
-        inputs: Rows,
-        first: int,
-        out: torch.Tensor,
-        half_scale: float,
-    ) -> None:
-        """Up to MAX_COLUMNS tokens; two matrices in one kernel where their sums are only stored."""
+    def _generation(self, layers: Sequence[LinearLayer], inputs: Rows, first: int) -> None:
+        """Up to MAX_COLUMNS tokens; two matrices in one kernel if their sums are only stored."""
         fewest = 8 if self.device.assembly else 16
         columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
         few = columns <= _FEW_COLUMNS
-        block = _ROWS if inputs.tokens == 1 else _FEW_ROWS if few else _MANY_ROWS
-        if len(maps) == 2 and all(map.epilogue.plain for map in maps):
-            self._pair(maps[0], maps[1], inputs, first, out, block, columns)
+        rows = _ROWS if inputs.tokens == 1 else _FEW_ROWS if few else _MANY_ROWS
+        if len(layers) == 2 and all(layer.plain for layer in layers):
+            self._pair(layers[0], layers[1], inputs, first, rows, columns)
             return
-        for map in maps:
-            cut = Cut.of(map.planes.sizes, self.device)
-            stages = stages_of(map.planes.sizes, block, columns, _FEW_COLUMNS, self.device)
-            shape = (block, columns, stages, block // _ROWS, 1)
-            self._direct(map, inputs, first, out, half_scale, cut, shape)
+        for layer in layers:
+            cut = Cut.of(layer.planes.sizes, self.device)
+            tile = self._tile(layer.planes, cut, rows, columns)
+            self._direct(layer, inputs, first, cut.share, tile, rows // _ROWS, 1)
 
-    def _short_prompt(
-        self, map: LinearMap, inputs: Rows, out: torch.Tensor, half_scale: float
-    ) -> None:
-        cut = Cut.of(map.planes.sizes, self.device)
-        whole = replace(cut, splits=1, share=map.planes.sizes.chunks)
+    def _short_prompt(self, layer: LinearLayer, inputs: Rows) -> None:
+        sizes = layer.planes.sizes
+        cut = replace(Cut.of(sizes, self.device), splits=1, share=sizes.chunks)
+        tile = self._tile(layer.planes, cut, _MANY_ROWS, MAX_COLUMNS)
         blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
-        sizes = map.planes.sizes
-        stages = stages_of(sizes, _MANY_ROWS, MAX_COLUMNS, _FEW_COLUMNS, self.device)
-        shape = (_MANY_ROWS, MAX_COLUMNS, stages, 8, blocks)
-        self._direct(map, inputs, 0, out, half_scale, whole, shape)
+        self._direct(layer, inputs, 0, cut.share, tile, 8, blocks)
+
+    def _tile(self, planes: Planes, cut: Cut, rows: int, columns: int) -> ProductTile:
+        return ProductTile(
+            rows=rows,
+            columns=columns,
+            stages=stages_of(planes.sizes, rows, columns, _FEW_COLUMNS, self.device),
+            even=planes.even,
+            unroll=cut.unroll,
+            splits=cut.splits,
+        )
 
     def _direct(
         self,
-        map: LinearMap,
+        layer: LinearLayer,
         inputs: Rows,
         first: int,
-        out: torch.Tensor,
-        half_scale: float,
-        cut: Cut,
-        shape: tuple[int, int, int, int, int],  # rows, columns, stages, warps, blocks of columns
+        share: int,
+        tile: ProductTile,
+        warps: int,
+        column_blocks: int,
     ) -> None:
-        planes, sizes, epilogue = map.planes, map.planes.sizes, map.epilogue
-        block, columns, stages, warps, column_blocks = shape
-        linear_kernel[(triton.cdiv(sizes.rows, block), cut.splits, column_blocks)](
-            inputs.x,
-            inputs.stride,
-            planes.columns,
-            planes.codes,
-            planes.extras,
-            planes.scales,
-            sizes.chunks,
-            cut.share,
-            first,
-            inputs.tokens,
-            sizes.rows,
-            self.work.sums,
-            self.work.counters,
-            map.factor * planes.factor,
-            epilogue.bias,
-            epilogue.residual,
-            out,
-            half_scale,
-            *epilogue.places(),
-            BLOCK=block,
-            COLS=columns,
-            UNROLL=cut.unroll,
-            STAGES=stages,
-            SPLITS=cut.splits,
-            EVEN=map.even(),
+        planes = layer.planes
+        linear_kernel[(triton.cdiv(planes.sizes.rows, tile.rows), tile.splits, column_blocks)](
+            inputs=inputs._replace(columns=planes.columns),
+            weights=planes.weights,
+            split=Split(share, self.work.sums, self.work.counters),
+            epilogue=layer.epilogue,
+            first=first,
+            TILE=tile,
+            FORM=planes.form,
+            ACTIVATION=layer.activation,
+            GATED=layer.gated,
             ASM=self.device.assembly,
-            **map.constants(),
             num_warps=warps,
             **self.device.order(),
         )
 
     def _pair(
         self,
-        a: LinearMap,
-        b: LinearMap,
+        a: LinearLayer,
+        b: LinearLayer,
         inputs: Rows,
         first: int,
-        out: torch.Tensor,
-        block: int,
+        rows: int,
         columns: int,
     ) -> None:
-        arguments: list[object] = []
-        constants: dict[str, int | bool] = {}
-        programs = []
+        matrices: list[Matrix] = []
+        tiles: list[ProductTile] = []
+        programs: list[int] = []
         sums = counters = 0
-        for name, map in (("A", a), ("B", b)):
-            planes, sizes = map.planes, map.planes.sizes
+        for layer in (a, b):
+            planes, sizes = layer.planes, layer.planes.sizes
             cut = Cut.of(sizes, self.device)
-            blocks = triton.cdiv(sizes.rows, block)
+            blocks = triton.cdiv(sizes.rows, rows)
+            split = Split(cut.share, self.work.sums[sums:], self.work.counters[counters:])
+            matrices.append(Matrix(planes.weights, split, layer.epilogue))
+            even = a.planes.even and b.planes.even
+            tiles.append(replace(self._tile(planes, cut, rows, columns), even=even))
             programs.append(blocks * cut.splits)
-            arguments += [
-                planes.codes,
-                planes.extras,
-                planes.scales,
-                sizes.chunks,
-                cut.share,
-                sizes.rows,
-                self.work.sums[sums:],
-                self.work.counters[counters:],
-                map.factor * planes.factor,
-                map.epilogue.bias,
-                *map.epilogue.places(),
-            ]
-            stages = stages_of(sizes, block, columns, _FEW_COLUMNS, self.device)
-            own = {"UNROLL": cut.unroll, "STAGES": stages, "SPLITS": cut.splits}
-            own |= planes.form.constants() | map.epilogue.plain_constants()
-            constants |= {f"{key}_{name}": value for key, value in own.items()}
             sums += work_floats(sizes, self.device)
             counters += -(-blocks // _COUNTER_STEP) * _COUNTER_STEP
         linear_pair_kernel[(sum(programs), 1)](
-            inputs.x,
-            inputs.stride,
-            a.planes.columns,
-            first,
-            inputs.tokens,
-            out,
-            programs[0],
-            *arguments,
-            BLOCK=block,
-            COLS=columns,
-            EVEN=a.even() and b.even(),
+            inputs=inputs._replace(columns=a.planes.columns),
+            a=matrices[0],
+            b=matrices[1],
+            first=first,
+            programs=programs[0],
+            TILE_A=tiles[0],
+            TILE_B=tiles[1],
+            FORM_A=a.planes.form,
+            FORM_B=b.planes.form,
             ASM=self.device.assembly,
-            **constants,
-            num_warps=block // _ROWS,
+            num_warps=rows // _ROWS,
             **self.device.order(),
         )
 
-    def _unpacked(self, map: LinearMap, inputs: Rows, out: torch.Tensor, half_scale: float) -> None:
-        planes, sizes, epilogue = map.planes, map.planes.sizes, map.epilogue
+    def _unpacked(self, layer: LinearLayer, inputs: Rows) -> None:
+        planes, sizes = layer.planes, layer.planes.sizes
         dequantize_kernel[(sizes.chunks, sizes.rows // ROW_TILE)](
-            planes.codes,
-            planes.extras,
-            planes.scales,
-            sizes.chunks,
-            self.work.scratch,
+            weights=planes.weights,
+            out=self.work.scratch,
+            FORM=planes.form,
             ASM=self.device.assembly,
-            **planes.form.constants(),
             num_warps=2,
         )
-        block, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
-        grid = (triton.cdiv(sizes.rows, block) * triton.cdiv(inputs.tokens, columns),)
+        rows, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
+        grid = (triton.cdiv(sizes.rows, rows) * triton.cdiv(inputs.tokens, columns),)
         matmul_kernel[grid](
-            inputs.x,
-            inputs.stride,
-            planes.columns,
-            self.work.scratch,
-            sizes.chunks * CHUNK,
-            inputs.tokens,
-            sizes.rows,
-            map.factor * planes.factor,
-            epilogue.bias,
-            epilogue.residual,
-            out,
-            half_scale,
-            *epilogue.places(),
-            BLOCK=block,
-            COLS=columns,
-            DEPTH=CHUNK,
-            STAGES=matmul_stages(self.device),
-            EVEN=map.even(),
-            **epilogue.constants(),
+            inputs=inputs._replace(columns=planes.columns),
+            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows),
+            epilogue=layer.epilogue,
+            TILE=ProductTile(rows, columns, matmul_stages(self.device), planes.even),
+            ACTIVATION=layer.activation,
+            GATED=layer.gated,
             num_warps=8,
         )
+
+
+@missing.register
+def _(op: o.FusedLinear) -> str | None:
+    if len(op.parts) > MAX_PARTS:
+        return f"linear layers of more than {MAX_PARTS} matrices"
+    return missing_norm(op.norm)
+
+
+@launch_of.register
+def fused_linear(op: o.FusedLinear, context: Context) -> Launch:
+    """One or several matrices of the same input, with all that follows."""
+    groups = plan_linear(op, context.model)
+    chunks = max(plan.sizes.chunks for plan, _ in groups)
+    if context.plan.mixed_norms.get(op.source.name) is op:  # the mix of experts has made it
+        source = LinearInput(None, context.memory.x, chunks * CHUNK, 1.0)
+    else:
+        source = LinearInput.of(context, op.source, op.norm, chunks)
+    first = op.parts[0].out
+    logits, selected = first == context.plan.graph.logits, context.is_selected(first)
+    layers = [
+        _layer(op, plan, parts, source.scale, logits=logits, context=context)
+        for plan, parts in groups
+    ]
+    launcher = LinearLauncher(context.device, context.memory.linear)
+
+    def launch(step: Step) -> None:
+        if source.before:
+            source.before(step)
+        rows = Rows(source.x, source.stride, 0, step.rows(selected))
+        out = step.logits if logits else None
+        launcher.run([layer.into(out) for layer in layers], rows, step.phase)
+
+    return launch
+
+
+def _layer(
+    op: o.FusedLinear,
+    plan: MatrixPlan,
+    parts: Sequence[o.LinearPart],
+    input_scale: float,
+    *,
+    logits: bool,
+    context: Context,
+) -> LinearLayer:
+    """One of the matrices of an op."""
+    values, planes = context.values, context.matrices.get(plan)
+    gated = op.activation is not None and len(op.parts) == 2
+    stored = parts[:1] if gated else parts
+    residual = parts[0].residual
+    half = op.parts[0].out.name in context.plan.halves
+    epilogue = Epilogue(
+        factor=parts[0].scale / input_scale * planes.factor,
+        bias=_bias(context, plan, parts),
+        residual=values.tensor(residual) if residual else None,
+        out=values.arena.view(torch.float16) if half else values.arena,
+        half_scale=HALF_SCALE,
+        starts=(0,) if gated else plan.starts,
+        widths=tuple(part.out.width for part in stored),
+        bases=(0,) if logits else tuple(values.offset(part.out) for part in stored),
+    )
+    return LinearLayer(planes, epilogue, activation_code(op.activation), gated)
+
+
+def _bias(context: Context, plan: MatrixPlan, parts: Sequence[o.LinearPart]) -> torch.Tensor | None:
+    """The biases of all parts, times their scales, row by row as the matrix has them."""
+    vectors = [context.vectors.get(part.bias) for part in parts]
+    if all(vector is None for vector in vectors):
+        return None
+    bias = torch.zeros(plan.sizes.rows + _BIAS_ROOM, device=context.device.torch)
+    for index, (part, vector) in enumerate(zip(parts, vectors, strict=True)):
+        if vector is None:
+            continue
+        if plan.interleaved:
+            bias[index : len(parts) * len(vector) : len(parts)] = vector * part.scale
+        else:
+            start = plan.starts[index]
+            bias[start : start + len(vector)] = vector * part.scale
+    return bias

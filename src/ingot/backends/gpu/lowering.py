@@ -1,27 +1,117 @@
-"""From the operations of a fused graph to launches: all that does not change is decided once.
+"""From the ops of a fused graph to launches: everything that does not change is decided once.
 
-Each operation becomes a function of a step that launches its kernels. The modules that lower a
-family of operations register their functions (`launch_of`, and `missing` for what no kernel
-computes); this one knows no particular operation.
+An op becomes a function of a step that launches its kernels. `launch_of` is the table of ops that
+the GPU runs, and `missing` the table of what it cannot do; the modules of the kernels (`attention`,
+`experts`, `linear`, `rows`) register their functions, and this one knows no particular op. A
+function sees its op and a `Context`, which nobody changes, so ops may be lowered in any order.
 """
 
-from ingot.backends.gpu import lower_experts, lower_heads, lower_linear, lower_rows
-from ingot.backends.gpu.lower_rows import softcap
-from ingot.backends.gpu.lower_state import State, launch_of, missing
-from ingot.backends.gpu.step import Program
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING
 
-__all__ = ["lower", "lower_experts", "lower_heads", "lower_linear", "lower_rows", "missing"]
+import torch
+
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.inputs import Inputs
+from ingot.backends.gpu.values import Values
+from ingot.backends.gpu.weights import MatrixStore, Vectors
+from ingot.gguf import GgufLoader
+from ingot.graph import ops as o
+from ingot.graph.kv_layout import KvLayout
+
+if TYPE_CHECKING:
+    from ingot.backends.gpu.planner import GpuPlan, StepMemory
 
 
-def lower(state: State) -> Program:
-    """The launches in order."""
-    launches = []
-    ops = state.graph.ops
-    for op, following in zip(ops, (*ops[1:], None), strict=True):
-        state.following = following
-        launch = launch_of(op, state)
-        state.selected |= op.selects  # so is every value from here on
-        launches.append((launch, state.selected))
-    if state.cap:
-        launches.append((softcap(state), True))
-    return Program(launches)
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A batch on the device, and where its logits go."""
+
+    inputs: Inputs
+    phase: ExecutionPhase
+    logits: torch.Tensor
+    single: bool  # every sequence has one token, and they are decoded
+
+    def rows(self, selected: bool) -> int:
+        """Rows of a value: of all tokens, or of those whose logits are wanted."""
+        return self.inputs.wanted_count if selected else self.inputs.tokens
+
+
+Launch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that a step launches, op by op."""
+
+    launches: Sequence[tuple[Launch, bool]]  # True: only if logits are wanted
+
+    def __len__(self) -> int:
+        return len(self.launches)
+
+    def run(self, step: Step, part: slice = slice(None)) -> None:
+        """Start every kernel of a step, or of a part of its ops."""
+        for launch, selected in self.launches[part]:
+            if step.inputs.wanted_count or not selected:
+                launch(step)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A planned model, and where its values, weights and cache are on the device."""
+
+    plan: "GpuPlan"
+    model: GgufLoader
+    values: Values
+    vectors: Vectors
+    matrices: MatrixStore
+    memory: "StepMemory"
+    table_stride: int  # blocks of a row of a block table
+
+    @property
+    def device(self) -> Device:
+        """The device that runs the model."""
+        return self.plan.device
+
+    @property
+    def layout(self) -> KvLayout:
+        """The layout of its cache."""
+        return self.plan.layout
+
+    @property
+    def order(self) -> dict[str, bool]:
+        """How kernels follow each other."""
+        return self.device.order()
+
+    def is_selected(self, value: o.Value) -> bool:
+        """Whether a value has rows only for the tokens whose logits are wanted."""
+        return value.name in self.plan.selected
+
+    @property
+    def stores(self) -> Mapping[int, o.StoreKv]:
+        """What writes the cache of each layer."""
+        return {op.kv_layer: op for op in self.plan.graph.ops if isinstance(op, o.StoreKv)}
+
+
+@singledispatch
+def launch_of(op: o.Op, context: Context) -> Launch:  # noqa: ARG001
+    """What launches the kernels of an op."""
+    raise AssertionError(f"{type(op).__name__} should have been refused when it was planned")
+
+
+@singledispatch
+def missing(op: o.Op) -> str | None:
+    """What no kernel computes of an op, in words; None if all of it runs."""
+    known = launch_of.dispatch(type(op)) is not launch_of.dispatch(o.Op)
+    return None if known else type(op).__name__
+
+
+def lower(context: Context) -> Program:
+    """The launches of a model, in the order of its ops."""
+    ops = context.plan.ops
+    return Program(
+        [(launch_of(op, context), any(map(context.is_selected, op.outputs))) for op in ops]
+    )

@@ -27,6 +27,7 @@ from typing import NamedTuple, cast
 
 import torch
 
+from ingot.backends.gpu.kernels.weights import Weights
 from ingot.gguf import GgmlType
 from ingot.quant import fp4, iq4
 from ingot.quant.block import BlockFormat, Bytes, Coding
@@ -53,6 +54,11 @@ class PlaneForm:
     table: int = 0  # 1: IQ4's values, 2: E2M1 floats
 
     @property
+    def code_tiles(self) -> int:
+        """Tiles of words that the codes of a chunk take."""
+        return self.bits // 4
+
+    @property
     def chunk_multiple(self) -> int:
         """Chunks that share a tile of extras."""
         return 4 // self.high if self.high else 1
@@ -61,16 +67,6 @@ class PlaneForm:
     def scale_pairs(self) -> int:
         """Pairs of halves in the scales of a chunk."""
         return (2 if self.fine else 1) * (2 if self.minimum else 1)
-
-    def constants(self) -> dict[str, int | bool]:
-        """As the kernels name them."""
-        return {
-            "BITS": self.bits,
-            "HIGH": self.high,
-            "FINE": self.fine,
-            "MIN": self.minimum,
-            "TABLE": self.table,
-        }
 
 
 HALF_BITS = 16
@@ -190,6 +186,17 @@ class Planes:
     def form(self) -> PlaneForm:
         """Its form."""
         return self.sizes.form
+
+    @property
+    def weights(self) -> Weights:
+        """As kernels take it."""
+        sizes = self.sizes
+        return Weights(self.codes, self.extras, self.scales, sizes.chunks, sizes.rows)
+
+    @property
+    def even(self) -> bool:
+        """Whether its chunks are full."""
+        return self.columns == self.sizes.chunks * CHUNK
 
 
 Place = Callable[[int], torch.Tensor]  # bytes -> that much device memory

@@ -1,24 +1,30 @@
-"""What a model takes on a device, counted before anything is sent.
+"""What a model is on a device, and the memory it takes, counted before anything is sent.
 
-A graph and its file come in, of which only the types and shapes of tensors are looked at; bytes go
-out. The pools of steps are counted by the code that makes them (`Room`), on PyTorch's device
-"meta", which has no memory.
+A graph and its file come in, of which only the types and shapes of tensors are read; a `GpuPlan`
+goes out, which `GpuBackend` carries out. The memory of steps is counted by the code that asks for
+it (`StepMemory`), on PyTorch's device "meta", which has no memory. Graphs that the GPU cannot run
+are refused here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from ingot.backends.gpu.attention import check_kv_type
+from ingot.backends.gpu import rows  # noqa: F401 (registers how its ops are lowered)
+from ingot.backends.gpu.attention import attention_work, check_kv_type, prompt_tile
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.matrices import MatrixPlan, plan_matrices
+from ingot.backends.gpu.experts import ExpertWork
+from ingot.backends.gpu.kernels.attend_generation import PartWork
+from ingot.backends.gpu.kernels.attend_prompt import PromptTile
+from ingot.backends.gpu.linear import Workspace
+from ingot.backends.gpu.lowering import missing
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.planes import CHUNK, HALF_BITS, packing_bytes
-from ingot.backends.gpu.room import Room
-from ingot.backends.gpu.supported import check_graph, check_ops
-from ingot.backends.gpu.values import plan_values
-from ingot.errors import GraphError
+from ingot.backends.gpu.sampler import SamplerWork
+from ingot.backends.gpu.values import half_values, mixed_norms, plan_values, selected_values
+from ingot.backends.gpu.weights import MatrixPlan, plan_matrices
+from ingot.errors import GraphError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
@@ -28,46 +34,6 @@ from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 
 _BESIDE = 256 << 20  # bytes beside the pools: logits, captured steps, norms, kernels
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPlan:
-    """A graph as a device runs it."""
-
-    graph: FusedGraph
-    cap: float  # of the logits, in place, where they go; 0: none
-    values: MemoryPlan
-    matrices: Sequence[MatrixPlan]
-
-    @classmethod
-    def of(cls, graph: ComputationGraph, model: GgufLoader) -> "GpuPlan":
-        """Plan a graph; one that no GPU can run is refused."""
-        check_graph(graph)
-        fused, cap = fuse(graph), 0.0
-        last = fused.ops[-1]
-        if isinstance(last, o.SoftCap):
-            fused, cap = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers), last.cap
-        check_ops(fused)
-        return cls(fused, cap, plan_values(fused), plan_matrices(fused.ops, model))
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of all matrices on the device."""
-        return sum(matrix.nbytes for matrix in self.matrices)
-
-    def sent_bytes(self, model: GgufLoader) -> int:
-        """What is sent of them."""
-        return sum(matrix.sent_bytes(model) for matrix in self.matrices)
-
-    def decoded(self, model: GgufLoader) -> tuple[str, ...]:
-        """The types that no kernel reads: they are half floats on the device."""
-        types = {
-            model.tensors[weight.name].type
-            for matrix in self.matrices
-            if matrix.sizes.form.bits == HALF_BITS
-            for weight in matrix.weights
-        }
-        return tuple(sorted(type.name.lower() for type in types if type.block_size > 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,47 +50,164 @@ class Needs:
         return self.weights + max(self.packing, self.steps + blocks * self.block)
 
     def most_blocks(self, room: int) -> int:
-        """Of a cache that fits; below 0 where not even the rest does."""
+        """Blocks of the largest cache that fits; below 0 if not even the rest fits."""
         if self.weights + self.packing > room:
             return -1
         return (room - self.weights - self.steps) // max(self.block, 1)
 
 
-def count_needs(
-    plan: GpuPlan,
-    model: GgufLoader,
-    layout: KvLayout,
-    device: Device,
-    *,
-    context: int,
-    tokens: int,
-) -> Needs:
-    """For steps of so many tokens; a storage of the cache that no kernel reads is refused."""
-    check_kv_type(layout.type)
-    memory = DeviceMemory(torch.device("meta"))
-    Room.of(
-        memory,
-        plan.graph,
-        plan.values,
-        plan.matrices,
-        layout,
-        device,
-        blocks=0,
-        context=context,
-        tokens=tokens,
-    )
-    return Needs(
-        weights=plan.weight_bytes,
-        packing=max((_packing(matrix, model) for matrix in plan.matrices), default=0),
-        steps=memory.allocated + _BESIDE,
-        block=sum(group.block_bytes for group in layout.groups),
-    )
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """A graph as a device runs it, in steps of up to so many tokens."""
+
+    graph: FusedGraph
+    cap: o.SoftCap | None  # of the logits, in place
+    values: MemoryPlan
+    halves: Mapping[str, float]  # values that are half floats, and what they are multiplied by
+    selected: frozenset[str]  # values of wanted tokens only
+    mixed_norms: Mapping[str, o.FusedLinear]
+    matrices: Sequence[MatrixPlan]
+    decoded: tuple[str, ...]  # types that no kernel reads: they become half floats
+    sent_bytes: int
+    layout: KvLayout
+    device: Device
+    context: int
+    tokens: int
+    query_tile: PromptTile
+    needs: Needs
+
+    @classmethod
+    def of(
+        cls,
+        graph: ComputationGraph,
+        model: GgufLoader,
+        layout: KvLayout,
+        device: Device,
+        *,
+        context: int,
+        tokens: int,
+    ) -> "GpuPlan":
+        """Plan a graph; one that no GPU can run, or a KV cache that no kernel reads, is refused."""
+        fused, cap = _fused(graph)
+        check_kv_type(layout.type)
+        values, matrices = plan_values(fused), plan_matrices(fused.ops, model)
+        counted = DeviceMemory(torch.device("meta"))
+        StepMemory.of(
+            counted,
+            fused,
+            values,
+            matrices,
+            layout,
+            device,
+            blocks=0,
+            context=context,
+            tokens=tokens,
+        )
+        needs = Needs(
+            weights=sum(matrix.nbytes for matrix in matrices),
+            packing=max((_packing(matrix, model) for matrix in matrices), default=0),
+            steps=counted.allocated + _BESIDE,
+            block=sum(group.block_bytes for group in layout.groups),
+        )
+        largest = max((layer.head_size for layer in fused.kv_layers), default=1)
+        return cls(
+            graph=fused,
+            cap=cap,
+            values=values,
+            halves=half_values(fused),
+            selected=selected_values([*fused.ops, *([cap] if cap else [])]),
+            mixed_norms=mixed_norms(fused),
+            matrices=matrices,
+            decoded=_decoded(matrices, model),
+            sent_bytes=sum(matrix.sent_bytes(model) for matrix in matrices),
+            layout=layout,
+            device=device,
+            context=context,
+            tokens=tokens,
+            query_tile=prompt_tile(largest, layout.type, device),
+            needs=needs,
+        )
+
+    @property
+    def ops(self) -> tuple[o.Op, ...]:
+        """All that is launched."""
+        return (*self.graph.ops, self.cap) if self.cap else self.graph.ops
+
+
+def _fused(graph: ComputationGraph) -> tuple[FusedGraph, o.SoftCap | None]:
+    """Fuse a graph and set a cap of the logits apart; refuse what no kernel computes."""
+    kind = "encoders" if not graph.causal else "models with states" if graph.states else None
+    if kind:
+        raise ModelError(f"{kind} do not run on a GPU; open the model with device='cpu'")
+    fused, cap = fuse(graph), None
+    last = fused.ops[-1]
+    if isinstance(last, o.SoftCap):
+        fused, cap = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers), last
+    for op in fused.ops:
+        if lacking := missing(op):
+            raise ModelError(f"the GPU backend has no {lacking}; open the model with device='cpu'")
+    return fused, cap
+
+
+def _decoded(matrices: Sequence[MatrixPlan], model: GgufLoader) -> tuple[str, ...]:
+    types = {
+        model.tensors[weight.name].type
+        for matrix in matrices
+        if matrix.sizes.form.bits == HALF_BITS
+        for weight in matrix.weights
+    }
+    return tuple(sorted(type.name.lower() for type in types if type.block_size > 1))
 
 
 def _packing(matrix: MatrixPlan, model: GgufLoader) -> int:
     """What was sent, the same joined or filled up, and the piece that is being packed."""
     sizes = matrix.sizes
     return 2 * matrix.sent_bytes(model) + packing_bytes(sizes.rows * sizes.chunks * CHUNK)
+
+
+@dataclass(frozen=True, slots=True)
+class StepMemory:
+    """All the device memory that steps need beside the weights, in a few pools."""
+
+    cache: list[torch.Tensor]  # a group each
+    arena: torch.Tensor  # float32: the values of the graph
+    x: torch.Tensor  # halves: the input of a linear layer
+    rotated: torch.Tensor  # halves: queries
+    linear: Workspace
+    attention: PartWork
+    experts: ExpertWork | None
+    sampler: SamplerWork
+
+    @classmethod
+    def of(
+        cls,
+        memory: DeviceMemory,
+        graph: FusedGraph,
+        values: MemoryPlan,
+        matrices: Sequence[MatrixPlan],
+        layout: KvLayout,
+        device: Device,
+        *,
+        blocks: int,
+        context: int,
+        tokens: int,
+    ) -> "StepMemory":
+        """For a cache of so many blocks and steps of so many tokens."""
+        attends = [op for op in graph.ops if isinstance(op, o.Attend)]
+        heads = max((op.query.width for op in attends), default=1)
+        width = max((matrix.sizes.chunks * CHUNK for matrix in matrices), default=CHUNK)
+        inputs = memory.pool(2 * tokens * (width + heads) + 512)
+        mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
+        return cls(
+            cache=[memory.pool(blocks * group.block_bytes).memory for group in layout.groups],
+            arena=memory.pool(values.size * tokens).memory.view(torch.float32),
+            x=inputs.take(2 * tokens * width).view(torch.float16),
+            rotated=inputs.take(2 * tokens * heads).view(torch.float16),
+            linear=Workspace.of(memory, matrices, device),
+            attention=attention_work(memory, attends, context),
+            experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
+            sampler=SamplerWork.of(memory, graph.logits.width),
+        )
 
 
 class Planner:
@@ -141,20 +224,20 @@ class Planner:
         tokens: int,
         split_tokens: int,
     ) -> None:
-        """Steps are of `tokens` where all layers are on the device, else of `split_tokens`."""
+        """Steps are of `tokens` if all layers are on the device, else of `split_tokens`."""
         self.layers = layer_count(graph)
         self._graph, self._model, self._kv_type = graph, model, kv_type
         self._device, self._context = device, context
         self._tokens, self._split_tokens = tokens, split_tokens
-        self._known: dict[int, Needs] = {}
+        self._known: dict[int, GpuPlan] = {}
 
-    def needs(self, layers: int) -> Needs:
-        """Of the first so many layers; of all of them with the output."""
+    def plan(self, layers: int) -> GpuPlan:
+        """Plan the first so many layers; with the output if these are all."""
         if layers not in self._known:
             whole = layers == self.layers
             graph = self._graph if whole else cut(self._graph, layers).first
-            self._known[layers] = count_needs(
-                GpuPlan.of(graph, self._model),
+            self._known[layers] = GpuPlan.of(
+                graph,
                 self._model,
                 KvLayout.of(graph.kv_layers, self._kv_type, graph.states),
                 self._device,
@@ -163,11 +246,15 @@ class Planner:
             )
         return self._known[layers]
 
+    def needs(self, layers: int) -> Needs:
+        """What the first so many layers take."""
+        return self.plan(layers).needs
+
     def fits(self, layers: int, room: int, blocks: int) -> bool:
-        """Whether so many layers fit, with so many blocks of the cache; never where no cut is."""
+        """Whether so many layers fit, with so many blocks of the cache; not if there is no cut."""
         try:
             return self.needs(layers).total(blocks) <= room
-        except GraphError:  # more than the residual stream would cross
+        except GraphError:  # more than the residual would cross
             return False
 
     def most_layers(self, room: int, blocks: int) -> int:

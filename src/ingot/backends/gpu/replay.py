@@ -20,8 +20,8 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import Outcome, SamplingPlan
 from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
+from ingot.backends.gpu.lowering import Program, Step
 from ingot.backends.gpu.sampler import ROWS, SamplerWork
-from ingot.backends.gpu.step import Program, Step
 
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
 

@@ -1,12 +1,13 @@
-"""Where the values of a graph lie on the device, and which of them are half floats.
+"""Facts about the values of a graph: where they lie, which are half floats, which rows they have.
 
-Values that only linear maps read, as they are, are stored the way they are read: as halves. What a
-norm brought to size is stored as it is; other values are halved four times: 10^6 is then the
-largest, and what is lost below 10^-3 is no loss beside it.
+Values that only linear layers read, unchanged, are stored the way they are read: as halves. What a
+norm brought to size is stored as it is; other values are multiplied by 1/16: 10^6 is then the
+largest, and what is lost below 10^-3 does not matter beside it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -66,6 +67,27 @@ def plan_values(graph: FusedGraph) -> MemoryPlan:
         for op in graph.ops
     )
     return MemoryPlan.of(_LivedGraph(lived, graph.logits))
+
+
+def selected_values(ops: Sequence[o.Op]) -> frozenset[str]:
+    """Values with rows only for the tokens whose logits are wanted: all from a selection on."""
+    first = next((index for index, op in enumerate(ops) if op.selects), len(ops))
+    return frozenset(value.name for op in ops[first:] for value in op.outputs)
+
+
+def mixed_norms(graph: FusedGraph) -> dict[str, o.FusedLinear]:
+    """Mixes of experts that the next op, a linear layer, reads through an RMS norm.
+
+    The kernel that mixes computes that norm, too. The key is the name of the mix.
+    """
+    found = {}
+    for op, following in pairwise(graph.ops):
+        if isinstance(op, o.ExpertMix) and isinstance(following, o.FusedLinear):
+            norm = following.norm
+            plain = norm is not None and norm.kind is o.NormKind.RMS and norm.bias is None
+            if following.source == op.out and plain:
+                found[op.out.name] = following
+    return found
 
 
 def half_values(graph: FusedGraph) -> dict[str, float]:

@@ -1,81 +1,73 @@
 """Attention of one new token of each sequence: its past is shared out in parts of fixed bounds.
 
-A program takes the query heads of one key head and one part of the positions; several parts are
-joined by `join_parts_kernel`. With STORE, queries, keys and values come as linear maps leave them:
-every program turns its queries, and that of the newest part stores key and value first.
+A program takes the query heads of one key head and one part of the positions. If a token sees
+several parts, `join_parts_kernel` joins them, one program a head and token. With STORE, queries,
+keys and values come as linear layers leave them: every program rotates its queries, and that of the
+newest part stores key and value first.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.attention import LOWEST, absorb
+from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, write_mean
 from ingot.backends.gpu.kernels.epilogue import to_half
-from ingot.backends.gpu.kernels.heads import turned_heads
-from ingot.backends.gpu.kernels.join_parts import write_mean
+from ingot.backends.gpu.kernels.heads import rotated_heads, store_head
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
-from ingot.backends.gpu.kernels.store_kv import store_head
+
+MOST_PARTS = tl.constexpr(64)
+
+
+class PartWork(NamedTuple):
+    """Memory for the parts of a sequence's past: floats [tokens, heads, parts]."""
+
+    mixed: torch.Tensor  # and [..., padded size]
+    best: torch.Tensor
+    total: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationTile:
+    """What a program takes."""
+
+    rows: int  # query heads of a key head, filled up
+    span: int  # positions of one step of its loop
+    part: int  # positions
 
 
 @triton.jit
 def attend_generation_kernel(
-    query,  # halves [tokens, heads * SIZE]; with STORE floats
-    key,
-    value,
-    query_weight,
-    key_weight,
-    query_weight_stride,
-    key_weight_stride,
-    query_epsilon,
-    key_epsilon,
-    cos,
-    sin,
-    out,  # as the queries, halves or floats
-    out_scale,
+    heads,  # with STORE; else queries are rotated, normalized halves, and keys and values stored
     first,
     positions,
     sequences,
-    table,
-    table_stride,
-    pool,
-    pool_scales,
-    block_stride,
-    layer_start,
-    sinks,
-    heads,
-    group,
-    scale,
-    cap,
-    window,
-    work_mixed,  # [tokens from first on, heads, parts, PADDED]
-    work_best,  # [tokens, heads, parts]
-    work_total,
-    SIZE: tl.constexpr,
-    PADDED: tl.constexpr,
-    SIDE: tl.constexpr,
-    ROWS: tl.constexpr,
-    SPAN: tl.constexpr,
-    PART: tl.constexpr,
-    CAPPED: tl.constexpr,
-    SINKS: tl.constexpr,
-    Q8: tl.constexpr,
-    HALF: tl.constexpr,
-    STAGES: tl.constexpr,
+    cache,
+    attention,
+    work,
+    FORM: tl.constexpr,
+    TILE: tl.constexpr,
+    HEAD: tl.constexpr,
     STORE: tl.constexpr,
-    QUERY_NORM: tl.constexpr,
-    KEY_NORM: tl.constexpr,
-    PAIRS: tl.constexpr,
-    ADJACENT: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """Parts that a token does not see have nothing to do."""
+    SIZE: tl.constexpr = FORM.size
+    PADDED: tl.constexpr = FORM.padded
+    ROWS: tl.constexpr = TILE.rows
+    SPAN: tl.constexpr = TILE.span
+    PART: tl.constexpr = TILE.part
+    group = attention.group
     part = tl.program_id(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
     position = tl.load(positions + token)
     oldest = 0
-    if window > 0:
-        oldest = tl.maximum(position - window + 1, 0)
+    if attention.window > 0:
+        oldest = tl.maximum(position - attention.window + 1, 0)
     first_part = oldest // PART
     last_part = position // PART
     low = tl.maximum(part * PART, oldest // SPAN * SPAN)
@@ -88,104 +80,110 @@ def attend_generation_kernel(
     if mine:
         row = tl.arange(0, ROWS)
         at = tl.arange(0, PADDED)
-        place = token * (heads * SIZE) + (kv_head * group + row)[:, None] * SIZE + at[None, :]
+        head = kv_head * group + row
+        place = token * (attention.heads * SIZE) + head[:, None] * SIZE + at[None, :]
         mask = (row < group)[:, None] & (at < SIZE)[None, :]
         if STORE:
-            head_of = kv_head * group + row
-            q = turned_heads(
-                query,
-                token * (heads * SIZE) + head_of * SIZE,
+            q = rotated_heads(
+                heads.query,
+                token * (attention.heads * SIZE) + head * SIZE,
                 row < group,
                 at,
-                query_weight,
-                head_of * query_weight_stride,
-                query_epsilon,
-                cos,
-                sin,
+                heads.query_norm,
+                head * heads.query_norm.stride,
+                heads.rope,
                 position,
                 SIZE,
-                QUERY_NORM,
-                PAIRS,
-                ADJACENT,
+                HEAD.query_norm,
+                HEAD,
             )
             q = to_half(q)
             if part == last_part:
-                one = tl.zeros((1,), tl.int64)
-                store_head(
-                    key,
-                    value,
-                    one + (token * tl.num_programs(1) + kv_head) * SIZE,
-                    at,
-                    key_weight,
-                    one + kv_head * key_weight_stride,
-                    key_epsilon,
-                    cos,
-                    sin,
-                    position,
-                    tl.load(table + sequence * table_stride + position // BLOCK_TOKENS),
-                    pool,
-                    pool_scales,
-                    block_stride,
-                    layer_start,
-                    kv_head,
-                    SIZE,
-                    SIDE,
-                    KEY_NORM,
-                    PAIRS,
-                    ADJACENT,
-                    Q8,
+                start = tl.zeros((1,), tl.int64) + (token * tl.num_programs(1) + kv_head) * SIZE
+                block = tl.load(
+                    cache.table + sequence * cache.table_stride + position // BLOCK_TOKENS
                 )
+                store_head(heads, start, at, kv_head, position, block, cache, FORM, HEAD)
             tl.debug_barrier()
         else:
-            q = tl.load(query + place, mask=mask, other=0.0)
-        if pool.dtype.element_ty == tl.float32:
+            q = tl.load(heads.query + place, mask=mask, other=0.0)
+        if cache.pool.dtype.element_ty == tl.float32:
             q = q.to(tl.float32)
         best = tl.full((ROWS,), LOWEST, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, PADDED), tl.float32)
-        EVEN: tl.constexpr = SIZE == PADDED
         for base in tl.range(low, high, SPAN, num_stages=STAGES):
             where = base + tl.arange(0, SPAN)
             known = (where <= position) & (where >= oldest)
             block = tl.load(
-                table + sequence * table_stride + where // BLOCK_TOKENS, mask=known, other=0
+                cache.table + sequence * cache.table_stride + where // BLOCK_TOKENS,
+                mask=known,
+                other=0,
             )
             slot = where % BLOCK_TOKENS
-            start = side_start(block, layer_start, block_stride, kv_head, 0, SIDE)
-            keys = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, True)
-            start = side_start(block, layer_start, block_stride, kv_head, 1, SIDE)
-            values = read_tile(pool, pool_scales, start, slot, known, at, SIZE, Q8, EVEN, True)
+            start = side_start(block, cache, kv_head, 0, FORM)
+            keys = read_tile(cache, start, slot, known, at, True, FORM)
+            start = side_start(block, cache, kv_head, 1, FORM)
+            values = read_tile(cache, start, slot, known, at, True, FORM)
             best, total, mixed = absorb(
-                q,
-                keys,
-                values,
-                known[None, :],
-                best,
-                total,
-                mixed,
-                scale,
-                cap,
-                CAPPED,
-                True,
+                q, keys, values, known[None, :], best, total, mixed, attention, True
             )
         if first_part < last_part:
             real = row < group
-            member = tl.program_id(2).to(tl.int64) * heads + kv_head * group + row
+            member = tl.program_id(2).to(tl.int64) * attention.heads + head
             here = member * tl.num_programs(0) + part
-            tl.store(work_mixed + here[:, None] * PADDED + at[None, :], mixed, mask=real[:, None])
-            tl.store(work_best + here, best, mask=real)
-            tl.store(work_total + here, total, mask=real)
+            mixed_at = work.mixed + here[:, None] * PADDED + at[None, :]
+            tl.store(mixed_at, mixed, mask=real[:, None])
+            tl.store(work.best + here, best, mask=real)
+            tl.store(work.total + here, total, mask=real)
         else:
-            write_mean(
-                best,
-                total,
-                mixed,
-                sinks,
-                kv_head * group + row,
-                row < group,
-                out + place,
-                mask,
-                out_scale,
-                SINKS,
-                HALF,
-            )
+            write_mean(best, total, mixed, head, row < group, place, mask, attention)
+
+
+@triton.jit
+def join_parts_kernel(
+    first,
+    positions,
+    attention,
+    parts,
+    work,
+    SIZE: tl.constexpr,
+    PADDED: tl.constexpr,
+    PART: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """All parts are read at once; if a token sees only one, its attention is there already."""
+    head = tl.program_id(0)
+    token = first + tl.program_id(1).to(tl.int64)
+    position = tl.load(positions + token)
+    oldest = 0
+    if attention.window > 0:
+        oldest = tl.maximum(position - attention.window + 1, 0)
+    first_part = oldest // PART
+    count = position // PART - first_part + 1
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    if count > 1:
+        at = tl.arange(0, PADDED)
+        number = tl.arange(0, MOST_PARTS)
+        known = number < count
+        member = tl.program_id(1).to(tl.int64) * attention.heads + head
+        place = member * parts + first_part + number
+        best = tl.load(work.best + place, mask=known, other=LOWEST)
+        total = tl.load(work.total + place, mask=known, other=0.0)
+        mixed = tl.load(
+            work.mixed + place[:, None] * PADDED + at[None, :], mask=known[:, None], other=0.0
+        )
+        highest = tl.max(best, axis=0)
+        share = tl.where(known, tl.exp2(best - highest), 0.0)
+        one = tl.zeros((1,), tl.int32)
+        write_mean(
+            highest + tl.zeros((1,), tl.float32),
+            tl.sum(total * share, axis=0) + tl.zeros((1,), tl.float32),
+            tl.sum(mixed * share[:, None], axis=0)[None, :],
+            one + head,
+            one == 0,
+            token * (attention.heads * SIZE) + head * SIZE + at[None, :],
+            (at < SIZE)[None, :],
+            attention,
+        )

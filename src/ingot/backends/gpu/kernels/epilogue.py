@@ -1,16 +1,32 @@
-"""What happens to the sums of a linear map before they are stored.
+"""What happens to the sums of a linear layer before they are stored.
 
 Sums [rows of the matrix, tokens] come in. Out goes, for every part of the matrix, its value:
 scaled, with bias and residual; or the activation of a gate, times the row beside it, as halves.
-Parts begin at multiples of the largest block, so a tile has rows of one.
+Parts begin at multiples of the largest block, so a tile has rows of one part.
 """
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.activation import activate, activate_pair
 
 HALF_LIMIT = tl.constexpr(65504.0)
+
+
+class Epilogue(NamedTuple):
+    """What sums are multiplied by, what is added, and where the values go."""
+
+    factor: float
+    bias: torch.Tensor | None  # a number for every row of the matrix
+    residual: torch.Tensor | None
+    out: torch.Tensor  # halves or floats
+    half_scale: float  # of halves
+    starts: tuple[int, ...]  # the first rows of the parts
+    widths: tuple[int, ...]  # their rows
+    bases: tuple[int, ...]  # where their values begin in `out`
 
 
 @triton.jit
@@ -20,75 +36,61 @@ def to_half(x):
 
 
 @triton.jit
-def store_rounded(place, value, half_scale, mask, HALF: tl.constexpr):
-    """Store a value that a linear map reads next: as halves, scaled, or as it is."""
-    if HALF:
+def store_rounded(place, value, half_scale, mask):
+    """Store a value that a linear layer reads next: as halves, scaled, or as it is."""
+    if place.dtype.element_ty == tl.float16:
         tl.store(place, to_half(value * half_scale), mask=mask)
     else:
         tl.store(place, value, mask=mask)
 
 
 @triton.jit
-def place_of(row, first1, first2, width0, width1, width2, base0, base1, base2, PARTS: tl.constexpr):
+def part_of(row, epilogue):
     """The part that a row is of: its first row, its rows, and where its value begins."""
-    first, width, base = 0, width0, base0
-    if PARTS > 1:
-        second = row >= first1
-        first = tl.where(second, first1, first)
-        width = tl.where(second, width1, width)
-        base = tl.where(second, base1, base)
-    if PARTS > 2:
-        third = row >= first2
-        first = tl.where(third, first2, first)
-        width = tl.where(third, width2, width)
-        base = tl.where(third, base2, base)
+    first, width, base = 0, epilogue.widths[0], epilogue.bases[0]
+    if len(epilogue.widths) > 1:
+        second = row >= epilogue.starts[1]
+        first = tl.where(second, epilogue.starts[1], first)
+        width = tl.where(second, epilogue.widths[1], width)
+        base = tl.where(second, epilogue.bases[1], base)
+    if len(epilogue.widths) > 2:
+        third = row >= epilogue.starts[2]
+        first = tl.where(third, epilogue.starts[2], first)
+        width = tl.where(third, epilogue.widths[2], width)
+        base = tl.where(third, epilogue.bases[2], base)
     return first, width, base
 
 
 @triton.jit
-def additions(
-    row,
-    token,
-    tokens,
-    first,
-    width,
-    bias,
-    residual,
-    BIAS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-):
+def additions(row, token, tokens, part, epilogue):
     """Bias and residual of a tile, [tokens, rows]; asked for early, they are there in time."""
     added = tl.zeros((token.shape[0], row.shape[0]), tl.float32)
-    at = row - first
-    if BIAS:
-        added += tl.load(bias + row)[None, :]
-    if RESIDUAL:
-        mask = (at < width)[None, :] & (token < tokens)[:, None]
-        added += tl.load(residual + token[:, None] * width + at[None, :], mask=mask, other=0.0)
+    at = row - part[0]
+    if epilogue.bias is not None:
+        added += tl.load(epilogue.bias + row)[None, :]
+    if epilogue.residual is not None:
+        mask = (at < part[1])[None, :] & (token < tokens)[:, None]
+        place = epilogue.residual + token[:, None] * part[1] + at[None, :]
+        added += tl.load(place, mask=mask, other=0.0)
     return added
 
 
 @triton.jit
 def finish(
-    sums,  # [ROWS, COLS]
-    added,  # [COLS, ROWS]
-    row,  # [ROWS]: of the whole matrix
-    token,  # [COLS]
+    sums,  # [rows, tokens]
+    added,  # [tokens, rows]
+    row,  # of the whole matrix
+    token,
     tokens,
-    first,
-    width,
-    base,
-    factor,
-    out,
-    half_scale,
-    ADDED: tl.constexpr,
+    part,
+    epilogue,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
-    HALF: tl.constexpr,
 ):
     """Store the sums of a tile, all rows of which are of one part."""
-    value = tl.trans(sums * factor)  # [COLS, ROWS]
-    if ADDED:
+    first, width, base = part
+    value = tl.trans(sums * epilogue.factor)  # [tokens, rows]
+    if epilogue.bias is not None or epilogue.residual is not None:
         value += added
     at = row - first
     if GATED:
@@ -102,4 +104,4 @@ def finish(
         value = activate(value, ACTIVATION)
     place = base + token[:, None] * width + at[None, :]
     mask = (at < width)[None, :] & (token < tokens)[:, None]
-    store_rounded(out + place, value, half_scale, mask, HALF)
+    store_rounded(epilogue.out + place, value, epilogue.half_scale, mask)

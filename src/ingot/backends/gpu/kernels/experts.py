@@ -1,61 +1,193 @@
-"""Linear maps of experts, straight from quantized weights: an expert's rows for its tokens.
+"""Experts: pick those of every token, bring together the tokens of every expert, multiply and mix.
 
-The matrices of all experts lie below each other, `rows` each. A program takes BLOCK rows of one
-expert and a tile of its pairs (see `kernels.route`), at most COLS of them; of a single token
-(SINGLE) every pair is a tile. Only experts that are chosen are read.
+A token and one of the experts it uses are a pair; pair p is the p % used-th choice of token
+p // used. A choice is stored as floats: numbers of the experts, then their weights. The matrices of
+all experts lie below each other. A program of `expert_kernel` takes some rows of one expert and a
+tile of its pairs; for a single token (SINGLE) every pair is a tile. Only experts that were chosen
+are read.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.epilogue import finish
+from ingot.backends.gpu.kernels.codes import code
+from ingot.backends.gpu.kernels.epilogue import finish, to_half
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.products import products
 from ingot.backends.gpu.kernels.weights import ROWS
+from ingot.graph.ops import Gating
+
+SOFTMAX = tl.constexpr(code(Gating.SOFTMAX))
+SIGMOID = tl.constexpr(code(Gating.SIGMOID))
+CHOSEN_SOFTMAX = tl.constexpr(code(Gating.CHOSEN_SOFTMAX))
+SPARSE_MIXER = tl.constexpr(code(Gating.SPARSE_MIXER))
+_NEVER = tl.constexpr(float("-inf"))
+
+
+class Groups(NamedTuple):
+    """The pairs of a step, expert by expert: memory that layers share, one after the other."""
+
+    counts: torch.Tensor  # int32 [experts]: pairs of each; all 0 between layers
+    ranks: torch.Tensor  # int32 [pairs]: which of its expert's pairs it is; -1: of no token
+    pairs: torch.Tensor  # int32 [pairs]: sorted
+    tiles: torch.Tensor  # int32 [3, most]: expert, first of the sorted pairs, number of them
+    tile_count: torch.Tensor  # int32 [1]
+
+
+class NextNorm(NamedTuple):
+    """The RMS norm of the mix that the next layer reads, if it is computed here."""
+
+    weight: torch.Tensor | None
+    epsilon: float
+    out: torch.Tensor  # halves, rows of `stride`, zeros after the width
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """What a kernel is compiled for."""
+
+    experts: int  # filled up to a power of two
+    used: int
+    slots: int  # the same, filled up
+    gating: int
+    normalize: bool
+
+
+@triton.jit
+def route_kernel(
+    scores,
+    bias,
+    choice,  # out
+    positions,
+    groups,
+    experts,
+    scale,
+    near,
+    ROUTER: tl.constexpr,
+    COUNTED: tl.constexpr,
+    SELECTED: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """One token a program."""
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    USED: tl.constexpr = ROUTER.used
+    SLOTS: tl.constexpr = ROUTER.slots
+    GATING: tl.constexpr = ROUTER.gating
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, ROUTER.experts)
+    real = at < experts
+    score = tl.load(scores + token * experts + at, mask=real, other=_NEVER)
+    share = score
+    if GATING == SOFTMAX:
+        powers = tl.exp(score - tl.max(score, axis=0))
+        share = powers / tl.sum(powers, axis=0)
+    elif GATING == SIGMOID:
+        share = 1.0 / (1.0 + tl.exp(-score))
+    rank = share
+    if bias is not None:
+        rank += tl.load(bias + at, mask=real, other=0.0)
+    rank = tl.where(real, rank, _NEVER)
+    slot = tl.arange(0, SLOTS)
+    chosen = tl.zeros((SLOTS,), tl.int32)
+    weight = tl.zeros((SLOTS,), tl.float32)
+    for number in tl.static_range(USED):
+        best = tl.argmax(rank, axis=0)
+        if GATING == SPARSE_MIXER:
+            largest = tl.max(rank, axis=0)
+            size = tl.maximum(tl.abs(score), largest)
+            rival = (rank > _NEVER) & (largest - score <= near * size)
+            found = 1.0 / tl.sum(tl.where(rival, tl.exp(score - largest), 0.0), axis=0)
+        else:
+            found = tl.sum(tl.where(at == best, share, 0.0), axis=0)
+        chosen = tl.where(slot == number, best, chosen)
+        weight = tl.where(slot == number, found, weight)
+        rank = tl.where(at == best, _NEVER, rank)
+    used = slot < USED
+    if GATING == CHOSEN_SOFTMAX:
+        largest = tl.max(tl.where(used, weight, _NEVER), axis=0)
+        weight = tl.where(used, tl.exp(weight - largest), 0.0)
+        weight = weight / tl.sum(weight, axis=0)
+    if ROUTER.normalize:
+        weight = weight / tl.sum(tl.where(used, weight, 0.0), axis=0)
+    place = choice + token * (2 * USED) + slot
+    tl.store(place, chosen.to(tl.float32), mask=used)
+    tl.store(place + USED, weight * scale, mask=used)
+    if COUNTED:
+        live = used
+        if not SELECTED:
+            live = used & (tl.load(positions + token) >= 0)
+        order = tl.atomic_add(groups.counts + chosen, 1, mask=live)
+        tl.store(groups.ranks + token * USED + slot, tl.where(live, order, -1), mask=used)
+
+
+@triton.jit
+def group_kernel(
+    choice,
+    groups,
+    most,
+    pairs,
+    experts,
+    EXPERTS: tl.constexpr,
+    USED: tl.constexpr,
+    COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """A program puts BLOCK pairs in their places; the first also makes tiles of up to COLS."""
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    at = tl.arange(0, EXPERTS)
+    real = at < experts
+    count = tl.load(groups.counts + at, mask=real, other=0)
+    start = tl.cumsum(count, axis=0) - count
+    if tl.program_id(0) == 0:
+        number = (count + COLS - 1) // COLS
+        first = tl.cumsum(number, axis=0) - number
+        tl.store(groups.tile_count, tl.sum(number, axis=0))
+        for index in range(tl.max(number, axis=0)):
+            mine = index < number
+            place = groups.tiles + first + index
+            tl.store(place, at, mask=mine)
+            tl.store(place + most, start + index * COLS, mask=mine)
+            tl.store(place + 2 * most, tl.minimum(count - index * COLS, COLS), mask=mine)
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = pair < pairs
+    rank = tl.load(groups.ranks + pair, mask=inside, other=-1)
+    chosen = tl.load(choice + pair // USED * (2 * USED) + pair % USED, mask=inside, other=0.0)
+    chosen = chosen.to(tl.int32)
+    place = tl.sum(tl.where(chosen[:, None] == at[None, :], start[None, :], 0), axis=1) + rank
+    tl.store(groups.pairs + place, pair, mask=inside & (rank >= 0))
 
 
 @triton.jit
 def expert_kernel(
-    x,
-    x_stride,
+    inputs,
     pairs_of_input,  # that read the same input: 1, or as many as a token uses
-    columns,
-    codes,
-    extras,
-    scales,
-    chunks,
-    rows,
-    choice,
-    sorted_pairs,
-    tiles,
-    tile_count,
-    most,
     pairs,
-    factor,
-    bias,
-    out,
-    width,
-    half_scale,
-    BLOCK: tl.constexpr,
-    COLS: tl.constexpr,
-    UNROLL: tl.constexpr,
-    STAGES: tl.constexpr,
-    EVEN: tl.constexpr,
-    SINGLE: tl.constexpr,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
-    ASM: tl.constexpr,
-    BIAS: tl.constexpr,
+    weights,
+    choice,
+    groups,
+    most,
+    epilogue,
+    TILE: tl.constexpr,
+    FORM: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
-    HALF: tl.constexpr,
+    SINGLE: tl.constexpr,
+    ASM: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out[pair] = epilogue(weights of its expert @ x[pair // pairs_of_input])."""
     wait_for_last(AHEAD)
+    BLOCK: tl.constexpr = TILE.rows
+    COLS: tl.constexpr = TILE.columns
+    rows = weights.rows
     number = tl.program_id(1)
     column_of = tl.arange(0, COLS)
     if SINGLE:
@@ -63,56 +195,84 @@ def expert_kernel(
         live = column_of == 0
         pair = number + column_of
     else:
-        if number >= tl.load(tile_count):
+        if number >= tl.load(groups.tile_count):
             return
-        expert = tl.load(tiles + number)
-        live = column_of < tl.load(tiles + 2 * most + number)
-        first = tl.load(tiles + most + number)
-        pair = tl.load(sorted_pairs + first + column_of, mask=live, other=0)
+        expert = tl.load(groups.tiles + number)
+        live = column_of < tl.load(groups.tiles + 2 * most + number)
+        first = tl.load(groups.tiles + most + number)
+        pair = tl.load(groups.pairs + first + column_of, mask=live, other=0)
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = tl.minimum(row, rows - 1)  # rows behind the last are not stored
+    inside = tl.minimum(row, rows - 1)  # rows after the last are not stored
     tile = (expert.to(tl.int64) * rows + inside) // ROWS
     sums = products(
-        x,
-        (pair // pairs_of_input).to(tl.int64) * x_stride,
+        inputs,
+        (pair // pairs_of_input).to(tl.int64) * inputs.stride,
         live,
-        columns,
-        codes,
-        extras,
-        scales,
-        chunks,
+        weights,
         tile,
         row % ROWS,
         0,
-        chunks // UNROLL,
-        UNROLL,
-        STAGES,
-        EVEN,
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        TABLE,
+        weights.chunks // TILE.unroll,
+        TILE,
+        FORM,
         ASM,
     )
     start_next(AHEAD)
     added = tl.zeros((COLS, BLOCK), tl.float32)
-    if BIAS:
-        added += tl.load(bias + expert * rows + inside)[None, :]
+    if epilogue.bias is not None:
+        added += tl.load(epilogue.bias + expert * rows + inside)[None, :]
     finish(
         sums,
         added,
         row,
         tl.where(live, pair, pairs).to(tl.int64),
         pairs,
-        0,
-        width,
-        0,
-        factor,
-        out,
-        half_scale,
-        BIAS,
+        (0, epilogue.widths[0], 0),
+        epilogue,
         ACTIVATION,
         GATED,
-        HALF,
     )
+
+
+@triton.jit
+def mix_kernel(
+    parts,  # [pairs, width]
+    choice,
+    counts,
+    residual,
+    out,
+    norm,
+    width,
+    experts,
+    USED: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """out = the parts of a token's experts, each times its weight, added in their order.
+
+    The counts of pairs, which have served their purpose, become 0 for the next layer.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < width
+    if norm.weight is not None:
+        gain = tl.load(norm.weight + at, mask=inside, other=0.0)
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    value = tl.zeros((BLOCK,), tl.float32)
+    if residual is not None:
+        value += tl.load(residual + token * width + at, mask=inside, other=0.0)
+    for number in tl.static_range(USED):
+        weight = tl.load(choice + token * (2 * USED) + USED + number)
+        part = tl.load(parts + (token * USED + number) * width + at, mask=inside, other=0.0)
+        value += weight * part
+    tl.store(out + token * width + at, value, mask=inside)
+    if norm.weight is not None:
+        value = value / tl.sqrt(tl.sum(value * value) / width + norm.epsilon)
+        value *= gain
+        place = norm.out + token * norm.stride + at
+        tl.store(place, to_half(value), mask=at < norm.stride)
+    if token == 0:
+        expert = tl.arange(0, EXPERTS)
+        tl.store(counts + expert, tl.zeros((EXPERTS,), tl.int32), mask=expert < experts)

@@ -1,427 +1,184 @@
-"""A linear map straight from quantized weights: each block of them is unpacked in registers.
+"""A linear layer straight from quantized weights: each block of them is unpacked in registers.
 
-Inputs are half floats [tokens, columns]; a program takes BLOCK rows of the matrix, a share of its
-columns and COLS tokens from `first` on. Where the columns are shared out, the program that comes
-last adds the shares, in their order. Two matrices of different formats that read the same input run
-in one kernel, so that neither waits for the other.
+Inputs are half floats [tokens, columns]; a program takes some rows of the matrix, a share of its
+columns and some tokens from `first` on. If the columns are shared out, the program that comes last
+adds the shares, in their order. Two matrices of different formats that read the same input run in
+one kernel, so that neither waits for the other.
 """
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.epilogue import additions, finish, place_of
+from ingot.backends.gpu.kernels.epilogue import Epilogue, additions, finish, part_of
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.products import products
-from ingot.backends.gpu.kernels.weights import ROWS
+from ingot.backends.gpu.kernels.weights import ROWS, Weights
 
 
-@triton.jit
-def _share(
-    block,
-    split,
-    token,  # [COLS]
-    x,
-    x_stride,
-    columns,
-    codes,
-    extras,
-    scales,
-    chunks,
-    share,  # of the chunks, for one program
-    tokens,
-    rows,
-    work,
-    counters,
-    factor,
-    bias,
-    residual,
-    out,
-    half_scale,
-    first1,
-    first2,
-    width0,
-    width1,
-    width2,
-    base0,
-    base1,
-    base2,
-    BLOCK: tl.constexpr,
-    UNROLL: tl.constexpr,
-    STAGES: tl.constexpr,
-    SPLITS: tl.constexpr,
-    EVEN: tl.constexpr,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
-    ASM: tl.constexpr,
-    PARTS: tl.constexpr,
-    BIAS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    GATED: tl.constexpr,
-    HALF: tl.constexpr,
-    AHEAD: tl.constexpr,
-):
-    """A block of rows, and one of the shares of its columns."""
-    COLS: tl.constexpr = token.shape[0]
-    row = block * BLOCK + tl.arange(0, BLOCK)
-    live = token < tokens
-    tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows behind the last are not stored
-    begin = split * share // UNROLL
-    end = tl.minimum(begin + share // UNROLL, chunks // UNROLL)
-    part_first, width, base = place_of(
-        block * BLOCK, first1, first2, width0, width1, width2, base0, base1, base2, PARTS
-    )
-    added = additions(row, token, tokens, part_first, width, bias, residual, BIAS, RESIDUAL)
-    sums = products(
-        x,
-        token.to(tl.int64) * x_stride,
-        live,
-        columns,
-        codes,
-        extras,
-        scales,
-        chunks,
-        tile,
-        row % ROWS,
-        begin,
-        end,
-        UNROLL,
-        STAGES,
-        EVEN,
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        TABLE,
-        ASM,
-    )
-    start_next(AHEAD)
-    if SPLITS == 1:
-        finish(
-            sums,
-            added,
-            row,
-            token,
-            tokens,
-            part_first,
-            width,
-            base,
-            factor,
-            out,
-            half_scale,
-            BIAS or RESIDUAL,
-            ACTIVATION,
-            GATED,
-            HALF,
-        )
-    else:
-        share_at = work + tl.arange(0, COLS)[None, :] * (rows * SPLITS) + row[:, None]
-        ours = (row < rows)[:, None] & live[None, :]
-        tl.store(share_at + split * rows, sums, mask=ours)
-        tl.debug_barrier()
-        counter = counters + block
-        ticket = tl.atomic_add(counter, 1, sem="acq_rel")
-        if ticket == SPLITS - 1:
-            total = tl.zeros((BLOCK, COLS), tl.float32)
-            for number in tl.static_range(SPLITS):
-                total += tl.load(
-                    share_at + number * rows, mask=ours, other=0.0, cache_modifier=".cg"
-                )
-            tl.store(counter, 0)
-            finish(
-                total,
-                added,
-                row,
-                token,
-                tokens,
-                part_first,
-                width,
-                base,
-                factor,
-                out,
-                half_scale,
-                BIAS or RESIDUAL,
-                ACTIVATION,
-                GATED,
-                HALF,
-            )
+class Split(NamedTuple):
+    """How the columns of a matrix are shared out, and where programs leave their shares."""
+
+    share: int  # chunks of a program
+    sums: torch.Tensor  # float32 [tokens, splits, rows]
+    counters: torch.Tensor  # int32, all 0 between launches
+
+
+class Matrix(NamedTuple):
+    """One of two matrices that read the same input."""
+
+    weights: Weights
+    split: Split
+    epilogue: Epilogue
 
 
 @triton.jit
 def linear_kernel(
-    x,
-    x_stride,
-    columns,
-    codes,
-    extras,
-    scales,
-    chunks,
-    share,
+    inputs,
     first,
-    tokens,
-    rows,
-    work,
-    counters,
-    factor,
-    bias,
-    residual,
-    out,
-    half_scale,
-    first1,
-    first2,
-    width0,
-    width1,
-    width2,
-    base0,
-    base1,
-    base2,
-    BLOCK: tl.constexpr,
-    COLS: tl.constexpr,
-    UNROLL: tl.constexpr,
-    STAGES: tl.constexpr,
-    SPLITS: tl.constexpr,
-    EVEN: tl.constexpr,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
-    ASM: tl.constexpr,
-    PARTS: tl.constexpr,
-    BIAS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    weights,
+    split,
+    epilogue,
+    TILE: tl.constexpr,
+    FORM: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
-    HALF: tl.constexpr,
+    ASM: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    token = first + tl.program_id(2) * COLS + tl.arange(0, COLS)
+    token = first + tl.program_id(2) * TILE.columns + tl.arange(0, TILE.columns)
     wait_for_last(AHEAD)
     _share(
         tl.program_id(0),
         tl.program_id(1),
         token,
-        x,
-        x_stride,
-        columns,
-        codes,
-        extras,
-        scales,
-        chunks,
-        share,
-        tokens,
-        rows,
-        work,
-        counters,
-        factor,
-        bias,
-        residual,
-        out,
-        half_scale,
-        first1,
-        first2,
-        width0,
-        width1,
-        width2,
-        base0,
-        base1,
-        base2,
-        BLOCK,
-        UNROLL,
-        STAGES,
-        SPLITS,
-        EVEN,
-        BITS,
-        HIGH,
-        FINE,
-        MIN,
-        TABLE,
-        ASM,
-        PARTS,
-        BIAS,
-        RESIDUAL,
+        inputs,
+        weights,
+        split,
+        epilogue,
+        TILE,
+        FORM,
         ACTIVATION,
         GATED,
-        HALF,
+        ASM,
         AHEAD,
     )
 
 
 @triton.jit
 def linear_pair_kernel(
-    x,
-    x_stride,
-    columns,
+    inputs,
     first,
-    tokens,
-    out,
     programs,
-    codes_a,
-    extras_a,
-    scales_a,
-    chunks_a,
-    share_a,
-    rows_a,
-    work_a,
-    counters_a,
-    factor_a,
-    bias_a,
-    first1_a,
-    first2_a,
-    width0_a,
-    width1_a,
-    width2_a,
-    base0_a,
-    base1_a,
-    base2_a,
-    codes_b,
-    extras_b,
-    scales_b,
-    chunks_b,
-    share_b,
-    rows_b,
-    work_b,
-    counters_b,
-    factor_b,
-    bias_b,
-    first1_b,
-    first2_b,
-    width0_b,
-    width1_b,
-    width2_b,
-    base0_b,
-    base1_b,
-    base2_b,
-    BLOCK: tl.constexpr,
-    COLS: tl.constexpr,
-    EVEN: tl.constexpr,
+    a,
+    b,
+    TILE_A: tl.constexpr,
+    TILE_B: tl.constexpr,
+    FORM_A: tl.constexpr,
+    FORM_B: tl.constexpr,
     ASM: tl.constexpr,
-    UNROLL_A: tl.constexpr,
-    STAGES_A: tl.constexpr,
-    SPLITS_A: tl.constexpr,
-    BITS_A: tl.constexpr,
-    HIGH_A: tl.constexpr,
-    FINE_A: tl.constexpr,
-    MIN_A: tl.constexpr,
-    TABLE_A: tl.constexpr,
-    PARTS_A: tl.constexpr,
-    BIAS_A: tl.constexpr,
-    UNROLL_B: tl.constexpr,
-    STAGES_B: tl.constexpr,
-    SPLITS_B: tl.constexpr,
-    BITS_B: tl.constexpr,
-    HIGH_B: tl.constexpr,
-    FINE_B: tl.constexpr,
-    MIN_B: tl.constexpr,
-    TABLE_B: tl.constexpr,
-    PARTS_B: tl.constexpr,
-    BIAS_B: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """Two matrices, a and b: the first `programs` are of a."""
-    token = first + tl.program_id(1) * COLS + tl.arange(0, COLS)
+    token = first + tl.program_id(1) * TILE_A.columns + tl.arange(0, TILE_A.columns)
     program = tl.program_id(0)
     wait_for_last(AHEAD)
     if program < programs:
         _share(
-            program // SPLITS_A,
-            program % SPLITS_A,
+            program // TILE_A.splits,
+            program % TILE_A.splits,
             token,
-            x,
-            x_stride,
-            columns,
-            codes_a,
-            extras_a,
-            scales_a,
-            chunks_a,
-            share_a,
-            tokens,
-            rows_a,
-            work_a,
-            counters_a,
-            factor_a,
-            bias_a,
-            None,
-            out,
-            1.0,
-            first1_a,
-            first2_a,
-            width0_a,
-            width1_a,
-            width2_a,
-            base0_a,
-            base1_a,
-            base2_a,
-            BLOCK,
-            UNROLL_A,
-            STAGES_A,
-            SPLITS_A,
-            EVEN,
-            BITS_A,
-            HIGH_A,
-            FINE_A,
-            MIN_A,
-            TABLE_A,
-            ASM,
-            PARTS_A,
-            BIAS_A,
-            False,
+            inputs,
+            a.weights,
+            a.split,
+            a.epilogue,
+            TILE_A,
+            FORM_A,
             0,
             False,
-            False,
+            ASM,
             AHEAD,
         )
     else:
         number = program - programs
         _share(
-            number // SPLITS_B,
-            number % SPLITS_B,
+            number // TILE_B.splits,
+            number % TILE_B.splits,
             token,
-            x,
-            x_stride,
-            columns,
-            codes_b,
-            extras_b,
-            scales_b,
-            chunks_b,
-            share_b,
-            tokens,
-            rows_b,
-            work_b,
-            counters_b,
-            factor_b,
-            bias_b,
-            None,
-            out,
-            1.0,
-            first1_b,
-            first2_b,
-            width0_b,
-            width1_b,
-            width2_b,
-            base0_b,
-            base1_b,
-            base2_b,
-            BLOCK,
-            UNROLL_B,
-            STAGES_B,
-            SPLITS_B,
-            EVEN,
-            BITS_B,
-            HIGH_B,
-            FINE_B,
-            MIN_B,
-            TABLE_B,
-            ASM,
-            PARTS_B,
-            BIAS_B,
-            False,
+            inputs,
+            b.weights,
+            b.split,
+            b.epilogue,
+            TILE_B,
+            FORM_B,
             0,
             False,
-            False,
+            ASM,
             AHEAD,
         )
+
+
+@triton.jit
+def _share(
+    block,
+    number,
+    token,  # [columns of the tile]
+    inputs,
+    weights,
+    split,
+    epilogue,
+    TILE: tl.constexpr,
+    FORM: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    GATED: tl.constexpr,
+    ASM: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """A block of rows, and one of the shares of its columns."""
+    UNROLL: tl.constexpr = TILE.unroll
+    SPLITS: tl.constexpr = TILE.splits
+    BLOCK: tl.constexpr = TILE.rows
+    COLS: tl.constexpr = TILE.columns
+    rows, tokens = weights.rows, inputs.tokens
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    live = token < tokens
+    tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows after the last are not stored
+    begin = number * split.share // UNROLL
+    end = tl.minimum(begin + split.share // UNROLL, weights.chunks // UNROLL)
+    part = part_of(block * BLOCK, epilogue)
+    added = additions(row, token, tokens, part, epilogue)
+    sums = products(
+        inputs,
+        token.to(tl.int64) * inputs.stride,
+        live,
+        weights,
+        tile,
+        row % ROWS,
+        begin,
+        end,
+        TILE,
+        FORM,
+        ASM,
+    )
+    start_next(AHEAD)
+    if SPLITS == 1:
+        finish(sums, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)
+    else:
+        column = tl.arange(0, COLS)
+        share_at = split.sums + column[None, :] * (rows * SPLITS) + row[:, None]
+        ours = (row < rows)[:, None] & live[None, :]
+        tl.store(share_at + number * rows, sums, mask=ours)
+        tl.debug_barrier()
+        counter = split.counters + block
+        ticket = tl.atomic_add(counter, 1, sem="acq_rel")
+        if ticket == SPLITS - 1:
+            total = tl.zeros((BLOCK, COLS), tl.float32)
+            for other in tl.static_range(SPLITS):
+                total += tl.load(
+                    share_at + other * rows, mask=ours, other=0.0, cache_modifier=".cg"
+                )
+            tl.store(counter, 0)
+            finish(total, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)

@@ -1,10 +1,14 @@
-"""Products of some rows of a quantized matrix with some inputs: what linear maps are made of.
+"""Products of some rows of a quantized matrix with some inputs: what linear layers are made of.
 
-They are added up chunk by chunk on the matrix units, in float32. What an input gets depends on
-neither the other inputs nor how many there are: chunks are added in the same order, 16 columns at a
-time, however many rows and inputs a program takes.
+They are added up chunk by chunk on the matrix units, in float32. The result for an input depends on
+neither the other inputs nor their number: chunks are added in the same order, 16 columns at a time,
+however many rows and inputs a program takes.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
@@ -12,71 +16,82 @@ from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
     SLICE,
-    TILE,
+    TILE_WORDS,
     chunk_slices,
     four_extras,
     two_extras,
 )
 
 
+class Rows(NamedTuple):
+    """Inputs of a linear layer: halves, one row a token."""
+
+    x: torch.Tensor
+    stride: int
+    columns: int  # of a row that count
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProductTile:
+    """What a program takes."""
+
+    rows: int
+    columns: int  # inputs
+    stages: int  # steps of its loop whose loads are under way
+    even: bool  # whether inputs fill whole chunks
+    unroll: int = 1  # chunks of a step
+    splits: int = 1  # programs that share the columns of the matrix
+
+
 @triton.jit
-def _inputs(x, start, live, column, columns, EVEN: tl.constexpr):
+def _inputs(inputs, start, live, column, EVEN: tl.constexpr):
     """A slice of the inputs, [16, inputs]."""
     at = column + tl.arange(0, SLICE)
-    place = x + start[None, :] + at[:, None]
+    place = inputs.x + start[None, :] + at[:, None]
     if EVEN:
         return tl.load(place, mask=live[None, :], other=0.0)
     else:
-        return tl.load(place, mask=live[None, :] & (at < columns)[:, None], other=0.0)
+        return tl.load(place, mask=live[None, :] & (at < inputs.columns)[:, None], other=0.0)
 
 
 @triton.jit
 def products(
-    x,
+    inputs,
     start,  # [inputs]: where each begins
     live,  # [inputs]
-    columns,
-    codes,
-    extras,
-    scales,
-    chunks,
+    weights,
     tile,  # [rows]: the row tile of each
     lane,  # [rows]: its row in it
-    begin,  # steps of UNROLL chunks
+    begin,  # steps of some chunks
     end,
-    UNROLL: tl.constexpr,
-    STAGES: tl.constexpr,
-    EVEN: tl.constexpr,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
+    TILE: tl.constexpr,
+    FORM: tl.constexpr,
     ASM: tl.constexpr,
 ):
     """The sums [rows, inputs] over the chunks of some steps."""
+    UNROLL: tl.constexpr = TILE.unroll
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
-    CODE_TILES: tl.constexpr = BITS // 4
-    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
-    code_words = codes + (tile * chunks * (CODE_TILES * TILE))[:, None] + word
+    chunks = weights.chunks
+    code_words = weights.codes + (tile * chunks * (FORM.code_tiles * TILE_WORDS))[:, None] + word
     extra_words = code_words
-    if HIGH > 0:
-        SHARE: tl.constexpr = 4 // HIGH
-        extra_words = extras + (tile * ((chunks + SHARE - 1) // SHARE) * TILE)[:, None] + word
-    group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
+    if FORM.high > 0:
+        shared = (chunks + FORM.chunk_multiple - 1) // FORM.chunk_multiple
+        extra_words = weights.extras + (tile * shared * TILE_WORDS)[:, None] + word
+    group_scales = weights.scales + tile * chunks * (FORM.scale_pairs * ROWS) + lane
     sums = tl.zeros((tile.shape[0], start.shape[0]), tl.float32)
-    for step in tl.range(begin, end, num_stages=STAGES):
+    for step in tl.range(begin, end, num_stages=TILE.stages):
         for part in tl.static_range(UNROLL):
             chunk = step * UNROLL + part
-            if HIGH == 2:
+            if FORM.high == 2:
                 if part % 2 == 0:
-                    e0, e1 = two_extras(extra_words + chunk // 2 * TILE, ASM)
+                    e0, e1 = two_extras(extra_words + chunk // 2 * TILE_WORDS, ASM)
                     extra = e0
                 else:
                     extra = e1
-            elif HIGH == 1:
+            elif FORM.high == 1:
                 if part % 4 == 0:
-                    e0, e1, e2, e3 = four_extras(extra_words + chunk // 4 * TILE, ASM)
+                    e0, e1, e2, e3 = four_extras(extra_words + chunk // 4 * TILE_WORDS, ASM)
                     extra = e0
                 elif part % 4 == 1:
                     extra = e1
@@ -86,12 +101,10 @@ def products(
                     extra = e3
             else:
                 extra = 0
-            w0, w1, w2, w3 = chunk_slices(
-                code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, ASM
-            )
+            w0, w1, w2, w3 = chunk_slices(code_words, extra, group_scales, chunk, FORM, ASM)
             column = chunk * CHUNK
-            sums = tl.dot(w0, _inputs(x, start, live, column, columns, EVEN), sums)
-            sums = tl.dot(w1, _inputs(x, start, live, column + 16, columns, EVEN), sums)
-            sums = tl.dot(w2, _inputs(x, start, live, column + 32, columns, EVEN), sums)
-            sums = tl.dot(w3, _inputs(x, start, live, column + 48, columns, EVEN), sums)
+            sums = tl.dot(w0, _inputs(inputs, start, live, column, TILE.even), sums)
+            sums = tl.dot(w1, _inputs(inputs, start, live, column + 16, TILE.even), sums)
+            sums = tl.dot(w2, _inputs(inputs, start, live, column + 32, TILE.even), sums)
+            sums = tl.dot(w3, _inputs(inputs, start, live, column + 48, TILE.even), sums)
     return sums

@@ -1,60 +1,49 @@
-"""Whole rows moved or changed one by one: embedding, selection, soft cap."""
+"""Whole rows moved or changed one by one: embedding, norm, gate, selection, soft cap."""
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.activation import tanh
+from ingot.backends.gpu.kernels.epilogue import to_half
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.weights import (
     CHUNK,
     ROWS,
     SLICE,
-    TILE,
+    TILE_WORDS,
     chunk_slices,
     one_extra,
 )
 
 
-@triton.jit
-def _store(
-    weights,  # [1, 16]
-    factor,
-    learned,
-    learned_row,
-    out,
-    token,
-    first,
-    width,
-    POSITIONS: tl.constexpr,
-):
-    """A slice of an embedding."""
-    at = first + tl.arange(0, SLICE)[None, :]
-    inside = at < width
-    value = weights.to(tl.float32) * factor
-    if POSITIONS:
-        value += tl.load(learned + learned_row + at, mask=inside, other=0.0)
-    tl.store(out + token * width + at, value, mask=inside)
+class Norm(NamedTuple):
+    """Weights of a norm; `stride`, `scale`: of the rows it writes."""
+
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    epsilon: float
+
+
+class Embedding(NamedTuple):
+    """What becomes of the rows of an embedding matrix."""
+
+    factor: float
+    learned: torch.Tensor | None  # floats [positions, width], added
+    out: torch.Tensor
+    width: int
 
 
 @triton.jit
 def embed_kernel(
-    ids,  # -1 - r: what row r of the step before chose
-    chosen,
+    ids,  # -1 - r: the token that row r of the step before sampled
+    sampled,
     positions,
-    codes,
-    extras,
-    scales,
-    chunks,
-    factor,
-    learned,  # floats [positions, width]
-    out,
-    width,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
-    POSITIONS: tl.constexpr,
+    weights,
+    embedding,
+    FORM: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
     """out[token] = factor * row ids[token] + its position's.
@@ -65,30 +54,107 @@ def embed_kernel(
     start_next(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0)
+    chunks = weights.chunks
     row = tl.load(ids + token)
     if row < 0:
-        row = tl.maximum(tl.load(chosen + (-1 - row)), 0)  # it may have chosen nothing
+        row = tl.maximum(tl.load(sampled + (-1 - row)), 0)  # there may be none
     tile = (row // ROWS).to(tl.int64) + tl.zeros((1,), tl.int64)
     lane = row % ROWS + tl.zeros((1,), tl.int32)
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
-    CODE_TILES: tl.constexpr = BITS // 4
-    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
-    code_words = codes + (tile * chunks * (CODE_TILES * TILE))[:, None] + word
+    code_words = weights.codes + (tile * chunks * (FORM.code_tiles * TILE_WORDS))[:, None] + word
     extra = 0
-    if HIGH > 0:
-        SHARE: tl.constexpr = 4 // HIGH
-        words = extras + (tile * ((chunks + SHARE - 1) // SHARE) * TILE)[:, None] + word
-        extra = one_extra(words, chunk, HIGH)
-    group_scales = scales + tile * chunks * (PAIRS * ROWS) + lane
-    w0, w1, w2, w3 = chunk_slices(
-        code_words, extra, group_scales, chunk, BITS, HIGH, FINE, MIN, TABLE, False
-    )
+    if FORM.high > 0:
+        shared = (chunks + FORM.chunk_multiple - 1) // FORM.chunk_multiple
+        words = weights.extras + (tile * shared * TILE_WORDS)[:, None] + word
+        extra = one_extra(words, chunk, FORM)
+    group_scales = weights.scales + tile * chunks * (FORM.scale_pairs * ROWS) + lane
+    w0, w1, w2, w3 = chunk_slices(code_words, extra, group_scales, chunk, FORM, False)
     position = tl.maximum(tl.load(positions + token), 0).to(tl.int64)
-    learned_row, first = position * width, chunk * CHUNK
-    _store(w0, factor, learned, learned_row, out, token, first, width, POSITIONS)
-    _store(w1, factor, learned, learned_row, out, token, first + 16, width, POSITIONS)
-    _store(w2, factor, learned, learned_row, out, token, first + 32, width, POSITIONS)
-    _store(w3, factor, learned, learned_row, out, token, first + 48, width, POSITIONS)
+    learned_row, first = position * embedding.width, chunk * CHUNK
+    _store(w0, embedding, learned_row, token, first)
+    _store(w1, embedding, learned_row, token, first + 16)
+    _store(w2, embedding, learned_row, token, first + 32)
+    _store(w3, embedding, learned_row, token, first + 48)
+
+
+@triton.jit
+def _store(
+    weights,  # [1, 16]
+    embedding,
+    learned_row,
+    token,
+    first,
+):
+    """A slice of an embedding."""
+    at = first + tl.arange(0, SLICE)[None, :]
+    inside = at < embedding.width
+    value = weights.to(tl.float32) * embedding.factor
+    if embedding.learned is not None:
+        value += tl.load(embedding.learned + learned_row + at, mask=inside, other=0.0)
+    tl.store(embedding.out + token * embedding.width + at, value, mask=inside)
+
+
+@triton.jit
+def norm_kernel(
+    x,
+    norm,
+    residual,
+    out,
+    width,
+    stride,
+    scale,  # of halves
+    BLOCK: tl.constexpr,
+    NORM: tl.constexpr,  # 0: none, 1: RMS norm, 2: layer norm
+    AHEAD: tl.constexpr,
+):
+    """One row a program: as halves for a linear layer, or as floats with a residual added.
+
+    `out` has rows of `stride`, and zeros after the width.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < width
+    if NORM > 0:
+        gain = tl.load(norm.weight + at, mask=inside, other=0.0)
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    value = tl.load(x + token * width + at, mask=inside, other=0.0)
+    if NORM == 2:
+        value = tl.where(inside, value - tl.sum(value) / width, 0.0)
+    if NORM > 0:
+        value = value / tl.sqrt(tl.sum(value * value) / width + norm.epsilon)
+        value *= gain
+        if norm.bias is not None:
+            value += tl.load(norm.bias + at, mask=inside, other=0.0)
+    if residual is not None:
+        value += tl.load(residual + token * width + at, mask=inside, other=0.0)
+    if out.dtype.element_ty == tl.float16:
+        tl.store(out + token * stride + at, to_half(value * scale), mask=at < stride)
+    else:
+        tl.store(out + token * stride + at, value, mask=at < stride)
+
+
+@triton.jit
+def gate_rows_kernel(
+    x,
+    gate,
+    residual,
+    out,
+    width,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """out = sigmoid(gate) * x + residual; a token's gate is one number."""
+    wait_for_last(AHEAD)
+    start_next(AHEAD)
+    token = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < width
+    share = 1.0 / (1.0 + tl.exp(-tl.load(gate + token)))
+    value = tl.load(x + token * width + at, mask=inside, other=0.0) * share
+    if residual is not None:
+        value += tl.load(residual + token * width + at, mask=inside, other=0.0)
+    tl.store(out + token * width + at, value, mask=inside)
 
 
 @triton.jit

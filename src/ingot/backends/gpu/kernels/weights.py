@@ -9,6 +9,9 @@ time by inline assembly; elsewhere, and in the interpreter, by the same steps in
 w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a table's value times s.
 """
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
@@ -17,11 +20,21 @@ from ingot.quant import iq4
 ROWS = tl.constexpr(32)  # of a row tile
 CHUNK = tl.constexpr(64)  # columns
 SLICE = tl.constexpr(16)
-TILE = tl.constexpr(512)  # words: a row tile of one chunk, four bits a weight
+TILE_WORDS = tl.constexpr(512)  # words: a row tile of one chunk, four bits a weight
 
 TABLE_NONE = tl.constexpr(0)
 TABLE_IQ4 = tl.constexpr(1)
 TABLE_FP4 = tl.constexpr(2)
+
+
+class Weights(NamedTuple):
+    """A matrix in planes; FORM beside it (`PlaneForm`) is what a kernel is compiled for."""
+
+    codes: torch.Tensor
+    extras: torch.Tensor
+    scales: torch.Tensor
+    chunks: int
+    rows: int  # of the matrix, or of one of its experts
 
 
 def _fields_asm(high: int, minimum: bool) -> str:
@@ -159,20 +172,18 @@ def _slice(
     s,
     c,
     PART: tl.constexpr,
-    HIGH: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
+    FORM: tl.constexpr,
 ):
     """Slice PART of words of fields, step by step."""
     code = (word.to(tl.int32) >> (4 * PART)) & 15
-    if TABLE == 2:
+    if FORM.table == 2:
         return _half(((code & 8) << 12) | ((code & 7) << 9)) * s
-    if TABLE == 1:
+    if FORM.table == 1:
         return _iq4_value(code).to(tl.float16) * s
-    if HIGH > 0:
-        code |= ((extra.to(tl.int32) >> (HIGH * PART)) & ((1 << HIGH) - 1)) << 4
-    number = (code - (8 << HIGH)).to(tl.float16)
-    if MIN:
+    if FORM.high > 0:
+        code |= ((extra.to(tl.int32) >> (FORM.high * PART)) & ((1 << FORM.high) - 1)) << 4
+    number = (code - (8 << FORM.high)).to(tl.float16)
+    if FORM.minimum:
         return (number.to(tl.float32) * s.to(tl.float32) + c.to(tl.float32)).to(tl.float16)
     else:
         return number * s
@@ -211,11 +222,10 @@ def four_extras(words, ASM: tl.constexpr):
 
 
 @triton.jit
-def one_extra(words, chunk, HIGH: tl.constexpr):
+def one_extra(words, chunk, FORM: tl.constexpr):
     """The extras of one chunk; `words` points to those of chunk 0."""
-    SHARE: tl.constexpr = 4 // HIGH
-    move = (chunk % SHARE * (4 * HIGH)).to(tl.uint16)
-    return tl.load(words + chunk // SHARE * TILE) >> move
+    move = (chunk % FORM.chunk_multiple * (4 * FORM.high)).to(tl.uint16)
+    return tl.load(words + chunk // FORM.chunk_multiple * TILE_WORDS) >> move
 
 
 @triton.jit
@@ -224,30 +234,25 @@ def chunk_slices(
     extra,
     scales,
     chunk,
-    BITS: tl.constexpr,
-    HIGH: tl.constexpr,
-    FINE: tl.constexpr,
-    MIN: tl.constexpr,
-    TABLE: tl.constexpr,
+    FORM: tl.constexpr,
     ASM: tl.constexpr,
 ):
     """The four slices [rows, 16] of a chunk.
 
-    `codes` points to the words of chunk 0 and `scales` to its first group; HIGH is the number of
-    bits of a code that are in `extra`.
+    `codes` points to the words of chunk 0 and `scales` to its first group; FORM.high is the
+    number of bits of a code that are in `extra`.
     """
-    if BITS == 16:
-        words = codes + chunk * (4 * TILE)
+    if FORM.bits == 16:
+        words = codes + chunk * (4 * TILE_WORDS)
         w0 = _half(tl.load(words))
-        w1 = _half(tl.load(words + TILE))
-        w2 = _half(tl.load(words + 2 * TILE))
-        w3 = _half(tl.load(words + 3 * TILE))
+        w1 = _half(tl.load(words + TILE_WORDS))
+        w2 = _half(tl.load(words + 2 * TILE_WORDS))
+        w3 = _half(tl.load(words + 3 * TILE_WORDS))
         return w0, w1, w2, w3
-    PAIRS: tl.constexpr = (2 if FINE else 1) * (2 if MIN else 1)
-    pairs = scales + chunk * (PAIRS * ROWS)
-    if MIN:
+    pairs = scales + chunk * (FORM.scale_pairs * ROWS)
+    if FORM.minimum:
         s0, c0 = _pair(pairs)
-        if FINE:
+        if FORM.fine:
             s1, c1 = _pair(pairs + ROWS)
             s2, c2 = _pair(pairs + 2 * ROWS)
             s3, c3 = _pair(pairs + 3 * ROWS)
@@ -256,7 +261,7 @@ def chunk_slices(
             s2, c2 = _pair(pairs + ROWS)
             s3, c3 = s2, c2
     else:
-        if FINE:
+        if FORM.fine:
             s0, s1 = _pair(pairs)
             s2, s3 = _pair(pairs + ROWS)
         else:
@@ -264,9 +269,9 @@ def chunk_slices(
             s1, s3 = s0, s2
         c0, c1, c2, c3 = s0, s1, s2, s3
     halves: tl.constexpr = (tl.float16, tl.float16, tl.float16, tl.float16)
-    if BITS == 8:
-        low = tl.load(codes + chunk * (2 * TILE))
-        upper = tl.load(codes + chunk * (2 * TILE) + TILE)
+    if FORM.bits == 8:
+        low = tl.load(codes + chunk * (2 * TILE_WORDS))
+        upper = tl.load(codes + chunk * (2 * TILE_WORDS) + TILE_WORDS)
         if ASM:
             two: tl.constexpr = (tl.float16, tl.float16)
             w0, w1 = tl.inline_asm_elementwise(_BYTES, _TWO_SLICES, [low, s0], two, True, 2)
@@ -277,21 +282,21 @@ def chunk_slices(
             w2 = ((upper & 255).to(tl.int32) - 128).to(tl.float16) * s2
             w3 = ((upper >> 8).to(tl.int32) - 128).to(tl.float16) * s3
         return w0, w1, w2, w3
-    word = tl.load(codes + chunk * TILE)
+    word = tl.load(codes + chunk * TILE_WORDS)
     if ASM:
-        if TABLE == 2:
+        if FORM.table == 2:
             return tl.inline_asm_elementwise(_FP4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
-        elif TABLE == 1:
+        elif FORM.table == 1:
             return tl.inline_asm_elementwise(_IQ4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
-        elif HIGH == 0 and MIN:
+        elif FORM.high == 0 and FORM.minimum:
             return tl.inline_asm_elementwise(
                 _NIBBLE_MIN, _ONE_IN_MIN, [word, s0, s1, s2, s3, c0, c1, c2, c3], halves, True, 2
             )
-        elif HIGH == 0:
+        elif FORM.high == 0:
             return tl.inline_asm_elementwise(
                 _NIBBLE, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2
             )
-        elif HIGH == 1 and MIN:
+        elif FORM.high == 1 and FORM.minimum:
             return tl.inline_asm_elementwise(
                 _FIVE_MIN,
                 _TWO_IN_MIN,
@@ -300,7 +305,7 @@ def chunk_slices(
                 True,
                 2,
             )
-        elif HIGH == 1:
+        elif FORM.high == 1:
             return tl.inline_asm_elementwise(
                 _FIVE, _TWO_IN, [word, extra, s0, s1, s2, s3], halves, True, 2
             )
@@ -308,8 +313,8 @@ def chunk_slices(
             return tl.inline_asm_elementwise(
                 _SIX, _TWO_IN, [word, extra, s0, s1, s2, s3], halves, True, 2
             )
-    w0 = _slice(word, extra, s0, c0, 0, HIGH, MIN, TABLE)
-    w1 = _slice(word, extra, s1, c1, 1, HIGH, MIN, TABLE)
-    w2 = _slice(word, extra, s2, c2, 2, HIGH, MIN, TABLE)
-    w3 = _slice(word, extra, s3, c3, 3, HIGH, MIN, TABLE)
+    w0 = _slice(word, extra, s0, c0, 0, FORM)
+    w1 = _slice(word, extra, s1, c1, 1, FORM)
+    w2 = _slice(word, extra, s2, c2, 2, FORM)
+    w3 = _slice(word, extra, s3, c3, 3, FORM)
     return w0, w1, w2, w3

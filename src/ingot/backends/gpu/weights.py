@@ -1,13 +1,14 @@
-"""Which tensors of a file become which matrices on the device.
+"""The weights of a model on the device: which tensors become which matrices, and small tensors.
 
-Linear maps of one input whose tensors have the same type are one matrix, so that one kernel runs
+Linear layers of one input whose tensors have the same type are one matrix, so that one kernel runs
 them: query, key and value below each other, gate and up row by row in turn. The matrices of experts
 lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything is sent;
-`matrix_sources` are the bytes to send, and `MatrixStore` packs what arrives.
+`matrix_sources` are the bytes to send, and `MatrixStore` packs what arrives. `Vectors` are floats
+(norms, biases, positions) and the tables of RoPE.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingot.backends.gpu.kernels.heads import RopeTable
 from ingot.backends.gpu.memory import MemoryPool, aligned
 from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
 from ingot.backends.gpu.upload import Source, Uploader
@@ -95,7 +97,7 @@ def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
 def plan_linear(
     op: o.FusedLinear, model: GgufLoader
 ) -> list[tuple[MatrixPlan, tuple[o.LinearPart, ...]]]:
-    """The matrices of a linear map and the parts each of them computes."""
+    """The matrices of linear layers of one input, and the parts each of them computes."""
     if op.activation and len(op.parts) == 2:
         return [(_plan_turns([part.weight for part in op.parts], model), op.parts)]
     groups: dict[tuple[GgmlType, float], list[o.LinearPart]] = {}
@@ -130,6 +132,39 @@ def plan_matrices(ops: Sequence[o.Op], model: GgufLoader) -> list[MatrixPlan]:
             case o.ExpertGate() | o.ExpertMix():
                 plans[plan_experts(op, model)] = None
     return list(plans)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Small tensors as floats, each sent once."""
+
+    model: GgufLoader
+    device: torch.device
+    context: int
+    _sent: dict[o.Weight, torch.Tensor] = field(default_factory=dict)
+    _ropes: dict[o.Rotary, RopeTable] = field(default_factory=dict)
+
+    def get(self, weight: o.Weight | None) -> torch.Tensor | None:
+        """A tensor, or its rows that are read, flat."""
+        if weight is None:
+            return None
+        if weight not in self._sent:
+            tensor = self.model.tensors[weight.name]
+            values = decode(tensor.data, tensor.type).reshape(weight.tensor_shape)
+            rows = torch.from_numpy(values[weight.rows].reshape(-1))
+            self._sent[weight] = rows.to(self.device)
+        return self._sent[weight]
+
+    def rope(self, rope: o.Rotary) -> RopeTable:
+        """Cosines and sines of all positions, computed in float64 as the reference does."""
+        if rope not in self._ropes:
+            angles = np.outer(np.arange(self.context), rope.frequencies)
+            cos, sin = (
+                torch.from_numpy((turn(angles) * rope.magnitude).astype(np.float32))
+                for turn in (np.cos, np.sin)
+            )
+            self._ropes[rope] = RopeTable(cos.to(self.device), sin.to(self.device))
+        return self._ropes[rope]
 
 
 class MatrixStore:
