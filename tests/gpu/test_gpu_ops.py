@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.attention import PromptTile, generation_span
+from ingot.backends.gpu.planner import GpuPlan
+from ingot.errors import ModelError
 from ingot.graph.kv_type import KvType
 from ops.attention import BASE
 from ops.case import Case, Gpu
@@ -50,6 +52,16 @@ def assert_near(found: NDArray[np.float32], expected: NDArray[np.float64], case:
 @pytest.mark.parametrize("case", [case for case in TABLE if case.gpu in RUN], ids=str)
 def test_operation(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", [case for case in TABLE if case.gpu is Gpu.REFUSED], ids=str)
+def test_refused(case: Case, tmp_path: Path) -> None:
+    """Before anything is sent to the device."""
+    with (
+        case.opened(tmp_path) as (graph, model),
+        pytest.raises(ModelError, match="open the model with device='cpu'"),
+    ):
+        GpuPlan.of(graph, model)
 
 
 def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
