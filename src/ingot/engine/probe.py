@@ -40,6 +40,7 @@ class Probe:
         states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph) if graph.hidden else []
         self._output = graph.logits
+        self._file = model.file
         self._backend = CpuBackend(
             graph,
             model.file,
@@ -156,6 +157,8 @@ class Probe:
                 types=types,
             )
         )
+        if self._file.is_mapped:
+            self._file.check()
         for sequence in sequences:
             sequence.release_passed()
         return states
@@ -164,9 +167,9 @@ class Probe:
 def _streams(graph: ComputationGraph) -> list[Value]:
     """What is handed from layer to layer: the last value before them, and the last of each."""
     last: dict[int, Value] = {}
-    for value in graph.values():
-        block, _, rest = value.name.partition(".")
-        number = int(rest.split(".")[0]) + 1 if block == "blk" else 0
-        if value.width == graph.width and number >= max(last, default=0):
-            last[number] = value
+    for op in graph.ops:
+        number = 0 if op.layer is None else op.layer + 1
+        for value in op.outputs:
+            if value.width == graph.width and number >= max(last, default=0):
+                last[number] = value
     return list(last.values())
