@@ -1,4 +1,5 @@
-// Every block format, and the lists of types that kernels are instantiated over.
+// The registry: every block format, and the lists of types that kernels are instantiated over.
+// A new format is one more include and one more line of INGOT_BLOCK_FORMATS.
 #pragma once
 
 #include "formats/iq1_m.h"
@@ -63,3 +64,9 @@
   X(I16, int16_t)            \
   X(I32, int32_t)            \
   X(I64, int64_t)
+
+// Those of them that weights of a linear may have.
+#define INGOT_FLOAT_TYPES(X) \
+  X(F32, float)              \
+  X(F16, Half)               \
+  X(BF16, Bfloat16)

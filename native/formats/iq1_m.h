@@ -11,7 +11,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct IQ1_M : BlockFormat<TensorType::IQ1_M, 16, false> {
+struct IQ1_M
+    : BlockFormat<Layout{
+          .type = TensorType{29}, .weights = 256, .bytes = 56, .group = 16, .max_word = 9 * 15}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     uint32_t d = 0;

@@ -14,7 +14,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct IQ1_S : BlockFormat<TensorType::IQ1_S, 32, false> {
+struct IQ1_S
+    : BlockFormat<Layout{
+          .type = TensorType{19}, .weights = 256, .bytes = 50, .group = 32, .max_word = 9 * 15}> {
   static Scales<8> scales(const uint8_t* block) {
     Scales<8> s;
     s.d = load_f16(block) * 0.125f;

@@ -10,10 +10,13 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
-struct IQ2_S : BlockFormat<TensorType::IQ2_S, 16, false> {
+struct IQ2_S
+    : BlockFormat<Layout{
+          .type = TensorType{22}, .weights = 256, .bytes = 82, .group = 16, .max_word = 43 * 31}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block) * 0.125f;
@@ -29,6 +32,10 @@ struct IQ2_S : BlockFormat<TensorType::IQ2_S, 16, false> {
     const simd::U8x32 grid =
         gather_runs(kGridIq2S, [&](int i) { return low[i] | (high >> (i * 2) & 3) << 8; });
     return simd::negate_where(grid, simd::spread_bits(load_as<uint32_t>(block + 34 + slice * 4)));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block) * 0.125f, 0, {odd_scales(block + 74), odd_scales(block + 78)}, {}};
   }
 };
 

@@ -8,10 +8,13 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
-struct IQ2_XS : BlockFormat<TensorType::IQ2_XS, 16, false> {
+struct IQ2_XS
+    : BlockFormat<Layout{
+          .type = TensorType{17}, .weights = 256, .bytes = 74, .group = 16, .max_word = 43 * 31}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block) * 0.125f;
@@ -29,6 +32,10 @@ struct IQ2_XS : BlockFormat<TensorType::IQ2_XS, 16, false> {
                            static_cast<uint32_t>(kSigns7[q(3) >> 9]) << 24;
     const simd::U8x32 grid = gather_runs(kGridIq2Xs, [&](int i) { return q(i) & 511; });
     return simd::negate_where(grid, simd::spread_bits(signs));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block) * 0.125f, 0, {odd_scales(block + 66), odd_scales(block + 70)}, {}};
   }
 };
 

@@ -11,7 +11,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct IQ2_XXS : BlockFormat<TensorType::IQ2_XXS, 32, false> {
+struct IQ2_XXS
+    : BlockFormat<Layout{
+          .type = TensorType{16}, .weights = 256, .bytes = 66, .group = 32, .max_word = 43 * 31}> {
   static Scales<8> scales(const uint8_t* block) {
     Scales<8> s;
     s.d = load_f16(block) * 0.125f;

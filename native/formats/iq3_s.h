@@ -10,10 +10,13 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
-struct IQ3_S : BlockFormat<TensorType::IQ3_S, 32, false> {
+struct IQ3_S
+    : BlockFormat<Layout{
+          .type = TensorType{21}, .weights = 256, .bytes = 110, .group = 32, .max_word = 15 * 31}> {
   static Scales<8> scales(const uint8_t* block) {
     Scales<8> s;
     s.d = load_f16(block);
@@ -29,6 +32,10 @@ struct IQ3_S : BlockFormat<TensorType::IQ3_S, 32, false> {
     const simd::U8x32 grid =
         gather_runs(kGridIq3S, [&](int i) { return low[i] | (ninth >> i & 1) << 8; });
     return simd::negate_where(grid, simd::spread_bits(load_as<uint32_t>(block + 74 + slice * 4)));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block), 0, {odd_scales(block + 106), 0}, {}};
   }
 };
 

@@ -11,7 +11,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct IQ3_XXS : BlockFormat<TensorType::IQ3_XXS, 32, false> {
+struct IQ3_XXS
+    : BlockFormat<Layout{
+          .type = TensorType{18}, .weights = 256, .bytes = 98, .group = 32, .max_word = 62 * 31}> {
   static Scales<8> scales(const uint8_t* block) {
     Scales<8> s;
     s.d = load_f16(block) * 0.25f;

@@ -6,20 +6,33 @@
 //   w = d * kIq4Levels[nibble]
 #pragma once
 
-#include "formats/block.h"
+#include "formats/small_blocks.h"
 
 namespace ingot::INGOT_ISA {
 
 inline constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
-struct IQ4_NL : BlockFormat<TensorType::IQ4_NL, 32, false> {
+struct IQ4_NL
+    : BlockFormat<Layout{
+          .type = TensorType{20}, .weights = 32, .bytes = 18, .group = 32, .max_word = 127}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
     return simd::lookup16(simd::load16(kIq4Levels), simd::nibbles(simd::load16(block + 2)));
   }
+
+  static void paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+    paired_nibbles<2>(a, b, out);
+    for (simd::U8x32& lanes : out) lanes = simd::lookup16(simd::load16(kIq4Levels), lanes);
+  }
+
+  static BlockFactors block_factors(const uint8_t* blocks) {
+    return halves_of_blocks<IQ4_NL>(blocks);
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

@@ -9,10 +9,15 @@
 #pragma once
 
 #include "formats/iq4_nl.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
-struct IQ4_XS : BlockFormat<TensorType::IQ4_XS, 32, false> {
+struct IQ4_XS : BlockFormat<Layout{.type = TensorType{23},
+                                   .weights = 256,
+                                   .bytes = 136,
+                                   .group = 32,
+                                   .max_word = 127 * 32}> {
   static Scales<8> scales(const uint8_t* block) {
     Scales<8> s;
     s.d = load_f16(block);
@@ -29,6 +34,14 @@ struct IQ4_XS : BlockFormat<TensorType::IQ4_XS, 32, false> {
     return simd::lookup16(simd::load16(kIq4Levels),
                           simd::nibbles(simd::load16(block + 8 + slice * 16)));
   }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    const uint64_t tops = spread_fields<2>(load_as<uint16_t>(block + 2)) << 4;
+    const uint64_t lows = spread_fields<4>(load_as<uint32_t>(block + 4));
+    return {load_f16(block), 0, {centre_six_bits(lows | tops), 0}, {}};
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

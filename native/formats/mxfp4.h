@@ -7,14 +7,16 @@
 //   w = 2^(e-128) * kFp4Levels[nibble]
 #pragma once
 
-#include "formats/block.h"
+#include "formats/small_blocks.h"
 
 namespace ingot::INGOT_ISA {
 
 // The values of e2m1, doubled so that they are whole.
 inline constexpr int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-struct MXFP4 : BlockFormat<TensorType::MXFP4, 32, false> {
+struct MXFP4
+    : BlockFormat<Layout{
+          .type = TensorType{39}, .weights = 32, .bytes = 17, .group = 32, .max_word = 12}> {
   static Scales<1> scales(const uint8_t* block) {
     // Below 2^-126 the float is subnormal: its one bit sits in the mantissa.
     const uint32_t e = block[0];
@@ -26,6 +28,13 @@ struct MXFP4 : BlockFormat<TensorType::MXFP4, 32, false> {
   static simd::U8x32 lanes(const uint8_t* block) {
     return simd::lookup16(simd::load16(kFp4Levels), simd::nibbles(simd::load16(block + 1)));
   }
+
+  static void paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+    paired_nibbles<1>(a, b, out);
+    for (simd::U8x32& lanes : out) lanes = simd::lookup16(simd::load16(kFp4Levels), lanes);
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

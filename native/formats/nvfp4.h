@@ -9,19 +9,34 @@
 // In units of 2^-10 every halved scale is a whole number, of up to 19 bits.
 #pragma once
 
+#include <array>
+
 #include "formats/mxfp4.h"
 
 namespace ingot::INGOT_ISA {
 
-struct NVFP4 : BlockFormat<TensorType::NVFP4, 16, false> {
+// Half of the scale that a byte stores, in units of 2^-10.
+constexpr int32_t half_e4m3(uint8_t byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  if (byte == 0x7f) return 0;
+  return exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
+}
+
+// The same as a float, for each byte.
+inline constexpr auto kHalfE4m3 = [] {
+  std::array<float, 256> halves{};
+  for (int byte = 0; byte < 256; ++byte)
+    halves[byte] = static_cast<float>(half_e4m3(static_cast<uint8_t>(byte))) * 0x1p-10f;
+  return halves;
+}();
+
+struct NVFP4
+    : BlockFormat<Layout{
+          .type = TensorType{40}, .weights = 64, .bytes = 36, .group = 16, .max_word = 12}> {
   static Scales<4, int32_t> scales(const uint8_t* block) {
     Scales<4, int32_t> s;
     s.d = 0x1p-10f;
-    for (int g = 0; g < 4; ++g) {
-      const int exponent = block[g] >> 3 & 15, mantissa = block[g] & 7;
-      s.scale[g] = exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
-      if (block[g] == 0x7f) s.scale[g] = 0;
-    }
+    for (int g = 0; g < 4; ++g) s.scale[g] = half_e4m3(block[g]);
     return s;
   }
 
@@ -30,6 +45,10 @@ struct NVFP4 : BlockFormat<TensorType::NVFP4, 16, false> {
     const simd::U8x32 low_then_high = simd::nibbles(simd::load16(block + 4 + slice * 16));
     return simd::lookup16(simd::load16(kFp4Levels), simd::swap_middle_quarters(low_then_high));
   }
+
+  static float group_factor(const uint8_t* block, int g) { return kHalfE4m3[block[g]]; }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

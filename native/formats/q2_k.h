@@ -8,11 +8,17 @@
 //   w = (d * scale) * q - (dmin * min)
 #pragma once
 
-#include "formats/block.h"
+#include "formats/scale_bytes.h"
+#include "formats/wide_words.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q2_K : BlockFormat<TensorType::Q2_K, 16, true> {
+struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
+                                 .weights = 256,
+                                 .bytes = 84,
+                                 .group = 16,
+                                 .has_min = true,
+                                 .max_word = 3 * 15}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block + 80);
@@ -29,6 +35,21 @@ struct Q2_K : BlockFormat<TensorType::Q2_K, 16, true> {
     return simd::shift_right<slice % 4 * 2>(simd::load32(block + 16 + slice / 4 * 32)) &
            simd::splat(3);
   }
+
+  template <int slice>
+  static simd::Words words(const uint8_t* block) {
+    return simd::keep(simd::shift_right<slice % 4 * 2>(wide(block + 16 + slice / 4 * 32)), 3);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    const uint64_t lo = load_as<uint64_t>(block), hi = load_as<uint64_t>(block + 8);
+    return {load_f16(block + 80),
+            -load_f16(block + 82),
+            {lo & kNibbles, hi & kNibbles},
+            {lo >> 4 & kNibbles, hi >> 4 & kNibbles}};
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

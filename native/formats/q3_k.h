@@ -10,11 +10,14 @@
 //   w = (d * (scale - 32)) * (three bits - 4)
 #pragma once
 
-#include "formats/block.h"
+#include "formats/scale_bytes.h"
+#include "formats/wide_words.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q3_K : BlockFormat<TensorType::Q3_K, 16, false> {
+struct Q3_K
+    : BlockFormat<Layout{
+          .type = TensorType{11}, .weights = 256, .bytes = 110, .group = 16, .max_word = 4 * 32}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block + 108);
@@ -34,6 +37,28 @@ struct Q3_K : BlockFormat<TensorType::Q3_K, 16, false> {
         simd::splat(3);
     return (low | simd::move_bit<slice, 2>(simd::load32(block))) - simd::splat(4);
   }
+
+  template <int slice>
+  static simd::Words words(const uint8_t* block) {
+    const simd::Words low =
+        simd::keep(simd::shift_right<slice % 4 * 2>(wide(block + 32 + slice / 4 * 32)), 3);
+    return simd::subtract(simd::merge(low, align_bits<slice, 2>(wide(block)), 4), 4);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    const uint64_t low = load_as<uint64_t>(block + 96);
+    const uint64_t top = load_as<uint32_t>(block + 104);
+    // The top bits of four groups at a time, to bits 4 and 5 of their bytes.
+    const uint64_t top_lo = (top & 0x03030303) << 4 | (top & 0x0c0c0c0c) << 34;
+    const uint64_t top_hi = (top & 0x30303030) | (top & 0xc0c0c0c0) << 30;
+    return {load_f16(block + 108),
+            0,
+            {centre_six_bits((low & kNibbles) | top_lo),
+             centre_six_bits((low >> 4 & kNibbles) | top_hi)},
+            {}};
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

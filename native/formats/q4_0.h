@@ -6,17 +6,30 @@
 //   w = d * (nibble - 8)
 #pragma once
 
-#include "formats/block.h"
+#include "formats/small_blocks.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q4_0 : BlockFormat<TensorType::Q4_0, 32, false> {
+struct Q4_0
+    : BlockFormat<Layout{
+          .type = TensorType::Q4_0, .weights = 32, .bytes = 18, .group = 32, .max_word = 8}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
     return simd::nibbles(simd::load16(block + 2)) - simd::splat(8);
   }
+
+  static void paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+    paired_nibbles<2>(a, b, out);
+    for (simd::U8x32& lanes : out) lanes = lanes - simd::splat(8);
+  }
+
+  static BlockFactors block_factors(const uint8_t* blocks) {
+    return halves_of_blocks<Q4_0>(blocks);
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

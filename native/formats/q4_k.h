@@ -7,10 +7,16 @@
 #pragma once
 
 #include "formats/six_bit_pairs.h"
+#include "formats/wide_words.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q4_K : BlockFormat<TensorType::Q4_K, 32, true> {
+struct Q4_K : BlockFormat<Layout{.type = TensorType{12},
+                                 .weights = 256,
+                                 .bytes = 144,
+                                 .group = 32,
+                                 .has_min = true,
+                                 .max_word = 15 * 63}> {
   static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 
   template <int slice>
@@ -18,6 +24,15 @@ struct Q4_K : BlockFormat<TensorType::Q4_K, 32, true> {
     const simd::U8x32 packed = simd::load32(block + 16 + slice / 2 * 32);
     return simd::shift_right<slice % 2 * 4>(packed) & simd::splat(15);
   }
+
+  template <int slice>
+  static simd::Words words(const uint8_t* block) {
+    return nibble_words < slice % 2 != 0 > (wide(block + 16 + slice / 2 * 32));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) { return six_bit_scale_bytes(block); }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

@@ -7,11 +7,12 @@
 //   w = d * (five bits - 16)
 #pragma once
 
-#include "formats/block.h"
+#include "formats/small_blocks.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q5_0 : BlockFormat<TensorType::Q5_0, 32, false> {
+struct Q5_0 : BlockFormat<Layout{
+                  .type = TensorType{6}, .weights = 32, .bytes = 22, .group = 32, .max_word = 16}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
   template <int slice>
@@ -19,6 +20,18 @@ struct Q5_0 : BlockFormat<TensorType::Q5_0, 32, false> {
     const simd::U8x32 fifth = simd::spread_bits(load_as<uint32_t>(block + 2)) & simd::splat(16);
     return (simd::nibbles(simd::load16(block + 6)) | fifth) - simd::splat(16);
   }
+
+  static void paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+    paired_nibbles<6>(a, b, out);
+    add_paired_fifth_bits<2>(a, b, out);
+    for (simd::U8x32& lanes : out) lanes = lanes - simd::splat(16);
+  }
+
+  static BlockFactors block_factors(const uint8_t* blocks) {
+    return halves_of_blocks<Q5_0>(blocks);
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

@@ -8,10 +8,16 @@
 #pragma once
 
 #include "formats/six_bit_pairs.h"
+#include "formats/wide_words.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q5_K : BlockFormat<TensorType::Q5_K, 32, true> {
+struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
+                                 .weights = 256,
+                                 .bytes = 176,
+                                 .group = 32,
+                                 .has_min = true,
+                                 .max_word = 31 * 63}> {
   static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 
   template <int slice>
@@ -20,6 +26,16 @@ struct Q5_K : BlockFormat<TensorType::Q5_K, 32, true> {
     return (simd::shift_right<slice % 2 * 4>(packed) & simd::splat(15)) |
            simd::move_bit<slice, 4>(simd::load32(block + 16));
   }
+
+  template <int slice>
+  static simd::Words words(const uint8_t* block) {
+    return simd::merge(nibble_words < slice % 2 != 0 > (wide(block + 48 + slice / 2 * 32)),
+                       align_bits<slice, 4>(wide(block + 16)), 16);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) { return six_bit_scale_bytes(block); }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

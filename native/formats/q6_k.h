@@ -8,11 +8,15 @@
 //   w = (d * scale) * (six bits - 32)
 #pragma once
 
-#include "formats/block.h"
+#include "formats/wide_words.h"
 
 namespace ingot::INGOT_ISA {
 
-struct Q6_K : BlockFormat<TensorType::Q6_K, 16, false> {
+struct Q6_K : BlockFormat<Layout{.type = TensorType{14},
+                                 .weights = 256,
+                                 .bytes = 210,
+                                 .group = 16,
+                                 .max_word = 32 * 128}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block + 208);
@@ -29,6 +33,24 @@ struct Q6_K : BlockFormat<TensorType::Q6_K, 16, false> {
     const simd::U8x32 high = simd::shift_right<quarter * 2>(qh) & simd::splat(3);
     return (low | simd::shift_left<4>(high)) - simd::splat(32);
   }
+
+  template <int slice>
+  static simd::Words words(const uint8_t* block) {
+    constexpr int half = slice / 4, quarter = slice % 4;
+    const simd::Words low =
+        nibble_words < quarter / 2 != 0 > (wide(block + half * 64 + quarter % 2 * 32));
+    const simd::Words high = align_bits<quarter * 2, 4>(wide(block + 128 + half * 32));
+    return simd::subtract(simd::merge(low, high, 0x30), 32);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block + 208),
+            0,
+            {load_as<uint64_t>(block + 192), load_as<uint64_t>(block + 200)},
+            {}};
+  }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

@@ -11,13 +11,17 @@
 
 namespace ingot::INGOT_ISA {
 
-struct Q8_K : BlockFormat<TensorType::Q8_K, 256, false> {
+struct Q8_K
+    : BlockFormat<Layout{
+          .type = TensorType{15}, .weights = 256, .bytes = 292, .group = 256, .max_word = 128}> {
   static Scales<1> scales(const uint8_t* block) { return {load_as<float>(block), 0, {1}, {}}; }
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
     return simd::load32(block + 4 + slice * 32);
   }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

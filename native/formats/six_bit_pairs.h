@@ -26,4 +26,16 @@ inline Scales<8> load_six_bit_pairs(const uint8_t* block) {
   return s;
 }
 
+// The same as bytes, four at a time.
+inline ScaleBytes six_bit_scale_bytes(const uint8_t* block) {
+  const uint64_t a = load_as<uint32_t>(block + 4), b = load_as<uint32_t>(block + 8);
+  const uint64_t c = load_as<uint32_t>(block + 12);
+  const uint64_t scale_hi = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+  const uint64_t min_hi = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+  return {load_f16(block),
+          -load_f16(block + 2),
+          {(a & 0x3f3f3f3f) | scale_hi << 32, 0},
+          {(b & 0x3f3f3f3f) | min_hi << 32, 0}};
+}
+
 }  // namespace ingot::INGOT_ISA

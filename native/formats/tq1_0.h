@@ -15,7 +15,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct TQ1_0 : BlockFormat<TensorType::TQ1_0, 256, false> {
+struct TQ1_0
+    : BlockFormat<Layout{
+          .type = TensorType{34}, .weights = 256, .bytes = 54, .group = 256, .max_word = 1}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block + 52), 0, {1}, {}}; }
 
   template <int slice>
@@ -36,6 +38,8 @@ struct TQ1_0 : BlockFormat<TensorType::TQ1_0, 256, false> {
       return leading_trit(simd::join(simd::low_half(v), simd::load16(tail)));
     }
   }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 
  private:
   static constexpr uint8_t kPower[4] = {1, 3, 9, 27};

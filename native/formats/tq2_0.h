@@ -10,7 +10,9 @@
 
 namespace ingot::INGOT_ISA {
 
-struct TQ2_0 : BlockFormat<TensorType::TQ2_0, 256, false> {
+struct TQ2_0
+    : BlockFormat<Layout{
+          .type = TensorType{35}, .weights = 256, .bytes = 66, .group = 256, .max_word = 2}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block + 64), 0, {1}, {}}; }
 
   template <int slice>
@@ -18,6 +20,8 @@ struct TQ2_0 : BlockFormat<TensorType::TQ2_0, 256, false> {
     const simd::U8x32 packed = simd::load32(block + slice / 4 * 32);
     return (simd::shift_right<slice % 4 * 2>(packed) & simd::splat(3)) - simd::splat(1);
   }
+
+  static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };
 
 }  // namespace ingot::INGOT_ISA

@@ -1,50 +1,27 @@
-// The one list of tensor types: name, GGUF type number, weights per block, bytes
-// per block. Everything that sizes a tensor reads it, in C++ and (through the
-// bindings) in Python; every block header checks its own layout against it.
+// The tensor types a file may hold, by number: the name of each and the size of its blocks.
+//
+// The facts are those of the formats' headers and of plain.h; types.cpp collects them. Everything
+// that sizes a tensor reads this table, in C++ and (through the bindings) in Python.
 #pragma once
 
 #include <cstdint>
-
-#define INGOT_TENSOR_TYPES(X) \
-  X(F32, 0, 1, 4)             \
-  X(F16, 1, 1, 2)             \
-  X(Q4_0, 2, 32, 18)          \
-  X(Q4_1, 3, 32, 20)          \
-  X(Q5_0, 6, 32, 22)          \
-  X(Q5_1, 7, 32, 24)          \
-  X(Q8_0, 8, 32, 34)          \
-  X(Q2_K, 10, 256, 84)        \
-  X(Q3_K, 11, 256, 110)       \
-  X(Q4_K, 12, 256, 144)       \
-  X(Q5_K, 13, 256, 176)       \
-  X(Q6_K, 14, 256, 210)       \
-  X(Q8_K, 15, 256, 292)       \
-  X(IQ2_XXS, 16, 256, 66)     \
-  X(IQ2_XS, 17, 256, 74)      \
-  X(IQ3_XXS, 18, 256, 98)     \
-  X(IQ1_S, 19, 256, 50)       \
-  X(IQ4_NL, 20, 32, 18)       \
-  X(IQ3_S, 21, 256, 110)      \
-  X(IQ2_S, 22, 256, 82)       \
-  X(IQ4_XS, 23, 256, 136)     \
-  X(I8, 24, 1, 1)             \
-  X(I16, 25, 1, 2)            \
-  X(I32, 26, 1, 4)            \
-  X(I64, 27, 1, 8)            \
-  X(F64, 28, 1, 8)            \
-  X(IQ1_M, 29, 256, 56)       \
-  X(BF16, 30, 1, 2)           \
-  X(TQ1_0, 34, 256, 54)       \
-  X(TQ2_0, 35, 256, 66)       \
-  X(MXFP4, 39, 32, 17)        \
-  X(NVFP4, 40, 64, 36)
+#include <span>
 
 namespace ingot {
 
+// Types that are not made of blocks, and those that a KV cache can have. A number without a name
+// here is the type of the format whose header says so.
 enum class TensorType : uint32_t {
-#define INGOT_ENTRY(name, id, weights, bytes) name = id,
-  INGOT_TENSOR_TYPES(INGOT_ENTRY)
-#undef INGOT_ENTRY
+  F32 = 0,
+  F16 = 1,
+  Q4_0 = 2,
+  Q8_0 = 8,
+  I8 = 24,
+  I16 = 25,
+  I32 = 26,
+  I64 = 27,
+  F64 = 28,
+  BF16 = 30,
 };
 
 struct TypeTraits {
@@ -54,18 +31,12 @@ struct TypeTraits {
   uint32_t block_bytes;
 };
 
-inline constexpr TypeTraits kTypeTraits[] = {
-#define INGOT_ENTRY(name, id, weights, bytes) {#name, id, weights, bytes},
-    INGOT_TENSOR_TYPES(INGOT_ENTRY)
-#undef INGOT_ENTRY
-};
+inline constexpr uint32_t kMaxTypes = 64;  // numbers are below
+
+// Every type, by rising number.
+extern const std::span<const TypeTraits> kTypeTraits;
 
 // The traits of a type number read from a file, or nullptr if there is none.
-constexpr const TypeTraits* find_type(uint32_t id) {
-  for (const TypeTraits& traits : kTypeTraits) {
-    if (traits.id == id) return &traits;
-  }
-  return nullptr;
-}
+const TypeTraits* find_type(uint32_t id);
 
 }  // namespace ingot

@@ -23,7 +23,7 @@ constexpr uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 // Reserved before the first element has been seen; more only as the bytes prove it.
 constexpr uint64_t kMostReserved = 1 << 20;
 
-struct NeedMore {};  // the header goes on after the bytes at hand
+struct NeedMore {};  // the header continues after the available bytes
 
 // The bytes of one value of a fixed size, or 0 for strings, arrays and no type at all.
 constexpr uint64_t fixed_size(ValueType type) {

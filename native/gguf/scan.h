@@ -1,4 +1,4 @@
-// The header of a GGUF file: comes in as bytes, goes out as positions.
+// Reads the header of a GGUF file: bytes come in, positions go out.
 //
 // scan() walks the whole header once and checks everything it says against the size
 // of the file. It copies no text and no values: keys, names, strings and arrays stay
@@ -38,8 +38,8 @@ struct Text {
 struct Entry {
   Text key;
   ValueType type;
-  ValueType element;              // of an array; otherwise the same as type
-  uint64_t count;                 // elements of an array; otherwise 1
+  ValueType element;              // of an array; else the same as type
+  uint64_t count;                 // elements of an array; else 1
   uint64_t value_at;              // first byte of the value; of a string: its length prefix
   std::vector<uint64_t> strings;  // of an array of strings: each entry's length prefix
 };
@@ -72,7 +72,7 @@ struct ScanError : std::runtime_error {
 };
 
 // Scans a header of which the first `available` bytes are at `data`, in a file of
-// `file_size` bytes. Nothing comes back when the header goes on after `available`:
+// `file_size` bytes. Returns nothing if the header continues after `available`:
 // read more of the file and call again. Throws ScanError for a bad file.
 std::optional<Header> scan(const uint8_t* data, uint64_t available, uint64_t file_size);
 

@@ -8,6 +8,7 @@ that set's namespace in its name.
 Usage: check_symbols.py NM ISA OBJECT...
 """
 
+import re
 import subprocess
 import sys
 
@@ -17,7 +18,7 @@ def strays(nm: str, isa: str, objects: list[str]) -> list[str]:
     listing = subprocess.run(
         [nm, "--demangle", *objects], check=True, capture_output=True, text=True
     ).stdout
-    weak = [line[19:] for line in listing.splitlines() if line[17:18] in {"W", "V", "u"}]
+    weak = re.findall(r"^[0-9a-f ]{16} [WVu] (.*)$", listing, re.MULTILINE)
     return [name for name in weak if f"ingot::{isa}::" not in name]
 
 

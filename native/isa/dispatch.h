@@ -21,7 +21,7 @@ const std::vector<std::string>& cpu_features();
 // All compiled sets, slowest first.
 const std::vector<InstructionSet>& instruction_sets();
 
-// The table in use: the best supported one until set_isa() says otherwise.
+// The table in use: the best supported one, or the one that set_isa() chose.
 const KernelTable& active_kernels();
 
 // Throws std::invalid_argument, saying why, for a name that is unknown or that

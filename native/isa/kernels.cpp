@@ -1,6 +1,6 @@
 // Compiled once per instruction set, like the other files beside it (CMakeLists.txt
-// sets INGOT_ISA and the compiler's flags): the same headers, each time in a namespace of its
-// own, so that no function built for one instruction set can stand in for another's.
+// sets INGOT_ISA and the compiler's flags): the same headers, each time in another
+// namespace, so that the linker cannot take a function built for one instruction set for another's.
 #include "isa/families.h"
 #include "kernels/attention.h"
 #include "kernels/recurrent.h"

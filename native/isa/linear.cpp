@@ -1,5 +1,6 @@
-// The matrix products of one instruction set (see isa/kernels.cpp), in a file of their own
+// The matrix products of one instruction set (see isa/kernels.cpp), in a separate file
 // because they take the longest to compile.
+#include "formats/all.h"
 #include "isa/families.h"
 #include "kernels/linear_float.h"
 #include "kernels/linear_generate.h"
@@ -14,7 +15,7 @@ namespace ingot::INGOT_ISA {
 
 void add_linear(KernelTable& table) noexcept {
 #define INGOT_ENTRY(Format) \
-  table.generate[static_cast<uint32_t>(TensorType::Format)] = generate_linear<Format>;
+  table.generate[static_cast<uint32_t>(Format::kType)] = generate_linear<Format>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.multiply_in_registers = multiply_in_registers;
@@ -22,7 +23,7 @@ void add_linear(KernelTable& table) noexcept {
   table.quantized_bytes = quantized_bytes;  // enough for tiles, too
 #if defined(__AMX_BF16__)
 #define INGOT_ENTRY(Format) \
-  table.prompt[static_cast<uint32_t>(TensorType::Format)] = tile_linear<Format>;
+  table.prompt[static_cast<uint32_t>(Format::kType)] = tile_linear<Format>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.quantize_prompt = arrange_column;
@@ -31,7 +32,7 @@ void add_linear(KernelTable& table) noexcept {
   table.prompt_rows = kTilePanelRows;
 #else
 #define INGOT_ENTRY(Format) \
-  table.prompt[static_cast<uint32_t>(TensorType::Format)] = prompt_linear<Format>;
+  table.prompt[static_cast<uint32_t>(Format::kType)] = prompt_linear<Format>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.quantize_prompt = quantize_column<kPromptAmplitude>;

@@ -21,8 +21,8 @@ struct LinearInput {
 };
 
 struct KernelTable {
-  // Indexed by type number; nullptr where a type has no such kernel.
-  static constexpr uint32_t kTypes = 64;
+  // Indexed by type number; nullptr if a type has no such kernel.
+  static constexpr uint32_t kTypes = kMaxTypes;
   using Decode = void (*)(const uint8_t* blocks, float* out, int64_t count);
   using Encode = void (*)(const float* values, uint8_t* blocks, int64_t count);
   // Rows [begin, end) of a weight matrix times every column:
@@ -62,13 +62,14 @@ struct KernelTable {
   void (*causal_conv)(const ConvTask& task);
   void (*state_scan)(const ScanTask& task);
 
-  // Linear maps (kernels/linear_*.h).
+  // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights
   Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
   Quantize quantize_generate;
   Quantize quantize_prompt;
   int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
-  // Inputs lie stretch by stretch, in each column by column: what a tile reads lies together.
+  // Inputs are stored stretch by stretch (256 values), in each stretch column by column, so that
+  // what a tile reads is contiguous.
   int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
   // Where column `index`, the first of a group, begins among the quantized ones of a prompt;
   // generation's follow each other, quantized_bytes(1) apart.

@@ -6,8 +6,8 @@
 // running sum and a running mix (online softmax). A row's arithmetic depends only on its
 // query and the blocks it sees, never on the other rows.
 //
-// Inside a block, keys of plain types lie transposed ([element][position]) so that lanes
-// are positions; values lie row by row. Block-quantized keys lie row by row and are
+// Inside a block, keys of float types are stored transposed ([element][position]) so that lanes
+// are positions; values are stored row by row. Block-quantized keys are stored row by row and
 // transposed in scratch.
 #pragma once
 
@@ -15,6 +15,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "formats/plain.h"
+#include "formats/q4_0.h"
+#include "formats/q8_0.h"
 #include "kernels/decode.h"
 #include "kernels/rowwise.h"
 #include "kernels/tasks.h"
@@ -171,7 +174,7 @@ inline void attend(const AttendTask& task) {
   const int64_t size = task.head_size;
   float* keys = task.scratch;             // [size][kBlock]
   float* values = keys + size * kBlock;   // [kBlock][size]
-  float* spare = values + size * kBlock;  // [kBlock][size], for keys that need turning
+  float* spare = values + size * kBlock;  // [kBlock][size], for keys that must be transposed
   float* scores = spare + size * kBlock;  // [4][kBlock]
   for (int i = 0; i < rows; ++i) {
     task.row[i] = {-INFINITY, 0.0f};

@@ -2,7 +2,7 @@
 // it. The first user of the in-register form, and the twin of later kernels.
 #pragma once
 
-#include "formats/all.h"
+#include "formats/block.h"
 
 namespace ingot::INGOT_ISA {
 

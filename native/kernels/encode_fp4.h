@@ -12,11 +12,10 @@
 // eight-bit floats around it.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <limits>
 
-#include "formats/mxfp4.h"
+#include "formats/all.h"
 #include "kernels/encode_pack.h"
 #include "kernels/encode_rounded.h"
 #include "kernels/encode_search_scale.h"
@@ -29,7 +28,7 @@ inline uint8_t mxfp4_exponent(float largest) {
   return static_cast<uint8_t>(static_cast<int>(std::floor(logarithm)) + 125);
 }
 
-inline void encode_mxfp4(const float* values, uint8_t* block, int64_t count) {
+inline void MXFP4::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 17) {
     block[0] = mxfp4_exponent(largest_magnitude(values, 32));
     const float d = MXFP4::scales(block).d;
@@ -48,17 +47,7 @@ inline void encode_mxfp4(const float* values, uint8_t* block, int64_t count) {
 inline constexpr int8_t kFp4Rising[15] = {-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12};
 using Fp4Levels = TableLevels<kFp4Rising>;
 
-// What a scale of NVFP4 multiplies the doubled levels with, by its code; rising.
-inline constexpr int kTopE4m3 = 0x7e;
-inline constexpr std::array<float, kTopE4m3 + 1> kHalfE4m3 = [] {
-  std::array<float, kTopE4m3 + 1> halves{};
-  for (int code = 0; code <= kTopE4m3; ++code) {
-    const int exponent = code >> 3, mantissa = code & 7;
-    const int units = exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
-    halves[code] = static_cast<float>(units) * 0x1p-10f;
-  }
-  return halves;
-}();
+inline constexpr int kTopE4m3 = 0x7e;  // up to here the scales of NVFP4 rise with their code
 
 // The last code whose scale is not above this one.
 inline int e4m3_at_most(float scale) {
@@ -70,7 +59,7 @@ inline int e4m3_at_most(float scale) {
 
 // The four groups of 16 in a block share nothing, so groups of several blocks are searched
 // at once. A group with a weight that is not finite takes the code of NaN.
-inline void encode_nvfp4(const float* values, uint8_t* block, int64_t count) {
+inline void NVFP4::encode(const float* values, uint8_t* block, int64_t count) {
   constexpr int kLanes = 16;
   using Lanes = simd::FloatLanes<kLanes>;
   for (int64_t left = 4 * count; left > 0; left -= kLanes, values += kLanes * 16) {

@@ -2,7 +2,7 @@
 // formats/iq4_nl.h.
 #pragma once
 
-#include "formats/iq4_nl.h"
+#include "formats/all.h"
 #include "kernels/encode_pack.h"
 #include "kernels/encode_search_scale.h"
 
@@ -13,7 +13,7 @@ using Iq4Levels = TableLevels<kIq4Levels>;
 // Blocks of 32 under one half-precision scale: no groups, so each block is one. Of the
 // scales, the nearest to the one that fits best and the two beside it are tried: for tiny
 // weights the steps between half-precision numbers are large.
-inline void encode_iq4_nl(const float* values, uint8_t* block, int64_t count) {
+inline void IQ4_NL::encode(const float* values, uint8_t* block, int64_t count) {
   constexpr int kLanes = 16;
   using Lanes = simd::FloatLanes<kLanes>;
   for (; count > 0; count -= kLanes, values += kLanes * 32) {
@@ -37,7 +37,7 @@ inline void encode_iq4_nl(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_iq4_xs(const float* values, uint8_t* block, int64_t count) {
+inline void IQ4_XS::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 136) {
     const auto found = search_scaled_block<Iq4Levels, -32, 8, 32>(values);
     uint16_t tops = 0;

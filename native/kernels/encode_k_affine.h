@@ -2,12 +2,13 @@
 // formats/q2_k.h, q4_k.h, q5_k.h).
 #pragma once
 
+#include "formats/all.h"
 #include "kernels/encode_pack.h"
 #include "kernels/encode_search_affine.h"
 
 namespace ingot::INGOT_ISA {
 
-inline void encode_q2_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q2_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 84) {
     const auto found = search_affine_block<3, 15, 16, 16>(values);
     for (int g = 0; g < 16; ++g)
@@ -27,7 +28,7 @@ inline void pack_six_bit_pairs(const uint8_t* scale, const uint8_t* min, uint8_t
   }
 }
 
-inline void encode_q4_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q4_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 144) {
     const auto found = search_affine_block<15, 63, 8, 32>(values);
     store_as(block, found.d);
@@ -38,7 +39,7 @@ inline void encode_q4_k(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q5_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q5_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 176) {
     const auto found = search_affine_block<31, 63, 8, 32>(values);
     store_as(block, found.d);

@@ -2,12 +2,13 @@
 // formats/q3_k.h, q6_k.h).
 #pragma once
 
+#include "formats/all.h"
 #include "kernels/encode_pack.h"
 #include "kernels/encode_search_scale.h"
 
 namespace ingot::INGOT_ISA {
 
-inline void encode_q3_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q3_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 110) {
     const auto found = search_scaled_block<EvenLevels<-4, 3>, -32, 16, 16>(values);
     pack_bit_planes<2>(found.index, block);
@@ -23,7 +24,7 @@ inline void encode_q3_k(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q6_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q6_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 210) {
     const auto found = search_scaled_block<EvenLevels<-32, 31>, -128, 16, 16>(values);
     for (int half = 0; half < 2; ++half)

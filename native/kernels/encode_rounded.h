@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "formats/all.h"
 #include "kernels/encode_extremes.h"
 #include "kernels/encode_pack.h"
 #include "simd/half.h"
@@ -65,7 +66,7 @@ inline void store_fifth_bits(const uint8_t* levels, uint8_t* out) {
   store_as(out, bits);
 }
 
-inline void encode_q4_0(const float* values, uint8_t* block, int64_t count) {
+inline void Q4_0::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 18) {
     uint8_t levels[32];
     store_as(block, simd::float_to_half_bits(signed_levels<8>(values, levels)));
@@ -73,7 +74,7 @@ inline void encode_q4_0(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q4_1(const float* values, uint8_t* block, int64_t count) {
+inline void Q4_1::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 20) {
     uint8_t levels[32];
     const Range range = range_of(values, 32);
@@ -84,7 +85,7 @@ inline void encode_q4_1(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q5_0(const float* values, uint8_t* block, int64_t count) {
+inline void Q5_0::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 22) {
     uint8_t levels[32];
     store_as(block, simd::float_to_half_bits(signed_levels<16>(values, levels)));
@@ -93,7 +94,7 @@ inline void encode_q5_0(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q5_1(const float* values, uint8_t* block, int64_t count) {
+inline void Q5_1::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 24) {
     uint8_t levels[32];
     const Range range = range_of(values, 32);
@@ -105,7 +106,7 @@ inline void encode_q5_1(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_q8_0(const float* values, uint8_t* block, int64_t count) {
+inline void Q8_0::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 32, block += 34) {
     const float d = largest_magnitude(values, 32) / 127;
     const float inverse = inverse_or_zero(d);
@@ -117,7 +118,7 @@ inline void encode_q8_0(const float* values, uint8_t* block, int64_t count) {
 }
 
 // The extreme weight becomes -127; halves go to the even level.
-inline void encode_q8_k(const float* values, uint8_t* block, int64_t count) {
+inline void Q8_K::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 292) {
     const float extreme = extreme_value(values, 256);
     const float inverse = extreme == 0 ? 0.0f : -127 / extreme;

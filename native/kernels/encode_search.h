@@ -67,7 +67,7 @@ struct Weights {
 };
 
 // Up to kLanes groups that share nothing, each in its own unit; missing ones are zeros.
-// A group that is not to be searched is zeros too, and `unsearched` has its unit_of.
+// A group without a search is zeros too, and `unsearched` has its unit_of.
 template <int kLanes, int kSize>
 struct LoneGroups : Weights<kLanes, kSize> {
   float unit[kLanes], unsearched[kLanes];

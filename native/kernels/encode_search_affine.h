@@ -8,7 +8,7 @@
 //    points the weights are rounded; for the levels so found scale and offset are the
 //    least-squares line through (level, w). The best is rounded once more with its line.
 //    One kind of start puts zero exactly on a level and spreads the group over all levels
-//    or a few less (sparse weights, and weights that lie on a grid of their own); the
+//    or a few less (sparse weights, and weights that are on a grid already); the
 //    other leaves out a part of the group's range at the bottom and at the top.
 // 2. The largest scale and offset decide d and dmin; every group tries the integers
 //    around its scale and its minimum, nine pairs, each time rounding its weights anew.

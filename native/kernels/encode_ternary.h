@@ -29,7 +29,7 @@ inline void pack_trits(const uint8_t* levels, uint8_t* out) {
   }
 }
 
-inline void encode_tq1_0(const float* values, uint8_t* block, int64_t count) {
+inline void TQ1_0::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 54) {
     uint8_t levels[256];
     const float d = ternary_levels(values, levels);
@@ -40,7 +40,7 @@ inline void encode_tq1_0(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void encode_tq2_0(const float* values, uint8_t* block, int64_t count) {
+inline void TQ2_0::encode(const float* values, uint8_t* block, int64_t count) {
   for (; count > 0; --count, values += 256, block += 66) {
     uint8_t levels[256];
     const float d = ternary_levels(values, levels);

@@ -1,18 +1,17 @@
-// How the matrix kernels see a row of weights: as stretches of 256 (one InputBlock), each
-// 16-bit integers under float factors, plus minimums that meet the sums of the inputs:
+// How the linear kernels read a row of weights: in stretches of 256 (one InputBlock). A stretch
+// is words (16-bit integers) in runs that share a float factor, plus minimums that are multiplied
+// by the sums of the inputs:
 //
 //     row . x  =  sum over runs:    factor[run] * (words . values) * x.scale
 //               + sum over groups:  min[group] * x.sum[group]
 //
-// A format's integer scales are multiplied into the words wherever the product fits 16 bits,
-// so that a K-quant has one run in a stretch; formats of 32 weights have one run a block.
+// A format's integer scales are multiplied into the words if the product fits 16 bits, so that
+// a K-quant has one run in a stretch; formats of 32 weights have one run per block.
 // Inside a run the arithmetic is exact (linear_bounds.h).
 #pragma once
 
 #include "isa/table.h"
 #include "kernels/linear_bounds.h"
-#include "kernels/linear_scales.h"
-#include "kernels/linear_words.h"
 #include "simd/vector.h"
 
 namespace ingot::INGOT_ISA {
@@ -32,6 +31,10 @@ inline constexpr int kMins = kInputBlock / kMinGroup<F>;
 template <class F>
 inline const float* sums_for_mins(const InputBlock& input) {
   return kMinGroup<F> == 32 ? input.sum32 : input.sum16;
+}
+
+inline simd::U8x16 bytes_of(uint64_t first, uint64_t last) {
+  return simd::low_half(simd::from_words(first, last, 0, 0));
 }
 
 // The scales of one row's stretch. Arrays are filled up with zeros to whole vectors.
@@ -80,8 +83,8 @@ inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& s
 // beyond them contributes nothing.
 template <class F>
 inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) {
-  if constexpr (requires { scale_bytes(F{}, blocks); }) {
-    const ScaleBytes s = scale_bytes(F{}, blocks);
+  if constexpr (requires { F::scale_bytes(blocks); }) {
+    const ScaleBytes s = F::scale_bytes(blocks);
     stretch.factor[0] = s.d;
     simd::set_group_scales(stretch.scales, s.scale[0], s.scale[1]);
     if constexpr (F::kHasMin) {
@@ -89,16 +92,16 @@ inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) 
       repeat<Stretch<F>::kMinVectors>(
           [&](auto v) { stretch.min[v] = simd::multiply(min.v[v], simd::splat_float(s.m)); });
     }
-  } else if constexpr (requires { block_factors(F{}, blocks); }) {
+  } else if constexpr (requires { F::block_factors(blocks); }) {
     if (count < kBlocksPerStretch<F>) return read_stretch_plainly<F>(blocks, count, stretch);
-    const BlockFactors s = block_factors(F{}, blocks);
+    const BlockFactors s = F::block_factors(blocks);
     simd::store(stretch.factor, s.d);
     if constexpr (F::kHasMin) stretch.min[0] = s.m;
-  } else if constexpr (std::is_same_v<F, NVFP4>) {
+  } else if constexpr (requires { F::group_factor(blocks, 0); }) {
     for (float& factor : stretch.factor) factor = 0;
     for (int b = 0; b < count; ++b)
       for (int g = 0; g < F::kGroups; ++g)
-        stretch.factor[b * F::kGroups + g] = kNvfp4Scales[blocks[b * F::kBytes + g]];
+        stretch.factor[b * F::kGroups + g] = F::group_factor(blocks + b * F::kBytes, g);
   } else {
     read_stretch_plainly<F>(blocks, count, stretch);
   }
@@ -110,10 +113,20 @@ inline void prefetch_stretch(const uint8_t* blocks) {
   for (int i = 0; i < kBlocksPerStretch<F> * F::kBytes; i += 64) simd::prefetch(blocks + i);
 }
 
-// The words of slice `slice` of a block.
+// The integers q of slice `slice` of a block.
+template <class F, int slice>
+inline simd::Words unscaled_words(const uint8_t* block) {
+  if constexpr (requires { F::template words<slice>(block); }) {
+    return F::template words<slice>(block);
+  } else {
+    return simd::widen(F::template lanes<slice>(block));
+  }
+}
+
+// The words of slice `slice` of a block: q * scale, or q alone.
 template <class F, int slice>
 inline simd::Words read_words(const uint8_t* block, const Stretch<F>& stretch) {
-  const simd::Words q = plain_words<F, slice>(block);
+  const simd::Words q = unscaled_words<F, slice>(block);
   if constexpr (!kScaledWords<F> || F::kGroups == 1) {
     return q;
   } else if constexpr (F::kGroup >= 32) {

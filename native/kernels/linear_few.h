@@ -1,7 +1,7 @@
 // Matrix products for generation with a few columns: a group of rows is unpacked, stretch
 // by stretch, into words that all columns share, and multiplied in tiles of rows x columns.
 //
-// The tiles know no formats, only how many runs a stretch has.
+// The tiles do not depend on the format, only on how many runs a stretch has.
 #pragma once
 
 #include "isa/table.h"
@@ -37,6 +37,18 @@ inline simd::Words two_runs_of_input(const InputBlock& input, int two, int i) {
   return simd::load_two_words(from, from + run);
 }
 
+// Two blocks of 32 weights, half by half: out[i] holds half i of `a`, then half i of `b`.
+template <class F>
+inline void read_paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+  if constexpr (requires { F::paired_lanes(a, b, out); }) {
+    F::paired_lanes(a, b, out);
+  } else {
+    const simd::U8x32 first = F::template lanes<0>(a), second = F::template lanes<0>(b);
+    out[0] = simd::join(simd::low_half(first), simd::low_half(second));
+    out[1] = simd::join(simd::high_half(first), simd::high_half(second));
+  }
+}
+
 // The words that meet them; with an odd number of blocks the last one stands in for the
 // next, whose factor is zero.
 template <class F, class Two>
@@ -45,7 +57,7 @@ inline void read_two_runs(const uint8_t* blocks, int count, Two two,
   if constexpr (kRun<F> == 32) {
     const int first = two * 2, second = first + 1 < count ? first + 1 : first;
     simd::U8x32 lanes[2];
-    PairedLanes<F>::read(blocks + first * F::kBytes, blocks + second * F::kBytes, lanes);
+    read_paired_lanes<F>(blocks + first * F::kBytes, blocks + second * F::kBytes, lanes);
     repeat<2>([&](auto i) { words[i] = simd::widen(lanes[i]); });
   } else {
     static_assert(kRun<F> == 16 && F::kSlices == 2);

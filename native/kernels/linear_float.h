@@ -6,16 +6,9 @@
 // the cache: a few rows, or a few columns.
 #pragma once
 
-#include <type_traits>
-
 #include "formats/plain.h"
 #include "isa/table.h"
 #include "simd/vector.h"
-
-#define INGOT_FLOAT_TYPES(X) \
-  X(F32, float)              \
-  X(F16, Half)               \
-  X(BF16, Bfloat16)
 
 namespace ingot::INGOT_ISA {
 
@@ -25,10 +18,8 @@ inline constexpr int kFloatColumns = 4;
 
 template <class Value>
 inline simd::Floats load_as_floats(const uint8_t* p) {
-  if constexpr (std::is_same_v<Value, Half>) {
-    return simd::load_halves(p);
-  } else if constexpr (std::is_same_v<Value, Bfloat16>) {
-    return simd::load_bfloat16s(p);
+  if constexpr (requires { Value::load(p); }) {
+    return Value::load(p);
   } else {
     float values[simd::kLanes];
     std::memcpy(values, p, sizeof(values));  // a file aligns to less than a float

@@ -20,7 +20,7 @@ struct alignas(64) Strip {
   float min[16][simd::kLanes];
 };
 
-// What the tile kernel has to know about a format.
+// What the tile kernel needs from a format.
 struct PanelShape {
   int flush;      // weights between flushes
   int min_group;  // weights that share a minimum; 0: there are none

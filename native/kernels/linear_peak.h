@@ -9,8 +9,8 @@
 
 namespace ingot::INGOT_ISA {
 
-// Multiplies kPeakWords `words` in registers, `rounds` times, and leaves something behind; returns
-// the number of multiplications and additions. No two products are of the same words, or a
+// Multiplies kPeakWords `words` in registers, `rounds` times, and leaves a result in memory;
+// returns the number of multiplications and additions. No two products are of the same words, or a
 // compiler would make one of them.
 inline int64_t multiply_in_registers(const int16_t* words, int64_t rounds, int32_t* sum) {
 #if defined(__AMX_BF16__)

@@ -1,4 +1,4 @@
-// Kernels on one row of activations: norms, rotary turns, activations, sums.
+// Kernels on one row of activations: norms, RoPE, activations, sums.
 //
 // Sums run over sixteen lanes in a fixed order, so a row's result depends on nothing
 // but the row.
@@ -76,7 +76,8 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
   scale_row(x, mean, squares, weight, bias, n, epsilon, out);
 }
 
-// Turns the first 2 * pairs elements of a head: by (cos, sin) of its position.
+// RoPE: rotates the first 2 * pairs elements of a head by (cos, sin) of its position. Pairs are
+// adjacent elements (interleaved layout) or half the elements apart (half-split layout).
 inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* cos,
                       const float* sin) {
   const int64_t step = adjacent ? 2 : 1, other = adjacent ? 1 : pairs;

@@ -46,7 +46,7 @@ RowState softmax_row(const RowKernels& kernels, const float* row, int64_t size, 
 RowState draw_from_row(const RowKernels& kernels, const float* row, int64_t size, double uniform,
                        int64_t& index);
 
-// Writes -inf where the bit of a token is 0; tokens behind the last word are banned, too.
+// Writes -inf where the bit of a token is 0; tokens after the last word are banned, too.
 void mask_row(float* row, int64_t size, const uint32_t* words, int64_t word_count);
 
 // For each position i of `tokens` but the last: how many tokens up to and including i equal

@@ -7,8 +7,7 @@
 //     exp(v)                       within 2 ULP from -87.3 to 88.7, clamped outside
 //     tanh(v)                      within 2e-7
 //
-// What is no number stays none.
-// A width that is no multiple of 16 is handled by load_part and store_part.
+// NaN stays NaN. A width that is not a multiple of 16 is handled by load_part and store_part.
 #pragma once
 
 #include <cstdint>

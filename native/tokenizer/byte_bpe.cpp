@@ -153,7 +153,7 @@ class ByteBpe final : public Model {
     }
   }
 
-  // Of a symbol that is no token: the tokens of its single bytes, as far as there are any.
+  // For a symbol that is not a token: the tokens of its single bytes, as far as there are any.
   void append_parts(std::string_view symbol, std::vector<Id>& out) const {
     for (std::size_t i = 0; i < symbol.size(); ++i) {
       const Id part = vocabulary_.find_plain(symbol.substr(i, 1));

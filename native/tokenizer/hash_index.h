@@ -1,4 +1,4 @@
-// Where things lie by the hash of their bytes, which stay where they are.
+// Finds entries by the hash of their bytes. The bytes stay where they are.
 #pragma once
 
 #include <algorithm>

@@ -80,7 +80,7 @@ class Merger {
       const auto lowest = queues_.begin();
       const std::uint32_t order = lowest->first, left = lowest->second.pop();
       if (lowest->second.empty()) queues_.erase(lowest);
-      if (joints_[left].order != order) continue;  // joined otherwise since
+      if (joints_[left].order != order) continue;  // joined differently since
       const std::uint32_t right = links_[left].next, after = links_[right].next;
       join(symbols[left], symbols[right], joints_[left]);
       symbols[right].bytes = 0;

@@ -29,12 +29,12 @@ class Model {
   explicit Model(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
   virtual ~Model() = default;
 
-  // Appends the ids of a stretch of text without special tokens. `after_special`: it stands
-  // at the start or behind a special token.
+  // Appends the ids of a stretch of text without special tokens. `after_special`: it is
+  // at the start or follows a special token.
   virtual void encode(std::string_view text, bool after_special, Scratch& scratch,
                       std::vector<Id>& out) const = 0;
 
-  // Appends the bytes of a token; nothing for types that stand for no text.
+  // Appends the bytes of a token; nothing for types without text.
   virtual void append_bytes(Id id, std::string& out) const = 0;
 
  protected:

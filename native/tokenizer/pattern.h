@@ -93,7 +93,7 @@ class Splitter {
  public:
   // A pass is a pattern, or one of two ways to group digits in threes from the right, which
   // as a pattern would look ahead over the same digits again and again:
-  // "@thousands" cuts behind every group of \p{N} (AFMoE: the text in front stays with it);
+  // "@thousands" cuts after every group of \p{N} (AFMoE: the text before it stays with it);
   // "@thousands-ascii" cuts before every full group of 0-9 (SuperBPE).
   explicit Splitter(const std::vector<std::string_view>& passes);
 

@@ -1,5 +1,5 @@
 // SentencePiece BPE (Llama, Gemma, Phi-3): characters joined by the score of the token they
-// make; what is no token falls back to its bytes.
+// make; what is not a token falls back to its bytes.
 //
 // The text is one word to SentencePiece. It is cut here between characters that stand side by
 // side in no token, since nothing can be joined across such a place; the pieces are about a

@@ -2,7 +2,7 @@
 //
 // As llama.cpp does: the longest tokens are taken out first, each from left to right, then
 // shorter ones from what is left. User-defined tokens are always found; control and unknown
-// tokens only when asked, and never in a place marked as plain.
+// tokens only when asked, and never inside a span marked as plain text.
 #pragma once
 
 #include <array>

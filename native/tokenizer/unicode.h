@@ -49,12 +49,12 @@ inline std::size_t symbol_bytes(std::uint8_t lead) {
 // U+10FFFF included; 0 when it starts with none.
 std::size_t code_point_bytes(std::string_view text);
 
-// The text itself when every code point in it is written in its shortest form, otherwise a
+// The text itself when every code point in it is written in its shortest form, else a
 // copy in `storage` in which overlong forms are shortened and every byte that starts no
 // code point is U+FFFD. Surrogates pass: str cannot hold them, bytes may.
 std::string_view canonical_utf8(std::string_view text, std::string& storage);
 
-// The code point at `at` of canonical text; moves `at` behind it.
+// The code point at `at` of canonical text; moves `at` past it.
 inline std::uint32_t next_code(const std::uint8_t*& at) {
   const std::uint32_t lead = *at++;
   if (lead < 0x80) return lead;

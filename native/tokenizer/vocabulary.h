@@ -1,5 +1,5 @@
-// The tokens of a vocabulary where the file holds them: text, score and type by id, and the
-// id of a text by hashing. Nothing is copied but the types (a byte each).
+// The tokens of a vocabulary, read in place from the file: text, score and type by id, and the
+// id of a text by hashing. Only the types are copied (a byte each).
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class Vocabulary {
     const auto is_it = [&](std::uint32_t id) { return same_text(texts_[id], text); };
     return static_cast<Id>(index_.find(hash_bytes(text), is_it));  // kAbsent is kNone
   }
-  // As find(), but of tokens that plain text may become: no control and no unknown token.
+  // As find(), but only tokens that plain text may become: neither control nor unknown tokens.
   Id find_plain(std::string_view text) const {
     const Id id = find(text);
     return id != kNone && is_control(id) ? kNone : id;

@@ -8,9 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from gpu.gpu_runner import GpuRunner
-from ingot.backends.gpu import find_device
+from ingot.backends.gpu import GpuPlan, find_device
 from ingot.backends.gpu.attention import generation_span, prompt_tile
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
+from ingot.errors import ModelError
+from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ops.attention import BASE
 from ops.case import Case, Gpu
@@ -51,6 +53,15 @@ def assert_near(found: NDArray[np.float32], expected: NDArray[np.float64], case:
 @pytest.mark.parametrize("case", [case for case in TABLE if case.gpu in RUN], ids=str)
 def test_operation(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", [case for case in TABLE if case.gpu is Gpu.REFUSED], ids=str)
+def test_refused(case: Case, tmp_path: Path) -> None:
+    """Before anything is sent to the device."""
+    with case.opened(tmp_path) as (graph, model):
+        layout = KvLayout.of(graph.kv_layers, case.kv_type, graph.states)
+        with pytest.raises(ModelError, match="open the model with device='cpu'"):
+            GpuPlan.of(graph, model, layout, find_device(), context=case.context, tokens=32)
 
 
 def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

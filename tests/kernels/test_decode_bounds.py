@@ -1,8 +1,8 @@
 """Decoding reads its blocks and writes its output, and not one byte more.
 
 Weights are read straight from a mapped file whose last tensor may end at the last byte
-of a page. Blocks and output are put right before pages that nobody may touch, in a
-process of its own: a step too far ends it.
+of a page. Blocks and output end right before pages without access, in a separate
+process: one byte too far ends it.
 """
 
 import subprocess

@@ -101,7 +101,7 @@ def test_activations(kind: Activation) -> None:
     """Within a few units of the larger of the result and a millionth of the input."""
     x = np.concatenate([np.linspace(-30, 30, 50_001), EXTREMES]).astype(np.float32)
     if kind is Activation.RELU_SQUARED:
-        x = x[np.abs(x) < 1e19]  # beyond, the square is no float32
+        x = x[np.abs(x) < 1e19]  # beyond, the square is not a finite float32
     exact = exact_activation(kind, x.astype(np.float64))
     found = activate(kind, x)
     assert np.isfinite(found).all()

@@ -23,7 +23,8 @@ Way = tuple[tuple[int, ...], int]  # chunks of the prompt, and tokens generated 
 class Gpu(Enum):
     """Where the GPU backend runs a case."""
 
-    NOWHERE = auto()  # it has no such kernels
+    NOWHERE = auto()  # other cases there are enough
+    REFUSED = auto()  # no kernel computes it
     DEVICE = auto()  # seconds in the interpreter
     INTERPRETER = auto()  # and on a device
 

@@ -138,7 +138,7 @@ def residual_of_linear_and_of_norm(small: SmallGraph) -> o.Value:
 
 
 def case(
-    name: str, make: partial[o.Value], *, quantized: bool = False, gpu: Gpu = Gpu.NOWHERE
+    name: str, make: partial[o.Value], *, quantized: bool = False, gpu: Gpu = Gpu.DEVICE
 ) -> LinearCase:
     error = QUANTIZED if quantized else FLOAT
     return LinearCase(name=name, make=make, error=error, quantized=quantized, gpu=gpu)
@@ -160,7 +160,7 @@ CASES = [
         for type in FORMATS
     ),
     *(case(f"scaled-{added}", partial(scaled, residual=added)) for added in (False, True)),
-    case("scaled-gate-and-up", partial(scaled_gate_and_up)),
+    case("scaled-gate-and-up", partial(scaled_gate_and_up), gpu=Gpu.REFUSED),
     *(
         case(
             f"parts-of-one-tensor-{type.name}-{gated}",
@@ -182,5 +182,5 @@ CASES = [
         )
         for types in ((GgmlType.F32, GgmlType.F32), (GgmlType.Q4_0, GgmlType.Q6_K))
     ),
-    case("residuals", partial(residual_of_linear_and_of_norm)),
+    case("residuals", partial(residual_of_linear_and_of_norm), gpu=Gpu.INTERPRETER),
 ]

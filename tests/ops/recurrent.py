@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ingot.graph import ops as o
-from ops.case import Case, Way
+from ops.case import Case, Gpu, Way
 from ops.small_graph import SmallGraph
 
 FLOAT = 2e-5
@@ -21,6 +21,7 @@ class RecurrentCase(Case):
     same_bits: ClassVar[bool] = True
 
     tokens: int = 70
+    gpu: Gpu = Gpu.REFUSED
 
     @property
     def ways(self) -> tuple[Way, ...]:

@@ -27,6 +27,10 @@ class RowsCase(SmallCase):
 
     family: ClassVar[str] = "rows"
 
+    @property
+    def gpu_bound(self) -> float:
+        return 1e-2  # products and squares of halves, of which few are much larger than the others
+
 
 def embedding(small: SmallGraph, width: int) -> o.Value:
     return small.select(small.embed(small.random(5, width), scale=width**0.5))
@@ -133,6 +137,7 @@ CASES = [
             name=f"norm-{kind}-{width}-{bias}",
             make=partial(norm, kind=kind, width=width, bias=bias),
             error=NORM,
+            gpu=Gpu.INTERPRETER if width == 17 else Gpu.NOWHERE,
         )
         for kind in o.NormKind
         for width in WIDTHS
@@ -143,11 +148,17 @@ CASES = [
             name=f"norm-{kind}-without-weight",
             make=partial(norm_without_weight, kind=kind),
             error=NORM,
+            gpu=Gpu.REFUSED,
         )
         for kind in o.NormKind
     ),
     *(
-        RowsCase(name=f"norm-heads-{size}", make=partial(norm_of_heads, size=size), error=NORM)
+        RowsCase(
+            name=f"norm-heads-{size}",
+            make=partial(norm_of_heads, size=size),
+            error=NORM,
+            gpu=Gpu.REFUSED,
+        )
         for size in (1, 7, 16, 40)
     ),
     *(
@@ -155,6 +166,7 @@ CASES = [
             name=f"norm-heads-own-{kind}-{size}",
             make=partial(norm_of_heads_by_their_own_weights, size=size, kind=kind),
             error=NORM,
+            gpu=Gpu.REFUSED,
         )
         for kind in o.NormKind
         for size in (1, 7, 16, 40)

@@ -1,6 +1,6 @@
 """The numbers of the GGUF format: what a metadata value and a tensor may be made of.
 
-Sizes of tensor types come from the native table (native/formats/types.h).
+Tensor types and their sizes come from the native table (native/formats/types.h).
 """
 
 from enum import IntEnum
@@ -53,7 +53,7 @@ _DTYPES: Final = MappingProxyType(
 class GgmlType(IntEnum):
     """The type of a tensor: rows of blocks of weights.
 
-    The members are those of the native table, where each format's header enters its type.
+    The members come from the native table, which collects the headers of native/formats.
     """
 
     vars().update({name: number for name, number, *_ in _native.tensor_types()})

@@ -1,6 +1,6 @@
 """Decode and encode whole tensors with the native kernels.
 
-In: the bytes of a tensor (a read-only view of the file will do) or its values. Out: a
+In: the bytes of a tensor (a read-only view of the file is enough) or its values. Out: a
 new array. Sizes are checked here, by name and number; the kernels trust them. Knows
 nothing of files; `threads` is all it knows of the machine.
 """

@@ -1,7 +1,7 @@
 """The K formats: 256 weights in groups of 16 or 32, whose scales are small integers too.
 
 A float per block multiplies the group scales (another one the group minimums), so a
-group costs 4 to 8 bits instead of a float of its own.
+group costs 4 to 8 bits, not a whole float.
 """
 
 import numpy as np

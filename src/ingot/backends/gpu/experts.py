@@ -1,4 +1,4 @@
-"""Experts of a layer: pick them, bring tokens together, run their linear layers, mix the results."""
+"""Experts of a layer: pick them, bring their tokens together, run and mix them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

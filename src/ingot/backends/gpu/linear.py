@@ -279,7 +279,9 @@ class LinearLauncher:
 def _(op: o.FusedLinear) -> str | None:
     if len(op.parts) > MAX_PARTS:
         return f"linear layers of more than {MAX_PARTS} matrices"
-    return missing_norm(op.norm)
+    if op.activation and len({part.scale for part in op.parts}) > 1:
+        return "gates and ups of different scales"
+    return missing_norm(op.norm, op.source)
 
 
 @launch_of.register

@@ -93,12 +93,16 @@ def norm_rows(
 
 @missing.register
 def _(op: o.FusedNorm) -> str | None:
-    return missing_norm(op.norm)
+    return missing_norm(op.norm, op.source)
 
 
-def missing_norm(norm: o.Normalization | None) -> str | None:
+def missing_norm(norm: o.Normalization | None, source: o.Value) -> str | None:
     """Norms that no kernel computes."""
-    return "norms without weights" if norm and norm.weight is None else None
+    if norm is None:
+        return None
+    if norm.weight is None:
+        return "norms without weights"
+    return "norms of parts of a row" if norm.run != source.width else None
 
 
 @launch_of.register

@@ -34,6 +34,9 @@ def activate(x, KIND: tl.constexpr):
         return x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) * 0.5
     elif KIND == RELU_SQUARED:
         return tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
+    elif KIND == CLAMPED_SWIGLU:
+        limited = tl.minimum(x, 7.0)
+        return limited / (1.0 + tl.exp(-1.702 * limited))
     elif KIND == TANH:
         return tanh(x)
     elif KIND == SOFTPLUS:
@@ -46,8 +49,5 @@ def activate(x, KIND: tl.constexpr):
 def activate_pair(gate, up, KIND: tl.constexpr):
     """The activation of a gate, times what it lets through."""
     if KIND == CLAMPED_SWIGLU:
-        gate = tl.minimum(gate, 7.0)
         up = tl.minimum(tl.maximum(up, -7.0), 7.0) + 1.0
-        return gate / (1.0 + tl.exp(-1.702 * gate)) * up
-    else:
-        return activate(gate, KIND) * up
+    return activate(gate, KIND) * up

@@ -1,4 +1,4 @@
-"""Types that are no blocks: floats and integers, one value per "block", little-endian."""
+"""Types without blocks: floats and integers, one value per "block", little-endian."""
 
 import numpy as np
 

@@ -1,0 +1,64 @@
+"""A sampler is one class, its place in the order, and its parameter."""
+
+from pathlib import Path
+
+from contributing.changed_tree import ChangedTree
+
+SAMPLER = '''"""Few: the `count` likeliest tokens."""
+
+from dataclasses import dataclass
+
+from ingot.sampling.candidates import Candidates
+from ingot.sampling.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Few(Sampler):
+    count: int
+
+    def apply(self, candidates: Candidates) -> None:
+        candidates.keep_top(self.count)
+'''
+MAKER = """def _few(params: SamplingParams) -> Sampler | None:
+    from ingot.sampling.samplers.few import Few
+
+    return Few(params.few) if params.few else None
+
+
+"""
+RUN = """
+import sys
+from pathlib import Path
+
+from ingot import LLM, SamplingParams
+from ingot.errors import SamplingError
+from tiny_llama import write_tiny_llama
+
+assert "few" in SamplingParams().samplers
+try:
+    SamplingParams(few=-1)
+except SamplingError as error:
+    assert "few" in str(error)
+else:
+    raise AssertionError("a wrong value is refused")
+options = dict(max_tokens=12, top_k=0, top_p=1.0, min_p=0.0, ignore_eos=True, seed=3)
+with LLM(write_tiny_llama(Path(sys.argv[1]) / "model.gguf")) as llm:
+    greedy = llm.generate("ab", SamplingParams(temperature=0, **options))
+    one = llm.generate("ab", SamplingParams(temperature=9.0, few=1, **options))
+    any = llm.generate("ab", SamplingParams(temperature=9.0, **options))
+assert one.token_ids == greedy.token_ids != any.token_ids
+"""
+
+
+def test_a_sampler_is_a_class_and_its_lines(tmp_path: Path) -> None:
+    tree = ChangedTree(tmp_path, "Add a sampler")
+    folder = "src/ingot/sampling"
+    tree.add(f"{folder}/samplers/few.py", SAMPLER)
+    tree.insert(f"{folder}/order.py", '    "top_k",\n', '    "few",\n')
+    tree.insert(f"{folder}/params.py", "    top_k: int = 40\n", "    few: int = 0\n")
+    tree.insert(f"{folder}/checks.py", '        "top_k": ', '        "few": _count(0),\n')
+    tree.insert(f"{folder}/build.py", "def _top_k(", MAKER)
+    tree.insert(f"{folder}/build.py", '        "top_k": _top_k', '        "few": _few,\n')
+    tree.use_native()
+    tree.run(RUN, tmp_path)
+    assert len(set(tree.changed)) == 5

@@ -1,0 +1,42 @@
+"""Code outside a format's header and class does not know the format by name.
+
+What is left are the encoders, which come in families, and the formats that a KV cache can have.
+"""
+
+import re
+import tokenize
+from pathlib import Path
+
+from contributing.changed_tree import ROOT
+from ingot.gguf import GgmlType
+
+BLOCK_FORMATS = {type.name for type in GgmlType if type.block_size > 1}
+OF_A_KV_CACHE = {"Q8_0", "Q4_0"}
+
+
+def words_of_cpp(path: Path) -> set[str]:
+    code = re.sub(r'//[^\n]*|"[^"\n]*"', "", path.read_text())
+    return set(re.findall(r"\w+", code))
+
+
+def words_of_python(path: Path) -> set[str]:
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    return {token.string for token in tokens if token.type == tokenize.NAME}
+
+
+def test_native_code_names_no_format() -> None:
+    files = [*(ROOT / "native").rglob("*.h"), *(ROOT / "native").rglob("*.cpp")]
+    others = [f for f in files if f.parent.name != "formats" and not f.name.startswith("encode_")]
+    assert len(others) > 80
+    for file in others:
+        assert not (BLOCK_FORMATS - OF_A_KV_CACHE) & words_of_cpp(file), file
+
+
+def test_python_code_names_no_format() -> None:
+    package = ROOT / "src" / "ingot"
+    files = [file for file in package.rglob("*.py") if file.parent.name != "quant"]
+    assert len(files) > 200
+    for file in files:
+        if file != package / "gguf" / "types.py":
+            assert not (BLOCK_FORMATS - OF_A_KV_CACHE) & words_of_python(file), file
