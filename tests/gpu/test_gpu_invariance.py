@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from test_batch_invariance import k_quant_model, llama, text
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import find_device
@@ -12,6 +11,7 @@ from ingot.models import build_graph
 from models.tiny_models import Fixture
 from run_batches import GENERATION
 from tiny_llama import Sizes
+from unit.backends.test_batch_invariance import k_quant_model, llama, text
 
 INTERPRETED = find_device().interpreted
 # In the interpreter one layer, in which columns are shared out where there are many.

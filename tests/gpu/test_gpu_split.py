@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_batch_invariance import k_quant_model
 
 from ingot.backends import gpu
 from ingot.backends.batch import ExecutionPhase
@@ -24,6 +23,7 @@ from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
+from unit.backends.test_batch_invariance import k_quant_model
 
 HALVES = 1e-2
 CONTEXT = 64
