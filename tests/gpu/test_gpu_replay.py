@@ -9,7 +9,7 @@ from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import NOT_FINITE, Outcome, SamplingPlan, Started
+from ingot.backends.device_sampler import NOT_FINITE, StepResult, SamplingPlan, Started
 from ingot.graph.kv_type import KvType
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
@@ -78,7 +78,7 @@ def test_rows_for_the_host(steps: Steps) -> None:
     for name in PROMPTS:
         steps.end(name)
     steps.read()
-    found: Outcome = steps.start(first, [None, GREEDY, None]).result()
+    found: StepResult = steps.start(first, [None, GREEDY, None]).result()
     assert found.tokens[1] == rows["b"][0].argmax()
     np.testing.assert_array_equal(found.logits, np.concatenate([rows["a"], rows["c"]]))
 

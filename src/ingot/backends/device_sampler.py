@@ -45,7 +45,7 @@ class SamplingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """The result of a step."""
 
     tokens: Ints  # [rows]: a token, NOT_FINITE or NOTHING_LEFT; undefined for rows without a plan
@@ -55,7 +55,7 @@ class Outcome:
 class Started(Protocol):
     """A step that may still be running."""
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         """Wait for it."""
 
 
@@ -78,6 +78,6 @@ class Finished:
 
     logits: Floats  # [rows, vocabulary]
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         """All of its logits."""
-        return Outcome(np.empty(len(self.logits), np.int32), self.logits)
+        return StepResult(np.empty(len(self.logits), np.int32), self.logits)

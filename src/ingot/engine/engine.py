@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from ingot import _native
 from ingot.backends.backend import OnSent
-from ingot.engine.gaps import Gaps
+from ingot.engine.beam_task import BeamTask
+from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.loop import StepLoop
 from ingot.engine.options import EngineOptions
-from ingot.engine.other_tasks import BeamTask, Consume, KeepTask, RowsTask
 from ingot.engine.request import OnProgress, Request
-from ingot.engine.saving import copy_text, insert_text
 from ingot.engine.scheduler import Limits
 from ingot.engine.speculation import NgramProposer
-from ingot.engine.strand import Strand
-from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
+from ingot.engine.stats import EngineStats, TokenGaps
+from ingot.engine.task import LogitsTask, ReadLogits
+from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask, TextTools
 from ingot.errors import (
     ConfigError,
     EngineError,
@@ -41,7 +41,7 @@ from ingot.errors import (
     SavedCacheSizeError,
 )
 from ingot.graph.kv_layout import BLOCK_TOKENS
-from ingot.kvcache.saved import SavedText, read_saved
+from ingot.kvcache.saved import read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
@@ -52,23 +52,6 @@ Prompt = str | Sequence[int] | NDArray[np.integer]
 
 _CHUNK, _GPU_CHUNK = 128, 1024  # tokens: tens of milliseconds
 _ROW_BYTES = 128 << 20  # of logits in a step: 127 rows of a vocabulary of 262,144 tokens
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """What the engine is doing now, and has done since it started."""
-
-    waiting: int
-    running: int
-    steps: int
-    prompt_tokens: int  # read
-    reused_tokens: int  # of prompts, which were in the cache already
-    generated_tokens: int
-    preemptions: int
-    blocks: int  # of the cache
-    blocks_held: int  # by texts that run
-    blocks_kept: int  # for texts to come
-    step_seconds: float  # since the step that runs began; 0 if none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +159,18 @@ class InferenceEngine:
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
-    def read_rows(self, tokens: Ints, consume: Consume, *, first: int = 0) -> None:
-        """Run a text and hand the logits of its tokens from `first` on to a function.
+    def read_rows(self, tokens: Ints, read: ReadLogits, *, first: int = 0) -> None:
+        """Run a text and pass the logits of its tokens from `first` on to a function.
 
-        It is called in the thread that runs the model, some rows at a time, in order.
+        It is called in the step thread, some rows at a time, in order.
         """
         self.model.require_logits()
-        task = RowsTask(tokens, first, consume)
+        task = LogitsTask(tokens, first, read)
         self._loop.submit(task)
         task.channel.result()
 
     def run_beams(self, tokens: Ints, search: "BeamSearch") -> None:
-        """Take a beam search to its end, or to the end of the context."""
+        """Run a beam search to its end, or to the end of the context."""
         self.model.require_logits()
         task = BeamTask(
             tokens, search, self.model.context, self.model.threads, self.model.copy_blocks
@@ -218,22 +201,15 @@ class InferenceEngine:
             prompted = len(tokens) if prompted is None else prompted
         # A state is that of the last token which ran: it must be the one that is saved.
         tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
-        prompted = min(prompted, len(tokens))
-        saved: list[SavedText] = []
-
-        def show(strand: Strand) -> None:
-            strand.settle()
-            saved.append(copy_text(self.model, strand))
-
-        task = KeepTask(tokens, prompted, show)
+        task = SaveTask(self.model, tokens, min(prompted, len(tokens)))
         self._loop.submit(task)
-        task.channel.result()
-        if most_bytes is not None and saved[0].nbytes > most_bytes:
+        saved = task.channel.result()
+        if most_bytes is not None and saved.nbytes > most_bytes:
             raise SavedCacheSizeError(
-                f"the saved text would have {saved[0].nbytes} bytes, and {most_bytes} are allowed"
+                f"the saved text would have {saved.nbytes} bytes, and {most_bytes} are allowed"
             )
-        saved[0].write(path)
-        return saved[0].header.tokens
+        saved.write(path)
+        return saved.header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
         """Bring a saved text back, for all prompts that begin with it; its tokens."""
@@ -271,15 +247,15 @@ class InferenceEngine:
     @property
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
-        scheduler, stepper, pool = self._loop.scheduler, self._loop.stepper, self.model.pool
+        scheduler, counters, pool = self._loop.scheduler, self._loop.counters, self.model.pool
         groups = range(len(pool.layout.groups))
         return EngineStats(
             waiting=len(scheduler.waiting),
             running=len(scheduler.running),
-            steps=stepper.steps,
-            prompt_tokens=stepper.prompt_tokens,
+            steps=counters.steps,
+            prompt_tokens=counters.prompt_tokens,
             reused_tokens=scheduler.reused_tokens,
-            generated_tokens=stepper.generated_tokens,
+            generated_tokens=counters.generated_tokens,
             preemptions=scheduler.preemptions,
             blocks=max(pool.sizes, default=0),
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
@@ -288,9 +264,9 @@ class InferenceEngine:
         )
 
     @property
-    def token_gaps(self) -> Gaps:
+    def token_gaps(self) -> TokenGaps:
         """How long texts have waited from token to token."""
-        return self._loop.stepper.gaps
+        return self._loop.counters.gaps
 
     def check(self) -> None:
         """Raise an error if no request could be answered.
@@ -315,9 +291,14 @@ class InferenceEngine:
 
     def _text(self, asked: Asked) -> TextTask:
         parts = self._parts
-        return TextTask(
-            asked, parts.chains, parts.tokenizer, parts.model.context, self._proposer(parts.draft)
+        tools = TextTools(
+            chains=parts.chains,
+            tokenizer=parts.tokenizer,
+            context=parts.model.context,
+            counters=parts.loop.counters,
+            in_background=parts.loop.background.submit,
         )
+        return TextTask(asked, tools, self._proposer(parts.draft))
 
     def _request(self, task: TextTask, progress: OnProgress | None = None) -> Request:
         if task.channel.is_ended:
@@ -334,8 +315,8 @@ class InferenceEngine:
             written = tuple(task.transcript.sampled)
             made = self._text(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
-                for strand, other in zip(made.strands, task.strands, strict=True):
-                    self.model.copy_blocks(strand.share(other))
+                for sequence, other in zip(made.sequences, task.sequences, strict=True):
+                    self.model.copy_blocks(sequence.share(other))
             return made
 
         return self._request(self._loop.call(copy))

@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ingot.engine.background import Background
 from ingot.engine.channel import Channel
 from ingot.engine.health import Health
 from ingot.engine.loaded import LoadedModel
-from ingot.engine.running import Task
 from ingot.engine.scheduler import Limits, Scheduler
+from ingot.engine.stats import Counters
 from ingot.engine.step import Stepper
-from ingot.engine.text_task import TextTask
+from ingot.engine.task import Task
 from ingot.errors import (
     IngotError,
     ModelError,
@@ -28,9 +29,6 @@ from ingot.errors import (
     RequestCancelledError,
     ThreadLimitError,
 )
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
 
 R = TypeVar("R")
 _LOOK_SECONDS = 1.0  # after which whoever waits for the end of the thread looks at its health
@@ -43,15 +41,16 @@ class StepLoop:
         self, model: LoadedModel, limits: Limits, step_timeout: float | None = None
     ) -> None:
         self.health = Health(str(model.file.path), step_timeout)
-        self.scheduler: Scheduler[Task] = Scheduler(model.cache, limits)
-        self.stepper = Stepper(model, self.scheduler, self._do_beside)
+        self.scheduler: Scheduler = Scheduler(model.cache, limits)
+        self.counters = Counters()
+        self.background = Background()
+        self.stepper = Stepper(model, self.scheduler, self.counters)
         self._model = model
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._state = threading.Lock()  # of the next three
         self._arriving = 0  # tasks in the inbox
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._helper: Executor | None = None
 
     def submit(self, task: Task) -> None:
         """Let a task be run; if too many wait already, it is refused."""
@@ -180,7 +179,7 @@ class StepLoop:
             if task.channel.wish.cancelled:
                 self.scheduler.remove(task)
                 task.fail(RequestCancelledError("the request was cancelled"))
-            elif isinstance(task, TextTask):
+            else:
                 task.expire()
         self._remove_ended()
 
@@ -211,8 +210,7 @@ class StepLoop:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             self.scheduler.remove(task)
             task.fail(self._why_closed())
-        if self._helper is not None:
-            self._helper.shutdown()
+        self.background.close()
         self._model.close()
         self.health.rest()
 
@@ -220,24 +218,6 @@ class StepLoop:
         return self.health.failure or ModelError(
             f"{self._model.file.path} is closed; open it again to go on"
         )
-
-    def _do_beside(self, work: Callable[[], None]) -> "Future[None]":
-        """Let something be done while the model runs; if there can be no thread for it, do it."""
-        from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415 (imports logging)
-
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, "ingot-masks")
-        try:
-            return self._helper.submit(work)
-        except RuntimeError:
-            self._helper = None  # the work is in its queue, and must not be done twice
-        done: Future[None] = Future()
-        try:
-            work()
-            done.set_result(None)
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
 
 def _nothing() -> None:
