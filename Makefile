@@ -16,7 +16,7 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
-  test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz soak bench clean
+  test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -141,8 +141,18 @@ SOAK_REQUESTS ?= 10000
 soak: build ## run 10,000 mixed requests and watch memory and cache (minutes)
 	$(BIN)/python tests/soak.py --requests $(SOAK_REQUESTS)
 
+CHAOS_SECONDS ?= 600
+
+chaos: build ## kill, starve and attack a server under load at random, see what still holds (CHAOS_SEED=N repeats)
+	PYTHONPATH=tests $(BIN)/python -m chaos.run --seconds $(CHAOS_SECONDS) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+
 fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
 	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)
+
+HOSTILE_MODELS ?= 24000
+
+fuzz-models: build ## open 24,000 hostile model files of all architectures as a user would (minutes)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run_models --count $(HOSTILE_MODELS)
 
 bench: $(VENV)/.bench ## print the shorter tables of docs/performance.md (nothing else should run)
 	$(BIN)/python benchmarks/bench_open.py

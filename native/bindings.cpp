@@ -11,6 +11,7 @@ namespace nb = nanobind;
 void bind_executor(nb::module_& module);
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
+void bind_json(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_quant(nb::module_& module);
 void bind_rowwise(nb::module_& module);
@@ -39,6 +40,7 @@ NB_MODULE(_native, module) {
   ingot::keep_threads_away_at_exit(module);
   bind_isa(module);
   bind_gguf(module);
+  bind_json(module);
   bind_quant(module);
   bind_executor(module);
   bind_tokenizer(module);

@@ -2,11 +2,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <cerrno>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bindings/gil.h"
+#include "gguf/guarded_map.h"
 #include "gguf/scan.h"
 
 namespace nb = nanobind;
@@ -70,9 +73,34 @@ nb::object scan_gguf(Bytes bytes, uint64_t file_size, nb::str path) {
   return as_tuple(bytes.data(), std::move(*header));
 }
 
+using ingot::gguf::GuardedMap;
+
+void open_map(GuardedMap* self, int descriptor, size_t size) {
+  try {
+    new (self) GuardedMap(descriptor, size);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+}
+
+auto bytes_of(nb::handle_t<GuardedMap> self) {
+  const auto& map = nb::cast<const GuardedMap&>(self);
+  return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(map.data(), {map.size()}, self);
+}
+
 }  // namespace
 
 void bind_gguf(nb::module_& module) {
+  nb::class_<GuardedMap>(module, "GuardedMap",
+                         "A read-only map of a file; pages the file loses while it is in use read\n"
+                         "as zeros instead of ending the process.")
+      .def("__init__", &open_map, nb::arg("descriptor"), nb::arg("size"))
+      .def_prop_ro("bytes", &bytes_of, "All of it; a view keeps the map alive.")
+      .def_prop_ro("is_damaged", &GuardedMap::is_damaged, "Whether a page could not be read.")
+      .def("prefetch", &GuardedMap::prefetch,
+           "Ask the system to read the file ahead of its use; nothing waits for it.");
   module.def("scan_gguf", &scan_gguf, nb::arg("data"), nb::arg("file_size"), nb::arg("path"),
              "Scan a header: (version, alignment, end, data start, entries, tensors), or None if\n"
              "it goes on after `data`. An entry is (key, type, element type, count, position,\n"

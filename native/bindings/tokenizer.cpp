@@ -94,6 +94,7 @@ std::string_view view_of(nb::handle text) {
 }
 
 constexpr size_t kLongestText = size_t{1} << 31;
+constexpr size_t kTurn = 1 << 16;  // ids: about a millisecond
 
 std::string_view checked_text(nb::handle text) {
   const std::string_view view = view_of(text);
@@ -141,6 +142,7 @@ std::vector<tk::Span> spans_of(nb::handle text, std::string_view view,
   return merged;
 }
 
+// Other threads get a turn now and then: the ids of a long text are many.
 nb::object list_of(const std::vector<tk::Id>& ids) {
   nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.size())));
   if (!list.is_valid()) nb::raise_python_error();
@@ -148,8 +150,17 @@ nb::object list_of(const std::vector<tk::Id>& ids) {
     PyObject* number = PyLong_FromLong(ids[i]);
     if (number == nullptr) nb::raise_python_error();
     PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), number);
+    if ((i + 1) % kTurn == 0) ingot::GilRelease unlocked;
   }
   return list;
+}
+
+// Gives the vector to NumPy without copying it.
+nb::object array_of(std::vector<tk::Id>&& ids) {
+  auto* owned = new std::vector<tk::Id>(std::move(ids));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<tk::Id>*>(p); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, tk::Id, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
 
 // A vocabulary kind over a vocabulary, which it keeps alive (nb::keep_alive below).
@@ -168,14 +179,11 @@ class Tokenizer {
 
   nb::object encode(nb::handle text, bool add_special, bool parse_special,
                     const std::vector<std::pair<size_t, size_t>>& plain_spans) const {
-    const std::string_view view = checked_text(text);
-    const std::vector<tk::Span> plain = spans_of(text, view, plain_spans);
-    std::vector<tk::Id> ids;
-    {
-      ingot::GilRelease unlocked;
-      ids = native_.encode({view, add_special, parse_special, plain});
-    }
-    return list_of(ids);
+    return list_of(ids_of(text, add_special, parse_special, plain_spans));
+  }
+
+  nb::object encode_array(nb::handle text, bool add_special, bool parse_special) const {
+    return array_of(ids_of(text, add_special, parse_special, {}));
   }
 
   nb::list encode_batch(nb::sequence texts, bool add_special, bool parse_special,
@@ -221,6 +229,14 @@ class Tokenizer {
   }
 
  private:
+  std::vector<tk::Id> ids_of(nb::handle text, bool add_special, bool parse_special,
+                             const std::vector<std::pair<size_t, size_t>>& plain_spans) const {
+    const std::string_view view = checked_text(text);
+    const std::vector<tk::Span> plain = spans_of(text, view, plain_spans);
+    ingot::GilRelease unlocked;
+    return native_.encode({view, add_special, parse_special, plain});
+  }
+
   const Vocabulary& vocabulary_;
   tk::Tokenizer native_;
 };
@@ -308,6 +324,8 @@ void bind_tokenizer(nb::module_& module) {
            nb::keep_alive<1, 3>())
       .def("encode", &Tokenizer::encode, nb::arg("text").none(), nb::arg("add_special"),
            nb::arg("parse_special"), nb::arg("plain_spans"))
+      .def("encode_array", &Tokenizer::encode_array, nb::arg("text").none(), nb::arg("add_special"),
+           nb::arg("parse_special"))
       .def("encode_batch", &Tokenizer::encode_batch, nb::arg("texts"), nb::arg("add_special"),
            nb::arg("parse_special"), nb::arg("threads"))
       .def("decode", &Tokenizer::decode, nb::arg("ids"), nb::arg("skip_special"));

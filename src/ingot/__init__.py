@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ingot.errors import IngotError as IngotError
     from ingot.errors import LogitsError as LogitsError
     from ingot.errors import MemoryShortageError as MemoryShortageError
+    from ingot.errors import ModelChangedError as ModelChangedError
     from ingot.errors import ModelError as ModelError
     from ingot.errors import ProcessorError as ProcessorError
     from ingot.errors import QuantError as QuantError
@@ -91,6 +92,7 @@ _HOME = {
     "LLM": "ingot.api",
     "LogitsError": "ingot.errors",
     "MemoryShortageError": "ingot.errors",
+    "ModelChangedError": "ingot.errors",
     "ModelError": "ingot.errors",
     "ProcessorError": "ingot.errors",
     "QuantError": "ingot.errors",
@@ -143,6 +145,7 @@ __all__ = [
     "IngotError",
     "LogitsError",
     "MemoryShortageError",
+    "ModelChangedError",
     "ModelError",
     "ProcessorError",
     "QuantError",

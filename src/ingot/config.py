@@ -47,7 +47,11 @@ def _cache() -> Path:
         return Path(text).expanduser()
     if text := os.environ.get("XDG_CACHE_HOME"):
         return Path(text) / "ingot"
-    return Path.home() / ".cache" / "ingot"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a name or HOME, as in a container
+        home = Path("/")
+    return home / ".cache" / "ingot"
 
 
 def _isa() -> str:

@@ -84,6 +84,10 @@ class MemoryShortageError(ModelError, MemoryError):
     """A model needs more memory than there is, or than this process may lock."""
 
 
+class ModelChangedError(ModelError):
+    """Somebody changed a model's file while it was in use; open the model again."""
+
+
 class GraphError(IngotError, ValueError):
     """A computation graph is not well formed."""
 

@@ -43,11 +43,11 @@ def make_file(seed: int, number: int) -> bytes:
         return _join(fields)
     if choice < 0.80:
         for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
-            fields = random.choice(_FIELD_MUTATIONS)(random, fields)
+            fields = random.choice(FIELD_MUTATIONS)(random, fields)
     data = _join(fields)
     if choice >= 0.70:
         for _ in range(random.choice((1, 1, 2, 4, 16))):
-            data = random.choice(_BYTE_MUTATIONS)(random, data)
+            data = random.choice(BYTE_MUTATIONS)(random, data)
     return data
 
 
@@ -186,7 +186,7 @@ def _same_text(random: Random, fields: Fields) -> Fields:
     return fields
 
 
-_FIELD_MUTATIONS: list[Callable[[Random, Fields], Fields]] = [
+FIELD_MUTATIONS: list[Callable[[Random, Fields], Fields]] = [
     _spoil_number,
     _spoil_number,
     _spoil_number,
@@ -228,7 +228,7 @@ def _insert(random: Random, data: bytes) -> bytes:
     return data[:place] + random.randbytes(random.randint(1, 16)) + data[place:]
 
 
-_BYTE_MUTATIONS: list[Callable[[Random, bytes], bytes]] = [
+BYTE_MUTATIONS: list[Callable[[Random, bytes], bytes]] = [
     _flip,
     _overwrite,
     _cut,

@@ -155,3 +155,10 @@ def test_any_number_is_understood_or_refused(
     path = spoiled.write(tmp_path_factory.mktemp("spoiled") / "model.gguf")
     with suppress(IngotError), LLM(path, threads=1, context=8) as llm:
         assert llm.logits([1, 2, 3]).shape == (3, 61)
+
+
+def test_a_file_that_is_a_vocabulary_only(tmp_path: Path) -> None:
+    fixture = replace(Fixture.load("llama"), shapes={})
+    path = fixture.write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"model\.gguf has no weights: it is a vocabulary only"):
+        LLM(path, threads=1)

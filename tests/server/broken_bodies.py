@@ -1,7 +1,8 @@
 """Bodies that are wrong in one way or another, the same ones from the same seed.
 
 Each begins as a body that an endpoint can answer; then fields are replaced, left out or doubled,
-bytes are cut, changed or encoded otherwise, or the headers say that it is something else.
+bytes are cut, changed or encoded otherwise, or the headers say that it is something else. Some
+fields become lists, depths and numbers one below, at and one beyond a limit of the server.
 """
 
 import copy
@@ -10,6 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+from ingot.server.body_limits import (
+    LONGEST_NUMBER,
+    MOST_DEPTH,
+    MOST_FEW,
+    MOST_MANY,
+    MOST_PROMPTS,
+    MOST_TOKENS,
+    MOST_TOOLS,
+    MOST_VALUES,
+)
 
 _CHAT = {
     "messages": [{"role": "user", "content": "hi"}],
@@ -109,6 +121,13 @@ _RAW = (
     b"[" * _DEEP, b"[" * _DEEP + b"]" * _DEEP, b'{"a":' * _DEEP + b"1" + b"}" * _DEEP,
     b'"' + b"a" * 100_000 + b'"', b"{}{}", b"/* */ 1", b"1 // x",
 )  # fmt: skip
+_ENTRIES = (
+    b"5", b"-1", b"97", b'"a"', b'""', b"{}", b"[]", b"[5]", b"1.5", b"null",
+    b'{"type":"text","text":"a"}', b'{"role":"user","content":"a"}', b'["a",1]', b'{"text":"c"}',
+)  # fmt: skip
+# The larger ones are rare: each takes as long as hundreds of small bodies.
+_MOST = (MOST_FEW, MOST_TOOLS, MOST_PROMPTS, MOST_MANY, MOST_TOKENS, MOST_VALUES)
+_HOW_OFTEN = (60, 20, 10, 6, 2, 2)
 _TYPES = (
     None, "", "text/plain", "application/xml", "application/x-www-form-urlencoded",
     "multipart/form-data", "multipart/form-data; boundary=x", "application/json; charset=utf-16",
@@ -151,7 +170,9 @@ def _broken(random: Random, path: str) -> BrokenBody:
     body = json.dumps(given).encode()
     match random.randrange(12):
         case 0:
-            body = _with_raw(random, body)
+            body = _with_raw(random, body, random.choice(_RAW))
+        case 8 if random.random() < 0.3:
+            body = _with_raw(random, body, _near_a_limit(random))
         case 1:
             body = body[: random.randrange(len(body) + 1)]
         case 2:
@@ -196,12 +217,28 @@ def _with_change(random: Random, given: Any) -> Any:
     return given
 
 
-def _with_raw(random: Random, body: bytes) -> bytes:
-    """Put something that is no JSON in the place of a value."""
+def _near_a_limit(random: Random) -> bytes:
+    """A list, a depth or a number that has about as much as is allowed."""
+    beside = random.choice([-1, 0, 1])
+    match random.randrange(6):
+        case 0:
+            depth = MOST_DEPTH + beside
+            return random.choice(
+                [b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth]
+            )
+        case 1:
+            return random.choice([b"9", b"0."]) + b"9" * (LONGEST_NUMBER - 2 + beside)
+        case _:
+            most = random.choices(_MOST, _HOW_OFTEN)[0]
+            return b"[" + b",".join([random.choice(_ENTRIES)] * (most + beside)) + b"]"
+
+
+def _with_raw(random: Random, body: bytes, raw: bytes) -> bytes:
+    """Put bytes in the place of a value."""
     places = [at for at, byte in enumerate(body) if byte in b":,["]
     at = random.choice(places) + 1 if places else 0
     ends = [end for end in range(at, len(body)) if body[end] in b",}]"]
-    return body[:at] + random.choice(_RAW) + body[ends[0] if ends else len(body) :]
+    return body[:at] + raw + body[ends[0] if ends else len(body) :]
 
 
 def _with_bytes(random: Random, body: bytes) -> bytes:

@@ -19,7 +19,7 @@ async def asgi_client(path: Path, **options: object) -> AsyncIterator[httpx.Asyn
     server = Server(ServerOptions(models=(model,), **options))
     transport = httpx.ASGITransport(application(server))
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://tiny") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
     finally:
         await server.close()

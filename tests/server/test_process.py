@@ -3,7 +3,6 @@
 import http.client
 import json
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from certificates import write_certificate
 from ports import quiet_port
 from serving import PATIENCE, Served, serving, start
 
@@ -203,14 +203,7 @@ def test_models_have_the_names_they_are_given(tiny: Path) -> None:
 
 
 def test_connections_can_be_encrypted(tiny: Path, tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    try:
-        subprocess.run([*command, *subject, *files], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl, which makes the certificate, is not here")
+    certificate, key = write_certificate(tmp_path)
     with serving(tiny, "--tls-certificate", certificate, "--tls-key", key) as served:
         assert served.url.startswith("https://")
         trusting = ssl.create_default_context(cafile=str(certificate))

@@ -32,9 +32,8 @@ def serving(model: Path, folder: Path, **options: Any) -> Iterator[httpx.Client]
     """A client of a server whose slot 0 has had a text."""
     engine = EngineOptions(threads=1, max_running=2)
     served = ServedModel(name="tiny", path=model, engine=engine)
-    with TestClient(
-        create_app(ServerOptions(models=(served,), slots_folder=folder, **options))
-    ) as http:
+    app = create_app(ServerOptions(models=(served,), slots_folder=folder, **options))
+    with TestClient(app, base_url="http://localhost") as http:
         write(http, PROMPT)
         yield http
 

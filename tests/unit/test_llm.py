@@ -80,7 +80,7 @@ def test_an_end_token_ends_the_text(path: Path, tmp_path: Path) -> None:
 
 def test_a_full_context_is_an_error(llm: LLM) -> None:
     stream = llm.stream([1] * (CONTEXT - 3), max_tokens=10, temperature=0)
-    with pytest.raises(ContextLengthError, match=f"end of the context of {CONTEXT} tokens"):
+    with pytest.raises(ContextLengthError, match=f"filled the context of {CONTEXT} tokens"):
         list(stream)
     assert len(stream.token_ids) == 3
     with pytest.raises(ContextLengthError, match="context_overflow='shift' or 'stop'"):

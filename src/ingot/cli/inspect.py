@@ -84,7 +84,7 @@ def command(
             show_gpu(console(), loader, gpu, context, kv_type, json=json)
             return
         if tensor is not None:
-            _show_tensor(_find(loader, tensor), json)
+            _show_tensor(loader, _find(loader, tensor), json)
             return
         summary = ModelSummary.of(loader)
         memory = _estimate(summary, context, kv_type)
@@ -94,8 +94,9 @@ def command(
             inspect_view.show_model(console(), loader, summary, memory, every_tensor=tensors)
 
 
-def _show_tensor(tensor: LazyTensor, json: bool) -> None:
+def _show_tensor(loader: GgufLoader, tensor: LazyTensor, json: bool) -> None:
     found = statistics(tensor)
+    loader.check()  # that nobody changed the file in the meantime
     if json:
         write_json(tensor_json(tensor, found))
     else:

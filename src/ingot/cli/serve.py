@@ -63,6 +63,10 @@ def command(
     max_body: Annotated[
         int, typer.Option("--max-body", help="Bytes of one request.", rich_help_panel=_LIMITS)
     ] = 16 << 20,
+    max_connections: Annotated[
+        int,
+        typer.Option("--max-connections", help="Open connections.", rich_help_panel=_LIMITS),
+    ] = 1024,
     idle_unload: Annotated[
         float | None,
         typer.Option(
@@ -112,6 +116,15 @@ def command(
         typer.Option(
             "--cors-origin",
             help="An origin whose pages may ask; `*`: all. May be repeated.",
+            rich_help_panel=_SAFETY,
+        ),
+    ] = None,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            help="A name by which clients reach a server without a key, beside those of this "
+            "machine; `*`: any. May be repeated.",
             rich_help_panel=_SAFETY,
         ),
     ] = None,
@@ -175,9 +188,11 @@ def command(
         api_keys=_keys(api_keys, api_key_file),
         allow_open=allow_open,
         cors_origins=tuple(cors_origins or ()),
+        allowed_hosts=tuple(allowed_hosts or ()),
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         max_body=max_body,
+        max_connections=max_connections,
         max_tokens=max_tokens,
         time_limit=time_limit,
         idle_unload=idle_unload,

@@ -46,7 +46,10 @@ from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from ingot.sampling import BeamSearch
+    from concurrent.futures import Future
+
+    from ingot.sampling import BeamSearch, Grammar
+    from ingot.sampling.grammar.lane import Compiled
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
@@ -102,7 +105,7 @@ class InferenceEngine:
             raise
         loop = StepLoop(model, _limits(options, model), options.step_timeout)
         self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
-        self._stop = weakref.finalize(self, _stop_quietly, loop, draft)
+        self._stop = weakref.finalize(self, _stop_quietly, self._loaded)
 
     def submit_request(
         self,
@@ -154,9 +157,17 @@ class InferenceEngine:
         )
         return self._request(self._text(asked), progress)
 
+    def compile_grammar(self, grammar: "Grammar") -> "Future[Compiled]":
+        """Have a grammar compiled, which may take seconds; then submit requests with it.
+
+        It stays compiled at least as long as somebody has the result. Cancel the future if the
+        grammar is not wanted any more.
+        """
+        return self._parts.chains.compile_grammar(grammar)
+
     def encode(self, prompt: Prompt) -> Ints:
         """The tokens of a prompt, checked."""
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = self.tokenizer.encode_array(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
     def read_rows(self, tokens: Ints, read: ReadLogits, *, first: int = 0) -> None:
@@ -264,6 +275,21 @@ class InferenceEngine:
         )
 
     @property
+    def change(self) -> str | None:
+        """What somebody did to a file that it runs from, so that its requests fail; or None."""
+        return next((model.change for model in self._models if model.change is not None), None)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the path of a file leads to another one by now. This one can be used on."""
+        return any(model.file.is_replaced for model in self._models)
+
+    @property
+    def _models(self) -> tuple[LoadedModel, ...]:
+        parts = self._parts
+        return (parts.model,) if parts.draft is None else (parts.model, parts.draft)
+
+    @property
     def token_gaps(self) -> TokenGaps:
         """How long texts have waited from token to token."""
         return self._loop.counters.gaps
@@ -286,7 +312,7 @@ class InferenceEngine:
         Requests that have not ended fail with `ModelError`.
         """
         if self._loaded is not None:
-            _stop(self._loaded.loop, self._loaded.draft)
+            _stop(self._loaded)
             self._stop.detach()
 
     def _text(self, asked: Asked) -> TextTask:
@@ -310,6 +336,8 @@ class InferenceEngine:
     def _fork(self, task: TextTask, changes: dict[str, Any]) -> Request:
         """A request that continues a text as it is now."""
         params = replace(task.asked.params, seed=None).with_names(changes)
+        # Compiled here, not in the step thread, which finds it as long as it is held.
+        grammar = None if params.grammar is None else self.compile_grammar(params.grammar).result()
 
         def copy() -> TextTask:
             written = tuple(task.transcript.sampled)
@@ -319,7 +347,9 @@ class InferenceEngine:
                     self.model.copy_blocks(sequence.share(other))
             return made
 
-        return self._request(self._loop.call(copy))
+        request = self._request(self._loop.call(copy))
+        del grammar
+        return request
 
     def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
         if draft is not None:
@@ -366,16 +396,17 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     )
 
 
-def _stop(loop: StepLoop, draft: LoadedModel | None) -> None:
-    loop.stop()
-    if draft is not None:
-        draft.close()
+def _stop(parts: _Parts) -> None:
+    parts.chains.close()
+    parts.loop.stop()
+    if parts.draft is not None:
+        parts.draft.close()
 
 
-def _stop_quietly(loop: StepLoop, draft: LoadedModel | None) -> None:
-    """The same for an engine that nobody has any more, or at the end of the process.
+def _stop_quietly(parts: _Parts) -> None:
+    """Stop an engine that nobody holds any more, or at the end of the process.
 
-    Ctrl-C ends the waiting then: native code is never gone on with after the interpreter's end.
+    Ctrl-C ends the wait: native code never continues after the end of the interpreter.
     """
     with suppress(KeyboardInterrupt, EngineError):
-        _stop(loop, draft)
+        _stop(parts)

@@ -90,6 +90,7 @@ class LoadedModel:
                 gpu_layers=gpu_layers,
                 progress=progress,
             )
+            self.file.check()  # that what was read is what was checked
         except BaseException:
             self.file.close()
             raise
@@ -98,6 +99,7 @@ class LoadedModel:
         self.gpu = placed.gpu  # None: all of it is on the CPU
         self.why_cpu = placed.why_cpu  # where the device is "auto"
         self._give_back = placed.give_back
+        self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
 
@@ -161,7 +163,9 @@ class LoadedModel:
         phase: ExecutionPhase,
     ) -> Logits:
         """The same for sequences that have grown already: the new tokens are their last."""
-        return self._running.forward(_batch(sequences, ids, outputs, phase))
+        logits = self._running.forward(_batch(sequences, ids, outputs, phase))
+        self.check_file()
+        return logits
 
     def start(
         self,
@@ -176,6 +180,16 @@ class LoadedModel:
             return Finished(self.forward(sequences, ids, outputs, phase))
         return self.device_sampler.start(_batch(sequences, ids, outputs, phase), choices)
 
+    @property
+    def change(self) -> str | None:
+        """What somebody did to the file, if weights are still read from it; None: nothing known."""
+        return self.file.change if self._reads_file else None
+
+    def check_file(self) -> None:
+        """Raise `ModelChangedError` if what was just computed may come from changed weights."""
+        if self._reads_file:
+            self.file.check()
+
     @cached_property
     def fingerprint(self) -> str:
         """Tells this model from others: its tensors, and some bytes of each."""
@@ -185,6 +199,7 @@ class LoadedModel:
         for name, tensor in self.file.tensors.items():
             digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
             digest.update(tensor.data[:_SAMPLE].tobytes() + tensor.data[-_SAMPLE:].tobytes())
+        self.check_file()
         return digest.hexdigest()
 
     def require_logits(self) -> None:
@@ -203,6 +218,12 @@ class LoadedModel:
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
         size = self.graph.vocabulary_size
+        if len(token_ids) > self.context:  # before an array is made of them
+            raise ContextLengthError(
+                f"the prompt has {len(token_ids)} tokens and the context {self.context}; shorten "
+                f"the prompt or open the model with a larger context (at most "
+                f"{self.graph.context_length})"
+            )
         try:
             ids = np.asarray(token_ids)
         except ValueError:  # lists of different lengths
@@ -215,12 +236,6 @@ class LoadedModel:
             wrong = int(ids[(ids < 0) | (ids >= size)][0])
             raise ModelError(
                 f"token id {wrong} is not in the vocabulary: ids go from 0 to {size - 1}"
-            )
-        if ids.size > self.context:
-            raise ContextLengthError(
-                f"the prompt has {ids.size} tokens and the context {self.context}; shorten the "
-                f"prompt or open the model with a larger context (at most "
-                f"{self.graph.context_length})"
             )
         return ids.astype(np.int32)
 

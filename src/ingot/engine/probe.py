@@ -40,6 +40,7 @@ class Probe:
         states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph) if graph.hidden else []
         self._output = graph.logits
+        self._file = model.file
         self._backend = CpuBackend(
             graph,
             model.file,
@@ -156,6 +157,8 @@ class Probe:
                 types=types,
             )
         )
+        if self._file.is_mapped:
+            self._file.check()
         for sequence in sequences:
             sequence.release_passed()
         return states

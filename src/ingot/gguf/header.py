@@ -1,7 +1,8 @@
 """The header of one file, scanned natively and checked against the file's size.
 
-A `MmapGguf` comes in; a `Header` of keys, tensors and byte positions goes out. Values
-stay in the file: `metadata.py` and `tensor.py` make them when they are asked for.
+A `MmapGguf` comes in; a `Header` of keys, tensors and byte positions goes out. Its bytes
+are a copy: whatever becomes of the file, the vocabulary stays what it was. Values are made
+when they are asked for (`metadata.py`), tensors stay in the file (`tensor.py`).
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.errors import GgufError
 from ingot.gguf.mmap import MmapGguf
 from ingot.gguf.types import GgmlType, ValueType
 
@@ -53,20 +55,13 @@ class Header:
 
 def read_header(file: MmapGguf) -> Header:
     """Scan a file's header; a bad file raises `GgufError`."""
-    # A map costs nothing to look at as a whole. Plain reads begin with a piece and take a
-    # larger one while the header goes on.
-    size = file.size if file.is_mapped else min(file.size, _FIRST_READ)
-    while True:
-        scanned = _native.scan_gguf(file.get_slice(0, size), file.size, str(file.path))
-        if scanned is not None:
-            break
-        size = min(file.size, 4 * size)
+    data, scanned = _scan_map(file) if file.is_mapped else _scan_reads(file)
     version, alignment, end, data_start, entries, tensors = scanned
     return Header(
         version=version,
         alignment=alignment,
         data_start=data_start,
-        data=file.get_slice(0, end),
+        data=data[:end],
         entries=tuple(
             Entry(key, ValueType(kind), ValueType(element), count, at, strings)
             for key, kind, element, count, at, strings in entries
@@ -76,3 +71,30 @@ def read_header(file: MmapGguf) -> Header:
             for name, kind, shape, at, nbytes in tensors
         ),
     )
+
+
+def _scan_map(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader]":
+    """A copy of the header, and what it says."""
+    # A map costs nothing to look at as a whole: that tells how long the header is. What counts
+    # is what the copy says, because the file may change between two looks at it.
+    whole = file.get_slice(0, file.size)
+    found = _native.scan_gguf(whole, file.size, str(file.path))
+    if found is not None:
+        _, _, end, *_ = found
+        data = whole[:end].copy()
+        data.setflags(write=False)
+        scanned = _native.scan_gguf(data, file.size, str(file.path))
+        if scanned is not None:
+            return data, scanned
+    raise GgufError("the file changes while it is read", field="header", path=file.path)
+
+
+def _scan_reads(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader]":
+    """The same by plain reads: a piece, and a larger one while the header goes on."""
+    size = min(file.size, _FIRST_READ)
+    while True:
+        data = file.get_slice(0, size)
+        scanned = _native.scan_gguf(data, file.size, str(file.path))
+        if scanned is not None:
+            return data, scanned
+        size = min(file.size, 4 * size)

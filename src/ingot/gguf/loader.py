@@ -15,12 +15,16 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import GgufError
+from ingot.errors import GgufError, ModelChangedError
 from ingot.gguf.metadata import Metadata
 from ingot.gguf.splits import open_parts
 from ingot.gguf.tensor import Backend, LazyTensor, TensorState
 
 T = TypeVar("T")
+_REMEDY = (
+    "open the model again once the file is whole; to replace a file that is in use, write the new "
+    "one beside it and rename it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,29 @@ class GgufLoader:
         """What `load_tensor` and `load_all` found so far."""
         with self._counting:
             return CacheCounts(self._hits, self._misses)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether tensors are views of a file rather than copies."""
+        return any(file.is_mapped for file in self.files)
+
+    @property
+    def change(self) -> str | None:
+        """What somebody did to a file of the model since it was opened; None: nothing known."""
+        for file in self.files:
+            if file.change is not None:
+                return f"{file.path} {file.change}"
+        return None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a path of the model leads to another file by now. This one can be used on."""
+        return any(file.is_replaced for file in self.files)
+
+    def check(self) -> None:
+        """Raise `ModelChangedError` if what was read of the files cannot be trusted any more."""
+        if (change := self.change) is not None:
+            raise ModelChangedError(f"{change}; {_REMEDY}")
 
     def prefetch(self) -> None:
         """Ask the system to read the files ahead of their use."""

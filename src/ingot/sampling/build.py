@@ -28,7 +28,10 @@ from ingot.sampling.thinking import ThinkingBudget
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ingot.sampling.grammar.compile import GrammarCompiler
+    from ingot.sampling.grammar.lane import Compiled
     from ingot.sampling.grammar.state import GrammarState
     from ingot.sampling.samplers.healing import TokenIndex
 
@@ -145,7 +148,16 @@ class ChainBuilder:
         """A grammar at the start of a text."""
         from ingot.sampling.grammar.state import GrammarState
 
-        return GrammarState(self._compiler.matcher(grammar), self._tokenizer.vocab_size)
+        return GrammarState(self._compiler.wait(grammar), self._tokenizer.vocab_size)
+
+    def compile_grammar(self, grammar: Grammar) -> "Future[Compiled]":
+        """A grammar to come, for those who cannot wait for it in their thread."""
+        return self._compiler.compile(grammar)
+
+    def close(self) -> None:
+        """Compile no more grammars."""
+        if "_compiler" in self.__dict__:
+            self._compiler.close()
 
     def _infill(self) -> Sampler:
         if not self._ends:

@@ -4,6 +4,7 @@
 """
 
 from ingot.server.app import create_app
+from ingot.server.limits import ConnectionLimits
 from ingot.server.options import ServedModel, ServerOptions
 
-__all__ = ["ServedModel", "ServerOptions", "create_app"]
+__all__ = ["ConnectionLimits", "ServedModel", "ServerOptions", "create_app"]

@@ -46,7 +46,7 @@ def application(server: Server) -> FastAPI:
         version=__version__,
         summary="Language models from GGUF files.",
         lifespan=lifespan,
-        docs_url=None,  # they would load scripts from elsewhere
+        docs_url=None,  # it would load scripts from elsewhere; the page has its own
         redoc_url=None,
     )
     for family in (operations, openai, anthropic, llama):

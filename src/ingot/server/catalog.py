@@ -1,20 +1,26 @@
 """Catalog: the models of a server by name, opened when they are asked for.
 
 A model stays open while somebody has a lease on it, and for some time after; who comes while it
-is being opened waits for it. It does not know HTTP.
+is being opened waits for it. A file that somebody changed or replaced is opened again as soon as
+nobody has a lease on the model. It does not know HTTP.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ingot.api import LLM
-from ingot.errors import IngotError
+from ingot.errors import IngotError, ModelChangedError
+from ingot.gguf import GgufLoader
 from ingot.server.options import ServedModel
+
+_LOOK_SECONDS = 10.0  # between two looks at the models, at most
 
 
 class UnknownModelError(IngotError):
@@ -30,12 +36,18 @@ class Entry:
     llm: LLM | None = None
     leases: int = 0
     used: float = 0.0  # when the last lease ended
+    broken: str | None = None  # why its file, which somebody changed, could not be opened again
     listed: int = field(default_factory=lambda: int(time.time()))  # when the server began
 
     @property
     def name(self) -> str:
         """What requests call it."""
         return self.model.name
+
+    @property
+    def trouble(self) -> str | None:
+        """What somebody did to its file, so that requests fail until it is whole; or None."""
+        return self.broken if self.llm is None else self.llm.engine.change
 
 
 class Lease:
@@ -103,23 +115,55 @@ class Catalog:
         """The model of a name, opened if it is not."""
         entry = self.find(name)
         async with entry.opening:
+            await self._close_outdated(entry)
             if entry.llm is None:
-                entry.llm = await asyncio.to_thread(_open, entry.model, self._tell)
+                entry.llm = await self._open(entry)
             return Lease(entry, entry.llm)
 
+    async def _close_outdated(self, entry: Entry) -> None:
+        """Close a model whose file is another one by now, if nobody has a lease on it."""
+        if entry.llm is None or entry.leases:
+            return
+        if change := entry.llm.engine.change:
+            entry.broken = change
+        elif not (entry.llm.engine.is_replaced and await asyncio.to_thread(_is_whole, entry.model)):
+            return
+        await _close(entry)
+
+    async def _open(self, entry: Entry) -> LLM:
+        try:
+            llm = await asyncio.to_thread(_open, entry.model, self._tell)
+        except (IngotError, OSError) as error:
+            if entry.broken is None:
+                raise
+            raise ModelChangedError(f"{entry.broken}; it cannot be opened now: {error}") from error
+        if entry.broken is not None:
+            self._tell(f"{entry.name}: opened again, because {entry.broken}")
+        entry.broken = None
+        return llm
+
     def check(self) -> None:
-        """Raise an error if a model that is open has failed, or hangs."""
+        """Raise an error if a model failed, hangs, or its file was changed."""
         for entry in self._entries.values():
+            if entry.trouble is not None:
+                raise ModelChangedError(f"{entry.name}: {entry.trouble}")
             if entry.llm is not None:
                 entry.llm.engine.check()
 
     async def watch(self) -> None:
-        """Close models that nobody uses, for as long as the server runs."""
-        if self._idle_seconds is None:
-            return
+        """Look after the models for as long as the server runs."""
+        pause = min((self._idle_seconds or math.inf) / 4, _LOOK_SECONDS)
         while True:
-            await asyncio.sleep(min(self._idle_seconds / 4, 10.0))
+            await asyncio.sleep(pause)
             await self.close_idle()
+            await self.open_broken()
+
+    async def open_broken(self) -> None:
+        """Open models again whose files were changed, if they are whole by now."""
+        for entry in self._entries.values():
+            if entry.trouble is not None:
+                with suppress(ModelChangedError):
+                    (await self.lease(entry.name)).release()
 
     async def close_idle(self) -> None:
         """Close those that have not been used for too long."""
@@ -134,6 +178,15 @@ class Catalog:
         for entry in self._entries.values():
             async with entry.opening:
                 await _close(entry)
+
+
+def _is_whole(model: ServedModel) -> bool:
+    """Whether the header of a model's file can be read and its tensors are there."""
+    try:
+        GgufLoader(model.path).close()
+    except (IngotError, OSError):
+        return False
+    return True
 
 
 def _open(model: ServedModel, tell: Callable[[str], None]) -> LLM:

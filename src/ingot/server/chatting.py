@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from ingot.api import LLM
-from ingot.engine import Request
 from ingot.reply import (
     Event,
     ReplyParser,
@@ -26,7 +25,7 @@ from ingot.reply import (
 )
 from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
-from ingot.server.several import submit_each
+from ingot.server.several import Texts
 
 Message = dict[str, Any]
 
@@ -70,7 +69,7 @@ class Reading:
 
 
 class Submission:
-    """Submits a chat; how its answers are read is known afterwards."""
+    """The texts that a chat asks for; how its answers are read is known afterwards."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
@@ -79,11 +78,11 @@ class Submission:
     @property
     def reading(self) -> Reading:
         """How to read the answers."""
-        assert self._reading is not None, "it was submitted"
+        assert self._reading is not None, "it was called"
         return self._reading
 
-    def __call__(self, llm: LLM) -> Sequence[Request]:
-        """Ask the engine for the answers."""
+    def __call__(self, llm: LLM) -> Texts:
+        """The answers to ask a model for."""
         chat = self._chat
         prompt, self._reading = prepare(llm, chat)
         params = chat.params
@@ -96,7 +95,7 @@ class Submission:
             answer=params.grammar,
         )
         params = replace(params, grammar=grammar, thinking=self._budget(llm))
-        return submit_each(llm, [llm.engine.encode(prompt)], params, chat.count)
+        return Texts([llm.engine.encode(prompt)], params, chat.count)
 
     def _budget(self, llm: LLM) -> ThinkingBudget | None:
         if self._chat.thinking_tokens is None:

@@ -19,6 +19,7 @@ from ingot.errors import (
     IngotError,
     LogitsError,
     MemoryShortageError,
+    ModelChangedError,
     ModelError,
     QueueFullError,
     SamplingError,
@@ -30,6 +31,7 @@ from ingot.errors import (
 from ingot.server.catalog import UnknownModelError
 
 RETRY_SECONDS = 1  # after which a client may try again
+_LONGEST = 1000  # characters of a message
 
 
 class ApiError(Exception):
@@ -62,6 +64,11 @@ class Facts:
     code: str | None = None
     retry: bool = False  # it may go better later
 
+    def __post_init__(self) -> None:
+        # What was sent may be in it, and may be of any length.
+        object.__setattr__(self, "message", _shortened(self.message))
+        object.__setattr__(self, "param", self.param and _shortened(self.param))
+
     @property
     def headers(self) -> Mapping[str, str]:
         """What goes with it."""
@@ -73,6 +80,10 @@ class Facts:
         if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return "server_error"
         return _KINDS.get(self.status, "invalid_request_error")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _KINDS: Mapping[int, str] = MappingProxyType(
@@ -98,6 +109,17 @@ _ANTHROPIC_KINDS: Mapping[int, str] = MappingProxyType(
     }
 )
 
+_UNAVAILABLE: Mapping[type[Exception], str] = MappingProxyType(
+    {
+        EngineError: "engine_unavailable",
+        ThreadLimitError: "engine_unavailable",
+        CacheFullError: "out_of_memory",
+        MemoryShortageError: "out_of_memory",
+        MemoryError: "out_of_memory",
+        ModelChangedError: "model_changed",
+    }
+)
+
 
 def facts_of(error: BaseException) -> Facts:
     """What to say of an error."""
@@ -112,16 +134,14 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
             return Facts(429, str(error), code="queue_full", retry=True)
-        case EngineError() | ThreadLimitError():
-            return Facts(503, str(error), code="engine_unavailable", retry=True)
-        case CacheFullError() | MemoryShortageError():
-            return Facts(503, str(error), code="out_of_memory", retry=True)
+        case _ if isinstance(error, tuple(_UNAVAILABLE)):
+            return _unavailable(error)
         case (
             GrammarError()
             | ChatTemplateError()
             | TokenizerError()
             | SavedCacheError()
-            | ModelError()  # or a prompt that the model cannot read
+            | ModelError()  # of the model, or of a prompt that it cannot read
             | ConfigError()
         ):
             return Facts(400, str(error))
@@ -133,6 +153,13 @@ def facts_of(error: BaseException) -> Facts:
             return Facts(500, str(error))
         case _:
             return Facts(500, "the server met an error of its own; its log says more")
+
+
+def _unavailable(error: BaseException) -> Facts:
+    """What to say of an error that may be over in a while."""
+    code = next(code for kind, code in _UNAVAILABLE.items() if isinstance(error, kind))
+    what = str(error) or "the server has too little memory for this request now"
+    return Facts(503, what, code=code, retry=True)
 
 
 def openai_error(facts: Facts) -> dict[str, object]:

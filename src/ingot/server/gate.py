@@ -1,8 +1,9 @@
 """Gate: what every request passes before it reaches an endpoint, and after.
 
-It gives requests their id, refuses those without a key, those that are too large and, while the
-server is about to stop, all of them; it writes the access log. It does not know endpoints, but
-for those that everybody may see.
+It gives requests their id. It refuses those that a page elsewhere makes, those without a key,
+those that are too large, come too slowly or would take too long to parse and, while the server is
+about to stop, all of them. It writes the access log. It does not know endpoints, apart from those
+that everybody may see.
 """
 
 import asyncio
@@ -20,18 +21,21 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ingot.server.body_limits import BodyCheck
 from ingot.server.call import Call, set_call
 from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
+from ingot.server.options import ServerOptions
+from ingot.server.origins import Origins
 from ingot.server.state import Server
 
 _log = logging.getLogger("ingot.server")
 
 # What a browser must see before it can ask for a key, and what watches over a server.
-_PUBLIC = frozenset({"/", "/favicon.ico", "/health", "/v1/health", "/ready"})
+_PUBLIC = frozenset({"/", "/docs", "/favicon.ico", "/health", "/v1/health", "/ready"})
 _PUBLIC_FOLDERS = ("/page/",)
-_WATCHED = frozenset({"/health", "/v1/health", "/ready", "/metrics"})  # also while it stops
+# Also answered while the server stops, or has no free connection.
+WATCHED = frozenset({"/health", "/v1/health", "/ready", "/metrics"})
 
-_BODY_SECONDS = 60  # in which a request must have come
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 CLIENT_CLOSED = 499  # nobody was there to hear the answer
 
@@ -42,7 +46,9 @@ class Gate:
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
         self._server = server
+        self._origins = Origins(server.options)
         self._keys = [_digest(key) for key in server.options.api_keys]
+        self._check = BodyCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -64,7 +70,8 @@ class Gate:
         try:
             try:
                 self._admit(scope, headers)
-                body = await _read_body(receive, self._server.options.max_body)
+                body = await _read_body(receive, self._server.options)
+                await self._check(body)
                 await self._app(scope, _again(body, receive), answer)
             except ClientGoneError:
                 pass
@@ -81,7 +88,8 @@ class Gate:
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Refuse what is not to be answered."""
         path = scope["path"]
-        if self._server.draining and path not in _WATCHED:
+        self._origins.check(scope["method"], scope["http_version"], headers)
+        if self._server.draining and path not in WATCHED:
             raise ApiError(
                 503, "the server is stopping; ask again", code="server_stopping", retry=True
             )
@@ -152,24 +160,32 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(413, f"the request is larger than {limit} bytes, the limit of this server")
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body, if it is not longer than allowed."""
+async def _read_body(receive: Receive, options: ServerOptions) -> bytes:
+    """The whole body, if it is not longer than allowed and does not come too slowly."""
+    limits = options.limits
     pieces: list[bytes] = []
-    taken = 0
+    taken = in_time = 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(limits.body_time) as deadline:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError("the client has gone")
                 pieces.append(message.get("body", b""))
                 taken += len(pieces[-1])
-                if taken > limit:
-                    raise _too_large(limit)
+                if taken > options.max_body:
+                    raise _too_large(options.max_body)
                 if not message.get("more_body", False):
                     return b"".join(pieces)
+                if taken - in_time >= limits.body_bytes:
+                    in_time = taken
+                    deadline.reschedule(asyncio.get_running_loop().time() + limits.body_time)
     except TimeoutError:
-        raise ApiError(408, f"the request was not complete after {_BODY_SECONDS} s") from None
+        raise ApiError(
+            408,
+            f"the body comes too slowly: {limits.body_time:g} s brought neither its end nor "
+            f"{limits.body_bytes} bytes",
+        ) from None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -74,7 +74,10 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     made = APIRouter(tags=["operations"])
 
-    @made.get("/health", responses={503: {"description": "A model has failed, or hangs."}})
+    @made.get(
+        "/health",
+        responses={503: {"description": "A model failed, hangs, or its file was changed."}},
+    )
     @made.get("/v1/health", include_in_schema=False)
     async def health() -> Health:
         """Whether the models that are open can go on; if one cannot, why."""

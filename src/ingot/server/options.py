@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
+from ingot.server.limits import ConnectionLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +29,12 @@ class ServerOptions:
     api_keys: tuple[str, ...] = ()  # whoever has one of them may ask; none: everybody may
     allow_open: bool = False  # listen beyond this machine though there is no key
     cors_origins: tuple[str, ...] = ()  # pages of other origins that may ask; "*": all
+    allowed_hosts: tuple[str, ...] = ()  # more names that this server is called by; "*": any
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     max_body: int = 16 << 20  # bytes of a request
+    max_connections: int = 1024  # at once
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)  # of each connection
     max_tokens: int | None = None  # that one request may have written
     time_limit: float | None = None  # seconds that a text may take, its wait included
     idle_unload: float | None = None  # seconds after which a model that is not used is closed
@@ -55,6 +59,7 @@ class ServerOptions:
             raise ConfigError("an API key is empty, or not of ASCII characters")
         for name in (
             "max_body",
+            "max_connections",
             "max_tokens",
             "time_limit",
             "idle_unload",

@@ -14,11 +14,15 @@ import ssl
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
 from ingot.errors import ConfigError
 from ingot.server.app import application
+from ingot.server.connection import Connection
+from ingot.server.limits import room_for
+from ingot.server.listener import SPARE, Listener
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
@@ -30,6 +34,9 @@ def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes; `tell` is for the person who started it."""
     _check_certificate(options)
     listening = _bind(options.host, options.port)
+    connections = room_for(options.max_connections, SPARE)
+    if connections < options.max_connections:
+        tell(f"connections: {connections}; the limit of open files (ulimit -n) allows no more")
     server = Server(options, tell)
     config = uvicorn.Config(
         application(server),
@@ -39,10 +46,10 @@ def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
         server_header=False,
         ssl_certfile=options.tls_certificate,
         ssl_keyfile=options.tls_key,
-        timeout_keep_alive=75,
+        ws="none",
         timeout_graceful_shutdown=ceil(options.shutdown_grace) + _LAST_SECONDS,
     )
-    process = _Process(config, server, _address(options, listening), tell)
+    process = _Process(config, server, _address(options, listening), connections, tell)
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(process, server, listening))
@@ -58,24 +65,57 @@ async def _serve(process: "_Process", server: Server, listening: socket.socket) 
 
 
 class _Process(uvicorn.Server):
-    """uvicorn's server, which ends texts when their time is over."""
+    """uvicorn's server, with its own listener, which ends texts when their time is over."""
 
     def __init__(
-        self, config: uvicorn.Config, server: Server, address: str, tell: Callable[[str], None]
+        self,
+        config: uvicorn.Config,
+        server: Server,
+        address: str,
+        max_connections: int,
+        tell: Callable[[str], None],
     ) -> None:
         super().__init__(config)
+        self.servers = []  # of asyncio; `_listener` is there for them
         self._server = server
         self._address = address
+        self._max_connections = max_connections
         self._tell = tell
         self._signals = 0
         self.last_signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
-        await super().startup(sockets)
-        if self.started:
-            names = ", ".join(self._server.catalog.entries)
-            self._tell(f"serving {names} at {self._address}")
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise ConfigError("the server could not start; its log says why")
+        assert sockets is not None
+        self._listener = Listener(
+            sockets[0],
+            self._connection,
+            connections=cast("set[Connection]", self.server_state.connections),
+            max_connections=self._max_connections,
+            limits=self._server.options.limits,
+            context=self.config.ssl,
+        )
+        self.started = True
+        names = ", ".join(self._server.catalog.entries)
+        self._tell(f"serving {names} at {self._address}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, and let what is open come to its end."""
+        await self._listener.close()
+        await super().shutdown(sockets)
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self.config,
+            self.server_state,
+            self.lifespan.state,
+            limits=self._server.options.limits,
+            waiting=self._listener.waiting,
+            is_full=self._listener.is_full,
+        )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Take a signal: begin to stop, or stop now."""

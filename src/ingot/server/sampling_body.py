@@ -13,12 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
 from ingot.sampling.params import ALIASES
+from ingot.server.body_limits import Few, Many, Mapped, Name, TokenId
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
 
-MAX_STOPS = 64
-_LONGEST_STOP = 1024
-_LISTED = 10_000  # entries of a bias or of stop tokens
+LONGEST_STOP = 1024
 
 
 class Body(BaseModel):
@@ -27,19 +26,16 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-StopText = Annotated[str, Field(min_length=1, max_length=_LONGEST_STOP)]
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+StopText = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 _OTHERS: dict[str, Any] = {
-    "stop": StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)],
-    "stop_token_ids": Annotated[list[TokenId], Field(max_length=_LISTED)],
+    "stop": StopText | Few[StopText],
+    "stop_token_ids": Many[TokenId],
     "ignore_eos": bool,
-    "samplers": list[str],
-    "dry_sequence_breakers": list[StopText],
-    "logit_bias": Annotated[
-        dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number], Field(max_length=_LISTED)
-    ],
+    "samplers": Few[Name],
+    "dry_sequence_breakers": Few[StopText],
+    "logit_bias": Mapped[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number],
     "grammar": str,  # in GBNF
     "json_schema": dict[str, Any] | bool,
 }

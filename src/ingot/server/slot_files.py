@@ -57,7 +57,11 @@ class SlotFiles:
     async def room_for(self, path: Path) -> AsyncIterator[int]:
         """The bytes that a file may have; nobody else saves in the meantime."""
         async with self._one_save:
-            others = _sizes(path.parent)
+            try:
+                others = _sizes(path.parent)
+            except OSError as error:  # no descriptor is free, for example
+                why = f"the folder of saved slots cannot be read: {error.strerror}"
+                raise ApiError(507, why) from error
             others.pop(path.name, None)
             if len(others) >= self._most_files:
                 raise ApiError(

@@ -17,9 +17,11 @@ from starlette.types import Receive
 from ingot.api import LLM
 from ingot.engine import Completion, Request
 from ingot.errors import RequestCancelledError
+from ingot.sampling import Grammar
 from ingot.server.call import Call
 from ingot.server.catalog import Catalog, Lease
 from ingot.server.errors import ApiError, ClientGoneError
+from ingot.server.several import Texts
 from ingot.server.slot_table import SlotTable
 
 T = TypeVar("T")
@@ -52,18 +54,23 @@ class Writings:
         catalog: Catalog,
         model: str | None,
         call: Call,
-        submit: Callable[[LLM], Sequence[Request]],
+        ask: Callable[[LLM], Texts],
+        receive: Receive,
         *,
         slot: int | None = None,
     ) -> "Writing":
-        """Have texts written: `submit` asks the engine for them, in a thread.
+        """Have texts written: `ask` says which, in a thread.
 
-        The first of them gets the slot that is wanted, if it is free.
+        Their grammar is compiled first, unless the client goes before; no thread that others
+        need waits for that. The first text gets the slot that is wanted, if it is free.
         """
         lease = await catalog.lease(model)
         call.model = lease.name
         try:
-            requests = await asyncio.to_thread(submit, lease.llm)
+            texts = await asyncio.to_thread(ask, lease.llm)
+            compiled = await _compiled(lease.llm, texts.params.grammar, receive)
+            requests = await asyncio.to_thread(texts.submit, lease.llm)
+            del compiled  # the requests have it
         except BaseException:
             lease.release()
             raise
@@ -181,6 +188,16 @@ class Writing:
                 503, "the server is stopping; ask again", code="server_stopping", retry=True
             )
         return ClientGoneError("the client has gone")
+
+
+async def _compiled(llm: LLM, grammar: Grammar | None, receive: Receive) -> object:
+    """A grammar that is ready, for as long as somebody has it."""
+    if grammar is None:
+        return None
+    compiling = llm.engine.compile_grammar(grammar)
+    if compiling.done():
+        return compiling.result()
+    return await while_connected(receive, asyncio.wrap_future(compiling))
 
 
 async def while_connected(receive: Receive, work: Awaitable[T]) -> T:

@@ -23,6 +23,9 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ingot.config import config
 from ingot.errors import TokenizerError
 from ingot.gguf import GgufLoader, Metadata
@@ -114,6 +117,15 @@ class Tokenizer:
             raise TokenizerError(str(error)) from None
         except TypeError:
             raise TokenizerError("plain_spans takes pairs (begin, end) of whole numbers") from None
+
+    def encode_array(
+        self, text: str | bytes, add_special: bool = True, parse_special: bool = False
+    ) -> NDArray[np.int32]:
+        """The ids of a text in an array, which takes a tenth of the memory of a list."""
+        try:
+            return self._core.tokenizer.encode_array(text, add_special, parse_special)
+        except ValueError as error:
+            raise TokenizerError(str(error)) from None
 
     def encode_batch(
         self,

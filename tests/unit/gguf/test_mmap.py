@@ -1,7 +1,6 @@
 """MmapGguf: views of a file, and the same bytes where it cannot be mapped."""
 
 import errno
-import mmap
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from fuzz.craft import Craft
+from ingot import _native
 from ingot.errors import GgufError, MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader, LazyTensor, MmapGguf, TensorState, ValueType
 
@@ -23,7 +23,7 @@ def unmappable(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
 
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(_native, "GuardedMap", refuse)
 
 
 @pytest.fixture

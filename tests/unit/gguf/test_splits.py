@@ -1,7 +1,6 @@
 """Models in several files: found, checked and written."""
 
 import errno
-import mmap
 from pathlib import Path
 
 import gguf
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from fuzz.craft import Craft, u64
+from ingot import _native
 from ingot.errors import GgufError
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 
@@ -211,7 +211,7 @@ def test_one_warning_for_all_parts(parts: list[Path], monkeypatch: pytest.Monkey
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(_native, "GuardedMap", refuse)
     with pytest.warns(RuntimeWarning, match="cannot be memory-mapped") as caught:
         loader = GgufLoader(parts[0])
     assert len(caught) == 1

@@ -12,7 +12,6 @@ from grammar_runs import accepts, write
 
 from ingot.errors import GrammarError
 from ingot.sampling import ChainBuilder, Grammar, SamplingParams
-from ingot.sampling.grammar.compile import GrammarCompiler
 from ingot.sampling.grammar.vocabulary import ExactEncoder, TokenTexts
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.tokenizer.small_vocabularies import byte_tokens, write_vocabulary
@@ -232,30 +231,6 @@ def test_what_cannot_be_honoured_is_refused(
         builder.build(SamplingParams(grammar=grammar))
 
 
-def test_compiled_grammars_are_kept(letters: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = GrammarCompiler(letters)
-    compiled: list[Grammar] = []
-    compile_one = GrammarCompiler._compile
-
-    def counting(self: GrammarCompiler, grammar: Grammar) -> object:
-        compiled.append(grammar)
-        return compile_one(self, grammar)
-
-    monkeypatch.setattr(GrammarCompiler, "_compile", counting)
-    first = Grammar.regex("a")
-    for _ in range(3):
-        compiler.matcher(first)
-    assert compiled == [first]
-    for number in range(70):
-        compiler.matcher(Grammar.choices([str(number)]))
-        compiler.matcher(first)
-    assert compiled.count(first) == 1  # the one used last stays
-    for number in range(70):
-        compiler.matcher(Grammar.choices([str(number)]))
-    compiler.matcher(first)
-    assert compiled.count(first) == 2
-
-
 # Every kind of vocabulary
 
 CONTROL, UNKNOWN = TokenType.CONTROL, TokenType.UNKNOWN
@@ -322,3 +297,15 @@ def test_a_vocabulary_without_an_end_is_refused(tmp_path: Path) -> None:
     path = write_vocabulary(tmp_path / "no_end.gguf", "rwkv", ["a", "b"], {})
     with pytest.raises(GrammarError, match="ends a text"):
         ChainBuilder(Tokenizer.from_gguf(path)).build(SamplingParams(grammar=Grammar.regex("a")))
+
+
+@pytest.mark.parametrize("kind", [TokenType.NORMAL, TokenType.CONTROL])
+@pytest.mark.parametrize("size", [1000, 1001, 1024, 1025, 70_000])
+def test_tokens_of_any_length(kind: TokenType, size: int, tmp_path: Path) -> None:
+    """A hostile vocabulary can have tokens that are longer than llguidance can take."""
+    tokens = [*byte_tokens(), ("</s>", TokenType.CONTROL), ("x" * size, kind), ("y" * size, kind)]
+    path = write_vocabulary(tmp_path / "v.gguf", "llama", tokens, {"eos_token_id": 256})
+    tokenizer = Tokenizer.from_gguf(path)
+    text = write(ChainBuilder(tokenizer), tokenizer, Grammar.regex("[a-f]+"), seed=1)
+    assert text is not None
+    assert re.fullmatch("[a-f]+", text)

@@ -12,6 +12,7 @@ import ingot
 from ingot.errors import GgufError, IngotError, TokenizerError
 from ingot.gguf import GgufLoader, GgufWriter, ValueType
 from ingot.tokenizer import Tokenizer, TokenType
+from ingot.tokenizer.chat_template import ChatTemplate
 
 CONTROL, NORMAL, UNKNOWN = TokenType.CONTROL, TokenType.NORMAL, TokenType.UNKNOWN
 TOKENS: list[Token] = [
@@ -81,6 +82,16 @@ def test_a_batch_is_its_texts(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_batch([]) == []
 
 
+def test_an_array_is_the_list(tokenizer: Tokenizer) -> None:
+    for text in ("ab", "", b"\xff", "né" * 40_000, "<s>"):
+        for add_special, parse_special in ((True, False), (False, True)):
+            array = tokenizer.encode_array(text, add_special, parse_special)
+            assert array.dtype == np.int32
+            assert array.tolist() == tokenizer.encode(text, add_special, parse_special)
+    with pytest.raises(TokenizerError, match="surrogates"):
+        tokenizer.encode_array("\ud800")
+
+
 def test_threads_share_one_tokenizer(make_tokenizer: MakeTokenizer) -> None:
     fresh = make_tokenizer("llama", TOKENS)
     texts = [f"text {n} ab" * (n % 50) for n in range(400)]
@@ -136,15 +147,23 @@ def test_a_pre_tokenizer_of_another_kind_is_refused(
         make_tokenizer("gpt2", byte_letters(), merges=["a b"], pre=pre)
 
 
-def test_too_few_types_or_scores(tmp_path: Path) -> None:
-    for key, type in (("token_type", ValueType.INT32), ("scores", ValueType.FLOAT32)):
-        writer = GgufWriter(tmp_path / f"{key}.gguf")
-        writer.add("tokenizer.ggml.model", "llama")
-        writer.add("tokenizer.ggml.tokens", ["a", "b", "c"])
-        writer.add(f"tokenizer.ggml.{key}", [1, 1], type)
-        writer.write()
-        with pytest.raises(TokenizerError, match="fewer"):
-            Tokenizer.from_gguf(tmp_path / f"{key}.gguf").encode("a")
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(
+    ("key", "type"), [("token_type", ValueType.INT32), ("scores", ValueType.FLOAT32)]
+)
+def test_too_few_or_too_many_types_or_scores(
+    key: str, type: ValueType, count: int, tmp_path: Path
+) -> None:
+    writer = GgufWriter(tmp_path / "model.gguf")
+    writer.add("tokenizer.ggml.model", "llama")
+    writer.add("tokenizer.ggml.tokens", ["a", "b", "c"])
+    writer.add(f"tokenizer.ggml.{key}", [2] * count, type)
+    writer.write()
+    with (
+        GgufLoader(tmp_path / "model.gguf") as file,
+        pytest.raises(TokenizerError, match=f"{key} has {count} entries for 3 tokens"),
+    ):
+        ChatTemplate.from_metadata(file.metadata)
 
 
 def test_a_framing_token_that_is_missing(make_tokenizer: MakeTokenizer) -> None:
@@ -166,3 +185,16 @@ def test_the_first_of_equal_tokens_is_meant(make_tokenizer: MakeTokenizer) -> No
     twice = make_tokenizer("llama", ["a", "b", "a"], add_bos_token=False, add_space_prefix=False)
     assert twice.encode("ab") == [0, 1]
     assert twice.token_bytes(2) == b"a"
+
+
+@pytest.mark.parametrize(
+    "kind", [TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED, TokenType.NORMAL]
+)
+def test_special_tokens_that_are_too_long(make_tokenizer: MakeTokenizer, kind: TokenType) -> None:
+    """They would be looked for at every byte of a text: 70,000 of them took minutes."""
+    made = make_tokenizer("llama", [*byte_tokens(), ("x" * 70_000, kind), "a"])
+    if kind is TokenType.NORMAL:
+        assert made.decode(made.encode("xxx", add_special=False)).endswith("xxx")
+        return
+    with pytest.raises(TokenizerError, match="token 256 is a special one of 70000 bytes"):
+        made.encode("x" * 70_000, parse_special=True)

@@ -1,108 +1,139 @@
-"""From a `Grammar` to a matcher over a vocabulary.
+"""From a `Grammar` to a matcher over a vocabulary, for any number of threads.
 
-Comes in: a grammar in any of its languages. Goes out: an `LLMatcher` at the start of a text.
-What llguidance cannot enforce to the letter is refused with its reason. A lazy grammar is
-wrapped: free text up to a marker, the grammar behind it, and free text again.
+Comes in: a grammar in any of its languages. Goes out: it compiled, or a future of that. What
+llguidance cannot enforce to the letter is refused with its reason, and so is what takes more time
+or memory than the limits allow (limits.py). Grammars that take long never hold up the others: they
+go on in a lane of their own. Nobody waits for a lock while one compiles.
 """
 
-import json
+import os
+import weakref
 from collections import OrderedDict
+from concurrent.futures import Future
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
 
-from ingot.errors import GrammarError
-from ingot.sampling.grammar import regex
-from ingot.sampling.grammar.spec import Grammar, GrammarKind
+from ingot.errors import ModelError, QueueFullError
+from ingot.sampling.grammar.lane import Compiled, Job, Lane
+from ingot.sampling.grammar.limits import GrammarLimits
+from ingot.sampling.grammar.spec import Grammar
+from ingot.sampling.grammar.trial_process import TrialProcess
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 from ingot.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from llguidance import LLMatcher
-
-_KEPT = 64  # compiled grammars: requests come again with the same schema
-# Without a bound a model at a high temperature can write blanks for ever.
-_BLANKS = r"[\x20\x0A\x0D\x09]{1,64}"
-_SETTINGS = "x-guidance"
-
 
 class GrammarCompiler:
-    """Compiles grammars for one vocabulary and keeps what it compiled; for any thread."""
+    """Compiles grammars for one vocabulary and keeps what it compiled."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, limits: GrammarLimits | None = None) -> None:
         self.vocabulary = GrammarVocabulary(tokenizer)
-        self._compiled: OrderedDict[Grammar, LLMatcher] = OrderedDict()
-        self._lock = Lock()
+        self._limits = limits = limits or GrammarLimits()
+        slow = Lane(self.vocabulary, self._trial(limits.seconds))
+        self._lanes = (Lane(self.vocabulary, self._trial(limits.quick_seconds), slow), slow)
+        self._lock = Lock()  # of the next four
+        self._kept: OrderedDict[Grammar, Compiled] = OrderedDict()
+        self._used: weakref.WeakValueDictionary[Grammar, Compiled] = weakref.WeakValueDictionary()
+        self._jobs: dict[Grammar, Job] = {}
+        self._closed = False
+        self._owner = os.getpid()
+        self._stop = weakref.finalize(self, _close, self._lanes)
 
-    def matcher(self, grammar: Grammar) -> "LLMatcher":
-        """A matcher at the start of a text."""
+    def wait(self, grammar: Grammar) -> Compiled:
+        """Wait for a grammar; whoever is interrupted waits no more."""
+        future = self.compile(grammar)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def compile(self, grammar: Grammar) -> Future[Compiled]:
+        """A grammar to come; cancel it if it is not wanted any more."""
+        future: Future[Compiled] = Future()
         with self._lock:
-            known = self._compiled.get(grammar)
-            if known is None:
-                known = self._compiled[grammar] = self._compile(grammar)
-                while len(self._compiled) > _KEPT:
-                    self._compiled.popitem(last=False)
-            self._compiled.move_to_end(grammar)
-            return known.deep_copy()
-
-    def _compile(self, grammar: Grammar) -> "LLMatcher":
-        from llguidance import LLMatcher  # noqa: PLC0415 (0.1 s)
-
-        vocabulary = self.vocabulary.native
-        text = self._source(grammar)
-        failed, messages = LLMatcher.validate_grammar_with_warnings(text, vocabulary)
-        if failed:
-            raise GrammarError(f"the {grammar.kind} cannot be honoured: {messages[0].strip()}")
-        matcher = LLMatcher(vocabulary, text, log_level=0)
-        if matcher.is_error():
-            reason = matcher.get_error().strip()
-            raise GrammarError(f"the {grammar.kind} cannot be honoured: {reason}")
-        return matcher
-
-    def _source(self, grammar: Grammar) -> str:
-        """The grammar as llguidance reads it: a frame in Lark around the grammar itself."""
-        frame = f"start: before @body\n{grammar.before}" if grammar.before else "start: @body"
-        if grammar.markers:
-            frame = self._lazy(grammar)
-        if not self.vocabulary.tokens.writes_all_text:
-            # It takes bytes that must come for written, also where no token can write them.
-            frame = f'%llguidance {{"no_forcing": true}}\n{frame}'
-        return json.dumps({"grammars": [{"lark_grammar": frame}, _body(grammar)]})
-
-    def _lazy(self, grammar: Grammar) -> str:
-        lines = ["TEXT: /(?s:.*)/", "last: TEXT"]
-        for number, marker in enumerate(grammar.markers):
-            token = self.vocabulary.control_token(marker)
-            if token is None:
-                lines.append(f"m{number}[lazy]: TEXT {json.dumps(marker)}")
+            if self._closed:
+                raise ModelError("the model is closed; open it again to go on")
+            if self._owner != os.getpid():
+                raise ModelError("the model was opened before os.fork(); open it in this process")
+            if (known := self._used.get(grammar)) is not None:
+                self._keep(grammar, known)
+                future.set_result(known)
+                return future
+            job = self._jobs.get(grammar)
+            if job is not None:
+                job.waiting.append(future)
             else:
-                lines.append(f"m{number}: TEXT <[{token}]>")
-        markers = " | ".join(f"m{number}" for number in range(len(grammar.markers)))
-        return "\n".join([f"start: (({markers}) @body)* last", *lines])
+                job = self._begin(grammar, future)
+        future.add_done_callback(partial(self._left, job))
+        return future
+
+    def close(self) -> None:
+        """Compile no more; those who wait are told."""
+        with self._lock:
+            self._closed = True
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            self._done(job, ModelError("the model was closed while a grammar was compiled"))
+        self._stop()
+
+    def _trial(self, seconds: float) -> TrialProcess:
+        limits = self._limits
+        return TrialProcess(self.vocabulary, seconds, limits.patience, limits.memory)
+
+    def _begin(self, grammar: Grammar, future: Future[Compiled]) -> Job:
+        if len(self._jobs) >= self._limits.waiting:
+            raise QueueFullError(
+                f"{len(self._jobs)} grammars wait to be compiled, which is the limit; "
+                "try again later"
+            )
+        job = Job(grammar, self._done, [future])
+        self._lanes[0].put(job)
+        self._jobs[grammar] = job
+        return job
+
+    def _left(self, job: Job, future: Future[Compiled]) -> None:
+        """Hear that somebody waits no more; a job for nobody ends."""
+        if not future.cancelled():
+            return
+        with self._lock:
+            if future in job.waiting:
+                job.waiting.remove(future)
+            if job.waiting:
+                return
+            self._forget(job)
+        for lane in self._lanes:
+            lane.drop(job)
+
+    def _done(self, job: Job, result: Compiled | Exception) -> None:
+        with self._lock:
+            self._forget(job)
+            waiting, job.waiting = job.waiting, []
+            if isinstance(result, Compiled):
+                self._used[job.grammar] = result
+                self._keep(job.grammar, result)
+        for future in waiting:
+            if not future.set_running_or_notify_cancel():
+                continue
+            if isinstance(result, Compiled):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+
+    def _forget(self, job: Job) -> None:
+        if self._jobs.get(job.grammar) is job:
+            del self._jobs[job.grammar]
+
+    def _keep(self, grammar: Grammar, compiled: Compiled) -> None:
+        """Keep those that were used last, as many as there may be."""
+        self._kept[grammar] = compiled
+        self._kept.move_to_end(grammar)
+        memory = sum(each.memory for each in self._kept.values())
+        while len(self._kept) > 1 and (
+            len(self._kept) > self._limits.kept or memory > self._limits.kept_memory
+        ):
+            memory -= self._kept.popitem(last=False)[1].memory
 
 
-def _body(grammar: Grammar) -> dict[str, object]:
-    """One grammar of llguidance's list of grammars."""
-    source = grammar.source
-    match grammar.kind:
-        case GrammarKind.JSON_SCHEMA:
-            return {"name": "body", "json_schema": _bounded(json.loads(source))}
-        case GrammarKind.REGEX:
-            return {"name": "body", "lark_grammar": f"start: /{regex.to_lark(source)}/"}
-        case GrammarKind.CHOICES:
-            options = " | ".join(json.dumps(option) for option in json.loads(source))
-            return {"name": "body", "lark_grammar": f"start: CHOICE\nCHOICE: {options}"}
-        case GrammarKind.LARK:
-            return {"name": "body", "lark_grammar": source}
-        case GrammarKind.GBNF:
-            from ingot.sampling.grammar.gbnf import to_lark  # noqa: PLC0415 (if needed)
-
-            return {"name": "body", "lark_grammar": to_lark(source)}
-
-
-def _bounded(schema: object) -> object:
-    """A schema with a bound on blanks, unless it has its own settings for llguidance."""
-    if schema is True:
-        schema = {}
-    if not isinstance(schema, dict) or _SETTINGS in schema:
-        return schema
-    return {**schema, _SETTINGS: {"whitespace_pattern": _BLANKS}}
+def _close(lanes: tuple[Lane, ...]) -> None:
+    for lane in lanes:
+        lane.close()

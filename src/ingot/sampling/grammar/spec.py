@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Self
 
 from ingot.errors import GrammarError
+from ingot.sampling.grammar.limits import LARGEST_SOURCE
 
 
 class GrammarKind(StrEnum):
@@ -33,15 +34,27 @@ class Grammar:
     markers: tuple[str, ...] = ()
     before: str = ""  # rules in Lark of a text that comes first; `before` is their start
 
+    def __post_init__(self) -> None:
+        size = len(self.source) + len(self.before) + sum(map(len, self.markers))
+        if size > LARGEST_SOURCE:
+            raise GrammarError(
+                f"the {self.kind} has {size:,} characters; {LARGEST_SOURCE:,} are the most"
+            )
+
     @classmethod
     def json_schema(cls, schema: Mapping[str, object] | bool | str) -> Self:
         """JSON that a schema (a mapping, or its JSON text) describes; `True` is any JSON."""
         try:
             text = schema if isinstance(schema, str) else json.dumps(schema)
+            made = cls(GrammarKind.JSON_SCHEMA, text)
             json.loads(text)
+        except RecursionError:
+            raise GrammarError("the JSON schema is nested too deeply") from None
         except (TypeError, ValueError) as error:  # of types, there is `grammar_of`
+            if isinstance(error, GrammarError):
+                raise
             raise GrammarError(f"the JSON schema is no JSON: {error}") from None
-        return cls(GrammarKind.JSON_SCHEMA, text)
+        return made
 
     @classmethod
     def regex(cls, pattern: str) -> Self:

@@ -2,8 +2,12 @@
 
 The mask of a place is computed once, when `prepare` or `mask` is called first. `prepare` may
 run in another thread while the model computes: llguidance works without the interpreter lock.
+
+llguidance limits the work of one mask to some tenths of a second. That would still be too much
+for every token of a text, since other texts wait meanwhile: a grammar has so much time in all.
 """
 
+import time
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
@@ -15,22 +19,33 @@ from ingot.errors import GrammarError
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
+    from ingot.sampling.grammar.lane import Compiled
+
+_SECONDS = 1.0  # of CPU time that a text may take beyond that of its tokens
+_SECONDS_PER_TOKEN = 0.02
+
 
 class GrammarState:
     """Where in a grammar a text is."""
 
-    def __init__(self, matcher: "LLMatcher", vocab_size: int) -> None:
-        self._matcher = matcher
+    def __init__(
+        self, compiled: "Compiled", vocab_size: int, matcher: "LLMatcher | None" = None
+    ) -> None:
+        """`matcher` is another place than the start."""
+        self._compiled = compiled  # as long as somebody has it, it is not compiled again
+        self._matcher = matcher or compiled.matcher.deep_copy()
         self._words = np.empty((vocab_size + 31) // 32, np.uint32)
         self._ready = False
+        self._left = _SECONDS
         self._lock = Lock()
 
     def prepare(self) -> None:
         """Compute the mask of this place, unless it is known."""
         with self._lock:
             if not self._ready:
+                begun = time.thread_time()
                 self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
-                self._check()
+                self._check(begun)
                 self._ready = True
 
     def mask(self) -> NDArray[np.uint32]:
@@ -42,13 +57,18 @@ class GrammarState:
         """Go on behind a token."""
         with self._lock:
             self._ready = False
+            begun = time.thread_time()
             self._matcher.consume_token(token)
-            self._check()
+            self._left += _SECONDS_PER_TOKEN
+            self._check(begun)
 
     def forced(self) -> list[int]:
         """The tokens that must come next, as far as that is certain."""
         with self._lock:
-            return self._matcher.compute_ff_tokens()
+            begun = time.thread_time()
+            tokens = self._matcher.compute_ff_tokens()
+            self._check(begun)
+            return tokens
 
     @property
     def is_complete(self) -> bool:
@@ -64,14 +84,26 @@ class GrammarState:
         """Go back to the start."""
         with self._lock:
             self._ready = False
+            self._left = _SECONDS
+            begun = time.thread_time()
             self._matcher.reset()
-            self._check()
+            self._check(begun)
 
     def clone(self) -> Self:
         """Copy the place."""
         with self._lock:
-            return type(self)(self._matcher.deep_copy(), 32 * len(self._words))
+            copy = self._matcher.deep_copy()
+            cloned = type(self)(self._compiled, 32 * len(self._words), copy)
+            cloned._left = self._left
+            return cloned
 
-    def _check(self) -> None:
+    def _check(self, begun: float) -> None:
         if self._matcher.is_error():
-            raise GrammarError(f"the grammar failed: {self._matcher.get_error().strip()}")
+            reason = self._matcher.get_error().partition("\n<state>")[0].strip()
+            raise GrammarError(f"the grammar failed: {reason}")
+        self._left -= time.thread_time() - begun
+        if self._left < 0:
+            raise GrammarError(
+                f"the grammar takes more than {_SECONDS_PER_TOKEN * 1000:g} ms for a token, and "
+                f"{_SECONDS:g} s are the most that a text may take beyond that; simplify it"
+            )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MARK = b"\x02"  # a byte that joins no token: what follows it is in the middle of a text
 # Some vocabularies leave out control characters and the first bytes of the rarest planes.
 _BYTES_OF_TEXT = (*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1))
+# Bytes of a token; of a longer one, which no real vocabulary has, llguidance's trie of 1024 levels
+# would panic. As a token without text no grammar chooses it.
+_LONGEST = 1000
 _NOT_TEXT = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
@@ -26,7 +29,8 @@ class TokenTexts:
     """The bytes of every token, and the tokens that stand for text by their bytes."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.texts = [tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size)]
+        texts = (tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size))
+        self.texts = [text if len(text) <= _LONGEST else b"" for text in texts]
         self.no_text = [id for kind in _NOT_TEXT for id in tokenizer.ids_of_type(kind)]
 
     @cached_property
@@ -58,11 +62,19 @@ class GrammarVocabulary:
         """The vocabulary as llguidance has it."""
         from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (0.1 s)
 
+        ends = self._ends()
+        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
+        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+
+    def as_lists(self) -> tuple[list[bytes], list[int], list[int]]:
+        """The bytes of the tokens, those that are no text, and those that end one."""
+        return self.tokens.texts, self.tokens.no_text, self._ends()
+
+    def _ends(self) -> list[int]:
         ends = sorted(self._tokenizer.eog_ids)
         if not ends:
             raise GrammarError("grammars need a vocabulary with a token that ends a text")
-        tokens = _Tokens(self.tokens, ends[0], ExactEncoder(self._tokenizer, self.tokens))
-        return LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+        return ends
 
     def control_token(self, text: str) -> int | None:
         """The control token with a text, if there is one."""

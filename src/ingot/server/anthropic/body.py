@@ -6,16 +6,17 @@ from pydantic import Field
 
 from ingot.reply import NamedTool, ToolChoice
 from ingot.server.anthropic.conversation import MessageBody, SystemBlock, for_template
+from ingot.server.body_limits import LONGEST_NAME, Few, Many, Tools
 from ingot.server.chatting import Chat
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
-from ingot.server.sampling_body import MAX_STOPS, Body, SamplingBody, StopText, params_of
+from ingot.server.sampling_body import Body, SamplingBody, StopText, params_of
 
 
 class ToolBody(Body):
     """A tool of the client's; Anthropic's own have other types."""
 
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
@@ -61,9 +62,9 @@ class Conversation(Body):
     """What both bodies have: all that the model reads."""
 
     model: str | None = None
-    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=10_000)]
-    system: str | list[SystemBlock] | None = None
-    tools: list[ToolBody] | None = None
+    messages: Annotated[Many[MessageBody], Field(min_length=1)]
+    system: str | Many[SystemBlock] | None = None
+    tools: Tools[ToolBody] | None = None
     tool_choice: ChoiceBody | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputBody | None = None
@@ -77,7 +78,7 @@ class MessagesBody(Conversation, SamplingBody):
     """A conversation to be answered."""
 
     max_tokens: Annotated[int, Field(ge=1)]
-    stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
+    stop_sequences: Few[StopText] | None = None
     stream: bool | None = None
     metadata: Metadata | None = None
 

@@ -7,6 +7,7 @@ and their results beside it. Messages of the same role that follow each other be
 import json
 from typing import Any, Literal
 
+from ingot.server.body_limits import Many
 from ingot.server.chatting import Message
 from ingot.server.errors import ApiError
 from ingot.server.sampling_body import Body
@@ -29,7 +30,7 @@ class Block(Body):
     name: str | None = None
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
-    content: "str | list[Block] | None" = None
+    content: "str | Many[Block] | None" = None
     is_error: bool | None = None
 
 
@@ -37,25 +38,25 @@ class MessageBody(Body):
     """Something said."""
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[Block]
+    content: str | Many[Block]
 
 
 def for_template(
     messages: list[MessageBody], system: str | list[SystemBlock] | None
 ) -> list[Message]:
     """The conversation as templates read it."""
-    made: list[Message] = []
+    turns: list[list[Message]] = []  # messages of one role that follow each other
     if system:
         text = system if isinstance(system, str) else "\n".join(block.text for block in system)
-        made.append({"role": "system", "content": text})
+        turns.append([{"role": "system", "content": text}])
     names: dict[str, str] = {}  # of tools, by the ids of their calls
     for number, message in enumerate(messages):
         for part in _parts(f"messages[{number}]", message, names):
-            if made and made[-1]["role"] == part["role"] != "tool":
-                made[-1] = _joined(made[-1], part)
+            if turns and turns[-1][0]["role"] == part["role"] != "tool":
+                turns[-1].append(part)
             else:
-                made.append(part)
-    return made
+                turns.append([part])
+    return [_joined(turn) for turn in turns]
 
 
 def _parts(where: str, message: MessageBody, names: dict[str, str]) -> list[Message]:
@@ -119,11 +120,13 @@ def _needed(value: str | None, where: str, name: str) -> str:
     return value
 
 
-def _joined(first: Message, second: Message) -> Message:
-    made = {**first, **second}
+def _joined(turn: list[Message]) -> Message:
+    made: Message = {}
+    for part in turn:
+        made |= part
     for name in ("content", "reasoning_content"):
-        texts = [part[name] for part in (first, second) if part.get(name)]
+        texts = [part[name] for part in turn if part.get(name)]
         if texts:
             made[name] = "\n".join(texts)
-    calls = [*first.get("tool_calls", ()), *second.get("tool_calls", ())]
+    calls = [call for part in turn for call in part.get("tool_calls", ())]
     return {**made, "tool_calls": calls} if calls else made

@@ -53,7 +53,7 @@ def router(server: Server) -> APIRouter:
         """Answer a conversation."""
         submission = Submission(chat_of(body, server.options))
         writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submission
+            server.catalog, body.model, call_of(http.scope), submission, http.receive
         )
         answers = MessageAnswers(writing, submission.reading)
         if body.stream:

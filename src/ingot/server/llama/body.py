@@ -8,11 +8,12 @@ from ingot.api import LLM
 from ingot.errors import SamplingError
 from ingot.sampling import SamplingParams
 from ingot.sampling.checks import MOST_PROBABILITIES
+from ingot.server.body_limits import MOST_FEW, Few, Many, Mapped, Name, TokenId
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
-from ingot.server.sampling_body import MAX_STOPS, Number, SamplingBody, TokenId, params_of
+from ingot.server.sampling_body import LONGEST_STOP, Number, SamplingBody, params_of
 
-_LISTED = 10_000
+_Stop = Annotated[str, Field(max_length=LONGEST_STOP)]  # an empty one is none
 _Bias = Literal[False] | Number
 _Pair = Annotated[tuple[TokenId | str, _Bias], Field(strict=False)]
 _Count = Annotated[int, Field(ge=1, le=128)]
@@ -38,13 +39,9 @@ class LlamaBody(SamplingBody):
     model: str | None = None
     stream: bool | None = None
     temperature: Number | None = None  # below 0: 0
-    samplers: Annotated[list[str], Field(max_length=64)] | str | None = None
-    stop: Annotated[list[str], Field(max_length=MAX_STOPS)] | str | None = None
-    logit_bias: (
-        Annotated[list[_Pair], Field(max_length=_LISTED)]
-        | Annotated[dict[str, _Bias], Field(max_length=_LISTED)]
-        | None
-    ) = None
+    samplers: Few[Name] | Annotated[str, Field(max_length=MOST_FEW)] | None = None
+    stop: Few[_Stop] | _Stop | None = None
+    logit_bias: Many[_Pair] | Mapped[str, _Bias] | None = None
     n_probs: Annotated[int, Field(ge=0, le=MOST_PROBABILITIES)] | None = None
     post_sampling_probs: bool | None = None
     t_max_predict_ms: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None
@@ -53,7 +50,7 @@ class LlamaBody(SamplingBody):
     cache_prompt: bool | None = None
     return_tokens: bool | None = None
     timings_per_token: bool | None = None
-    response_fields: Annotated[list[str], Field(max_length=_LISTED)] | None = None
+    response_fields: Few[Name] | None = None
 
 
 def asked(body: LlamaBody, llm: LLM, options: ServerOptions) -> SamplingParams:

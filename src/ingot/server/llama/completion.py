@@ -8,13 +8,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.api import LLM
-from ingot.engine import Request
 from ingot.server.call import call_of
 from ingot.server.json_answer import JsonAnswer
 from ingot.server.llama.answering import Answering, CompletionAnswer, chosen_fields
 from ingot.server.llama.body import LlamaBody, asked
 from ingot.server.llama.prompts import Prompts, listed, tokens_of
-from ingot.server.several import submit_each
+from ingot.server.several import Texts
 from ingot.server.sse import STREAMED, EventStream
 from ingot.server.state import Server
 from ingot.server.writing import while_connected
@@ -56,13 +55,13 @@ async def complete(
     """Continue the prompts that `tokens` makes; several texts are answered with a list."""
     count = body.n_cmpl or 1
 
-    def submit(llm: LLM) -> Sequence[Request]:
+    def texts(llm: LLM) -> Texts:
         params = asked(body, llm, server.options)
         prompts = [llm.engine.model.check_ids(prompt) for prompt in tokens(llm)]
-        return submit_each(llm, prompts, params, count, reuse=body.cache_prompt is not False)
+        return Texts(prompts, params, count, reuse=body.cache_prompt is not False)
 
     writing = await server.writings.begin(
-        server.catalog, body.model, call_of(http.scope), submit, slot=body.id_slot
+        server.catalog, body.model, call_of(http.scope), texts, http.receive, slot=body.id_slot
     )
     answering = Answering(writing, body)
     if body.stream:

@@ -7,12 +7,15 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from ingot.api import LLM, Floats, Pooling
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
+from ingot.server.json_answer import LongAnswer, list_pieces
 from ingot.server.llama.prompts import Prompts, listed, tokens_of
 from ingot.server.sampling_body import Body
+from ingot.server.sse import dumps
 from ingot.server.state import Server
 
 _LARGEST = 32760  # what the largest number becomes where vectors are for 16-bit integers
@@ -39,9 +42,9 @@ def router(server: Server) -> APIRouter:
     """The endpoint, under both of its names."""
     made = APIRouter()
 
-    @made.post("/embedding")
-    @made.post("/embeddings", include_in_schema=False)
-    async def embedding(body: EmbeddingBody, http: HttpRequest) -> list[Embedding]:
+    @made.post("/embedding", response_model=list[Embedding])
+    @made.post("/embeddings", include_in_schema=False, response_model=list[Embedding])
+    async def embedding(body: EmbeddingBody, http: HttpRequest) -> Response:
         """Vectors that are close where texts are alike."""
         given = body.content if body.content is not None else body.input
         if given is None:
@@ -55,10 +58,11 @@ def router(server: Server) -> APIRouter:
         with await server.catalog.lease(body.model) as lease:
             call_of(http.scope).model = lease.name
             vectors = await asyncio.to_thread(embed, lease.llm)
-        return [
-            Embedding(index=index, embedding=[scaled(vector, body.embd_normalize).tolist()])
+        told = (
+            dumps({"index": index, "embedding": [scaled(vector, body.embd_normalize).tolist()]})
             for index, vector in enumerate(vectors)
-        ]
+        )
+        return LongAnswer(list_pieces(told, together=1))
 
     return made
 

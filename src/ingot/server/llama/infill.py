@@ -1,13 +1,11 @@
 """`/infill`: what stands between a prefix and a suffix, for editors."""
 
-from typing import Annotated
-
 from fastapi import APIRouter
-from pydantic import Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.api import LLM
+from ingot.server.body_limits import Many
 from ingot.server.fill_middle import OtherFile, middle_prompt
 from ingot.server.llama.body import LlamaBody
 from ingot.server.llama.completion import Answers, complete
@@ -28,7 +26,7 @@ class InfillBody(LlamaBody):
 
     input_prefix: str
     input_suffix: str
-    input_extra: Annotated[list[ExtraFile], Field(max_length=10_000)] | None = None
+    input_extra: Many[ExtraFile] | None = None
     prompt: str = ""  # what the middle begins with
 
 

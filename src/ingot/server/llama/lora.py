@@ -5,6 +5,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from ingot.server.body_limits import Few
 from ingot.server.errors import ApiError
 from ingot.server.sampling_body import Body, Number
 from ingot.server.state import Server
@@ -41,7 +42,7 @@ def router(_: Server) -> APIRouter:
         return []
 
     @made.post("/lora-adapters")
-    async def set_adapters(body: list[AdapterScale]) -> Success:
+    async def set_adapters(body: Few[AdapterScale]) -> Success:
         """Say how much of each is used."""
         if body:
             raise ApiError(400, f"there is no adapter {body[0].id}: this server has none")

@@ -4,15 +4,13 @@ A list of numbers is one prompt, and so is a list of numbers and texts; a list o
 that holds lists, is several. In texts, the names of control tokens are these tokens.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ingot.api import LLM
+from ingot.server.body_limits import MOST_PROMPTS, MOST_TOKENS, Few, TokenId, Tokens
 from ingot.server.errors import ApiError
-from ingot.server.sampling_body import TokenId
-
-_MOST = 2048
 
 
 class TextPrompt(BaseModel):
@@ -21,14 +19,14 @@ class TextPrompt(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     prompt_string: str
-    multimodal_data: list[str] | None = None
+    multimodal_data: Few[str] | None = None
 
 
-_Mixed = Annotated[list[TokenId | str], Field(min_length=1)]
+T = TypeVar("T")
+_Listed = Annotated[list[T], Field(fail_fast=True, min_length=1, max_length=MOST_TOKENS)]
+_Mixed = Tokens | _Listed[TokenId | str]
 OnePrompt = str | TextPrompt | _Mixed
-Prompts = (
-    str | TextPrompt | Annotated[list[TokenId | str | TextPrompt | _Mixed], Field(min_length=1)]
-)
+Prompts = str | TextPrompt | Tokens | _Listed[TokenId | str | TextPrompt | _Mixed]
 
 
 def listed(given: Prompts) -> list[OnePrompt]:
@@ -42,8 +40,8 @@ def listed(given: Prompts) -> list[OnePrompt]:
     if numbers:
         return [[part for part in given if isinstance(part, (int, str))]]
     prompts = [part for part in given if not isinstance(part, int)]
-    if len(prompts) > _MOST:
-        raise ApiError(400, f"{len(prompts)} prompts are more than {_MOST}", param="prompt")
+    if len(prompts) > MOST_PROMPTS:
+        raise ApiError(400, f"{len(prompts)} prompts are more than {MOST_PROMPTS}", param="prompt")
     return prompts
 
 

@@ -8,12 +8,11 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 
 from ingot.api import LLM
+from ingot.server.body_limits import Several
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
-
-_Documents = Annotated[list[str], Field(min_length=1, max_length=2048)]
 
 
 class RerankBody(Body):
@@ -21,8 +20,8 @@ class RerankBody(Body):
 
     model: str | None = None
     query: str
-    documents: _Documents | None = None
-    texts: _Documents | None = None
+    documents: Several[str] | None = None
+    texts: Several[str] | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     return_text: bool = False
 
@@ -75,7 +74,7 @@ def router(server: Server) -> APIRouter:
         with await server.catalog.lease(body.model) as lease:
             call_of(http.scope).model = lease.name
             found = await asyncio.to_thread(lease.llm.rerank, body.query, documents)
-            tokens = _tokens(lease.llm, body.query, documents)
+            tokens = await asyncio.to_thread(_tokens, lease.llm, body.query, documents)
         scores = [float(score) for score in found]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n]
         if body.documents is None:

@@ -1,14 +1,23 @@
 """`/tokenize` and `/detokenize`: between a text and its tokens."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
-from ingot.server.sampling_body import Body, TokenId
+from ingot.server.body_limits import MOST_TOKENS, TokenId
+from ingot.server.json_answer import LongAnswer, list_pieces
+from ingot.server.sampling_body import Body
+from ingot.server.sse import dumps
 from ingot.server.state import Server
 from ingot.tokenizer import Tokenizer
+
+_TOGETHER = 4096  # tokens that are written at once: a millisecond
 
 
 class TokenizeBody(Body):
@@ -38,7 +47,7 @@ class DetokenizeBody(Body):
     """Tokens."""
 
     model: str | None = None
-    tokens: Annotated[list[TokenId], Field(max_length=1 << 20)]
+    tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MOST_TOKENS)]
 
 
 class Content(BaseModel):
@@ -51,11 +60,16 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     made = APIRouter()
 
-    @made.post("/tokenize")
-    async def tokenize(body: TokenizeBody) -> TokenList:
+    @made.post("/tokenize", response_model=TokenList)
+    async def tokenize(body: TokenizeBody) -> Response:
         """The tokens of a text."""
         with await server.catalog.lease(body.model) as lease:
-            return await asyncio.to_thread(_tokenized, lease.llm.tokenizer, body)
+            tokenizer = lease.llm.tokenizer
+            ids = await asyncio.to_thread(
+                tokenizer.encode_array, body.content, body.add_special, body.parse_special
+            )
+        told = _pieces(tokenizer, ids) if body.with_pieces else map(str, _numbers(ids))
+        return LongAnswer(_answer(told))
 
     @made.post("/detokenize")
     async def detokenize(body: DetokenizeBody) -> Content:
@@ -67,12 +81,25 @@ def router(server: Server) -> APIRouter:
     return made
 
 
-def _tokenized(tokenizer: Tokenizer, body: TokenizeBody) -> TokenList:
-    tokens = tokenizer.encode(body.content, body.add_special, body.parse_special)
-    if not body.with_pieces:
-        return TokenList(tokens=tokens)
-    pieces = {token: TokenPiece(id=token, piece=_piece(tokenizer, token)) for token in set(tokens)}
-    return TokenList(tokens=[pieces[token] for token in tokens])
+def _answer(told: Iterator[str]) -> Iterator[str]:
+    yield '{"tokens":'
+    yield from list_pieces(told, _TOGETHER)
+    yield "}"
+
+
+def _numbers(ids: NDArray[np.int32]) -> Iterator[int]:
+    """The ids as Python has them, without a list of all of them."""
+    for start in range(0, len(ids), _TOGETHER):
+        yield from ids[start : start + _TOGETHER].tolist()
+
+
+def _pieces(tokenizer: Tokenizer, ids: NDArray[np.int32]) -> Iterator[str]:
+    """Each token with its text."""
+    known: dict[int, str] = {}
+    for id in _numbers(ids):
+        if id not in known:
+            known[id] = dumps({"id": id, "piece": _piece(tokenizer, id)})
+        yield known[id]
 
 
 def _piece(tokenizer: Tokenizer, token: int) -> str | list[int]:

@@ -24,7 +24,7 @@ def router(server: Server) -> APIRouter:
         """Answer a conversation."""
         submission = Submission(chat_of(body, server.options))
         writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submission
+            server.catalog, body.model, call_of(http.scope), submission, http.receive
         )
         answers = ChatAnswers(writing, body, submission.reading)
         if body.stream:

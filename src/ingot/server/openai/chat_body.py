@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ingot.reply import NamedTool, ToolChoice
+from ingot.server.body_limits import LONGEST_NAME, Few, Name, Tools
 from ingot.server.chatting import Chat
 from ingot.server.errors import ApiError
 from ingot.server.openai.completions import Choices, StreamOptions
@@ -18,7 +19,7 @@ MAX_TOP_LOGPROBS = 20
 class Function(Body):
     """A function that the model may call."""
 
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -71,12 +72,12 @@ class ChatBody(SamplingBody):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     response_format: ResponseFormat | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Tools[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    modalities: list[str] | None = None
+    modalities: Few[Name] | None = None
     user: str | None = None
 
     @property

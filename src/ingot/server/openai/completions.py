@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.api import LLM
-from ingot.engine import Completion, Request
+from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import SamplingParams, TokenLogprobs
 from ingot.server.call import call_of
@@ -34,7 +34,7 @@ from ingot.server.openai.completion_logprobs import CompletionLogprobs, Logprobs
 from ingot.server.openai.prompts import Prompts, listed
 from ingot.server.prompt_logprobs import prompt_logprobs
 from ingot.server.sampling_body import Body, SamplingBody, params_of
-from ingot.server.several import submit_each
+from ingot.server.several import Texts
 from ingot.server.sse import DONE, STREAMED, EventStream, event
 from ingot.server.state import Server
 from ingot.server.writing import Writing, while_connected
@@ -100,12 +100,12 @@ def router(server: Server) -> APIRouter:
             scores = await while_connected(http.receive, _scores(body, server, body.logprobs))
         prompts: list[NDArray[np.int32]] = []
 
-        def submit(llm: LLM) -> Sequence[Request]:
+        def texts(llm: LLM) -> Texts:
             prompts.extend(_encoded(llm, body))
-            return submit_each(llm, prompts, asked.params, asked.best_of)
+            return Texts(prompts, asked.params, asked.best_of)
 
         writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submit
+            server.catalog, body.model, call_of(http.scope), texts, http.receive
         )
         answer = _Answer(writing, body, asked, prompts, scores)
         if body.stream:

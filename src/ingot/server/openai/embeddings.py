@@ -2,19 +2,23 @@
 
 import asyncio
 import base64
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from ingot.api import LLM, Floats
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
+from ingot.server.json_answer import LongAnswer, list_pieces
 from ingot.server.openai.answers import ERRORS
 from ingot.server.openai.prompts import Prompts, listed
 from ingot.server.sampling_body import Body
+from ingot.server.sse import dumps
 from ingot.server.state import Server
 
 
@@ -56,23 +60,34 @@ def router(server: Server) -> APIRouter:
     """The endpoint."""
     made = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/embeddings")
-    async def embeddings(body: EmbeddingBody, http: HttpRequest) -> EmbeddingList:
+    @made.post("/v1/embeddings", response_model=EmbeddingList)
+    async def embeddings(body: EmbeddingBody, http: HttpRequest) -> Response:
         """Vectors that are close where texts are alike."""
         with await server.catalog.lease(body.model) as lease:
             call_of(http.scope).model = lease.name
             prompts = listed(body.input)
             vectors, tokens = await asyncio.to_thread(embed, lease.llm, prompts)
-            if body.dimensions is not None:
-                vectors = shortened(vectors, body.dimensions)
-            data = [
-                Embedding(index=index, embedding=_written(vector, body.encoding_format))
-                for index, vector in enumerate(vectors)
-            ]
-            usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
-            return EmbeddingList(data=data, model=lease.name, usage=usage)
+        if body.dimensions is not None:
+            vectors = shortened(vectors, body.dimensions)
+        usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
+        whole = EmbeddingList(data=[], model=lease.name, usage=usage)
+        return LongAnswer(_pieces(whole, vectors, body.encoding_format))
 
     return made
+
+
+def _pieces(whole: EmbeddingList, vectors: Floats, encoding: str) -> Iterator[str]:
+    """The answer vector by vector: there may be thousands, of thousands of numbers."""
+    before, after = dumps(whole.model_dump()).split("[]", 1)
+    yield before
+    yield from list_pieces(
+        (
+            dumps(Embedding(index=index, embedding=_written(vector, encoding)).model_dump())
+            for index, vector in enumerate(vectors)
+        ),
+        together=1,
+    )
+    yield after
 
 
 def embed(llm: LLM, prompts: list[str | list[int]]) -> tuple[Floats, int]:
@@ -96,4 +111,4 @@ def shortened(vectors: Floats, dimensions: int) -> Floats:
 def _written(vector: Floats, encoding: str) -> list[float] | str:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    return [float(value) for value in vector]
+    return list(vector.tolist())

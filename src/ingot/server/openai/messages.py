@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ingot.server.body_limits import Many
 from ingot.server.chatting import Message
 from ingot.server.errors import ApiError
 from ingot.server.sampling_body import Body
@@ -35,14 +36,14 @@ class ChatMessage(Body):
     """Something said."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | Many[Part] | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Many[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
 
-Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
+Messages = Annotated[Many[ChatMessage], Field(min_length=1)]
 
 
 def for_template(messages: list[ChatMessage]) -> list[Message]:

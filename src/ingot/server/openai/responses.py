@@ -41,7 +41,7 @@ def router(server: Server) -> APIRouter:
         items = (*before, *body.items)
         submission = Submission(chat_of(body, items, server.options))
         writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submission
+            server.catalog, body.model, call_of(http.scope), submission, http.receive
         )
 
         def keep(answer: ResponseAnswer) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ingot.reply import NamedTool, ToolChoice
+from ingot.server.body_limits import LONGEST_NAME, Few, Many, Name, Tools
 from ingot.server.chatting import Chat
 from ingot.server.errors import ApiError
 from ingot.server.openai.messages import ChatMessage, for_template
@@ -12,12 +13,14 @@ from ingot.server.openai.responses_items import Item, messages_of
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
+_MetadataText = Annotated[str, Field(max_length=512)]  # as OpenAI has it
+
 
 class FunctionTool(Body):
     """A function that the model may call; tools of other types are refused by name."""
 
     type: str
-    name: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -56,20 +59,20 @@ class ResponsesBody(SamplingBody):
     """A conversation, and how it is to go on."""
 
     model: str | None = None
-    input: str | Annotated[list[Item], Field(min_length=1, max_length=10_000)]
+    input: str | Annotated[Many[Item], Field(min_length=1)]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
     stream: bool | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Tools[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    metadata: Annotated[dict[str, _MetadataText], Field(max_length=16)] | None = None
     top_logprobs: int | None = None
-    include: list[str] | None = None
+    include: Few[Name] | None = None
     background: bool | None = None
     conversation: str | dict[str, Any] | None = None
     user: str | None = None

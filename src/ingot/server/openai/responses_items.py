@@ -8,6 +8,7 @@ message.
 from collections.abc import Iterable
 from typing import Literal
 
+from ingot.server.body_limits import Many
 from ingot.server.errors import ApiError
 from ingot.server.openai.messages import CalledFunction, ChatMessage, Part, ToolCall
 from ingot.server.sampling_body import Body
@@ -19,12 +20,12 @@ class Item(Body):
     type: str | None = None
     id: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: str | list[Part] | None = None
-    summary: list[Part] | None = None
+    content: str | Many[Part] | None = None
+    summary: Many[Part] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    output: str | list[Part] | None = None
+    output: str | Many[Part] | None = None
 
 
 def messages_of(items: Iterable[Item]) -> list[ChatMessage]:
@@ -50,7 +51,8 @@ def messages_of(items: Iterable[Item]) -> list[ChatMessage]:
                 if not made or made[-1].role != "assistant" or thoughts is not None:
                     made.append(ChatMessage(role="assistant", reasoning_content=thoughts))
                     thoughts = None
-                made[-1].tool_calls = [*(made[-1].tool_calls or ()), call]
+                made[-1].tool_calls = made[-1].tool_calls or []
+                made[-1].tool_calls.append(call)
             case "function_call_output":
                 made.append(_result(where, item, names))
             case kind:

@@ -15,6 +15,8 @@ from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from ingot.server.page.reference import reference
+
 _TYPES: Final = MappingProxyType(
     {
         "html": "text/html; charset=utf-8",
@@ -53,8 +55,7 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
             yield prefix + entry.name, entry
 
 
-def _read(name: str, entry: Traversable) -> _File:
-    content = entry.read_bytes()
+def _file(name: str, content: bytes) -> _File:
     headers = {
         "Content-Type": _TYPES[name.rpartition(".")[2]],
         "Content-Security-Policy": _POLICY,
@@ -76,13 +77,19 @@ def _answer(file: _File, request: Request) -> Response:
 
 
 def router() -> APIRouter:
-    """Serve the page at `/` and its files under `/page/`."""
-    static = {name: _read(name, entry) for name, entry in _walk(files(__name__) / "static")}
+    """Serve the page at `/`, its files under `/page/` and the list of endpoints at `/docs`."""
+    entries = _walk(files(__name__) / "static")
+    static = {name: _file(name, entry.read_bytes()) for name, entry in entries}
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/")
     async def index(request: Request) -> Response:
         return _answer(static["index.html"], request)
+
+    @routes.get("/docs")
+    async def docs(request: Request) -> Response:
+        written = reference(request.app.openapi())
+        return _answer(_file("docs.html", written.encode()), request)
 
     @routes.get("/page/{name:path}")
     async def file(name: str, request: Request) -> Response:

@@ -1,0 +1,165 @@
+"""Requests that pages in a browser make: under which names, and from which origins."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from ingot.engine import EngineOptions
+from ingot.server import ServedModel, ServerOptions, create_app
+from tiny_llama import write_tiny_llama
+
+ASK = {"prompt": "abc", "max_tokens": 1}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("origins") / "tiny.gguf")
+
+
+@contextmanager
+def client(path: Path, **fields: Any) -> Iterator[TestClient]:
+    model = ServedModel(name="tiny", path=path, engine=EngineOptions(threads=1))
+    app = create_app(ServerOptions(models=(model,), **fields))
+    with TestClient(app, base_url="http://localhost:8080") as opened:
+        yield opened
+
+
+def code(answer: httpx.Response) -> str | None:
+    return None if answer.is_success else answer.json()["error"]["code"]
+
+
+def host(http: TestClient, name: str, path: str = "/v1/models") -> str | None:
+    return code(http.get(path, headers={"host": name}))
+
+
+def post(http: TestClient, **headers: str) -> str | None:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return code(http.post("/v1/completions", json=ASK, headers=named))
+
+
+def test_a_name_that_was_made_to_point_here_is_refused(tiny: Path) -> None:
+    foreign = ("evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.nip.io")
+    with client(tiny) as http:
+        for name in foreign:
+            for path in ("/v1/models", "/health", "/"):
+                refused = http.get(path, headers={"host": name})
+                assert refused.status_code == 403
+                assert f"--allowed-host {name.partition(':')[0]}" in refused.text
+    with client(tiny, allowed_hosts=("chat.example",)) as http:
+        assert host(http, "evil.example") == "host_not_allowed"
+
+
+def test_names_of_this_machine_and_addresses_are_its_own(tiny: Path) -> None:
+    machine = socket.gethostname()
+    own = ("localhost", "LOCALHOST.:8080", "ingot.localhost", "127.0.0.1:8080", "127.9.9.9")
+    addresses = ("[::1]:8080", "[::1]", "192.168.1.7:8080", "[fe80::1]")
+    with client(tiny) as http:
+        for name in (*own, *addresses, machine, f"{machine.partition('.')[0]}.local"):
+            assert host(http, name) is None, name
+
+
+def test_names_that_were_allowed_are_answered(tiny: Path) -> None:
+    with client(tiny, allowed_hosts=("Chat.example", "b.example")) as http:
+        assert host(http, "chat.example:443") is None
+        assert host(http, "b.example") is None
+    with client(tiny, host="box.example", allow_open=True) as http:
+        assert host(http, "box.example:8080") is None
+    with client(tiny, allowed_hosts=("*",)) as http:
+        assert host(http, "evil.example") is None
+
+
+def test_a_key_does_for_a_name(tiny: Path) -> None:
+    with client(tiny, api_keys=("sesame",)) as http:
+        assert host(http, "evil.example") == "invalid_api_key"
+        headers = {"host": "ingot.svc.cluster", "x-api-key": "sesame"}
+        assert http.get("/v1/models", headers=headers).status_code == 200
+
+
+def test_a_request_has_one_host(tiny: Path) -> None:
+    with client(tiny) as http:
+        twice = [("host", "localhost"), ("host", "evil.example")]
+        assert http.get("/health", headers=twice).status_code == 400
+        for broken in (b"a b", b"[::1", b"localhost:x", b"evil.example/", "é".encode()):
+            assert http.get("/health", headers=[(b"host", broken)]).status_code == 400, broken
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:3000"},
+        {"origin": "http://localhost:8080.evil.example"},
+        {"origin": "http://localhost:8080", "sec_fetch_site": "cross-site"},
+        {"origin": "file://localhost:8080"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ],
+)
+def test_pages_elsewhere_change_nothing(tiny: Path, headers: dict[str, str]) -> None:
+    with client(tiny) as http:
+        assert post(http, **headers) == "origin_not_allowed"
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        assert http.get("/v1/models", headers=named).status_code == 200  # and read nothing
+
+
+def test_our_own_page_and_programs_are_answered(tiny: Path) -> None:
+    with client(tiny) as http:
+        assert post(http) is None
+        assert post(http, origin="http://localhost:8080") is None
+        assert post(http, origin="http://localhost:8080", sec_fetch_site="same-origin") is None
+        assert post(http, sec_fetch_site="none") is None
+        assert post(http, host="127.0.0.1", origin="http://127.0.0.1") is None
+    with client(tiny, allowed_hosts=("chat.example",)) as http:  # after a proxy that speaks TLS
+        assert post(http, host="chat.example", origin="https://chat.example") is None
+        assert post(http, host="chat.example:443", origin="https://chat.example") is None
+
+
+def test_pages_of_origins_that_were_allowed_ask(tiny: Path) -> None:
+    with client(tiny, cors_origins=("https://chat.example",)) as http:
+        cross = {"sec_fetch_site": "cross-site"}
+        assert post(http, origin="https://chat.example", **cross) is None
+        assert post(http, origin="https://b.example", **cross) == "origin_not_allowed"
+    with client(tiny, cors_origins=("*",)) as http:
+        assert post(http, origin="https://b.example") is None
+
+
+def test_a_form_of_another_origin_does_not_erase_the_cache(tiny: Path) -> None:
+    with client(tiny) as http:
+        assert http.post("/v1/completions", json=ASK | {"prompt": "a" * 100}).status_code == 200
+
+        def kept() -> int:
+            return http.get("/api/status").json()["models"][0]["cache_blocks_kept"]
+
+        before = kept()
+        assert before > 0
+        form = {
+            "content-type": "application/x-www-form-urlencoded",
+            "origin": "http://evil.example",
+        }
+        refused = http.post("/slots/0?action=erase", content=b"", headers=form)
+        assert refused.status_code == 403
+        assert kept() == before
+        assert http.post("/slots/0?action=erase").status_code == 200
+        assert kept() == 0
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_what_a_form_can_send_is_no_json(tiny: Path, kind: str | None) -> None:
+    headers = {"content-type": kind} if kind else {}
+    with client(tiny) as http:
+        for path in ("/v1/completions", "/completion", "/v1/messages", "/tokenize"):
+            answer = http.post(path, content=b'{"prompt": "a"}', headers=headers)
+            assert answer.status_code == 400
+            assert "Content-Type: application/json" in answer.text
+
+
+def test_nothing_is_changed_by_asking(tiny: Path) -> None:
+    with client(tiny) as http:
+        assert http.get("/slots/0", params={"action": "erase"}).status_code == 405
