@@ -9,7 +9,7 @@ from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import NOT_FINITE, StepResult, SamplingPlan, Started
+from ingot.backends.device_sampler import NOT_FINITE, SamplingPlan, Started, StepResult
 from ingot.graph.kv_type import KvType
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}

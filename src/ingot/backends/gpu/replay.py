@@ -17,7 +17,7 @@ import torch
 import triton
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import StepResult, SamplingPlan
+from ingot.backends.device_sampler import SamplingPlan, StepResult
 from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.sampler import ROWS, SamplerWork
