@@ -319,10 +319,10 @@ def test_numbers_that_make_no_text(llm: LLM, wrong: dict[str, int]) -> None:
 
 
 def test_too_little_memory_says_how_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.engine.memory.available", lambda: 10 << 10)
+    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: 10 << 10)
     with pytest.raises(MemoryError, match=r"cache for 256 tokens as f16 takes .* MiB.*smaller"):
         LLM(path)
-    monkeypatch.setattr("ingot.engine.memory.available", lambda: 100 << 10)
+    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: 100 << 10)
     LLM(path, kv_type="q4_0").close()
     with pytest.raises(ModelError, match="weights='read' takes"):
         LLM(path, weights="read", kv_type="q4_0")

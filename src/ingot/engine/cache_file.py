@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.engine.channel import Channel
-from ingot.engine.loaded import LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.sequence import TokenSequence
 from ingot.engine.task import Outcome, Task
 from ingot.graph.kv_layout import BLOCK_TOKENS

@@ -6,7 +6,7 @@
     for piece in request:
         print(piece, end="")
 
-A thread of its own runs the model (see loop.py); whoever submits only reads.
+The step thread runs the model (loop.py); threads that submit requests only read.
 """
 
 import os
@@ -23,15 +23,21 @@ from ingot import _native
 from ingot.backends.backend import OnSent
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
-from ingot.engine.loaded import Ints, LoadedModel
 from ingot.engine.loop import StepLoop
+from ingot.engine.model.loaded_model import Ints, LoadedModel
 from ingot.engine.options import EngineOptions
 from ingot.engine.request import OnProgress, Request
 from ingot.engine.scheduler import Limits
-from ingot.engine.speculation import NgramProposer
+from ingot.engine.speculation import (
+    DraftProposer,
+    NgramProposer,
+    Proposer,
+    require_rewind,
+    require_same_vocabulary,
+)
 from ingot.engine.stats import EngineStats, TokenGaps
 from ingot.engine.task import LogitsTask, ReadLogits
-from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask, TextTools
+from ingot.engine.text_task import Asked, Overflow, TextTask, TextTools
 from ingot.errors import (
     ConfigError,
     EngineError,
@@ -59,7 +65,7 @@ _ROW_BYTES = 128 << 20  # of logits in a step: 127 rows of a vocabulary of 262,1
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What an engine has once its model is loaded."""
+    """What an engine has after its model is loaded."""
 
     model: LoadedModel
     draft: LoadedModel | None
@@ -76,12 +82,12 @@ class InferenceEngine:
         self._loaded: _Parts | None = None
 
     def load_gguf_model(self, path: str | os.PathLike[str], progress: OnSent | None = None) -> None:
-        """Open a model; all that can be wrong with it is said here.
+        """Open a model; everything that can be wrong with it is an error here.
 
-        `progress` is told how many bytes of the weights have been sent to a GPU, and of how many.
+        `progress` is called with the bytes of the weights that a GPU has so far, and with all.
         """
         if self._loaded is not None:
-            raise ModelError(f"the engine has a model: {self.model.file.path}")
+            raise ModelError(f"the engine has a model already: {self.model.file.path}")
         options = self.options
         model = LoadedModel(
             path,
@@ -97,7 +103,7 @@ class InferenceEngine:
         )
         try:
             if options.speculation or options.draft:
-                _check_guesses(model)
+                require_rewind(model)
             tokenizer = Tokenizer.from_metadata(model.file.metadata)
             draft = _open_draft(options, model)
         except BaseException:
@@ -160,8 +166,8 @@ class InferenceEngine:
     def compile_grammar(self, grammar: "Grammar") -> "Future[Compiled]":
         """Have a grammar compiled, which may take seconds; then submit requests with it.
 
-        It stays compiled at least as long as somebody has the result. Cancel the future if the
-        grammar is not wanted any more.
+        It stays compiled at least as long as the result exists. Cancel the future if the grammar
+        is not needed any more.
         """
         return self._parts.chains.compile_grammar(grammar)
 
@@ -197,11 +203,11 @@ class InferenceEngine:
         prompted: int | None = None,
         most_bytes: int | None = None,
     ) -> int:
-        """Write what the cache has of a prompt or a request's text to a file: so many tokens.
+        """Write the KV cache of a prompt or of a request's text to a file; returns its tokens.
 
-        What it does not have is computed first. The last tokens, up to a block, are left out.
-        `prompted`: how many of the tokens were read and not written, if not all of them. A file
-        of more than `most_bytes` is not written: `SavedCacheSizeError`.
+        What the cache lacks is computed first. The last tokens, up to a block, are left out.
+        `prompted`: how many of the tokens were read as a prompt, by default all of them. If the
+        file would have more than `most_bytes`, raise `SavedCacheSizeError`.
         """
         self.model.require_logits()
         if isinstance(text, Request):
@@ -210,7 +216,7 @@ class InferenceEngine:
         else:
             tokens = self.encode(text)
             prompted = len(tokens) if prompted is None else prompted
-        # A state is that of the last token which ran: it must be the one that is saved.
+        # A recurrent state is that of the last token that ran, which must be the one that is saved.
         tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
         task = SaveTask(self.model, tokens, min(prompted, len(tokens)))
         self._loop.submit(task)
@@ -223,7 +229,7 @@ class InferenceEngine:
         return saved.header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
-        """Bring a saved text back, for all prompts that begin with it; its tokens."""
+        """Put a saved text into the cache, for prompts that begin with it; returns its tokens."""
         model = self.model
         saved = read_saved(path, model.layout, model.fingerprint, most_tokens=model.context)
         if saved.header.tokens:
@@ -236,7 +242,7 @@ class InferenceEngine:
 
     @property
     def model(self) -> LoadedModel:
-        """The model that is loaded."""
+        """The loaded model."""
         return self._parts.model
 
     @property
@@ -276,12 +282,12 @@ class InferenceEngine:
 
     @property
     def change(self) -> str | None:
-        """What somebody did to a file that it runs from, so that its requests fail; or None."""
+        """How a model file was changed while in use, so that requests fail; None: it was not."""
         return next((model.change for model in self._models if model.change is not None), None)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the path of a file leads to another one by now. This one can be used on."""
+        """Whether a path leads to another file now. The open file can still be used."""
         return any(model.file.is_replaced for model in self._models)
 
     @property
@@ -291,11 +297,11 @@ class InferenceEngine:
 
     @property
     def token_gaps(self) -> TokenGaps:
-        """How long texts have waited from token to token."""
+        """A histogram of the seconds between the tokens of a text."""
         return self._loop.counters.gaps
 
     def check(self) -> None:
-        """Raise an error if no request could be answered.
+        """Raise an error if no request can be answered.
 
         That is `EngineError` if the step thread failed, hangs, or is in another process, and
         `ModelError` if the engine is closed.
@@ -307,7 +313,7 @@ class InferenceEngine:
         self._loop.call(self.model.cache.clear)
 
     def close(self) -> None:
-        """Free everything, after the step that may be running.
+        """Free everything after the running step.
 
         Requests that have not ended fail with `ModelError`.
         """
@@ -353,8 +359,6 @@ class InferenceEngine:
 
     def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
         if draft is not None:
-            from ingot.engine.draft import DraftProposer  # noqa: PLC0415 (few need it)
-
             return DraftProposer(draft)
         return NgramProposer() if self.options.speculation else None
 
@@ -362,25 +366,14 @@ class InferenceEngine:
 def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | None:
     if options.draft is None:
         return None
-    from ingot.engine.draft import check_draft  # noqa: PLC0415 (few need it)
-
     draft = LoadedModel(options.draft, threads=options.threads, device=options.device)
     try:
-        _check_guesses(draft)
-        check_draft(model, draft)
+        require_rewind(draft)
+        require_same_vocabulary(model, draft)
     except ConfigError:
         draft.close()
         raise
     return draft
-
-
-def _check_guesses(model: LoadedModel) -> None:
-    """Refuse guesses of or for a model that cannot take a token back."""
-    if model.layout.recurrent:
-        raise ConfigError(
-            f"{model.file.path} is a recurrent model, whose state cannot be taken back behind a "
-            "wrong guess; leave speculation and draft out"
-        )
 
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
-from ingot.engine.loaded import LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.stats import Counters
 from ingot.engine.task import Logits, Outcome, Rows, Task

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.errors import CacheFullError
-from ingot.kvcache import BlockCopy, CachedSequence, KvCache, Sequence
+from ingot.kvcache import BlockCopy, CachedSequence, KvCache, SequenceBlocks
 
 Ints = NDArray[np.int32]
 
@@ -57,7 +57,7 @@ class TokenSequence:
         return self.cached.length if self.cached else 0
 
     @property
-    def blocks(self) -> Sequence:
+    def blocks(self) -> SequenceBlocks:
         """Its blocks of the cache."""
         assert self.cached is not None, "it runs"
         return self.cached.blocks

@@ -9,7 +9,7 @@ An error in a task ends that task; an error in the model ends the tasks that ran
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ingot.engine.loaded import LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.runner import Outcomes, Runner
 from ingot.engine.scheduler import Scheduler
 from ingot.engine.stats import Counters

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.channel import Channel, Progress
 from ingot.engine.request import Completion, RequestState, Timings
 from ingot.engine.sequence import TokenSequence
+from ingot.engine.speculation import Proposer
 from ingot.engine.stats import Counters
 from ingot.engine.task import Logits, Outcome, Task, TokenWanted, joined
 from ingot.engine.transcript import Transcript
@@ -42,19 +43,6 @@ class Overflow(StrEnum):
     ERROR = "error"  # it fails with ContextLengthError
     STOP = "stop"  # it ends with the finish reason "context"
     SHIFT = "shift"  # the first `keep` tokens and the newer half of the rest are read again
-
-
-class Proposer(Protocol):
-    """Guesses the next tokens of one text."""
-
-    def propose(self, tokens: Ints, most: int) -> list[int]:
-        """Up to `most` tokens that may follow these."""
-
-    def learn(self, proposed: int, accepted: int) -> None:
-        """Adapt to how many tokens of the last guess were right."""
-
-    def close(self) -> None:
-        """Free what it holds; the text has ended."""
 
 
 @dataclass(frozen=True, slots=True)

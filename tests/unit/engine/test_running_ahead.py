@@ -49,7 +49,7 @@ class Engine:
     def step(self) -> None:
         self.loop._end_unwanted()
         if self.loop.scheduler.running or self.loop.scheduler.waiting:
-            self.loop._go_on(self.loop.stepper.step)
+            self.loop._run_step(self.loop.stepper.step)
         self.loop._remove_ended()
 
     def finish(self) -> None:
@@ -113,7 +113,7 @@ def test_nobody_notices(
                 for _ in range(event):
                     engine.step()
             case "call":
-                engine.loop._go_on(engine.loop.stepper.land)
+                engine.loop._run_step(engine.loop.stepper.land)
                 for task in engine.loop.scheduler.running:  # as if nothing ran ahead
                     sequence = task.sequences[0]
                     assert not sequence.cached or sequence.computed == sequence.blocks.length
