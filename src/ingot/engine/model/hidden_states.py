@@ -156,9 +156,9 @@ class Probe:
 def _streams(graph: ComputationGraph) -> list[Value]:
     """The residual stream: the last value before the layers, and the last of each layer."""
     last: dict[int, Value] = {}
-    for value in graph.values():
-        block, _, rest = value.name.partition(".")
-        number = int(rest.split(".")[0]) + 1 if block == "blk" else 0
-        if value.width == graph.width and number >= max(last, default=0):
-            last[number] = value
+    for op in graph.ops:
+        number = 0 if op.layer is None else op.layer + 1
+        for value in op.outputs:
+            if value.width == graph.width and number >= max(last, default=0):
+                last[number] = value
     return list(last.values())
