@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import models
+from ingot.arrays import Floats
 from ingot.backends.backend import OnSent
 from ingot.bar import Bar
 from ingot.engine import (
@@ -49,7 +50,6 @@ Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Pooling = Literal["mean", "last", "cls"]
-Floats = NDArray[np.float32]
 
 
 class LLM:

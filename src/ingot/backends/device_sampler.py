@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ingot.backends.batch import Batch, Ints
-
-Floats = NDArray[np.float32]
+from ingot.arrays import Floats, Ints
+from ingot.backends.batch import Batch
 
 NOT_FINITE = -1  # instead of a token: the row contains NaN or +inf
 NOTHING_LEFT = -2  # instead of a token: all tokens are banned

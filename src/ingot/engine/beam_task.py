@@ -3,16 +3,13 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints, Logits
 from ingot.engine.channel import Channel
 from ingot.engine.sequence import TokenSequence
 from ingot.engine.task import Outcome, Task
 from ingot.kvcache import BlockCopy
 from ingot.sampling import BeamSearch
-
-Ints = NDArray[np.int32]
-Logits = NDArray[np.float32]
 
 
 class BeamTask(Task):

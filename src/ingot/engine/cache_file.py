@@ -4,8 +4,8 @@ SaveTask runs a text and copies its blocks; `insert_text` puts saved blocks wher
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints
 from ingot.engine.channel import Channel
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.sequence import TokenSequence
@@ -17,7 +17,7 @@ from ingot.kvcache.saved import Header, SavedText
 class SaveTask(Task):
     """Runs what the cache lacks of a text; its result is a copy of the text's full blocks."""
 
-    def __init__(self, model: LoadedModel, tokens: NDArray[np.int32], prompted: int) -> None:
+    def __init__(self, model: LoadedModel, tokens: Ints, prompted: int) -> None:
         self.channel: Channel[SavedText] = Channel()
         self.sequences = [TokenSequence(tokens, prompted)]
         self._model = model

@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Ints
 from ingot.backends.backend import OnSent
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loop import StepLoop
-from ingot.engine.model.loaded_model import Ints, LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.options import EngineOptions
 from ingot.engine.request import OnProgress, Request
 from ingot.engine.scheduler import Limits

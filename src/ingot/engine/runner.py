@@ -12,17 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints, Logits
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.stats import Counters
-from ingot.engine.task import Logits, Outcome, Rows, Task
+from ingot.engine.task import Outcome, Rows, Task
 from ingot.errors import CacheFullError
 
-Ints = NDArray[np.int32]
 Shares = Sequence[Share]
 
 

@@ -7,13 +7,11 @@ however often: a sequence that lost its place in the KV cache is computed again 
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints
 from ingot.backends.batch import ExecutionPhase
 from ingot.errors import CacheFullError
 from ingot.kvcache import BlockCopy, CachedSequence, KvCache, SequenceBlocks
-
-Ints = NDArray[np.int32]
 
 
 class TokenSequence:

@@ -12,13 +12,11 @@ would write. Each text has its own sequence in the draft model.
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Floats, Ints
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.errors import CacheFullError, ConfigError
-
-Ints = NDArray[np.int32]
 
 _SHORTEST, _LONGEST = 2, 12  # tokens of a guess
 _PAUSE = 8  # tokens without a guess after a wrong one, doubled each time up to the next number
@@ -156,7 +154,7 @@ class DraftProposer:
         self._seen = np.concatenate([tokens, np.array(guess[:-1], np.int32)])
         return guess
 
-    def _read(self, tokens: Ints) -> NDArray[np.float32]:
+    def _read(self, tokens: Ints) -> Floats:
         """The logits after some more tokens."""
         size = self._draft.step_tokens
         phase = ExecutionPhase.GENERATION if len(tokens) == 1 else ExecutionPhase.PROMPT
@@ -164,7 +162,7 @@ class DraftProposer:
             chunk = tokens[start : start + size]
             last = np.array([len(chunk) - 1], np.int32)
             rows = self._draft.step([self._sequence], [chunk], last, phase)
-        last_row: NDArray[np.float32] = rows[0]
+        last_row: Floats = rows[0]
         return last_row
 
     def _start_over(self) -> None:

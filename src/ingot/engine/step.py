@@ -9,11 +9,12 @@ An error in a task ends that task; an error in the model ends the tasks that ran
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ingot.arrays import Logits
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.runner import Outcomes, Runner
 from ingot.engine.scheduler import Scheduler
 from ingot.engine.stats import Counters
-from ingot.engine.task import Logits, Task, TokenWanted, joined
+from ingot.engine.task import Task, TokenWanted, joined
 from ingot.errors import IngotError
 from ingot.sampling import SampledToken, sample_tokens
 

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints, Logits
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.channel import Channel
 from ingot.engine.sequence import TokenSequence
 from ingot.sampling import SampledToken, TokenSampler
 
-Ints = NDArray[np.int32]
-Logits = NDArray[np.float32]
 ReadLogits = Callable[[int, Logits], None]  # position of the first row, rows
 
 

@@ -15,15 +15,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints, Logits
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.channel import Channel, Progress
 from ingot.engine.request import Completion, RequestState, Timings
 from ingot.engine.sequence import TokenSequence
 from ingot.engine.speculation import Proposer
 from ingot.engine.stats import Counters
-from ingot.engine.task import Logits, Outcome, Task, TokenWanted, joined
+from ingot.engine.task import Outcome, Task, TokenWanted, joined
 from ingot.engine.transcript import Transcript
 from ingot.errors import ContextLengthError
 from ingot.sampling import ChainBuilder, FinishReason, SampledToken, SamplingParams, guide
@@ -33,7 +33,6 @@ from ingot.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-Ints = NDArray[np.int32]
 _NO_ROWS: Logits = np.empty((0, 0), np.float32)
 
 

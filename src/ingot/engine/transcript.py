@@ -4,9 +4,7 @@ In: one sampled token at a time. Out: the text that may be shown by then. It kno
 and the stop conditions, but no model, cache or reader.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.sampling import (
     ChainBuilder,
     FinishReason,
@@ -25,7 +23,7 @@ class Transcript:
     def __init__(
         self,
         params: SamplingParams,
-        prompt: NDArray[np.int32],
+        prompt: Ints,
         builder: ChainBuilder,
         tokenizer: Tokenizer,
         begun: bytes = b"",

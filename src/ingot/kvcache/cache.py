@@ -7,15 +7,11 @@ what is in the cache already. It does not know who runs them.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.kvcache.pool import BlockPool
 from ingot.kvcache.prefix import Node, PrefixTree, run_of
 from ingot.kvcache.sequence_blocks import BlockCopy, SequenceBlocks
-
-Ints = NDArray[np.int32]
 
 
 class Reuse(StrEnum):

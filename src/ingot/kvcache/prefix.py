@@ -10,14 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.pool import BlockPool
 from ingot.kvcache.sequence_blocks import NO_BLOCK
-
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,11 @@ from hashlib import blake2b
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Ints
 from ingot.errors import SavedCacheError
 from ingot.files import open_regular, write_file
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
-
-Ints = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
 
 _MAGIC = b"INGOTKV\0"
 _VERSION = 1

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.pool import BlockPool
 
-Ints = NDArray[np.int32]
 NO_BLOCK = -1
 STATE_RUNS = 4  # the state of every fourth run of a prompt is kept
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Floats, Ints
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.engine.health import Home
-from ingot.engine.model.loaded_model import Ints, LoadedModel, build_batch
+from ingot.engine.model.loaded_model import LoadedModel, build_batch
 from ingot.engine.model.placement import STEP_TOKENS
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import KvLayout, block_count
@@ -23,7 +23,6 @@ from ingot.graph.kv_type import KvType
 from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool, SequenceBlocks
 
-Floats = NDArray[np.float32]
 _STATES = 16  # of a recurrent model: two for each text of a step
 
 

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Ints, Logits
 from ingot.backends.backend import Backend, OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
@@ -33,8 +34,6 @@ _SAMPLE = 256  # bytes
 _NO_PROMPT = "a prompt is a text or one flat list of whole numbers, its token ids; batch takes many"
 
 _E = TypeVar("_E", bound=StrEnum)
-Ints = NDArray[np.int32]
-Logits = NDArray[np.float32]
 
 
 class Weights(StrEnum):
@@ -128,11 +127,11 @@ class LoadedModel:
         for copy in copies:
             self._running.copy_block(copy.group, copy.source, copy.target)
 
-    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+    def read_block(self, group: int, index: int) -> Bytes:
         """The bytes of a block of the cache."""
         return self._running.read_block(group, index)
 
-    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
+    def write_block(self, group: int, index: int, data: Bytes) -> None:
         """Write the bytes of a block of the cache."""
         self._running.write_block(group, index, data)
 

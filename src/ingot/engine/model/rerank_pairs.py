@@ -9,7 +9,8 @@ distinguishes types.
 
 import numpy as np
 
-from ingot.engine.model.loaded_model import Ints, LoadedModel
+from ingot.arrays import Ints
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.errors import ContextLengthError, ModelError, TokenizerError
 from ingot.tokenizer import Tokenizer
 

@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 
+from ingot.arrays import Ints
 from ingot.backends.batch import ExecutionPhase
-from ingot.engine.model.loaded_model import Ints, LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.kvcache import SequenceBlocks
 
 
