@@ -134,7 +134,7 @@ class InferenceEngine:
         text continue from inside the prompt's last token. `context_overflow`: what to do with a
         text that fills the context: "error", "stop", or "shift", which keeps the first `keep`
         tokens and the newest. `reuse`: whether to reuse what the KV cache holds of the prompt.
-        `progress(done, total)` is called, by whoever iterates, as the prompt is read. `parse`
+        `progress(done, total)` is called by the thread that iterates, during prefill. `parse`
         turns a complete text into `Completion.parsed`.
         """
         self.model.require_logits()

@@ -1,7 +1,7 @@
 """StepLoop: the thread that owns a model and runs its steps, and the inbox of that thread.
 
-Tasks and calls come in from any thread; the step thread runs while there are any, and sleeps
-otherwise. It does not know what tasks do.
+Tasks and calls come in from any thread; the step thread sleeps when there are none. It does not
+know what tasks do.
 
 If the thread ends with an error, all tasks fail with it and new ones are refused, because it may
 have left things half done. After a fork the child has no such thread, and perhaps locks that nobody

@@ -67,7 +67,7 @@ class Runner:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether a step runs whose outcome nobody has seen."""
+        """Whether a step runs ahead, whose outcome is still to be looked at."""
         return self._ahead is not None
 
     def plan(self) -> Plan:

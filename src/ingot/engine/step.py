@@ -7,7 +7,7 @@ An error in a task ends that task; an error in the model ends the tasks that ran
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ingot.arrays import Logits
 from ingot.engine.model.loaded_model import LoadedModel
@@ -18,6 +18,7 @@ from ingot.engine.task import Task, TokenWanted, joined
 from ingot.errors import IngotError
 from ingot.sampling import SampledToken, sample_tokens
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 
@@ -67,10 +68,10 @@ class Stepper:
         for task, token in tokens:
             self._guarded(task, task.take, token)
 
-    def _guarded(self, task: Task, call: Callable[..., R], *arguments: Any) -> R | None:
+    def _guarded(self, task: Task, method: Callable[[A], R], argument: A) -> R | None:
         """Call a method of a task; an error ends the task."""
         try:
-            return call(*arguments)
+            return method(argument)
         except BaseException as error:  # a caller's function may raise anything
             self._fail(task, error)
             return None

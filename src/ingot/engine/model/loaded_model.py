@@ -180,7 +180,7 @@ class LoadedModel:
 
     @property
     def change(self) -> str | None:
-        """What somebody did to the file, if weights are still read from it; None: nothing known."""
+        """How the file was changed, if weights are still read from it; None: it was not."""
         return self.file.change if self._reads_file else None
 
     def check_file(self) -> None:
@@ -268,7 +268,7 @@ class LoadedModel:
                 self.file.prefetch()
             return
         memory.require(
-            size, f"weights={place.value!r}", "take weights='map', which needs none of its own"
+            size, f"weights={place.value!r}", "take weights='map', which uses the mapped file"
         )
         if place is Weights.LOCK:
             self.file.lock()
