@@ -16,7 +16,7 @@ import numpy as np
 from ingot.arrays import Ints, Logits
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
-from ingot.engine.model.loaded_model import LoadedModel
+from ingot.engine.model.loaded_model import LoadedModel, build_batch
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.stats import Counters
 from ingot.engine.task import Outcome, Rows, Task
@@ -130,7 +130,7 @@ class Runner:
     ) -> _Part | None:
         try:
             blocks = [share.sequence.blocks for share in shares]
-            started = self._model.start(blocks, ids, outputs, phase, sampling)
+            started = self._model.start(build_batch(blocks, ids, outputs, phase), sampling)
         except Exception as error:  # whatever it is, only these tasks are affected
             self._fail_all(shares, error)
             return None

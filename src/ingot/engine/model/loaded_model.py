@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -148,35 +147,22 @@ class LoadedModel:
         """
         for sequence, new in zip(sequences, ids, strict=True):
             sequence.grow(len(new))
-        logits = self.forward(sequences, ids, outputs, phase)
+        logits = self.forward(build_batch(sequences, ids, outputs, phase))
         for sequence in sequences:
             sequence.release_passed()
         return logits
 
-    def forward(
-        self,
-        sequences: Sequence[SequenceBlocks],
-        ids: Sequence[Ints],
-        outputs: Ints,
-        phase: ExecutionPhase,
-    ) -> Logits:
-        """The same for sequences that have grown already: the new tokens are their last ones."""
-        logits = self._running.forward(build_batch(sequences, ids, outputs, phase))
+    def forward(self, batch: Batch) -> Logits:
+        """Run a batch: logits [outputs, vocabulary]."""
+        logits = self._running.forward(batch)
         self.check_file()
         return logits
 
-    def start(
-        self,
-        sequences: Sequence[SequenceBlocks],
-        ids: Sequence[Ints],
-        outputs: Ints,
-        phase: ExecutionPhase,
-        choices: Sequence[SamplingPlan | None],
-    ) -> Started:
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
         """The same without waiting, if the device samples the tokens of some of the rows."""
-        if self.device_sampler is None or not any(choices):
-            return Finished(self.forward(sequences, ids, outputs, phase))
-        return self.device_sampler.start(build_batch(sequences, ids, outputs, phase), choices)
+        if self.device_sampler is None or not any(plans):
+            return Finished(self.forward(batch))
+        return self.device_sampler.start(batch, plans)
 
     @property
     def change(self) -> str | None:
@@ -247,12 +233,7 @@ class LoadedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
