@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
+from ingot.arrays import Ints
 
 
 class ExecutionPhase(Enum):
@@ -21,7 +21,7 @@ class ExecutionPhase(Enum):
 class Batch:
     """Tokens, sequence after sequence."""
 
-    ids: Ints  # [tokens]; below 0 for tokens that are not known yet: see choosing.Chooser
+    ids: Ints  # [tokens]; below 0 for tokens not known yet (device_sampler.py)
     positions: Ints  # [tokens]
     counts: Ints  # [sequences]: how many of the tokens belong to each
     tables: Sequence[Sequence[Ints]]  # [sequences][cache groups][blocks]

@@ -47,7 +47,7 @@ def test_a_text_that_is_to_be_read_anew(llm: LLM) -> None:
 def test_tokens_that_were_written_are_saved_as_such(llm: LLM, tmp_path: Path) -> None:
     request = llm.stream(PROMPT, max_tokens=60, **GREEDY)
     written = request.result().token_ids
-    assert [choice.token for choice in request.choices(50)] == list(written[50:])
+    assert [choice.token for choice in request.sampled_tokens(50)] == list(written[50:])
     path = tmp_path / "text"
     runs = llm.stats.steps
     assert llm.engine.save([*PROMPT, *written], path, prompted=len(PROMPT)) == 192
@@ -194,7 +194,7 @@ def test_saved_files_that_cannot_be_used(tiny: Path, tmp_path: Path, llm: LLM) -
     for damage, message in {
         b"GGUF" + content: "is not a saved cache",
         content[:8] + b"\x09" + content[9:]: "has version 9",
-        content[:-40]: "not as long",
+        content[:-40]: "length does not match",
         content[:20] + b"?" + content[21:]: "header cannot be read",
         content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]: "its digest",
         content[:-1] + bytes([content[-1] ^ 1]): "its digest",

@@ -1,13 +1,13 @@
-"""What fits a GPU: counted from the types and shapes of a file's tensors, before anything is sent.
+"""How much of a model fits a GPU, from the types and shapes of its tensors, before any upload.
 
-A model and the size of a GPU come in, numbers go out. Imports PyTorch, which counts on its device
+In: a model and the size of a GPU. Out: numbers. It imports PyTorch, which counts on a device
 without memory.
 """
 
 from dataclasses import dataclass
 
 from ingot.backends.gpu import Device, Planner
-from ingot.engine.placing import STEP_TOKENS
+from ingot.engine.model.placement import STEP_TOKENS
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, block_count, whole_blocks
@@ -18,12 +18,12 @@ _GPU_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of t
 
 @dataclass(frozen=True, slots=True)
 class GpuFit:
-    """A model on a GPU of some size. Bytes are those of all layers."""
+    """What of a model fits a GPU. Bytes are those of all layers."""
 
     weights: int
     steps: int  # all that is neither weights nor cache
     token: int  # of the cache
-    cache_tokens: int  # of the longest cache that fits; 0 where not all layers do
+    cache_tokens: int  # of the largest cache that fits; 0 if not all layers do
     layers: int  # that fit, with a cache of one context
     of_layers: int
     context: int
@@ -59,7 +59,7 @@ def fit_gpu(
     context: int,
     room: int,
 ) -> GpuFit:
-    """What fits `room` bytes."""
+    """How much of the model fits `room` bytes."""
     planner = make_planner(graph, file, kv_type, device, context)
     needs = planner.needs(planner.layers)
     layers = planner.most_layers(room, block_count(context))

@@ -1,15 +1,15 @@
-"""Where a model runs: on the CPU, on a GPU, or its first layers there; and its cache's size."""
+"""Where the layers of a model run (CPU, GPU, or the first layers on a GPU), and its cache size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ingot.backends.backend import Backend, OnSent, choose_device
-from ingot.backends.choosing import Chooser
 from ingot.backends.cpu import CpuBackend
+from ingot.backends.device_sampler import DeviceSampler
 from ingot.backends.split import PartLayout, SplitBackend
-from ingot.engine import memory
-from ingot.engine.cache_size import CacheSize, cache_size, require_memory
+from ingot.engine.model import memory
+from ingot.engine.model.memory import CacheSize
 from ingot.errors import ConfigError, GraphError, IngotError, MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
@@ -26,30 +26,30 @@ GpuLayers = int | Literal["auto"] | None
 
 @dataclass(frozen=True, slots=True)
 class OnGpu:
-    """What a GPU has of a model."""
+    """The part of a model on a GPU."""
 
     device: str
     layers: int
     of_layers: int
-    allocations: int  # asked of the device
+    allocations: int  # requests for device memory
     allocated: int  # bytes
     sent: int  # bytes of weights
-    seconds: float  # that sending them took, and packing them there
-    decoded: tuple[str, ...] = ()  # types that are half floats there
+    seconds: float  # to upload and pack them
+    decoded: tuple[str, ...] = ()  # tensor types that become half floats there
 
     @property
     def rate(self) -> float:
-        """Bytes sent in a second."""
+        """Bytes uploaded per second."""
         return self.sent / max(self.seconds, 1e-9)
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left to the CPU."""
+        """Whether all layers are there."""
         return self.layers == self.of_layers
 
     @property
     def remark(self) -> str:
-        """All of it in a line."""
+        """These numbers in a line."""
         layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
         decoded = f"; {', '.join(self.decoded)} decoded to half floats" if self.decoded else ""
         return (
@@ -64,10 +64,10 @@ class Placed:
 
     backend: Backend
     size: CacheSize
-    gpu: OnGpu | None = None  # None: all of it is on the CPU
-    why_cpu: str | None = None  # why it is, where the device is "auto"
-    chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
-    give_back: Callable[[], None] | None = None  # for others, what a closed model leaves
+    gpu: OnGpu | None = None  # None: all layers are on the CPU
+    why_cpu: str | None = None  # why, if the device is "auto"
+    device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
+    give_back: Callable[[], None] | None = None  # frees device memory that a closed model leaves
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Placed:
         gpu_layers: GpuLayers = None,
         progress: OnSent | None = None,
     ) -> None:
-        """`device` "auto" runs on the CPU what there is no GPU for, or none can run (`why_cpu`).
+        """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
 
-        `gpu_layers` of the model run on the GPU: so many of the first ones, "auto" for as many as
-        fit; None for all of them, or as many as fit where the device is "auto".
+        The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
+        as many as fit if the device is "auto".
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
@@ -101,16 +101,16 @@ class Placed:
                 if device != "auto":
                     raise
                 self.why_cpu = str(error)
-            if self.give_back is not None:  # it was refused halfway
+            if self.give_back is not None:  # it failed halfway
                 self.give_back()
-        self.size = cache_size(layout, context, cache_tokens, memory.available())
-        require_memory(layout, self.size)
+        self.size = CacheSize.of(layout, context, cache_tokens, memory.available())
+        self.size.require(layout)
         self.backend = self._on_cpu(graph, layout, self.size)
 
     def _place_on(self, gpu: "Device", layers: int | None) -> None:
-        """Place so many layers, or as many as fit; if there is no room for them, say so."""
+        """Place that many layers, or as many as fit; raise an error if they do not fit."""
         from ingot.backends.gpu import require  # noqa: PLC0415 (PyTorch, if asked for)
-        from ingot.engine.fitting import make_planner  # noqa: PLC0415
+        from ingot.engine.model.gpu_fit import make_planner  # noqa: PLC0415
 
         kv_type = self._layout.type
         planner = make_planner(self._graph, self._file, kv_type, gpu, self._context)
@@ -125,37 +125,37 @@ class Placed:
         place(gpu, layers, planner.needs(layers).most_blocks(room))
 
     def _least_blocks(self) -> int:
-        """Of the cache: what was asked for, or one context."""
+        """The smallest cache: what was asked for, or one context."""
         if self._cache_tokens is None:
             return block_count(self._context)
-        return cache_size(self._layout, self._context, self._cache_tokens, 0).blocks
+        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0).blocks
 
     def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
-        wanted = cache_size(self._layout, self._context, self._cache_tokens, gpu.free_memory())
+        wanted = CacheSize.of(self._layout, self._context, self._cache_tokens, gpu.free_memory())
         self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
-        self.backend = self.chooser = self._on_gpu(gpu, self._graph, self._layout, layers)
+        self.backend = self.device_sampler = self._on_gpu(gpu, self._graph, self._layout, layers)
 
     def _split_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
-        """The cache has as many blocks in both places."""
+        """Place the first layers on the GPU; the cache has as many blocks in both places."""
         parts = cut(self._graph, layers)
         first = PartLayout.of(parts.first, self._layout)
         second = PartLayout.of(parts.second, self._layout)
         there, here = (
-            cache_size(part.own, self._context, self._cache_tokens, room)
+            CacheSize.of(part.own, self._context, self._cache_tokens, room)
             for part, room in ((first, gpu.free_memory()), (second, memory.available()))
         )
         self.size = CacheSize(min(there.blocks, here.blocks, most_blocks), here.states)
-        require_memory(second.own, self.size)
-        # What the CPU refuses is refused before anything is sent.
-        behind = self._on_cpu(parts.second, second.own, self.size)
-        before = self._on_gpu(gpu, parts.first, first.own, layers)
-        self.backend = SplitBackend(before, first, behind, second)
+        self.size.require(second.own)
+        # First the CPU, so that its errors come before the upload.
+        second_backend = self._on_cpu(parts.second, second.own, self.size)
+        first_backend = self._on_gpu(gpu, parts.first, first.own, layers)
+        self.backend = SplitBackend(first_backend, first, second_backend, second)
 
     def _on_gpu(
         self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
     ) -> "GpuBackend":
         from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
-        from ingot.engine.fitting import step_tokens  # noqa: PLC0415
+        from ingot.engine.model.gpu_fit import step_tokens  # noqa: PLC0415
 
         of_layers = layer_count(self._graph)
         self.give_back = give_back
@@ -195,17 +195,17 @@ class Placed:
             )
         except IngotError:
             raise
-        except MemoryError as error:  # a limit of the process, which the system does not know
+        except MemoryError as error:  # a limit of the process, not of the system
             raise MemoryShortageError(
                 f"{self._file.path}: there is no memory for a context of {self._context} tokens; "
                 "choose a smaller context"
             ) from error
-        except ValueError as error:  # what the native program refuses
+        except ValueError as error:  # from the native program
             raise ModelError(f"{self._file.path} cannot be run on the CPU: {error}") from error
 
 
 def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
-    """How many are asked for; None: as many as fit."""
+    """How many layers are asked for; None: as many as fit."""
     if layers is None:
         return {"cpu": 0, "auto": None}.get(device, most)
     if layers == "auto":

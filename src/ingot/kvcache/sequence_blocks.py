@@ -1,32 +1,32 @@
-"""Sequence: the blocks that one text holds. Pure bookkeeping.
+"""SequenceBlocks: the blocks of the cache that one sequence holds. Pure bookkeeping.
 
-A sequence takes a block from each group when it grows past the last one and gives back, in
-groups with a window, those that no later token can see. Blocks that are full are never written
-again, so forks and the prefix tree share them; the last one, still filling, has one owner.
+A sequence takes a block from each group when it grows past the last one. In groups with a sliding
+window it gives back those that no later token can see. Full blocks are never written again, so
+forks and the prefix tree share them; the last block, which is not full, has one owner.
 
-Of recurrent operations a later token needs only the state before it: a text that grows takes a
-block for the run it ends in. Of the runs between, some get one too, if there are any to spare, and
-their states stay for texts that begin in the same way (`_keeps_state`).
+A run is the BLOCK_TOKENS positions that a block covers. Of recurrent operations a later token needs
+only the state before it: a sequence that grows takes a block for the run it ends in. Some of the
+runs between get one too if there are spare ones, and their states stay for texts that begin in the
+same way (`_keeps_state`).
 """
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.pool import BlockPool
 
-Ints = NDArray[np.int32]
 NO_BLOCK = -1
-STATE_RUNS = 4  # of a prompt, one run in so many has its state kept
+STATE_RUNS = 4  # the state of every fourth run of a prompt is kept
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """A block whose content another one is to have."""
+    """A block to copy into another one."""
 
     group: int
     source: int
@@ -34,13 +34,13 @@ class BlockCopy:
 
 
 @dataclass(slots=True)
-class Sequence:
+class SequenceBlocks:
     """One sequence's blocks: per group a table from runs of positions to blocks."""
 
     pool: BlockPool
     length: int = 0
-    tables: list[Ints] = field(init=False)  # entries of runs that were given back mean nothing,
-    # and NO_BLOCK stands for a run whose state is not kept
+    tables: list[Ints] = field(init=False)  # entries of runs that were given back are undefined;
+    # NO_BLOCK stands for a run whose state is not kept
     _first: list[int] = field(init=False)  # runs before this one were given back
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Sequence:
         self.tables = [np.empty(0, np.int32) for _ in range(groups)]
         self._first = [0] * groups
 
-    def adopt(self, runs: Items[Items[int]]) -> None:
+    def adopt(self, runs: Sequence[Sequence[int]]) -> None:
         """Begin an empty sequence with full runs that are in the cache: [runs][groups] blocks."""
         self.length = len(runs) * BLOCK_TOKENS
         for group in range(len(self.tables)):
@@ -59,7 +59,7 @@ class Sequence:
             self.tables[group] = np.array([0] * first + blocks, np.int32)
             self._first[group] = first
 
-    def begin_at(self, length: int, first: Items[int]) -> None:
+    def begin_at(self, length: int, first: Sequence[int]) -> None:
         """Begin an empty sequence with room for tokens, in each group from a run on."""
         runs = -(-length // BLOCK_TOKENS)
         self._first = list(first)
@@ -75,7 +75,7 @@ class Sequence:
         self.length = length
 
     def grow(self, tokens: int) -> None:
-        """Make room for more tokens; nothing changes if there is none."""
+        """Make room for more tokens; CacheFullError without a change if there is none."""
         runs = -(-(self.length + tokens) // BLOCK_TOKENS)
         fresh: list[list[int]] = [[] for _ in self.tables]
         try:
@@ -96,7 +96,7 @@ class Sequence:
         self.length += tokens
 
     def _take_states(self, group: int, runs: range) -> list[int]:
-        """A block for the last of new runs, and for those of the others that are worth one."""
+        """Take a block for the last of the new runs, and for those others whose state is kept."""
         if not runs:
             return []
         states = [NO_BLOCK] * (len(runs) - 1) + [self.pool.take(group)]
@@ -105,7 +105,7 @@ class Sequence:
                 states[place] = self.pool.take(group)
         return states
 
-    def _give_back(self, group: int, blocks: Items[int]) -> None:
+    def _give_back(self, group: int, blocks: Sequence[int]) -> None:
         for block in blocks:
             if block != NO_BLOCK:
                 self.pool.give_back(group, block)
@@ -119,9 +119,9 @@ class Sequence:
         )
 
     def shrink(self, length: int) -> None:
-        """Take the last tokens back; later ones are written in their place.
+        """Remove the last tokens; later ones are written in their place.
 
-        It can be done to any length since the last `release_passed`; see `can_shrink` for others.
+        Any length since the last `release_passed` is possible; see `can_shrink` for others.
         """
         runs = -(-length // BLOCK_TOKENS)
         for group, table in enumerate(self.tables):
@@ -130,7 +130,7 @@ class Sequence:
         self.length = length
 
     def release_passed(self) -> None:
-        """Give back the blocks that fell out of their window."""
+        """Give back the blocks that left their sliding window."""
         for group, spec in enumerate(self.pool.layout.groups):
             oldest = spec.oldest_run(self.length)
             self._give_back(group, self.tables[group][self._first[group] : oldest].tolist())
@@ -142,19 +142,19 @@ class Sequence:
         return tuple(self._first)
 
     def run_blocks(self, run: int) -> list[int]:
-        """A run's block in every group, `NO_BLOCK` where it was given back."""
+        """A run's block in every group, `NO_BLOCK` if it was given back."""
         return [
             int(table[run]) if run >= first else NO_BLOCK
             for table, first in zip(self.tables, self._first, strict=True)
         ]
 
-    def fork(self) -> tuple["Sequence", list[BlockCopy]]:
-        """A sequence that goes on from the same tokens, and the blocks to copy for it.
+    def fork(self) -> tuple["SequenceBlocks", list[BlockCopy]]:
+        """A sequence that continues from the same tokens, and the blocks to copy for it.
 
-        Only the last block, if tokens still fit into it, becomes two. Nothing changes if there is
-        no room for it.
+        Only the last block is copied, if it is not full. CacheFullError without a change if there
+        is no room for the copy.
         """
-        copy = Sequence(self.pool)
+        copy = SequenceBlocks(self.pool)
         copies: list[BlockCopy] = []
         full = self.length // BLOCK_TOKENS
         try:
@@ -178,7 +178,7 @@ class Sequence:
         return copy, copies
 
     def close(self) -> None:
-        """Give everything back; the end first, which is worth least to others."""
+        """Give all blocks back; the last ones first, which others reuse least."""
         for group, table in enumerate(self.tables):
             self._give_back(group, table[self._first[group] :][::-1].tolist())
         self.tables = [np.empty(0, np.int32) for _ in self.tables]
@@ -187,8 +187,8 @@ class Sequence:
 
 
 def _keeps_state(run: int, last: int) -> bool:
-    """Whether the state at the end of a run may be wanted again: see `STATE_RUNS`.
+    """Whether to keep the state at the end of a run: see `STATE_RUNS`.
 
-    That before the last run is where a text that goes on differently begins.
+    A text that continues differently begins at the state before the last run.
     """
     return (run + 1) % STATE_RUNS == 0 or run + 1 == last

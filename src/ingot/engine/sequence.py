@@ -1,23 +1,21 @@
-"""Strand: one text of a task, its tokens, and how many of them the model has seen.
+"""TokenSequence: tokens in order, and how many of them the model has run.
 
 The first `prompted` tokens run as a prompt, the others as generated ones, whenever they run and
-however often: a strand that lost its place in the cache is computed again to the same bits.
+however often: a sequence that lost its place in the KV cache is computed again to the same bits.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Ints
 from ingot.backends.batch import ExecutionPhase
 from ingot.errors import CacheFullError
-from ingot.kvcache import BlockCopy, CachedSequence, KvCache, Sequence
-
-Ints = NDArray[np.int32]
+from ingot.kvcache import BlockCopy, CachedSequence, KvCache, SequenceBlocks
 
 
-class Strand:
-    """Tokens, and a sequence in the cache while the scheduler gives it one."""
+class TokenSequence:
+    """Tokens, and their place in the KV cache while the scheduler gives them one."""
 
     def __init__(
         self,
@@ -27,14 +25,14 @@ class Strand:
         rows_from: int | None = None,
         reuse: bool = True,
     ) -> None:
-        """Logits are wanted of the tokens from position `rows_from` on, else of the last.
+        """Ask for the logits of the tokens from position `rows_from` on, by default of the last.
 
-        `reuse`: whether it begins with what the cache has of it.
+        `reuse`: whether it begins with what the cache holds of it.
         """
         self.reuse = reuse
-        self.sequence: CachedSequence | None = None
+        self.cached: CachedSequence | None = None
         self._cache: KvCache | None = None
-        self._begun = False  # it had a sequence before
+        self._begun = False  # it had a place in the cache before
         self._set(tokens, prompted, rows_from)
 
     def _set(self, tokens: Ints, prompted: int | None, rows_from: int | None) -> None:
@@ -54,22 +52,22 @@ class Strand:
     @property
     def computed(self) -> int:
         """How many of the tokens are in the cache."""
-        return self.sequence.length if self.sequence else 0
+        return self.cached.length if self.cached else 0
 
     @property
-    def blocks(self) -> Sequence:
+    def blocks(self) -> SequenceBlocks:
         """Its blocks of the cache."""
-        assert self.sequence is not None, "it runs"
-        return self.sequence.blocks
+        assert self.cached is not None, "it runs"
+        return self.cached.blocks
 
     @property
     def pending(self) -> int:
-        """How many are to be run before the next can be chosen."""
+        """How many tokens must run before the next can be sampled."""
         return self._count - self.computed
 
     @property
     def phase(self) -> ExecutionPhase:
-        """What the next tokens to run are."""
+        """The phase of the next tokens to run."""
         prompt = self.computed < self.prompted
         return ExecutionPhase.PROMPT if prompt else ExecutionPhase.GENERATION
 
@@ -80,7 +78,7 @@ class Strand:
         return (self.prompted if computed < self.prompted else self._count) - computed
 
     def extend(self, tokens: Iterable[int], *, rows: int = 1) -> None:
-        """Add tokens; logits are wanted of the last `rows` of all."""
+        """Add tokens and ask for the logits of the last `rows`."""
         added = np.fromiter(tokens, np.int32)
         needed = self._count + len(added)
         if needed > len(self._tokens):
@@ -92,30 +90,30 @@ class Strand:
         self.rows_from = needed - rows
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` tokens; the cache may be ahead of them until `rewind`."""
+        """Keep the first `count` tokens; the cache may have more of them until `rewind`."""
         self._count = count
 
     def rewind(self, computed: int) -> None:
-        """Take back what the cache has beyond so many tokens."""
-        if self.sequence and self.sequence.length > computed:
-            self.sequence.blocks.shrink(computed)
+        """Keep at most `computed` tokens in the cache."""
+        if self.cached and self.cached.length > computed:
+            self.cached.blocks.shrink(computed)
 
-    def reach_ahead(self) -> None:
+    def grow_ahead(self) -> None:
         """Make room for a token that is not known yet; CacheFullError if there is none."""
         self.blocks.grow(1)
-        assert self.sequence is not None, "it runs"
-        self.sequence.ahead += 1
+        assert self.cached is not None, "it runs"
+        self.cached.ahead += 1
 
-    def draw_back(self) -> None:
-        """Take that back: no step has begun."""
-        assert self.sequence is not None, "it runs"
-        self.sequence.ahead -= 1
+    def shrink_ahead(self) -> None:
+        """Undo `grow_ahead`, before a step has begun."""
+        assert self.cached is not None, "it runs"
+        self.cached.ahead -= 1
         self.blocks.shrink(self.blocks.length - 1)
 
     def catch_up(self) -> None:
-        """The step that ran ahead has run, if the strand still runs."""
-        if self.sequence:
-            self.sequence.ahead -= 1
+        """Count the token of a step that ran ahead as computed, if the sequence still runs."""
+        if self.cached:
+            self.cached.ahead -= 1
 
     def replace(self, tokens: Ints) -> None:
         """Become another text, all of which is read as a prompt."""
@@ -124,44 +122,47 @@ class Strand:
         self._set(tokens, None, None)
 
     def open(self, cache: KvCache) -> None:
-        """Take a sequence, with what the cache has of the tokens."""
+        """Take a place in the cache, with what it holds of the tokens."""
         self._cache = cache
         # A token whose logits are wanted must run.
         known = self.tokens[: self.rows_from + 1 if self.reuse else 0]
-        self.sequence = cache.open(known, self.prompted, again=self._begun)
+        self.cached = cache.open(known, self.prompted, again=self._begun)
         self._begun = True
 
     def settle(self) -> None:
-        """Let others find what is computed, give back what is passed."""
-        if self.sequence and self._cache:
-            self._cache.settle(self.sequence, self.tokens, self.prompted)
+        """Let others find what is computed; give back blocks that left a sliding window."""
+        if self.cached and self._cache:
+            self._cache.settle(self.cached, self.tokens, self.prompted)
 
-    def fork(self) -> tuple["Strand", list[BlockCopy]]:
-        """A strand that goes on from the same tokens, and the blocks to copy for it.
+    def fork(self) -> tuple["TokenSequence", list[BlockCopy]]:
+        """A sequence that continues from the same tokens, and the blocks to copy for it.
 
-        Where there is no room for it, its tokens run again when there is.
+        If there is no room for it, its tokens run again when there is.
         """
-        copy = Strand(self.tokens, self.prompted, rows_from=self.rows_from, reuse=self.reuse)
+        copy = TokenSequence(self.tokens, self.prompted, rows_from=self.rows_from, reuse=self.reuse)
         copy._begun = self._begun
-        if self.sequence is None or self._cache is None:
+        if self.cached is None or self._cache is None:
             return copy, []
         try:
-            sequence, copies = self._cache.fork(self.sequence)
+            cached, copies = self._cache.fork(self.cached)
         except CacheFullError:
             return copy, []
-        copy._cache, copy.sequence = self._cache, sequence
+        copy._cache, copy.cached = self._cache, cached
         return copy, copies
 
-    def share(self, other: "Strand") -> list[BlockCopy]:
-        """Begin with what another has computed, whose tokens these begin with; blocks to copy."""
-        if other.sequence is None or other._cache is None or other.computed >= len(self):
+    def share(self, other: "TokenSequence") -> list[BlockCopy]:
+        """Take over what another sequence with the same first tokens has computed.
+
+        Returns the blocks to copy.
+        """
+        if other.cached is None or other._cache is None or other.computed >= len(self):
             return []
         forked, copies = other.fork()
-        self._cache, self.sequence, self._begun = forked._cache, forked.sequence, True
+        self._cache, self.cached, self._begun = forked._cache, forked.cached, True
         return copies
 
     def close(self) -> None:
         """Leave the cache; the tokens stay."""
-        if self.sequence and self._cache:
-            self._cache.close(self.sequence)
-            self.sequence = None
+        if self.cached and self._cache:
+            self._cache.close(self.cached)
+            self.cached = None

@@ -1,7 +1,7 @@
 """LoadedModel: a model file made ready to run, and the one way to run a step of it.
 
-A path and a few sizes come in. Everything that can be wrong with the file or the request is
-told before the first token. Knows nothing of text, sampling or who asks for a step.
+In: a path and a few sizes. Everything that can be wrong with the file or the options is an error
+before the first token. It does not know texts, samplers or requests.
 """
 
 import os
@@ -9,33 +9,30 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Ints, Logits
 from ingot.backends.backend import Backend, OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.choosing import Chooser, Finished, RowChoice, Started
+from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.config import MAX_THREADS, config
-from ingot.engine import memory
-from ingot.engine.placing import GpuLayers, Placed
+from ingot.engine.model import memory
+from ingot.engine.model.placement import GpuLayers, Placed
 from ingot.errors import ConfigError, ContextLengthError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse
-from ingot.kvcache import Sequence as KvSequence
+from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse, SequenceBlocks
 from ingot.models import build_graph
 
-DEFAULT_CONTEXT = 8192  # tokens, where the model allows as many
+DEFAULT_CONTEXT = 8192  # tokens, if the model allows as many
 _SAMPLE = 256  # bytes
 _NO_PROMPT = "a prompt is a text or one flat list of whole numbers, its token ids; batch takes many"
 
 _E = TypeVar("_E", bound=StrEnum)
-Ints = NDArray[np.int32]
-Logits = NDArray[np.float32]
 
 
 class Weights(StrEnum):
@@ -43,7 +40,7 @@ class Weights(StrEnum):
 
     MAP = "map"  # in the file, mapped: the system reads what is used and can drop it again
     LOCK = "lock"  # mapped, read now and kept in memory
-    READ = "read"  # copied into memory of this process
+    READ = "read"  # copied into the memory of this process
 
 
 class LoadedModel:
@@ -63,11 +60,11 @@ class LoadedModel:
         gpu_layers: GpuLayers = None,
         progress: OnSent | None = None,
     ) -> None:
-        """`context` is the longest sequence; the cache is for `cache_tokens` of all of them.
+        """`context` is the longest sequence; the cache has room for `cache_tokens` of all of them.
 
-        By default these are four contexts, if they take no more than a quarter of the memory.
-        `gpu_layers` of the first layers run on the GPU, the others on the CPU; "auto": as many as
-        fit. `progress` is told how many bytes of the weights have been sent there.
+        By default these are four contexts, if they take no more than a quarter of the memory. The
+        first `gpu_layers` layers run on the GPU, the others on the CPU; "auto": as many as fit.
+        `progress` is called with the bytes of the weights that the GPU has so far.
         """
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
@@ -95,9 +92,9 @@ class LoadedModel:
             self.file.close()
             raise
         self._backend: Backend | None = placed.backend
-        self.chooser: Chooser | None = placed.chooser
-        self.gpu = placed.gpu  # None: all of it is on the CPU
-        self.why_cpu = placed.why_cpu  # where the device is "auto"
+        self.device_sampler: DeviceSampler | None = placed.device_sampler
+        self.gpu = placed.gpu  # None: all layers are on the CPU
+        self.why_cpu = placed.why_cpu  # if the device is "auto"
         self._give_back = placed.give_back
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
@@ -105,14 +102,14 @@ class LoadedModel:
 
     @property
     def placement(self) -> str | None:
-        """What became of it in a line, if it was to run on a GPU, or might have."""
+        """One line about where the layers are, if a GPU was asked for or looked for."""
         if self.gpu is not None:
             return self.gpu.remark
         return f"all layers on the CPU: {self.why_cpu}" if self.why_cpu else None
 
     @property
     def on_gpu(self) -> bool:
-        """Whether nothing of it runs on the CPU."""
+        """Whether all layers run on the GPU."""
         return self.gpu is not None and self.gpu.whole
 
     @property
@@ -120,26 +117,26 @@ class LoadedModel:
         """The blocks of the cache."""
         return self.cache.pool
 
-    def sequence(self) -> KvSequence:
-        """A new, empty sequence that shares nothing; its owner closes it."""
-        return KvSequence(self.pool)
+    def sequence(self) -> SequenceBlocks:
+        """A new, empty sequence that shares no blocks; the caller closes it."""
+        return SequenceBlocks(self.pool)
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
-        """Do what a fork asks for."""
+        """Copy the blocks of a fork."""
         for copy in copies:
             self._running.copy_block(copy.group, copy.source, copy.target)
 
-    def read_block(self, group: int, index: int) -> NDArray[np.uint8]:
+    def read_block(self, group: int, index: int) -> Bytes:
         """The bytes of a block of the cache."""
         return self._running.read_block(group, index)
 
-    def write_block(self, group: int, index: int, data: NDArray[np.uint8]) -> None:
-        """Give a block of the cache these bytes."""
+    def write_block(self, group: int, index: int, data: Bytes) -> None:
+        """Write the bytes of a block of the cache."""
         self._running.write_block(group, index, data)
 
     def step(
         self,
-        sequences: Sequence[KvSequence],
+        sequences: Sequence[SequenceBlocks],
         ids: Sequence[Ints],
         outputs: Ints,
         phase: ExecutionPhase,
@@ -150,39 +147,26 @@ class LoadedModel:
         """
         for sequence, new in zip(sequences, ids, strict=True):
             sequence.grow(len(new))
-        logits = self.forward(sequences, ids, outputs, phase)
+        logits = self.forward(build_batch(sequences, ids, outputs, phase))
         for sequence in sequences:
             sequence.release_passed()
         return logits
 
-    def forward(
-        self,
-        sequences: Sequence[KvSequence],
-        ids: Sequence[Ints],
-        outputs: Ints,
-        phase: ExecutionPhase,
-    ) -> Logits:
-        """The same for sequences that have grown already: the new tokens are their last."""
-        logits = self._running.forward(_batch(sequences, ids, outputs, phase))
+    def forward(self, batch: Batch) -> Logits:
+        """Run a batch: logits [outputs, vocabulary]."""
+        logits = self._running.forward(batch)
         self.check_file()
         return logits
 
-    def start(
-        self,
-        sequences: Sequence[KvSequence],
-        ids: Sequence[Ints],
-        outputs: Ints,
-        phase: ExecutionPhase,
-        choices: Sequence[RowChoice | None],
-    ) -> Started:
-        """The same without waiting, if the backend chooses the tokens of some of the rows."""
-        if self.chooser is None or not any(choices):
-            return Finished(self.forward(sequences, ids, outputs, phase))
-        return self.chooser.start(_batch(sequences, ids, outputs, phase), choices)
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
+        """The same without waiting, if the device samples the tokens of some of the rows."""
+        if self.device_sampler is None or not any(plans):
+            return Finished(self.forward(batch))
+        return self.device_sampler.start(batch, plans)
 
     @property
     def change(self) -> str | None:
-        """What somebody did to the file, if weights are still read from it; None: nothing known."""
+        """How the file was changed, if weights are still read from it; None: it was not."""
         return self.file.change if self._reads_file else None
 
     def check_file(self) -> None:
@@ -192,9 +176,9 @@ class LoadedModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells this model from others: its tensors, and some bytes of each."""
+        """Identifies the model: a digest of its tensors' names, types and some bytes of each."""
         digest = blake2b(digest_size=16)
-        if self.gpu and self.layout.type.block_size > 1:  # which lies otherwise there
+        if self.gpu and self.layout.type.block_size > 1:  # blocks have another layout there
             digest.update(b"gpu" if self.gpu.whole else f"gpu {self.gpu.layers}".encode())
         for name, tensor in self.file.tensors.items():
             digest.update(f"{name} {tensor.type.name} {tensor.shape}".encode())
@@ -203,7 +187,7 @@ class LoadedModel:
         return digest.hexdigest()
 
     def require_logits(self) -> None:
-        """Raise an error if the model writes no text."""
+        """Raise an error if the model generates no text."""
         if self.graph.scores:
             raise ModelError(
                 f"{self.file.path} is a reranker: it scores texts for a query (LLM.rerank), "
@@ -240,8 +224,8 @@ class LoadedModel:
         return ids.astype(np.int32)
 
     def close(self) -> None:
-        """Stop its threads and free its memory."""
-        self._backend = self.chooser = None
+        """Stop the threads and free the memory."""
+        self._backend = self.device_sampler = None
         self.file.close()
         if self._give_back is not None:
             self._give_back()
@@ -249,18 +233,13 @@ class LoadedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def _running(self) -> Backend:
         if self._backend is None:
-            raise ModelError(f"{self.file.path} is closed; open it again to go on")
+            raise ModelError(f"{self.file.path} is closed; open it again")
         return self._backend
 
     def _place_weights(self, place: Weights) -> None:
@@ -270,16 +249,20 @@ class LoadedModel:
                 self.file.prefetch()
             return
         memory.require(
-            size, f"weights={place.value!r}", "take weights='map', which needs none of its own"
+            size, f"weights={place.value!r}", "take weights='map', which uses the mapped file"
         )
         if place is Weights.LOCK:
             self.file.lock()
 
 
-def _batch(
-    sequences: Sequence[KvSequence], ids: Sequence[Ints], outputs: Ints, phase: ExecutionPhase
+def build_batch(
+    sequences: Sequence[SequenceBlocks],
+    ids: Sequence[Ints],
+    outputs: Ints,
+    phase: ExecutionPhase,
+    types: Ints | None = None,
 ) -> Batch:
-    """The last tokens of some sequences."""
+    """The last tokens of some sequences, which have grown already."""
     positions = [
         np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
         for sequence, new in zip(sequences, ids, strict=True)
@@ -291,6 +274,7 @@ def _batch(
         tables=[sequence.tables for sequence in sequences],
         outputs=outputs,
         phase=phase,
+        types=types,
     )
 
 

@@ -1,20 +1,21 @@
-"""Time tokens without meaning: what `ingot bench` measures."""
+"""Time prefill and decode of arbitrary tokens: what `ingot bench` measures."""
 
 import time
 
 import numpy as np
 
+from ingot.arrays import Ints
 from ingot.backends.batch import ExecutionPhase
-from ingot.engine.loaded import Ints, LoadedModel
-from ingot.kvcache import Sequence as KvSequence
+from ingot.engine.model.loaded_model import LoadedModel
+from ingot.kvcache import SequenceBlocks
 
 
 def timed_tokens(
     model: LoadedModel, *, prompt: int, generated: int, depth: int = 0, sequences: int = 1
 ) -> float:
-    """Seconds for a prompt and then single tokens, of every sequence after `depth` tokens.
+    """Seconds for a prompt and then single tokens of every sequence, after `depth` tokens.
 
-    Prompts are read one sequence after the other; generating takes one step for all.
+    Prefill runs one sequence after the other; decode takes one step for all.
     """
     running = [model.sequence() for _ in range(sequences)]
     try:
@@ -33,7 +34,7 @@ def timed_tokens(
             sequence.close()
 
 
-def _read(model: LoadedModel, sequence: KvSequence, count: int) -> None:
+def _read(model: LoadedModel, sequence: SequenceBlocks, count: int) -> None:
     for start in range(0, count, model.step_tokens):
         chunk = _tokens(model, sequence.length, min(model.step_tokens, count - start))
         last = np.array([len(chunk) - 1], np.int32)
@@ -41,6 +42,6 @@ def _read(model: LoadedModel, sequence: KvSequence, count: int) -> None:
 
 
 def _tokens(model: LoadedModel, first: int, count: int) -> Ints:
-    """Ids all over the vocabulary, the same every time."""
+    """Ids from all over the vocabulary, the same every time."""
     ids = (np.arange(first, first + count) * 7919 + 13) % model.graph.vocabulary_size
     return ids.astype(np.int32)

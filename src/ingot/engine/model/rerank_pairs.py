@@ -1,15 +1,16 @@
-"""Pairs of texts for a model that scores them: a query and a document as one text.
+"""Pairs for a reranker: a query and a document as the tokens of one text.
 
     before query after  [separator]  document after
 
-`before` and `after` are the tokens that the vocabulary puts around every text, the separator is
-one more where the file says so. Tokens of the query are of type 0, those of the document of type
-1 if the model tells types apart.
+`before` and `after` are the tokens that the vocabulary puts around every text; some files ask for
+one more as a separator. Tokens of the query have type 0, those of the document type 1 if the model
+distinguishes types.
 """
 
 import numpy as np
 
-from ingot.engine.loaded import Ints, LoadedModel
+from ingot.arrays import Ints
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.errors import ContextLengthError, ModelError, TokenizerError
 from ingot.tokenizer import Tokenizer
 
@@ -18,7 +19,7 @@ _SEPARATOR = "tokenizer.ggml.seperator_token_id"  # the format's own spelling
 
 
 class PairEncoder:
-    """Makes the tokens of pairs."""
+    """Encodes queries and documents."""
 
     def __init__(self, model: LoadedModel, tokenizer: Tokenizer) -> None:
         graph = model.graph
@@ -37,7 +38,9 @@ class PairEncoder:
         if metadata.boolean(_ADD_SEPARATOR, False):
             separator = metadata.integer(_SEPARATOR, tokenizer.eos_id)
             if separator is None:
-                raise TokenizerError(f"pairs are to be separated, but the file has no {_SEPARATOR}")
+                raise TokenizerError(
+                    f"the file asks for a separator between pairs, but has no {_SEPARATOR}"
+                )
             self._between = [separator]
 
     def encode(self, query: str, document: str) -> tuple[Ints, Ints]:
