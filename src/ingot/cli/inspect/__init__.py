@@ -1,4 +1,4 @@
-"""`ingot inspect`: what is inside a GGUF file, for a person or (`--json`) for a program."""
+"""`ingot inspect`: what a GGUF file contains, as text or (`--json`) for programs."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ingot.cli import inspect_view
-from ingot.cli.inspect_json import model_json, tensor_json
-from ingot.cli.models import MODEL_HELP, locate
-from ingot.cli.summary import ModelSummary
-from ingot.cli.tensor_statistics import statistics
-from ingot.cli.terminal import console
-from ingot.cli.text import write_json
+from ingot.cli.inspect import as_text
+from ingot.cli.inspect.as_json import model_json, tensor_json
+from ingot.cli.inspect.tensor_statistics import statistics
+from ingot.cli.shared.find_model import MODEL_HELP, locate
+from ingot.cli.shared.model_summary import ModelSummary
+from ingot.cli.shared.output import console, write_json
 from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.graph.kv_type import KvType
@@ -24,62 +23,63 @@ def command(
     *,
     context: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens to reckon memory for; default: what the model allows."),
+        typer.Option(
+            min=1, help="Context length for the memory estimate. Default: the model's own."
+        ),
     ] = None,
     kv_type: Annotated[KvType, typer.Option(help="Type of the KV cache.")] = KvType.F16,
-    tensors: Annotated[bool, typer.Option("--tensors", help="Show every tensor.")] = False,
+    tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor.")] = False,
     tensor: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Show statistics and a histogram of one tensor."),
     ] = None,
     graph: Annotated[
         bool,
-        typer.Option(
-            "--graph", help="Show the operations that run it, and what their values take."
-        ),
+        typer.Option("--graph", help="Show the computation graph and the memory of its values."),
     ] = False,
     unfused: Annotated[
-        bool, typer.Option("--unfused", help="With --graph: as described, before fusion.")
+        bool, typer.Option("--unfused", help="With --graph: the graph before fusion.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="With --graph: draw it into FILE.svg or FILE.dot."),
+        typer.Option("-o", "--output", help="With --graph: draw it to FILE.svg or FILE.dot."),
     ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(
             "--gpu",
             metavar="GB",
-            help="Show what fits a GPU of that size; here: of this machine. Needs ingot-llm[gpu].",
+            help="Show what fits on a GPU of this size; `here`: on this machine's GPU. Needs "
+            "ingot-llm[gpu].",
         ),
     ] = None,
     architectures: Annotated[
         bool,
-        typer.Option("--architectures", help="List the architectures that can be run; no FILE."),
+        typer.Option("--architectures", help="List the supported architectures; takes no FILE."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what is inside a GGUF file (any part of a split one): model, memory, tensors.
+    """Show what a GGUF file contains: the model, the memory it needs, its tensors.
 
-    Only the header is read, except with --tensor.
+    For a split model, name any of its files. Only the header is read, except with --tensor.
     """
     if architectures:
-        from ingot.cli.architectures import show_architectures  # noqa: PLC0415 (only here)
+        from ingot.cli.inspect.architectures import show_architectures  # noqa: PLC0415 (on demand)
 
         if file is not None:
-            raise ConfigError("--architectures lists what can be run; it takes no FILE")
+            raise ConfigError("--architectures takes no FILE")
         show_architectures(json=json)
         return
     if (unfused or output) and not graph:
-        raise ConfigError("--unfused and --output go with --graph")
+        raise ConfigError("--unfused and --output need --graph")
     with GgufLoader(locate(file)) as loader:
         if graph:
-            from ingot.cli.inspect_graph import show_graph  # noqa: PLC0415 (only here)
+            from ingot.cli.inspect.graph import show_graph  # noqa: PLC0415 (on demand)
 
             show_graph(loader, kv_type, fused=not unfused, output=output, json=json)
             return
         if gpu is not None:
-            from ingot.cli.inspect_gpu import show_gpu  # noqa: PLC0415 (only here)
+            from ingot.cli.inspect.gpu_fit import show_gpu  # noqa: PLC0415 (on demand)
 
             show_gpu(console(), loader, gpu, context, kv_type, json=json)
             return
@@ -91,16 +91,16 @@ def command(
         if json:
             write_json(model_json(loader, summary, memory))
         else:
-            inspect_view.show_model(console(), loader, summary, memory, every_tensor=tensors)
+            as_text.show_model(console(), loader, summary, memory, every_tensor=tensors)
 
 
 def _show_tensor(loader: GgufLoader, tensor: LazyTensor, json: bool) -> None:
     found = statistics(tensor)
-    loader.check()  # that nobody changed the file in the meantime
+    loader.check()  # the file may have changed while it was read
     if json:
         write_json(tensor_json(tensor, found))
     else:
-        inspect_view.show_tensor(console(), tensor, found)
+        as_text.show_tensor(console(), tensor, found)
 
 
 def _estimate(summary: ModelSummary, context: int | None, kv_type: KvType) -> MemoryEstimate | None:
@@ -115,5 +115,5 @@ def _find(loader: GgufLoader, name: str) -> LazyTensor:
     if name in loader.tensors:
         return loader.tensors[name]
     near = get_close_matches(name, loader.tensors, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "--tensors shows them all"
-    raise GgufError(f"there is no such tensor; {hint}", field=name, path=loader.path)
+    hint = f"did you mean {' or '.join(near)}?" if near else "--tensors lists them"
+    raise GgufError(f"no such tensor; {hint}", field=name, path=loader.path)
