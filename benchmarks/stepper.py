@@ -1,4 +1,4 @@
-"""An Ingot model driven step by step, with the calls of `peer.Peer`."""
+"""Run an Ingot model step by step, with the same methods as `peer.Peer`."""
 
 import time
 from pathlib import Path
