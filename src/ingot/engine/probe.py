@@ -167,9 +167,9 @@ class Probe:
 def _streams(graph: ComputationGraph) -> list[Value]:
     """What is handed from layer to layer: the last value before them, and the last of each."""
     last: dict[int, Value] = {}
-    for value in graph.values():
-        block, _, rest = value.name.partition(".")
-        number = int(rest.split(".")[0]) + 1 if block == "blk" else 0
-        if value.width == graph.width and number >= max(last, default=0):
-            last[number] = value
+    for op in graph.ops:
+        number = 0 if op.layer is None else op.layer + 1
+        for value in op.outputs:
+            if value.width == graph.width and number >= max(last, default=0):
+                last[number] = value
     return list(last.values())

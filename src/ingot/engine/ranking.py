@@ -11,7 +11,6 @@ import numpy as np
 
 from ingot.engine.loaded import Ints, LoadedModel
 from ingot.errors import ContextLengthError, ModelError, TokenizerError
-from ingot.graph.ops import Embed
 from ingot.tokenizer import Tokenizer
 
 _ADD_SEPARATOR = "tokenizer.ggml.add_sep_token"
@@ -29,8 +28,7 @@ class PairEncoder:
                 f"{model.file.path} {has} that scores texts for a query (cls, cls.output); "
                 "to compare texts by what they mean, use embed"
             )
-        embed = next(op for op in graph.ops if isinstance(op, Embed))
-        self._document_type = 1 if embed.types and embed.types.shape[0] > 1 else 0
+        self._document_type = 1 if graph.token_types > 1 else 0
         self._context = model.context
         self._tokenizer = tokenizer
         self._start = [tokenizer.bos_id] if tokenizer.adds_bos else []

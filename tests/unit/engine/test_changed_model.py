@@ -36,7 +36,7 @@ def text(llm: LLM) -> str:
 def weights_of(path: Path) -> tuple[int, int]:
     """Where the weights begin and the file ends."""
     with LLM(path, threads=1) as llm:
-        return min(tensor.offset for tensor in llm.model.tensors.values()), path.stat().st_size
+        return min(tensor.offset for tensor in llm.file.tensors.values()), path.stat().st_size
 
 
 def write_in_place(path: Path) -> None:

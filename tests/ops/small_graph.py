@@ -5,18 +5,20 @@ exactly, because `pick` cuts pieces out of it with matrices of zeros and ones.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fp8_rows import fp8_rows
 from numpy.typing import NDArray
 
-from ingot.backends.reference import Reference
+from ingot.backends.reference import Cache, Reference
+from ingot.backends.reference.step import Matrix
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
 from ingot.quant import decode, encode
+from ops.fp8_rows import fp8_rows
 
 Floats = NDArray[np.float32]
 
@@ -77,6 +79,28 @@ class SmallGraph:
         )
         return out
 
+    def norm(
+        self,
+        source: o.Value,
+        weight: Floats | None,
+        bias: Floats | None = None,
+        kind: o.NormKind = o.NormKind.RMS,
+        epsilon: float = 1e-6,
+    ) -> o.Value:
+        """A norm."""
+        out = self.value(source.width)
+        self.ops.append(
+            o.Norm(
+                source=source,
+                out=out,
+                weight=None if weight is None else self.weight(weight),
+                bias=None if bias is None else self.weight(bias),
+                kind=kind,
+                epsilon=epsilon,
+            )
+        )
+        return out
+
     def add(self, left: o.Value, right: o.Value) -> o.Value:
         """The sum of two values."""
         out = self.value(left.width)
@@ -100,16 +124,17 @@ class SmallGraph:
         return graph, GgufLoader(path)
 
 
-class StoringReference(Reference):
-    """The reference with a cache that stores keys and values in a type of fewer bits."""
+@dataclass(slots=True, kw_only=True)
+class StoringCache(Cache):
+    """A cache that stores keys and values in a type of fewer bits."""
 
-    kv_type = KvType.F32
+    kv_type: KvType
+    kv_layers: Sequence[KvLayer]
 
-    def _run(self, op: o.Op, inputs: list[Floats], *rest: object) -> Floats | None:
-        if isinstance(op, o.WriteKv):
-            size = self.graph.kv_layers[op.layer].head_size
-            inputs = [stored(x, self.kv_type, size).astype(x.dtype) for x in inputs]
-        return super()._run(op, inputs, *rest)  # type: ignore[arg-type]
+    def store(self, kv_layer: int, key: Matrix, value: Matrix) -> None:
+        size = self.kv_layers[kv_layer].head_size
+        rounded = [stored(x, self.kv_type, size).astype(x.dtype) for x in (key, value)]
+        Cache.store(self, kv_layer, *rounded)
 
 
 def stored(x: Floats, type: KvType, head_size: int) -> Floats:
@@ -126,9 +151,8 @@ def expected_logits(
     kv_type: KvType = KvType.F32,
 ) -> NDArray[np.float64]:
     """What the reference computes in float64, for every token."""
-    reference = StoringReference(graph, model, np.float64)
-    reference.kv_type = kv_type
-    return reference.forward(list(ids)).astype(np.float64)
+    cache = StoringCache(kv_type=kv_type, kv_layers=graph.kv_layers)
+    return Reference(graph, model, np.float64).forward(list(ids), cache).astype(np.float64)
 
 
 def assert_near(actual: Floats, expected: NDArray[np.float64], relative: float) -> None:
