@@ -25,7 +25,7 @@ from ingot.cli.shared.model_options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, show_placement
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import write_json
 from ingot.engine import OnProgress
 from ingot.errors import ConfigError
@@ -72,7 +72,7 @@ def command(
             kv_type=kv_type,
             weights=weights,
             device=device,
-            gpu_layers=gpu_layers,
+            gpu_layers=parse_gpu_layers(gpu_layers),
         ) as llm,
         Bar("scoring", "chunks") as bar,
     ):

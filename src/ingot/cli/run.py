@@ -19,7 +19,7 @@ from ingot.cli.shared.model_options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, show_placement
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice
 from ingot.cli.shared.sampling_options import takes_sampling_flags
 from ingot.engine import Request
@@ -67,7 +67,7 @@ def command(
         kv_type=kv_type,
         weights=weights,
         device=device,
-        gpu_layers=gpu_layers,
+        gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)

@@ -22,7 +22,7 @@ from ingot.cli.shared.model_options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, show_placement
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import error_text, notice
 from ingot.cli.shared.sampling_options import takes_sampling_flags
 from ingot.config import config
@@ -72,7 +72,7 @@ def command(
         kv_type=kv_type,
         weights=weights,
         device=device,
-        gpu_layers=gpu_layers,
+        gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:
         params = replace(sampling, max_tokens=max_tokens)
         conversation = Conversation(llm, system, params, cast("Overflow", overflow))

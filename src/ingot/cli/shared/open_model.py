@@ -1,12 +1,13 @@
 """Open a model for a command: a progress bar for the GPU upload, and a notice of where it runs."""
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from ingot.api import LLM
 from ingot.bar import Bar
 from ingot.cli.shared.output import notice
 from ingot.engine.loaded import LoadedModel
+from ingot.engine.options import EngineFields
 from ingot.engine.placing import GpuLayers
 from ingot.errors import ConfigError
 
@@ -22,9 +23,8 @@ class UploadBar(Bar):
         super().__call__(done >> 20, total >> 20)
 
 
-def open_llm(path: Path, **options: Any) -> LLM:
-    """Open an `LLM` with its options; `gpu_layers` is the text of `--gpu-layers`."""
-    options["gpu_layers"] = parse_gpu_layers(options["gpu_layers"])
+def open_llm(path: Path, **options: Unpack[EngineFields]) -> LLM:
+    """Open an `LLM`, with a progress bar if its weights go to a GPU."""
     with UploadBar() as bar:
         return LLM(path, progress=bar, **options)
 

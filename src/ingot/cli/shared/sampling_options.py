@@ -36,7 +36,8 @@ class _Flags:
         int | None, _option("--top-k", text="Keep the k most likely tokens; 0 or -1: all. [40]")
     ] = None
     top_p: Annotated[
-        float | None, _option("--top-p", text="Keep the most likely tokens that add up to p. [0.95]")
+        float | None,
+        _option("--top-p", text="Keep the top tokens that add up to p. [0.95]"),
     ] = None
     min_p: Annotated[
         float | None,
@@ -61,7 +62,7 @@ class _Flags:
     ] = None
     presence_penalty: Annotated[
         float | None,
-        _option("--presence-penalty", text="Penalize tokens that occurred, however often. [0: off]"),
+        _option("--presence-penalty", text="Penalize tokens that occurred at all. [0: off]"),
     ] = None
     frequency_penalty: Annotated[
         float | None,
