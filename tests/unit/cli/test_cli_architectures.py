@@ -13,9 +13,9 @@ def test_a_line_for_each(run: Run) -> None:
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == architectures()
-    assert " ".join(ran.out.split()).count("see") == " ".join(
+    assert " ".join(ran.out.split()).count("RoPE") == " ".join(
         map(described, architectures())
-    ).count("see")
+    ).count("RoPE")
     assert max(map(len, lines)) <= 100
 
 
