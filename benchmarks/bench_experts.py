@@ -35,7 +35,7 @@ class Row:
 
     steps: int
     file_bytes: int
-    mapped_bytes: int  # of the file: read, or beside what was read
+    mapped_bytes: int  # of the file: read, or mapped around a page that was read
     experts: int  # of a layer
     experts_read: float  # of a layer, on average
     own_bytes: int  # private memory: cache, arena, buffers, Python

@@ -35,9 +35,9 @@ VOCABULARIES = (151936, 262144)
 OFF: dict[str, object] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
 DEFAULT = "default chain"
 ROWS = 16
-HISTORY = 2000  # tokens before the first one chosen: what penalties look at
+HISTORY = 2000  # tokens before the first sampled one, for penalties
 
-# What is switched on beside nothing at all (OFF), or beside the defaults ("+").
+# The samplers of each case: alone (OFF), or in addition to the defaults ("+").
 CASES: dict[str, dict[str, object]] = {
     "default chain": {},
     "greedy": {"temperature": 0.0},

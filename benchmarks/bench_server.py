@@ -166,15 +166,15 @@ def measure_overhead(model: Path, rounds: int) -> None:
         serving(model) as address,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as engine,
     ):
-        begin, told = engine.stdin, engine.stdout
+        begin, seconds = engine.stdin, engine.stdout
         assert begin is not None
-        assert told is not None
-        told.readline()
+        assert seconds is not None
+        seconds.readline()  # it is ready
 
         def alone() -> float:
             begin.write("go\n")
             begin.flush()
-            return float(told.readline())
+            return float(seconds.readline())
 
         alone(), streams_seconds(address)  # both are warm now
         ratios, rates = [], []
@@ -213,8 +213,8 @@ def measure_crowd(model: Path) -> None:
             served, refused, others = asyncio.run(crowd(address, 200))
             memory.append(address.memory / 2**20)
             print(
-                f"crowd      wave {wave + 1}: 200 clients: {served} served, {refused} told to come "
-                f"back, {others} otherwise, {time.perf_counter() - started:.1f} s, "
+                f"crowd      wave {wave + 1}: 200 clients: {served} served, {refused} got a 429, "
+                f"{others} other errors, {time.perf_counter() - started:.1f} s, "
                 f"{memory[-1]:.1f} MiB"
             )
     later = memory[_WARM_WAVES - 1 :]

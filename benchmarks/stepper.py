@@ -52,7 +52,7 @@ class Stepper:
         return time.perf_counter() - started
 
     def logits(self, ids: list[int]) -> NDArray[np.float32]:
-        """Logits of every position, each token a step of its own."""
+        """Logits of every position, one step per token."""
         sequence, first = self._model.sequence(), np.zeros(1, np.int32)
         rows = [
             self._model.step(
