@@ -1,4 +1,4 @@
-"""An Ingot model driven step by step, with the calls of `peer.Peer`."""
+"""Run an Ingot model step by step, with the same methods as `peer.Peer`."""
 
 import time
 from pathlib import Path
@@ -52,7 +52,7 @@ class Stepper:
         return time.perf_counter() - started
 
     def logits(self, ids: list[int]) -> NDArray[np.float32]:
-        """Logits of every position, each token a step of its own."""
+        """Logits of every position, one step per token."""
         sequence, first = self._model.sequence(), np.zeros(1, np.int32)
         rows = [
             self._model.step(

@@ -82,7 +82,7 @@ def test_a_table(run: Run, model: Path) -> None:
         (["-t", "0"], "--threads is '0'; it must be a number, 1 or more"),
         (["-t", "5000"], "threads is 5000; it must be a number from 1 to 1024"),
         (["-s", "65"], "--sequences is '65'; it must be a number, 1 to 64"),
-        (["-p", "0", "-n", "0"], "nothing to time"),
+        (["-p", "0", "-n", "0"], "nothing to measure"),
         (["-p", "300"], "context is 300; this model allows 1 to 256"),
         (["-r", "0"], "0"),
         (["-o", "csv"], "csv"),

@@ -1,7 +1,7 @@
-"""Ctrl-C in a command: the first tells it to tidy up and go, the second ends the process.
+"""Ctrl-C in a command: the first asks it to clean up and exit, the second ends the process.
 
-The second may come anywhere: in the tidying up, in the interpreter's own end. As an exception it
-would end in a traceback there. As the end of the process it is quiet, and its status is the same.
+The second may arrive at any point: during cleanup, or while the interpreter shuts down. An
+exception there would print a traceback, so the process exits at once, with the same status.
 """
 
 import atexit
@@ -15,10 +15,10 @@ INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
 @contextmanager
-def two_interrupts() -> Iterator[None]:
-    """Make the first Ctrl-C KeyboardInterrupt; a second one, and any after this, ends the process.
+def exit_on_second_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C raise KeyboardInterrupt; any later one ends the process.
 
-    The last thing that the interpreter does at exit is to forget this, so there Ctrl-C is ignored.
+    At exit the interpreter removes signal handlers last of all; Ctrl-C is ignored from then on.
     """
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGINT, _interrupt)
@@ -29,8 +29,8 @@ def two_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def any_interrupts() -> Iterator[None]:
-    """Make every Ctrl-C KeyboardInterrupt, for a command that goes on after it."""
+def survive_interrupts() -> Iterator[None]:
+    """Let every Ctrl-C raise KeyboardInterrupt, for a command that continues after it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,8 +1,8 @@
-"""`ingot inspect --gpu`: what of a model fits a GPU, of this machine or of any size.
+"""`ingot inspect --gpu`: how much of a model fits on a GPU, here or of any size.
 
-As JSON: gpu (bytes), context, kv_type; in bytes weights, steps and token (of the cache);
-cache_tokens (of the longest cache that fits; 0 where not all layers do), layers (that fit with a
-cache of one context), of_layers.
+As JSON: gpu (bytes), context, kv_type; in bytes weights, steps and token (KV cache of one token);
+cache_tokens (the largest KV cache that fits, in tokens; 0 if not all layers fit), layers (that fit
+with a KV cache of one context), of_layers.
 """
 
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ingot.backends.backend import choose_device, require_packages
-from ingot.cli.text import size, write_json
+from ingot.cli.shared.output import size, write_json
 from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
@@ -34,7 +34,7 @@ def show_gpu(
     *,
     json: bool,
 ) -> None:
-    """Show it; `gpu` is "here", or a number of gigabytes."""
+    """Print the fit; `gpu` is "here" or a number of gigabytes."""
     asked = None if gpu == HERE else _bytes(gpu)
     require_packages(f"--gpu {gpu}")
     from ingot.backends.gpu import imagined_device  # noqa: PLC0415 (PyTorch)
@@ -54,12 +54,12 @@ def show_gpu(
     if json:
         write_json({"gpu": room, "kv_type": kv_type.value, **asdict(fit)})
         return
-    place = f"{device.name}, {size(room or 0)} of it free" if device else f"a GPU of {gpu} GB"
+    place = f"{device.name}, {size(room or 0)} free" if device else f"a GPU of {gpu} GB"
     out.print(Text(f"on {place}", "bold cyan"), soft_wrap=True)
     rows = [
-        ("weights", size(fit.weights), "as they lie there"),
-        ("steps", size(fit.steps), "all else but the cache"),
-        ("cache", size(fit.token), f"a token, as {kv_type.value}"),
+        ("weights", size(fit.weights), "as stored on the GPU"),
+        ("steps", size(fit.steps), "activations and buffers of a step"),
+        ("KV cache", size(fit.token), f"per token, {kv_type.value}"),
         ("fits", _fits(fit), ""),
     ]
     for label, value, remark in rows:
@@ -70,13 +70,13 @@ def show_gpu(
 
 def _fits(fit: "GpuFit") -> str:
     if not fit.layers:
-        return f"not one of {fit.of_layers} layers with a cache of {fit.context} tokens"
+        return f"no layer (of {fit.of_layers}) with a KV cache of {fit.context} tokens"
     if fit.layers < fit.of_layers:
         return (
-            f"{fit.layers} of {fit.of_layers} layers with a cache of {fit.context} tokens: "
-            f"--gpu-layers {fit.layers}"
+            f"{fit.layers} of {fit.of_layers} layers with a KV cache of {fit.context} tokens; "
+            f"use --gpu-layers {fit.layers}"
         )
-    return f"all {fit.of_layers} layers, and a cache of {fit.cache_tokens} tokens"
+    return f"all {fit.of_layers} layers and a KV cache of {fit.cache_tokens} tokens"
 
 
 def _bytes(gpu: str) -> int:
@@ -85,5 +85,5 @@ def _bytes(gpu: str) -> int:
     except (ValueError, OverflowError):
         found = 0
     if found <= 0:
-        raise ConfigError(f"--gpu is {gpu!r}; it must be a number of GB, or {HERE}")
+        raise ConfigError(f"--gpu is {gpu!r}; it must be a number of GB or {HERE!r}")
     return found

@@ -1,36 +1,36 @@
-"""Opening a model for a command: a bar while its weights go to a GPU, and where it runs then."""
+"""Open a model for a command: a progress bar for the GPU upload, and a notice of where it runs."""
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from ingot.api import LLM
 from ingot.bar import Bar
-from ingot.cli.text import notice
+from ingot.cli.shared.output import notice
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.placement import GpuLayers
+from ingot.engine.options import EngineFields
 from ingot.errors import ConfigError
 
 
 class UploadBar(Bar):
-    """Shows how much of the weights has been sent."""
+    """Shows how much of the weights is on the GPU."""
 
     def __init__(self) -> None:
-        super().__init__("sending the weights to the GPU", "MiB")
+        super().__init__("uploading weights to the GPU", "MiB")
 
     def __call__(self, done: int, total: int) -> None:
         """Show `done` of `total` bytes."""
         super().__call__(done >> 20, total >> 20)
 
 
-def open_llm(path: Path, **options: Any) -> LLM:
-    """An `LLM`; `options` are its own, `gpu_layers` as it was typed."""
-    options["gpu_layers"] = asked_layers(options["gpu_layers"])
+def open_llm(path: Path, **options: Unpack[EngineFields]) -> LLM:
+    """Open an `LLM`, with a progress bar if its weights go to a GPU."""
     with UploadBar() as bar:
         return LLM(path, progress=bar, **options)
 
 
-def asked_layers(text: str | None) -> GpuLayers:
-    """What `--gpu-layers` says."""
+def parse_gpu_layers(text: str | None) -> GpuLayers:
+    """The value of `--gpu-layers`: a number, "auto" or None."""
     if text is None or text == "auto":
         return "auto" if text else None
     if not (text.isascii() and text.isdigit()):
@@ -38,7 +38,7 @@ def asked_layers(text: str | None) -> GpuLayers:
     return int(text)
 
 
-def tell_placement(model: LoadedModel) -> None:
-    """Say where a model runs, if that may have been a GPU."""
+def show_placement(model: LoadedModel) -> None:
+    """Say where a model runs, if a GPU was an option."""
     if model.placement is not None:
         notice(model.placement)

@@ -1,7 +1,7 @@
-"""How `ingot inspect` looks: sections of text and tables, for a person.
+"""`ingot inspect` as text: sections and tables.
 
-Numbers come in (a summary, an estimate, statistics); rich output goes to a console. What comes
-from the file is made harmless first; nothing is computed here but what is left out.
+A summary, a memory estimate or statistics come in; rich text goes to a console. Strings from the
+file are escaped. Nothing is computed here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ingot.cli.summary import ModelSummary
-from ingot.cli.tensor_statistics import TensorStatistics
-from ingot.cli.text import printable, quantity, size
+from ingot.cli.inspect.tensor_statistics import TensorStatistics
+from ingot.cli.shared.model_summary import ModelSummary
+from ingot.cli.shared.output import printable, quantity, size
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.memory_estimate import MemoryEstimate, ModelDimensions
 
@@ -30,7 +30,7 @@ def show_model(
     *,
     every_tensor: bool,
 ) -> None:
-    """Show a model: what it is, what it needs, what it is made of."""
+    """Print a model: its properties, memory, tensors and chat template."""
     out.print(Text(printable(loader.path.name), "bold"), soft_wrap=True)
     _facts(out, _model_facts(summary))
     _show_memory(out, summary, memory)
@@ -44,7 +44,7 @@ def show_model(
 
 
 def show_tensor(out: Console, tensor: LazyTensor, found: TensorStatistics) -> None:
-    """Show one tensor's statistics and histogram."""
+    """Print one tensor's statistics and histogram."""
     out.print(Text(printable(tensor.name), "bold"), soft_wrap=True)
     rest = f"{found.nans} NaN, {found.infinities} infinite"
     facts = [
@@ -53,7 +53,7 @@ def show_tensor(out: Console, tensor: LazyTensor, found: TensorStatistics) -> No
         ("minimum", _number(found.minimum)),
         ("maximum", _number(found.maximum)),
         ("mean", _number(found.mean)),
-        ("deviation", _number(found.deviation)),
+        ("std", _number(found.deviation)),
         ("zeros", f"{found.zeros} ({found.zeros / found.values:.1%})"),
         ("not finite", rest if found.nans or found.infinities else "none"),
     ]
@@ -84,7 +84,7 @@ def _model_facts(summary: ModelSummary) -> list[tuple[str, str]]:
     if summary.dimensions is not None:
         facts += _dimension_facts(summary.dimensions)
     if summary.vocabulary:
-        kind = summary.vocabulary_kind or "of a kind not stated"
+        kind = summary.vocabulary_kind or "model not stated"
         pre = f", pre-tokenizer {summary.pre_tokenizer}" if summary.pre_tokenizer else ""
         facts.append(("vocabulary", f"{summary.vocabulary} tokens, {kind}{pre}"))
     return facts
@@ -98,29 +98,37 @@ def _dimension_facts(dimensions: ModelDimensions) -> list[tuple[str, str]]:
         length for layer in layers for length in (layer.key_length, layer.value_length)
     )
     windows = [layer.window for layer in layers if layer.window is not None]
-    sliding = f"; {len(windows)} layers slide over {_range(windows)} tokens" if windows else ""
+    sliding = (
+        f"; {len(windows)} layers with a sliding window of {_range(windows)} tokens"
+        if windows
+        else ""
+    )
     return [
         ("context", f"{dimensions.context} tokens" if dimensions.context else "not stated"),
         ("layers", f"{len(layers)}, feed-forward {_range(layer.feed_forward for layer in layers)}"),
         ("embedding", str(dimensions.embedding)),
-        ("attention", f"{heads} heads, {kv_heads} for keys and values, of {lengths}{sliding}"),
+        ("attention", f"{heads} heads, {kv_heads} key/value heads, head size {lengths}{sliding}"),
     ]
 
 
 def _show_memory(out: Console, summary: ModelSummary, memory: MemoryEstimate | None) -> None:
     if memory is None:
         if summary.types:
-            reason = "name one with --context" if summary.dimensions else "no layers are described"
-            out.print(Text(f"\nmemory: unknown, the file does not state a context: {reason}"))
+            reason = (
+                "the file does not state a context length; set --context"
+                if summary.dimensions
+                else "the file does not describe its layers"
+            )
+            out.print(Text(f"\nmemory: unknown, because {reason}"))
         return
     dimensions = summary.dimensions
     window = dimensions.unplaced_window if dimensions and not memory.built else None
-    bound = f"; less where layers slide over {window}" if window else ""
-    values = f"values between operations for {memory.batch} tokens, and a row of logits"
+    bound = f"; less with a sliding window of {window}" if window else ""
+    values = f"values between ops for {memory.batch} tokens, and a row of logits"
     formula = f"4 * ({memory.batch} * (2 * embedding + widest layer) + vocabulary)"
     out.print(Text(f"\nmemory for {memory.context} tokens", _HEADING))
     rows = [
-        ("weights", memory.weights, "the tensors, mapped from the file"),
+        ("weights", memory.weights, "tensors, mapped from the file"),
         ("KV cache", memory.kv_cache, f"{memory.kv_type.name} keys and values{bound}"),
         ("arena", memory.arena, values if memory.built else formula),
         ("total", memory.total, ""),
@@ -155,7 +163,7 @@ def _show_types(out: Console, summary: ModelSummary) -> None:
 
 def _show_groups(out: Console, summary: ModelSummary) -> None:
     table = _table(
-        "tensors (* stands for the layer; --tensors shows each)",
+        "tensors (* is the layer number; --tensors lists each one)",
         ("name", "left"),
         ("tensors", "right"),
         ("type", "left"),
@@ -202,7 +210,7 @@ def _facts(out: Console, facts: Sequence[tuple[str, str]]) -> None:
 
 
 def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> Table:
-    """A table without lines; columns are a heading and an alignment."""
+    """A table without borders; a column is a heading and an alignment."""
     table = Table(
         title=Text(title, _HEADING),
         title_justify="left",

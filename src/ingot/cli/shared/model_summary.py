@@ -1,7 +1,7 @@
-"""What a GGUF file holds, counted: the numbers behind `inspect` and `list`.
+"""A GGUF file in numbers, for `inspect`, `list` and `bench`.
 
-An open file comes in; frozen data goes out. It draws nothing and knows no architecture: what a
-file does not say, or says in an odd way, is None here.
+An open file comes in; frozen data goes out. It prints nothing and does not know architectures:
+a fact that a file does not state, or not as expected, is None.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Final
 from ingot.gguf import GgmlType, GgufLoader, LazyTensor
 from ingot.memory_estimate import ModelDimensions, vocabulary_size
 
-# `general.file_type`: the name of the recipe that chose the tensors' types.
+# `general.file_type`: the name of the mix of tensor types.
 _FILE_TYPES: Final = MappingProxyType(
     dict(enumerate(("F32", "F16", "Q4_0", "Q4_1")))
     | dict(enumerate(("Q8_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L"), 7))
@@ -29,7 +29,7 @@ _BLOCK_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 @dataclass(frozen=True, slots=True)
 class TypeShare:
-    """The tensors of one type."""
+    """All tensors of one type."""
 
     type: GgmlType
     tensors: int
@@ -39,13 +39,13 @@ class TypeShare:
 
     @property
     def bits_per_weight(self) -> float:
-        """Bits that one weight takes."""
+        """Bits per weight of this type."""
         return 8 * self.bytes / self.weights
 
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
-    """The tensors that have the same place in every layer: `blk.*.attn_q.weight`."""
+    """The same tensor of all layers: `blk.*.attn_q.weight`."""
 
     name: str
     tensors: int
@@ -56,7 +56,7 @@ class TensorGroup:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """A file, or the files of a split model, in numbers."""
+    """A model, in one file or several."""
 
     files: tuple[str, ...]
     file_bytes: int
@@ -71,17 +71,17 @@ class ModelSummary:
     vocabulary_kind: str | None
     pre_tokenizer: str | None
     chat_template: str | None
-    types: tuple[TypeShare, ...]  # the most bytes first
-    groups: tuple[TensorGroup, ...]  # in the order of the file
+    types: tuple[TypeShare, ...]  # largest first
+    groups: tuple[TensorGroup, ...]  # in file order
 
     @property
     def bits_per_weight(self) -> float | None:
-        """Bits that one weight takes on average; None without tensors."""
+        """Average bits per weight; None without tensors."""
         return 8 * self.tensor_bytes / self.parameters if self.parameters else None
 
     @classmethod
     def of(cls, loader: GgufLoader) -> "ModelSummary":
-        """Count what the file holds; only its header is read."""
+        """Summarize an open file; only its header is read."""
         tensors = list(loader.tensors.values())
         return cls(
             files=tuple(str(file.path) for file in loader.files),
@@ -103,12 +103,12 @@ class ModelSummary:
 
 
 def architecture(loader: GgufLoader) -> str | None:
-    """The architecture that the file names."""
+    """`general.architecture`, if it is a string."""
     return _text(loader, "general.architecture")
 
 
 def quantization(loader: GgufLoader) -> str:
-    """The name of the file's recipe (`Q4_K_M`), or else the type that takes the most bytes."""
+    """The name of the mix (`Q4_K_M`), or the tensor type with the most bytes."""
     recipe = loader.metadata.get("general.file_type")
     if type(recipe) is int and recipe in _FILE_TYPES:
         return _FILE_TYPES[recipe]

@@ -1,26 +1,26 @@
-"""`ingot inspect --graph`: the operations that run a model, as text, JSON, SVG or for Graphviz.
+"""`ingot inspect --graph`: the computation graph of a model, as text, JSON, SVG or Graphviz.
 
 JSON (`--json`):
 
-    fused                   whether it is the graph that runs, or the one that is described
+    fused                   whether this is the fused graph, which runs, or the graph before fusion
     operations              in order: operation, remarks, layer (integer or null), reads, writes
-                            (names of values), weights: name, shape (rows first) and first_row,
-                            which is not 0 where only some rows of a tensor are read
-    values                  name, width, bytes_per_token; and offset, first, last: its place in
-                            the arena in bytes per token and the operations between which it
-                            lives, null for the logits, which lie elsewhere
-    arena_bytes_per_token   what the values take, those sharing bytes that never meet
+                            (names of values), weights: name, shape (rows first) and first_row
+                            (not 0 if the operation reads only some rows of a tensor)
+    values                  name, width, bytes_per_token; offset in the arena (bytes per token),
+                            first and last operation of its lifetime. The last three are null for
+                            the logits, which are outside the arena
+    arena_bytes_per_token   memory of all values; values that are never alive together share bytes
     unshared_bytes_per_token
-                            what they would take side by side
-    logits_bytes_per_token  of each token whose logits are wanted
+                            memory of all values without sharing
+    logits_bytes_per_token  for each token that needs logits
     kv_cache                type, and per group of layers: window (0: none), bytes_per_token;
-                            state_bytes of a text, where layers are recurrent
+                            state_bytes per sequence, if layers are recurrent
 """
 
 from pathlib import Path
 from typing import Any
 
-from ingot.cli.text import notice, printable, size, write_columns, write_json
+from ingot.cli.shared.output import notice, printable, size, write_columns, write_json
 from ingot.errors import ConfigError
 from ingot.files import write_file
 from ingot.gguf import GgufLoader
@@ -40,7 +40,7 @@ _WRITERS = {".svg": to_svg, ".dot": to_dot, ".gv": to_dot}
 def show_graph(
     loader: GgufLoader, kv_type: KvType, *, fused: bool, output: Path | None, json: bool
 ) -> None:
-    """Write a model's graph to stdout, or draw it into a file."""
+    """Print a model's graph, or draw it to a file."""
     if output and output.suffix.lower() not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise ConfigError(f"--output is {str(output)!r}; its name must end in one of {known}")
@@ -67,7 +67,7 @@ def _logits_bytes(listing: GraphListing) -> int:
 
 
 def _cache_bytes(layout: KvLayout) -> list[tuple[int, int]]:
-    """Window and bytes per token of each group of keys and values."""
+    """Window and bytes per token of each group of layers in the KV cache."""
     return [
         (group.window, group.block_bytes // BLOCK_TOKENS)
         for group in layout.groups
@@ -76,7 +76,7 @@ def _cache_bytes(layout: KvLayout) -> list[tuple[int, int]]:
 
 
 def _state_bytes(layout: KvLayout) -> int:
-    """Bytes of a text's state, however long it is."""
+    """Bytes of a sequence's state, at any length."""
     return sum(group.block_bytes for group in layout.groups if group.recurrent)
 
 
@@ -123,10 +123,10 @@ def _json(listing: GraphListing, layout: KvLayout, *, fused: bool) -> dict[str, 
 
 def _write_text(listing: GraphListing, layout: KvLayout, name: str, *, fused: bool) -> None:
     values = _values(listing)
-    how = "as it runs, fused" if fused else "as it is described, before fusion"
+    how = "fused, as it runs" if fused else "before fusion"
     print(f"graph of {printable(name)}, {how}")
     print(f"{len(listing.ops)} operations, {len(values)} values; bytes are per token\n")
-    heading = ("#", "operation", "reads", "weights", "writes", "bytes", "offset", "life")
+    heading = ("#", "operation", "reads", "weights", "writes", "bytes", "offset", "lifetime")
     rows: list[tuple[str, ...]] = [heading]
     for number, op in enumerate(listing.ops):
         rows += _rows(number, op)
@@ -136,18 +136,18 @@ def _write_text(listing: GraphListing, layout: KvLayout, name: str, *, fused: bo
     shared = f"{listing.unshared / listing.arena:.0f} times as much without sharing"
     totals = [
         ("arena", f"{listing.arena} bytes per token, {step} for {BATCH_TOKENS} tokens; {shared}"),
-        ("logits", f"{_logits_bytes(listing)} bytes per wanted token, outside the arena"),
+        ("logits", f"{_logits_bytes(listing)} bytes per token that needs them, outside the arena"),
     ]
     for window, count in _cache_bytes(layout):
-        seen = f"layers that see {window} tokens" if window else "layers that see all tokens"
+        seen = f"layers with a window of {window} tokens" if window else "layers without a window"
         totals.append(("KV cache", f"{count} bytes per token as {layout.type.name}, {seen}"))
     if layout.recurrent:
-        totals.append(("state", f"{_state_bytes(layout)} bytes per text, however long it is"))
+        totals.append(("state", f"{_state_bytes(layout)} bytes per sequence, at any length"))
     write_columns(totals)
 
 
 def _rows(number: int, op: ListedOp) -> list[tuple[str, ...]]:
-    """The lines of one operation: as many as it has weights, reads or writes."""
+    """The rows of one operation: one for each of its weights, reads or writes."""
     lines: list[tuple[str, ...]] = []
     for line in range(max(1, len(op.weights), len(op.reads), len(op.writes))):
         first = (str(number), ", ".join((op.kind, *op.remarks))) if line == 0 else ("", "")

@@ -1,17 +1,17 @@
-"""An answer on stdout as it is written, and a bar on stderr while a long prompt is read."""
+"""Stream an answer to stdout, with a progress bar on stderr while a long prompt is read."""
 
 import sys
 import time
 
 from ingot.bar import Bar
-from ingot.cli.text import printable
+from ingot.cli.shared.output import printable
 from ingot.engine import Request
 
-_LONG_PROMPT = 1024  # tokens: from here on the bar shows how far it is
+_LONG_PROMPT = 1024  # tokens; shorter prompts are read too fast for a bar to be of use
 
 
 class PromptBar(Bar):
-    """A bar for long prompts; short ones are read before it could be seen."""
+    """Shows how much of a long prompt has been read."""
 
     def __init__(self) -> None:
         super().__init__("reading the prompt", "tokens")
@@ -23,7 +23,7 @@ class PromptBar(Bar):
 
 
 def write_answer(answer: Request, bar: Bar) -> tuple[float | None, bool]:
-    """Write the text as it comes: when the first piece came, and whether Ctrl-C ended it."""
+    """Write the text as it arrives: the time of the first piece, and whether Ctrl-C stopped it."""
     first, interrupted = None, False
     on_terminal = sys.stdout.isatty()
     try:

@@ -1,7 +1,7 @@
-"""Messages from a person at a terminal, or from a pipe.
+"""Read messages: from a terminal with line editing and history, or from a pipe.
 
-A message is a line; lines that end in a backslash go on in the next one, and lines between two
-of three double quotes are one message. What a message says is not known here.
+A message is a line. A backslash at its end continues it on the next line; lines between two lines
+of three double quotes are one message. This module does not interpret messages.
 """
 
 import sys
@@ -19,19 +19,22 @@ _PROMPT, _MORE = "> ", ". "
 _FENCE = '"""'
 _HISTORY_LINES, _HISTORY_BYTES = 1000, 16 << 20
 
-ReadLine = Callable[[str], str]  # a prompt to show -> a line; EOFError at the end
+ReadLine = Callable[[str], str]  # shows a prompt, returns a line; EOFError at the end
 
 
 class Terminal:
-    """Lines that a person writes, with editing and a history if `readline` can be used."""
+    """Lines typed in a terminal, with editing and history if `readline` is available."""
 
     def __init__(self, history: Path) -> None:
-        """`history` is the file that keeps the lines of earlier chats."""
+        """`history` is the file with the lines of earlier chats."""
         self._shows = sys.stdout.isatty()
         self._begin = self._end = ""
         self._history = None if config().dumb_terminal else _history(history)
         if self._history is not None and config().styles:
-            self._begin, self._end = "\001\033[1m\002", "\001\033[0m\002"  # bold, of no width
+            self._begin, self._end = (
+                "\001\033[1m\002",
+                "\001\033[0m\002",
+            )  # bold; readline counts no width for it
 
     def __call__(self, prompt: str) -> str:
         """Read a line."""
@@ -49,12 +52,12 @@ class Terminal:
         traceback: TracebackType | None,
     ) -> None:
         if self._history is not None:
-            with suppress(OSError):  # a chat without a history is a chat
+            with suppress(OSError):  # the history is a convenience
                 self._history.save()
 
 
 class _History:
-    """The lines of this chat and of those before it."""
+    """The lines of this chat and of earlier ones."""
 
     def __init__(self, path: Path, readline: ModuleType) -> None:
         self._path = path
@@ -65,7 +68,7 @@ class _History:
         self._known = readline.get_current_history_length()
 
     def save(self) -> None:
-        """Add the lines of this chat to those that the file has now: others may chat, too."""
+        """Append this chat's lines to the file as it is now; other chats may have written to it."""
         end = self._readline.get_current_history_length()
         new = [self._readline.get_history_item(at + 1) for at in range(self._known, end)]
         lines = [*_read_lines(self._path), *new][-_HISTORY_LINES:]
@@ -75,9 +78,9 @@ class _History:
 
 
 def _history(path: Path) -> _History | None:
-    """The history, if Python has `readline`, which edits lines from now on."""
+    """The history, or None without `readline`; importing it turns line editing on."""
     try:
-        import readline  # noqa: PLC0415 (not everywhere, and only for terminals)
+        import readline  # noqa: PLC0415 (missing on some systems, and only for terminals)
     except ImportError:
         return None
     return _History(path, readline)
@@ -92,8 +95,8 @@ def _read_lines(path: Path) -> list[str]:
     return text.splitlines()[-_HISTORY_LINES:]
 
 
-def read_piped_line(prompt: str) -> str:  # noqa: ARG001 (nobody would see it)
-    """The next line of stdin, which is no terminal."""
+def read_piped_line(prompt: str) -> str:  # noqa: ARG001 (nobody sees it)
+    """The next line of piped stdin."""
     line = sys.stdin.buffer.readline()
     if not line:
         raise EOFError
@@ -101,7 +104,7 @@ def read_piped_line(prompt: str) -> str:  # noqa: ARG001 (nobody would see it)
 
 
 def read_message(read: ReadLine) -> str:
-    """The next message, EOFError if there is none; the end within one ends it."""
+    """The next message. Raises EOFError at the end of input; a message cut off there counts."""
     line = read(_PROMPT)
     lines = []
     with suppress(EOFError):

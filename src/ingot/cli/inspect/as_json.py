@@ -2,20 +2,20 @@
 
 A model:
 
-    path, files             the file (of a split one, the first part); all parts
-    file_size               bytes of all parts
+    path, files             the file (the first one of a split model); all files
+    file_size               bytes of all files
     gguf_version            2 or 3
     architecture, name      strings or null
     parameters              weights in all tensors
-    quantization            the recipe's name, or the type that takes the most bytes
+    quantization            the name of the mix (Q4_K_M), or the type with the most bytes
     bits_per_weight         number or null
     context_length, embedding_length, layers
                             integers or null
     heads, kv_heads, feed_forward_length
-                            integer, or a list with one per layer where they differ, or null
+                            integer, or a list (one per layer) if they differ, or null
     vocabulary              size: integer; model, pre: strings or null
     types                   per tensor type: type, tensors, weights, bytes, share (0 to 1),
-                            bits_per_weight; the most bytes first
+                            bits_per_weight; largest first
     memory                  null, or context, batch (tokens), kv_type, and in bytes weights,
                             kv_cache, arena, total
     chat_template           string or null
@@ -28,8 +28,8 @@ mean, std of the finite values (null if there are none); histogram: low, high, c
 
 from typing import Any
 
-from ingot.cli.summary import ModelSummary
-from ingot.cli.tensor_statistics import TensorStatistics
+from ingot.cli.inspect.tensor_statistics import TensorStatistics
+from ingot.cli.shared.model_summary import ModelSummary
 from ingot.gguf import GgufLoader, LazyTensor, Metadata, ValueType
 from ingot.memory_estimate import MemoryEstimate
 
@@ -37,7 +37,7 @@ from ingot.memory_estimate import MemoryEstimate
 def model_json(
     loader: GgufLoader, summary: ModelSummary, memory: MemoryEstimate | None
 ) -> dict[str, Any]:
-    """The keys of a model."""
+    """A model as JSON; see the keys above."""
     dimensions = summary.dimensions
     layers = dimensions.layers if dimensions else ()
     return {
@@ -99,7 +99,7 @@ def model_json(
 
 
 def tensor_json(tensor: LazyTensor, found: TensorStatistics) -> dict[str, Any]:
-    """The keys of one tensor."""
+    """One tensor as JSON; see the keys above."""
     return {
         "name": tensor.name,
         "type": tensor.type.name,

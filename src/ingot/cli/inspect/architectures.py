@@ -1,18 +1,18 @@
-"""`ingot inspect --architectures`: the architectures that can be run, as text or JSON.
+"""`ingot inspect --architectures`: the supported architectures, as text or JSON.
 
-JSON (`--json`): a list of objects, architecture (as files name it) and described (a sentence).
+JSON (`--json`): a list of objects with architecture (as files name it) and described (a sentence).
 """
 
 import textwrap
 
-from ingot.cli.text import write_columns, write_json
+from ingot.cli.shared.output import write_columns, write_json
 from ingot.models import architectures, described
 
 _WIDTH = 80  # of the sentences
 
 
 def show_architectures(*, json: bool) -> None:
-    """Write them to stdout."""
+    """Print names and descriptions."""
     found = {name: described(name) for name in architectures()}
     if json:
         items = found.items()

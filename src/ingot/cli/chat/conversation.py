@@ -1,7 +1,6 @@
-"""Talk: a conversation whose answers are written to stdout.
+"""A chat session that prints: messages come in, answers stream to stdout, notices to stderr.
 
-In come messages, out go answers as they are written; what is to be said about them goes to
-stderr. Where messages come from is not known here.
+It does not know where messages come from.
 """
 
 from dataclasses import replace
@@ -9,15 +8,15 @@ from pathlib import Path
 
 from ingot.api import LLM
 from ingot.chat import ChatSession, Overflow
-from ingot.cli.text import notice
-from ingot.cli.writing import PromptBar, write_answer
+from ingot.cli.shared.answer import PromptBar, write_answer
+from ingot.cli.shared.output import notice
 from ingot.engine import Request
 from ingot.errors import ConfigError, ContextLengthError
 from ingot.sampling import SamplingParams
 
 
-class Talk:
-    """A session, how its answers are written, and the last of them."""
+class Conversation:
+    """A `ChatSession`, its sampling parameters, and what /retry and /stats need to know."""
 
     def __init__(
         self, llm: LLM, system: str | None, params: SamplingParams, overflow: Overflow
@@ -27,21 +26,21 @@ class Talk:
         self._params = params
         self._overflow = overflow
         self._last: Request | None = None
-        self._unanswered: str | None = None  # a message of which nothing was kept
+        self._unanswered: str | None = None  # a message without an answer in the session
         self._tries = 0
 
     def say(self, text: str) -> bool:
-        """Send a message and write the answer; whether Ctrl-C ended it."""
+        """Send a message and print the answer; True if Ctrl-C stopped it."""
         self._tries = 0
         return self._answer(text, self._params)
 
     def retry(self) -> bool:
-        """Have the last message answered anew, from the next seed if one was given."""
+        """Answer the last message again, with the next seed if the user set one."""
         text = self._unanswered
         if text is None:
             taken = self.session.undo()
             if taken is None:
-                raise ConfigError("there is no message yet to answer again")
+                raise ConfigError("there is no message to answer again")
             text = taken.question
         self._tries += 1
         params = self._params
@@ -50,40 +49,40 @@ class Talk:
         return self._answer(text, params)
 
     def undo(self) -> None:
-        """Take the last message back."""
+        """Remove the last message and its answer."""
         taken = self.session.undo()
         if taken is None:
-            raise ConfigError("there is no message to take back")
+            raise ConfigError("there is no message to remove")
         self._unanswered = None
-        notice(f"taken back: {taken.question}")
+        notice(f"removed: {taken.question}")
 
     def reset(self) -> None:
-        """Forget all messages."""
+        """Start a new conversation with the same system message."""
         self.session.reset()
         self._unanswered = None
-        notice("the conversation begins anew")
+        notice("started a new conversation")
 
     def load(self, path: Path) -> None:
-        """Go on with a conversation from a file."""
+        """Continue a conversation from a file."""
         self.session = ChatSession.load(
             self.llm, path, overflow=self._overflow, params=self._params
         )
         self._unanswered = None
-        notice(f"loaded {path}; messages answered: {len(self.session.exchanges)}")
+        notice(f"loaded {path}; exchanges: {len(self.session.exchanges)}")
 
     def show_stats(self) -> None:
-        """Say how long the conversation is, and how fast its last answer was."""
+        """Print the length of the conversation and the speed of the last answer."""
         notice(
-            f"messages answered: {len(self.session.exchanges)}; "
-            f"tokens in the context: {self.session.tokens} of {self.llm.context}"
+            f"exchanges: {len(self.session.exchanges)}; "
+            f"context: {self.session.tokens} of {self.llm.context} tokens"
         )
         if self.session.left_out:
-            notice(f"oldest messages left out: {self.session.left_out}")
+            notice(f"oldest messages omitted: {self.session.left_out}")
         if self._last is not None:
             timings = self._last.timings
             notice(
-                f"last answer: prompt {timings.prompt_tokens} tokens, {timings.reused_tokens} of "
-                f"them in the cache, read in {timings.prompt_seconds:.2f} s; generated "
+                f"last answer: prompt {timings.prompt_tokens} tokens ({timings.reused_tokens} from "
+                f"the cache) in {timings.prompt_seconds:.2f} s; generated "
                 f"{timings.generated_tokens} tokens, {timings.generation_rate:.1f} t/s"
             )
 
@@ -95,11 +94,11 @@ class Talk:
                 answer = self.session.stream(text, params=params, progress=bar)
             except ContextLengthError as error:
                 raise ContextLengthError(
-                    f"{error} (here: /reset, --overflow drop, --context)"
+                    f"{error} (in this chat: /reset, --overflow drop or --context)"
                 ) from None
             self._last = answer
             if self.session.left_out > left_out:
-                notice(f"the context is full; oldest messages left out: {self.session.left_out}")
+                notice(f"the context is full; oldest messages omitted: {self.session.left_out}")
             _, interrupted = write_answer(answer, bar)
         if interrupted:
             self.session.stop()
@@ -107,7 +106,7 @@ class Talk:
             self._unanswered = None
         match answer.finish_reason:
             case "length":
-                notice("the answer was ended by --max-tokens")
+                notice("the answer stopped at --max-tokens")
             case "context":
-                notice("the answer was ended by the end of the context: /reset, or --context")
+                notice("the answer stopped: the context is full (/reset, or a larger --context)")
         return interrupted

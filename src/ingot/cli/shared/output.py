@@ -1,6 +1,7 @@
-"""Text for people and programs: sizes, tables, JSON, and strangers' strings made harmless.
+"""Output of commands: notices, sizes, columns, JSON, styled text, and escaped control characters.
 
-It writes to stdout and stderr and knows neither rich nor models.
+Values come in; text goes to stdout (results) and stderr (notices). This module does not know
+models. It imports rich only for `console`, because most commands do without it.
 """
 
 import json
@@ -8,11 +9,16 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ingot.config import config
 from ingot.errors import ConfigError, IngotError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_PIPED_WIDTH = 1000  # columns; output to a file or a program is neither cut nor wrapped
 
 
 def size(count: int) -> str:
@@ -22,7 +28,7 @@ def size(count: int) -> str:
 
 
 def quantity(count: int) -> str:
-    """A number of things: `134.5 M`, exactly below ten thousand."""
+    """A count: `134.5 M`; exact below ten thousand."""
     if count < 10_000:
         return str(count)
     power = min((len(str(count)) - 1) // 3, 4)
@@ -30,7 +36,7 @@ def quantity(count: int) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters escaped: what a file says must not steer a terminal."""
+    """The text with control characters escaped, so that a file cannot control the terminal."""
     return "".join(
         character if character.isprintable() or character in keep else _escaped(character)
         for character in text
@@ -42,12 +48,12 @@ def _escaped(character: str) -> str:
 
 
 def notice(text: str) -> None:
-    """Tell the person at the terminal something that is not the result."""
+    """Write a line to stderr: everything that is not the result."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def error_text(error: Exception) -> str:
-    """What an error says, in one line."""
+    """An error as one line."""
     if isinstance(error, IngotError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -56,15 +62,15 @@ def error_text(error: Exception) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that was named on the command line."""
+    """The text of a file named on the command line."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text in UTF-8: {error}") from None
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from None
 
 
 def write_json(value: object) -> None:
-    """Write a value for programs: UTF-8, indented; numbers that JSON lacks become null."""
+    """Write a value as indented JSON; NaN and infinities, which JSON lacks, become null."""
     print(json.dumps(_jsonable(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -79,7 +85,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def write_columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Write rows as columns two spaces apart; columns in `right` are aligned to the right."""
+    """Write rows as columns two spaces apart; the columns in `right` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
@@ -87,3 +93,20 @@ def write_columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> N
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(cells).rstrip())
+
+
+def console() -> "Console":
+    """A rich console for stdout that prints text literally (no markup).
+
+    It uses colours and bold only on a terminal, and only if the environment allows them.
+    """
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else _PIPED_WIDTH,
+        color_system="auto" if config().styles else None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )

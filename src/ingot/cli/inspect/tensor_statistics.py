@@ -1,7 +1,7 @@
-"""Statistics of one tensor, in pieces, so that a huge one does not fill the memory.
+"""Statistics of one tensor, computed piece by piece so that a huge tensor does not fill memory.
 
-A lazy tensor comes in; numbers and a histogram go out. Quantized and short floats are decoded
-by `quant/`; integers and doubles are taken as they are, so that no digit is lost.
+A lazy tensor comes in; numbers and a histogram go out. `quant/` dequantizes quantized and short
+floats; integers and doubles are used unchanged, without rounding.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingot.gguf import GgmlType, LazyTensor
 from ingot.quant import decode
 
-_PIECE = 1 << 20  # values decoded at a time
+_PIECE = 1 << 20  # values dequantized at a time
 _BINS = 16
 _EXACT: Final = MappingProxyType(
     {
@@ -31,7 +31,7 @@ _EXACT: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """How many values lie from `low` to `high` (which belongs to the next bin, if any)."""
+    """The number of values from `low` up to `high`, without `high` except in the last bin."""
 
     low: float
     high: float
@@ -40,13 +40,13 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
-    """Of the finite values: the rest is counted, not reckoned with. None where there are none."""
+    """Statistics of the finite values (None if there are none); others are only counted."""
 
     values: int
     minimum: int | float | None
     maximum: int | float | None
     mean: float | None
-    deviation: float | None  # of the whole population
+    deviation: float | None  # of the population
     zeros: int
     nans: int
     infinities: int
@@ -54,9 +54,9 @@ class TensorStatistics:
 
 
 def statistics(tensor: LazyTensor) -> TensorStatistics:
-    """Read the tensor twice: for the numbers, then for the histogram between them."""
+    """Read the tensor twice: first for the numbers, then for the histogram."""
     count = zeros = nans = infinities = 0
-    mean = squares = 0.0  # of the pieces so far, and their squared distances from the mean
+    mean = squares = 0.0  # of the pieces so far: mean, and sum of squared distances from it
     minimum: int | float | None = None
     maximum: int | float | None = None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -69,7 +69,7 @@ def statistics(tensor: LazyTensor) -> TensorStatistics:
             low, high = finite.min().item(), finite.max().item()
             minimum = low if minimum is None else min(minimum, low)
             maximum = high if maximum is None else max(maximum, high)
-            # Two samples' means and squared distances make those of both together.
+            # Combine the means and squared distances of two samples (Chan et al.).
             double = finite.astype(np.float64)
             piece_mean = float(double.mean())
             squares += float(np.square(double - piece_mean).sum())
