@@ -1,5 +1,5 @@
-# Everything from nothing: each target creates .venv, installs and compiles what it
-# needs. Stamps in .venv keep a second call from doing it again.
+# Each target creates .venv and installs and compiles what it needs. Stamp files in .venv keep later
+# calls from doing it again.
 
 PYTHON ?= python3
 VENV := .venv
@@ -68,7 +68,7 @@ $(VENV)/.gpu: $(VENV)/.built
 
 build: $(VENV)/.built ## create .venv, install, compile
 
-run: build ## answer an example prompt with the embedded default model
+run: build ## answer an example prompt with the default model
 	@$(BIN)/ingot run --temperature 0
 
 test: build ## run the tests
@@ -81,20 +81,20 @@ lint: $(VENV)/.lint ## check style, types, layer order and C++ formatting
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
-format: $(VENV)/.lint ## bring Python and C++ into the house style
+format: $(VENV)/.lint ## format Python and C++
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with others
+test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with other implementations
 
 test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m oracle
 
-test-peer: $(VENV)/.peer ## run tiny models of every architecture in llama.cpp too (part of test-compared)
+test-peer: $(VENV)/.peer ## compare tiny models of every architecture with llama.cpp (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
 
-# Kernels on the CPU, statement by statement, and their compilation for devices that are not here.
+# Kernels run on the CPU, statement by statement, and are compiled for devices this machine lacks.
 test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interpreter, compile them for four devices
 	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (about four minutes)"
 	@$(MAKE) -j2 --output-sync --no-print-directory gpu-compiled-amd gpu-interpreted gpu-compiled-nvidia
@@ -108,14 +108,14 @@ gpu-compiled-nvidia: $(VENV)/.gpu
 gpu-compiled-amd: $(VENV)/.gpu
 	TRITON_CACHE_DIR=$(TRITON_CACHE) $(BIN)/python -m pytest tests/gpu/compile_kernels.py -k gfx
 
-test-gpu: build ## run the tests of the GPU backend on the GPU of this machine (PyTorch must be installed)
+test-gpu: build ## run the GPU tests on this machine's GPU (needs PyTorch)
 	@$(BIN)/python -c 'import sys, torch, triton; sys.exit(not torch.cuda.is_available())' || \
-	  { echo "PyTorch in $(VENV) finds no GPU, or is not there: $(BIN)/python -m pip install torch triton" >&2; exit 1; }
+	  { echo "PyTorch in $(VENV) finds no GPU, or is missing: $(BIN)/python -m pip install torch triton" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/gpu
 
 # The extension again, under build/, with the address and undefined-behaviour sanitizers.
-# Their runtime comes first in the process, and with it the C++ runtime whose exceptions
-# it watches; -S keeps the editable install from coming before the sanitized one.
+# Their runtime is loaded first, with the C++ runtime whose exceptions it intercepts; -S keeps the
+# editable install from shadowing the sanitized one.
 FUZZ_COUNT ?= 120000
 SANITIZED := build/sanitized
 SANITIZERS = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
@@ -131,22 +131,22 @@ $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=install.strip=false .
 	@touch $@
 
-test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
+test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends with sanitizers
 	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/ops tests/unit/backends \
 	  --dist worksteal --tx '2*popen//python=$(BIN)/python -S' \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
 
 SOAK_REQUESTS ?= 10000
 
-soak: build ## run 10,000 mixed requests and watch memory and cache (minutes)
+soak: build ## run 10,000 mixed requests and check memory and KV cache (minutes)
 	$(BIN)/python tests/soak.py --requests $(SOAK_REQUESTS)
 
 CHAOS_SECONDS ?= 600
 
-chaos: build ## kill, starve and attack a server under load at random, see what still holds (CHAOS_SEED=N repeats)
+chaos: build ## kill, starve and attack a server under load and check what must still hold (CHAOS_SEED=N repeats)
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --seconds $(CHAOS_SECONDS) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
-fuzz: $(SANITIZED)/.built ## feed bad files to the parser, built with sanitizers
+fuzz: $(SANITIZED)/.built ## feed bad files to the parser, with sanitizers
 	$(call SANITIZED_PYTHON,max_allocation_size_mb=64) -m fuzz.run --sanitized --count $(FUZZ_COUNT)
 
 HOSTILE_MODELS ?= 24000
@@ -154,7 +154,7 @@ HOSTILE_MODELS ?= 24000
 fuzz-models: build ## open 24,000 hostile model files of all architectures as a user would (minutes)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run_models --count $(HOSTILE_MODELS)
 
-bench: $(VENV)/.bench ## print the shorter tables of docs/performance.md (nothing else should run)
+bench: $(VENV)/.bench ## print the shorter tables of docs/performance.md (on an idle machine)
 	$(BIN)/python benchmarks/bench_open.py
 	$(BIN)/python benchmarks/bench_encode.py
 	$(BIN)/python benchmarks/bench_tokenizer.py

@@ -1,12 +1,12 @@
-"""How far Ingot and llama.cpp are from the float32 reference: KL divergence per token.
+"""KL divergence per token of Ingot and llama.cpp from the float32 reference.
 
     python benchmarks/accuracy.py --peer PYTHON [--tokens 2048] [--only gemma] [--json]
 
-The reference decodes every weight to float32 and computes in float32 (NumPy); both engines
-compute on the packed weights with rounded inputs. The text is this project's documentation,
-cut into chunks of 512 tokens that are each read on an empty context: once as a prompt, once
-token by token. KL(reference || engine) is averaged over all positions; `top` is the share of
-positions whose most likely token is the reference's.
+The reference dequantizes all weights and computes in float32 (NumPy); both engines compute on the
+quantized weights with rounded inputs. The text is this project's documentation, split into chunks
+of 512 tokens. Each chunk starts with an empty context and is read twice: as a prompt, and token by
+token. KL(reference || engine) is averaged over all positions; `top` is the share of positions where
+the most likely token is the reference's.
 
 PYTHON is an interpreter with llama-cpp-python (see benchmarks/peer.py).
 """

@@ -1,9 +1,9 @@
-"""Many requests at once: tokens per second beside llama.cpp, latencies, shared prefixes, guesses.
+"""Concurrent requests: throughput next to llama.cpp, latency, prefix reuse, speculative decoding.
 
     python benchmarks/bench_batching.py --peer PYTHON [--models FOLDER] [--rounds 3] [--json]
 
-FOLDER holds synthetic models (benchmarks/synthetic.py); without it only SmolLM2 is run. PYTHON is
-an interpreter with llama-cpp-python (see peer.py). The engines take turns; rows give medians.
+FOLDER contains synthetic models (benchmarks/synthetic.py); without it only SmolLM2 runs. PYTHON is
+an interpreter with llama-cpp-python (see peer.py). The engines take turns; rows show medians.
 """
 
 import argparse

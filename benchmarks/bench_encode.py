@@ -1,9 +1,9 @@
-"""Encoding: how fast and how exact, beside llama.cpp's quantizer.
+"""Quantization: speed and error next to llama.cpp's quantizer.
 
-Gaussian weights, one thread each, in turn; the best of several rounds. Speeds are in
-millions of weights a second, on the instruction set in use (INGOT_ISA forces one), the
-error is the root mean square of ours divided by llama.cpp's. At the end, a model of
-1.5 billion weights in Q4_K on all threads.
+Gaussian weights, one thread each, in turn; the best of several rounds. Speed is in millions of
+weights per second on the instruction set in use (INGOT_ISA overrides it). The error is our root
+mean square error divided by llama.cpp's. Last, a model of 1.5 billion weights is quantized to Q4_K
+on all threads.
 
     python benchmarks/bench_encode.py
 

@@ -1,13 +1,12 @@
-"""Which bytes of a model with experts a generation reads, and what it takes beside them.
+"""Which bytes of a mixture-of-experts model decoding reads, and how much other memory it uses.
 
     python benchmarks/bench_experts.py [--models FOLDER] [--steps 16] [--json]
 
-A file of gpt-oss's shape is opened and some tokens are generated, each from its own weights
-alone. After every step the page tables say which pages of the mapped file the process holds: of
-every layer's experts the chosen ones, whole, and of the others nothing but what the system maps
-in advance around a page that was read (up to 2 MB either way, since Linux 6.18). Printed are the
-mapped bytes, the experts read in every layer, and the memory that is the process's own. Ends
-with an error if an expert was read in part, or more of them than were used. Times nothing.
+It opens a file of gpt-oss's shape and generates some tokens. After every step the page tables show
+which pages of the file are mapped: all pages of the chosen experts, and of the others only what the
+kernel maps around a page that was read (up to 2 MB either way, since Linux 6.18). It prints the
+mapped bytes, the experts read in each layer, and the private memory of the process. It fails if an
+expert was read in part, or if more experts were read than used. It measures no time.
 """
 
 import argparse
@@ -36,7 +35,7 @@ class Row:
 
     steps: int
     file_bytes: int
-    mapped_bytes: int  # of the file: read, or beside what was read
+    mapped_bytes: int  # of the file: read, or mapped around a page that was read
     experts: int  # of a layer
     experts_read: float  # of a layer, on average
     own_bytes: int  # private memory: cache, arena, buffers, Python

@@ -1,12 +1,10 @@
-"""How long a user waits: from the start of the process to the first byte of text.
+"""Time from the start of `ingot run` to the first byte of text.
 
     python benchmarks/bench_first_token.py [--json] [--rounds N] [-m MODEL]
 
-Runs `ingot run` in fresh processes on a warm page cache, one after the other, and takes the
-time from starting the process to the first byte on its stdout. Where that time goes is
-measured in fresh processes too, which do what `ingot run` does and look at the clock between.
-Both are medians; the parts are of another run than the whole, so they need not add up. Python's
-compiled files are there, as they are in an installed package.
+It runs `ingot run` in fresh processes, one after another, with a warm page cache and with Python's
+compiled files. Other fresh processes do the same work with timestamps between its parts. All
+numbers are medians. The parts come from other runs than the whole, so they need not add up.
 """
 
 import argparse

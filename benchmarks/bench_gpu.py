@@ -1,7 +1,7 @@
-"""Generation and prompts on a GPU, beside llama.cpp's numbers and the device's own limits.
+"""Decode and prefill on a GPU, next to llama.cpp's numbers and the limits of the device.
 
-Files of real shapes with random weights are made first (benchmarks/synthetic.py). llama.cpp's
-numbers were measured on one H200 (CUDA 13) on files of the same shapes.
+It first writes files of real shapes with random weights (benchmarks/synthetic.py). llama.cpp's
+numbers were measured on one H200 (CUDA 13) with files of the same shapes.
 
     python benchmarks/bench_gpu.py llama3-8b qwen2-1.5b --folder /tmp
 """
@@ -26,9 +26,9 @@ from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import GpuBackend
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin
-from ingot.engine.fitting import make_planner
-from ingot.engine.loaded import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.gpu_fit import make_planner
+from ingot.engine.model.loaded_model import LoadedModel
+from ingot.engine.model.timed_tokens import timed_tokens
 
 _DEPTH, _LONG = 4096, 8192
 _GENERATED = 128

@@ -1,12 +1,11 @@
-"""Time structured output: compiling grammars, and the mask of each token.
+"""Structured output: the time to compile a grammar, and to compute each token mask.
 
     python benchmarks/bench_grammar.py [--model FILE ...] [--texts 20] [--json]
 
-For each vocabulary (the default model's and Gemma's, or those of the files given) and each
-grammar, texts are written by a model that knows nothing (random logits) under the grammar, and
-the time of every mask is taken. Masks are computed ahead of the choice, while the model runs, so
-they cost a step nothing as long as they are shorter than it. Figures in microseconds; the
-vocabulary is prepared once a model, a grammar once a request at most.
+For each vocabulary (the default model's and Gemma's, or those of the given files) and each grammar,
+it generates texts from random logits and times every mask. The engine computes masks while the
+model runs, so a mask that takes less time than a step costs nothing. Times are in microseconds. The
+vocabulary is prepared once per model, a grammar at most once per request.
 """
 
 import argparse

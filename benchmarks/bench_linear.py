@@ -1,8 +1,8 @@
-"""How fast the matrix kernels are, one thread: GB/s of weights, GFLOP/s of prompts.
+"""Speed of the matrix kernels on one thread: GB/s of weights, GFLOP/s of prefill.
 
-Generation counts the bytes of packed weights it reads, with the weights in the cache and
-in memory, for 1 to 16 columns. Prompts count two operations a product. Every number is the
-best of many runs, because a busy machine only ever makes them worse.
+Decode counts the bytes of quantized weights it reads, from the CPU cache and from memory, for 1 to
+16 columns. Prefill counts two operations per product. Each number is the best of many runs, because
+a busy machine can only make them worse.
 
     python benchmarks/bench_linear.py [--isa avx2] [--types Q4_K Q8_0] [--seconds 0.3]
 """

@@ -1,15 +1,14 @@
-"""Opening a model: how long, how much of the file is read, how much memory it takes.
+"""Opening a model: time, bytes read from the file, and memory.
 
-Compares `GgufLoader(path)` with `gguf.GGUFReader(path)` in one run, on files with large
-vocabularies: Gemma 3 270M (262,144 tokens) and SmolLM2 135M, or the files given.
+It compares `GgufLoader(path)` with `gguf.GGUFReader(path)` in one run, on files with large
+vocabularies: Gemma 3 270M (262,144 tokens) and SmolLM2 135M, or the given files.
 
     python benchmarks/bench_open.py [--json] [FILE ...]
 
-Times are medians with a warm page cache, the two readers in turn. Bytes and memory are
-measured in fresh processes: bytes read on a copy that no other process uses and that was
-dropped from the page cache (what the disk had to deliver, read-ahead included; at least
-the pages that got mapped), growth as the difference in resident memory, mapped pages of
-the file included, from just before to just after.
+Times are medians with a warm page cache; the two readers take turns. Bytes and memory are measured
+in fresh processes. Bytes read: on a copy that no other process uses and that was dropped from the
+page cache, what the disk delivered, with read-ahead, and at least the mapped pages. Memory: the
+growth of resident memory, with mapped pages of the file.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Time sampling: each sampler and the default chain, on large vocabularies, beside llama.cpp.
+"""Sampling: each sampler and the default chain on large vocabularies, next to llama.cpp.
 
     python benchmarks/bench_sampling.py [--vocabulary 151936 ...] [--repeats 200] [--json]
 
-One request at a time, and eight at once. Each figure is the median time for one token, from
-the row of logits to the accepted token; rows look like a model's (a few likely tokens, a long
-tail). llama.cpp's chain is timed from its filled list of candidates on, if llama-cpp-python is
-installed; filling the list, which it does for every token, is left out. Repeats are interleaved,
-each in another order, so that nobody always comes first into a cold cache.
+One request at a time, and eight at once. Each number is the median time for one token, from the
+logits to the accepted token; the logits look like a model's (a few likely tokens, a long tail). If
+llama-cpp-python is installed, its chain is timed too, without filling its candidate list, which it
+does for every token. Repeats are interleaved in changing order, so that no engine always meets a
+cold cache.
 """
 
 import argparse
@@ -35,9 +35,9 @@ VOCABULARIES = (151936, 262144)
 OFF: dict[str, object] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
 DEFAULT = "default chain"
 ROWS = 16
-HISTORY = 2000  # tokens before the first one chosen: what penalties look at
+HISTORY = 2000  # tokens before the first sampled one, for penalties
 
-# What is switched on beside nothing at all (OFF), or beside the defaults ("+").
+# The samplers of each case: alone (OFF), or in addition to the defaults ("+").
 CASES: dict[str, dict[str, object]] = {
     "default chain": {},
     "greedy": {"temperature": 0.0},

@@ -1,16 +1,16 @@
-"""What HTTP costs, and how the server does with many clients.
+"""The cost of HTTP, and the server under many clients.
 
     python benchmarks/bench_server.py [--model FILE] [--rounds 5]
 
 Three parts:
-overhead    8 streams over HTTP beside 8 streams of the engine in a process of its own, in turns;
-            the median of the ratios of their tokens per second. Prompts, tokens and options are
-            the same; the client of the HTTP streams only reads bytes.
-crowd       200 streaming clients at once on a server with 32 places and a queue of 100: how many
-            were served, how many were told to come back (429), the server's memory after each
-            wave, and how much it grew over the later ones.
-leaving     64 streams, half of whose clients go away at random moments: how long a place was
-            still taken afterwards, beside the length of a step.
+overhead    8 streams over HTTP and 8 streams of the engine in a separate process, in turns: the
+            median ratio of their tokens per second. Prompts, tokens and options are the same; the
+            HTTP client only reads bytes.
+crowd       200 streaming clients at once, with 32 slots and a queue of 100: how many were served,
+            how many got a 429, the server's memory after each wave, and its growth over the later
+            waves.
+leaving     64 streams; half of the clients disconnect at random moments: how long their slots
+            stayed taken, compared with the length of a step.
 """
 
 import argparse
@@ -166,15 +166,15 @@ def measure_overhead(model: Path, rounds: int) -> None:
         serving(model) as address,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as engine,
     ):
-        begin, told = engine.stdin, engine.stdout
+        begin, seconds = engine.stdin, engine.stdout
         assert begin is not None
-        assert told is not None
-        told.readline()
+        assert seconds is not None
+        seconds.readline()  # it is ready
 
         def alone() -> float:
             begin.write("go\n")
             begin.flush()
-            return float(told.readline())
+            return float(seconds.readline())
 
         alone(), streams_seconds(address)  # both are warm now
         ratios, rates = [], []
@@ -213,8 +213,8 @@ def measure_crowd(model: Path) -> None:
             served, refused, others = asyncio.run(crowd(address, 200))
             memory.append(address.memory / 2**20)
             print(
-                f"crowd      wave {wave + 1}: 200 clients: {served} served, {refused} told to come "
-                f"back, {others} otherwise, {time.perf_counter() - started:.1f} s, "
+                f"crowd      wave {wave + 1}: 200 clients: {served} served, {refused} got a 429, "
+                f"{others} other errors, {time.perf_counter() - started:.1f} s, "
                 f"{memory[-1]:.1f} MiB"
             )
     later = memory[_WARM_WAVES - 1 :]

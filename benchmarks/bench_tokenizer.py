@@ -1,11 +1,11 @@
-"""Time tokenizers: opening a vocabulary, reading long text, and growth on adversarial input.
+"""Tokenizers: loading a vocabulary, encoding long texts, and scaling on adversarial input.
 
     python benchmarks/bench_tokenizer.py [--model FILE ...] [--megabytes 3] [--repeats 5] [--json]
 
-Ingot is timed beside llama.cpp and the `tokenizers` package (those that are installed) on the
-default model's vocabulary and Gemma's, or on the files given. Load time is from the call that opens
-the vocabulary to the first ids, each time in a fresh process, imports apart. Repeats are
-interleaved between the engines; the figures are medians, the ratios are of those medians.
+Ingot is compared with llama.cpp and the `tokenizers` package, if they are installed, on the default
+model's vocabulary and Gemma's, or on the given files. Load time is from opening the vocabulary to
+the first ids, in a fresh process each time, without imports. Repeats are interleaved between the
+engines; numbers are medians, and ratios are ratios of medians.
 """
 
 import argparse

@@ -1,8 +1,7 @@
-"""llama.cpp behind a pipe: one JSON command a line in, one JSON answer a line out.
+"""A llama.cpp process: one JSON command per line in, one JSON answer per line out.
 
-Runs under any interpreter that has llama-cpp-python (`benchmarks/peer.py` starts it), so
-that the peer can be built for an instruction set of its own and stays loaded while two
-engines take turns.
+It runs under any interpreter with llama-cpp-python (`benchmarks/peer.py` starts it), so llama.cpp
+can be built for another instruction set. It stays loaded while two engines take turns.
 
     {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N}
     {"do": "prompt", "tokens": N}                       -> seconds

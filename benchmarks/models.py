@@ -1,4 +1,4 @@
-"""The model files benchmarks run on: the two real ones, and synthetic ones made on demand."""
+"""The model files of benchmarks: two real ones, and synthetic ones written on demand."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,11 +1,10 @@
-"""llama.cpp as a partner in a benchmark: a process of its own that stays loaded.
+"""llama.cpp for comparison: a separate process that keeps its model loaded.
 
     with Peer("path/to/python") as peer:
         peer.open(model, threads=2, context=1024)
         seconds = peer.prompt(512)
 
-The interpreter is one with llama-cpp-python; which instruction set that was built for is
-up to whoever built it.
+The interpreter needs llama-cpp-python; its build decides the instruction set.
 """
 
 import json

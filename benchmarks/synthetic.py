@@ -1,10 +1,10 @@
-"""Write a model file of a real shape with random weights, for timing.
+"""Write a model file with a real shape and random weights, for timing.
 
     python benchmarks/synthetic.py qwen2-1.5b Q4_K_M /tmp/qwen2.gguf
 
-Speed depends on shapes and formats, not on what the weights say. One random matrix is
-encoded per format and cut up for every tensor, so a file of gigabytes takes seconds. The
-text such a model writes is noise; its tokens are made up.
+Speed depends on shapes and formats, not on the values of weights. One random matrix per format is
+quantized and cut up for all tensors, so a file of gigabytes takes seconds. The vocabulary is made
+up, and the generated text is noise.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""The tokenizers Ingot is timed beside, each behind the same small face.
+"""The tokenizers to compare with, behind one small interface.
 
-In goes a GGUF file, out come objects whose `encode` turns a text into ids. llama.cpp reads the file
-itself; for the `tokenizers` package a tokenizer.json is made from the file's vocabulary first
-(`write_tokenizer_json`), which no timing includes. A peer that is not installed is reported by
-`missing()`. Nothing here is timed.
+A GGUF file comes in; objects with `encode` (text to ids) come out. llama.cpp reads the file itself;
+for the `tokenizers` package, `write_tokenizer_json` first writes a tokenizer.json from the
+vocabulary. `missing()` reports packages that are not installed. Nothing here is timed.
 """
 
 import ctypes

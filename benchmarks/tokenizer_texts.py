@@ -1,4 +1,4 @@
-"""Texts to time tokenizers on, from a seed: documents like people's, and adversarial ones."""
+"""Texts for tokenizer benchmarks, from a seed: ordinary documents and adversarial input."""
 
 import random
 from collections.abc import Callable

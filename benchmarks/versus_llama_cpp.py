@@ -1,17 +1,17 @@
-"""Ingot beside llama.cpp on the same files, threads and machine, in one interleaved run.
+"""Ingot and llama.cpp on the same files, threads and machine, in one interleaved run.
 
     python benchmarks/versus_llama_cpp.py --peer PYTHON [--isa avx2] [--models FOLDER] [--json]
 
-Prompts of 512 tokens, generation on an empty context and after 2048 tokens, and eight
-sequences in one step (other formats of the same shape: the first two). Both engines hold the
-model; every round times one and then the other, so that a slow moment of the machine meets
-both. Printed are medians and the median of the rounds' ratios. Beside them stands the share
-of the ceiling, measured in the same run: for generation the bandwidth of a plain read, for
-prompts the rate of the multiply instruction.
+It measures prefill of 512 tokens, decode with an empty context and after 2048 tokens, and eight
+sequences in one step (for other formats of the same shape, only the first two). Both engines keep
+the model loaded; each round times one and then the other, so a slow moment of the machine affects
+both. It prints medians, the median of the rounds' ratios, and the share of the ceiling measured in
+the same run: for decode the bandwidth of a plain read, for prefill the rate of the multiply
+instruction.
 
-PYTHON is an interpreter with llama-cpp-python, built for the instruction set that is
-compared (see benchmarks/peer.py). Synthetic models are written into FOLDER once (about
-24 GB in all; those with experts have real layers, but fewer of them).
+PYTHON is an interpreter with llama-cpp-python, built for the instruction set to compare (see
+benchmarks/peer.py). Synthetic models are written to FOLDER once (about 24 GB in all; models with
+experts have real layers, but fewer of them).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Answer many people at once, as a server does: their answers are written together.
+"""Answer many questions at once with asyncio; all requests share each step of the model.
 
 python examples/async_answers.py [MODEL]
 """

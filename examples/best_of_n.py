@@ -1,4 +1,4 @@
-"""Let a text go on in several ways, and keep the one that the model finds likeliest.
+"""Fork a text, continue it in several ways, and rank the results by perplexity.
 
 python examples/best_of_n.py [MODEL]
 """
@@ -13,8 +13,8 @@ path = store.resolve(sys.argv[1] if len(sys.argv) > 1 else "default")
 
 with LLM(path) as llm:
     begun = llm.stream(PROMPT, max_tokens=4, seed=1)
-    begun.result()  # the first tokens are common to all
-    # The forks share its cache, and draw from seeds of their own.
+    begun.result()  # all forks share these tokens
+    # Each fork has its own seed; all share the KV cache of the text so far.
     forks = llm.fork(begun, 4, max_tokens=24)
     texts = [request.result().text for request in forks]
     ranked = sorted((llm.score(PROMPT + text).perplexity, text) for text in texts)

@@ -1,4 +1,4 @@
-"""Find the text that is closest to a question.
+"""Search texts by their embeddings.
 
 python examples/embeddings_search.py [QUESTION]
 """
@@ -17,6 +17,6 @@ TEXTS = [
 question = sys.argv[1] if len(sys.argv) > 1 else "How do I cook spaghetti?"
 
 with LLM(store.resolve("default")) as llm:
-    near = llm.embed(TEXTS) @ llm.embed(question)  # vectors of length 1: products are cosines
+    near = llm.embed(TEXTS) @ llm.embed(question)  # vectors have length 1, so this is the cosine
     for index in near.argsort()[::-1]:
         print(f"{near[index]:.3f}  {TEXTS[index]}")

@@ -1,4 +1,4 @@
-"""Change what a model may say with a function of your own: here, no letter e.
+"""A logits processor in Python: this one bans the letter e.
 
 python examples/logits_processor.py [MODEL]
 """
@@ -17,7 +17,7 @@ with LLM(path) as llm:
     banned = np.array([token for token, word in enumerate(words) if "e" in word.lower()])
 
     def without_e(_token_ids: NDArray[np.int32], logits: NDArray[np.float32]) -> None:
-        """Change the logits of the next token, given those of the text so far."""
+        """Change the logits of the next token in place; gets the token ids so far."""
         logits[banned] = -np.inf
 
     prompt = "There was once a king who"

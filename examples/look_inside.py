@@ -1,4 +1,4 @@
-"""Open a model and look at it; nothing but its header is read until a tensor is touched.
+"""Open a model file and look inside; tensor data is read only when it is used.
 
 python examples/look_inside.py [MODEL]
 """

@@ -1,4 +1,4 @@
-"""Continue many prompts at once; what they have in common is read once.
+"""Continue many prompts in one batch; their common prefix is read once.
 
 python examples/many_prompts.py [MODEL]
 """

@@ -1,4 +1,4 @@
-"""Continue a text.
+"""Generate text, and look at the logits of the next token.
 
 python examples/quick_start.py [MODEL]
 """
@@ -15,10 +15,10 @@ with LLM(path) as llm:
     print(done.finish_reason, len(done.token_ids), "tokens")
 
     logits = llm.logits(llm.tokenizer.encode("The capital of France is"))
-    likeliest = int(logits[-1].argmax())
+    most_likely = int(logits[-1].argmax())
     print(
         "of",
         logits.shape[1],
-        "tokens the likeliest next one is",
-        repr(llm.tokenizer.decode([likeliest])),
+        "tokens, the most likely next one is",
+        repr(llm.tokenizer.decode([most_likely])),
     )

@@ -1,4 +1,4 @@
-"""Copy a model with its matrices in another format.
+"""Copy a model and quantize its matrices to another format.
 
 python examples/requantize.py MODEL NEW_FILE [TYPE]
 """

@@ -1,4 +1,4 @@
-"""Answer a message, piece by piece as the answer is written; Ctrl-C ends it early.
+"""Stream the answer to a message; Ctrl-C stops it.
 
 python examples/streaming.py [MESSAGE]
 """

@@ -1,4 +1,4 @@
-"""Let a model fill in an object.
+"""Structured output: the model fills in a dataclass.
 
 python examples/structured.py [MODEL]
 """

@@ -1,4 +1,4 @@
-"""Turn a conversation into the ids a model reads, and back.
+"""Render messages with the chat template and tokenize them.
 
 python examples/tokenize_chat.py [MODEL]
 """
@@ -18,8 +18,8 @@ with GgufLoader(path) as model:
     ids = tokenizer.encode(
         prompt.text,
         add_special=False,
-        parse_special=True,  # the template's control tokens are tokens ...
-        plain_spans=prompt.plain_spans,  # ... and those that a user spells are text
+        parse_special=True,  # special tokens of the template are tokens;
+        plain_spans=prompt.plain_spans,  # those typed by a user are text
     )
     print(ids)
     print(tokenizer.decode(ids))

@@ -12,8 +12,8 @@
 //     F::lanes<s>(block)    -> the q of weights 32*s .. 32*s+31 (slice s), in order
 //
 // Decoding, matrix products and embedding rows are templates over F (see kernels/); they may
-// multiply out the float scales, or stay in integers until the end of the block. Where a
-// format's own definition has fractions (the eighths of IQ1, the half-steps of IQ2), a power of
+// multiply out the float scales, or stay in integers until the end of the block. If a
+// format's definition has fractions (the eighths of IQ1, the half-steps of IQ2), a power of
 // two moves from q or scale into d, so that both hold whole numbers; that changes no bit of the
 // product.
 //

@@ -18,8 +18,8 @@ namespace ingot::INGOT_ISA {
 // Half of the scale that a byte stores, in units of 2^-10.
 constexpr int32_t half_e4m3(uint8_t byte) {
   const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  if (byte == 0x7f) return 0;
-  return exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
+  const int32_t units = exponent == 0 ? mantissa : (8 + mantissa) << (exponent - 1);
+  return byte == 0x7f ? 0 : units;
 }
 
 // The same as a float, for each byte.

@@ -45,7 +45,8 @@ struct Q3_K
     return simd::subtract(simd::merge(low, align_bits<slice, 2>(wide(block)), 4), 4);
   }
 
-  static ScaleBytes scale_bytes(const uint8_t* block) {
+  // Inlined by force: gcc 12 would call it, which costs a sixth of the speed with one column.
+  [[gnu::always_inline]] static ScaleBytes scale_bytes(const uint8_t* block) {
     const uint64_t low = load_as<uint64_t>(block + 96);
     const uint64_t top = load_as<uint32_t>(block + 104);
     // The top bits of four groups at a time, to bits 4 and 5 of their bytes.

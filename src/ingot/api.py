@@ -1,4 +1,4 @@
-"""LLM: a model file, ready to use from Python.
+"""LLM: open a model file and use it from Python.
 
 from ingot import LLM
 llm = LLM("model.gguf")
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import models
+from ingot.arrays import Floats
 from ingot.backends.backend import OnSent
 from ingot.bar import Bar
 from ingot.engine import (
@@ -41,7 +42,7 @@ from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.engine.probe import Probe
+    from ingot.engine.model.hidden_states import Probe
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
@@ -49,21 +50,22 @@ Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Pooling = Literal["mean", "last", "cls"]
-Floats = NDArray[np.float32]
 
 
 class LLM:
-    """A model and everything it can do, for any number of threads and asyncio tasks.
+    """A model, ready to use from any number of threads and asyncio tasks.
 
-    Requests run together, batched step by step. None waits for another, and each gets the same
-    text as if it ran alone.
+    Requests are batched continuously: each step of the model computes tokens of all of them. Each
+    request gets the same text as if it ran alone.
 
-    Methods that write text take a `SamplingParams`, or its fields by name: `max_tokens` (128 by
-    default; None: until the context is full), `temperature`, `seed`, `stop`, ... They also take
-    `negative_prompt` and `cfg_scale` (guidance), `heal`, `context_overflow`, `keep` and `reuse`,
-    which `InferenceEngine.submit_request` describes. `schema` is a JSON schema, a pydantic model
-    or a dataclass that the text must follow; `Completion.parsed` then holds the object. Each
-    method has a coroutine of the same parameters, whose name begins with "a".
+    Methods that generate text take sampling parameters by name (`temperature`, `seed`, `stop`,
+    ...), or together as a `SamplingParams`. `max_tokens` is 128 by default; None means until the
+    context is full. They also take `negative_prompt` and `cfg_scale` (classifier-free guidance),
+    `heal`, `context_overflow`, `keep` and `reuse`; `InferenceEngine.submit_request` explains these.
+
+    `schema` is a JSON schema, a pydantic model or a dataclass that the text must follow;
+    `Completion.parsed` is then the parsed object. For asyncio there are `agenerate`, `achat`,
+    `astream`, `abatch` and `aembed`, with the same parameters.
 
     >>> from ingot import LLM, store
     >>> llm = LLM(store.resolve("default"))
@@ -78,13 +80,13 @@ class LLM:
         progress: OnSent | None = None,
         **options: Unpack[EngineFields],
     ) -> None:
-        """Open a model. Anything wrong with the file or the options is an error here.
+        """Open a model. A problem with the file or an option is reported here, not later.
 
-        `options` are the fields of `EngineOptions`: `threads`, `context` (tokens of the longest
-        text), `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`,
-        `chunk_tokens`, `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers`
-        (a number or "auto"), `draft`, `step_timeout`. `progress(sent, total)` is called with the
-        bytes of weights sent to a GPU.
+        `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
+        `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
+        `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
+        `draft`, `step_timeout`. During an upload to a GPU, `progress(sent, total)` is called with
+        the bytes of weights.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
         self.engine.load_gguf_model(path, progress)
@@ -105,7 +107,7 @@ class LLM:
         schema: Schema | None = None,
         **fields: Unpack[RequestFields],
     ) -> Completion:
-        """Continue a prompt (text or token ids) until the model or the parameters end it.
+        """Continue a prompt (text or token ids) until the model stops or a limit is reached.
 
         >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
         ' four, five,'
@@ -132,10 +134,10 @@ class LLM:
         progress: OnProgress | None = None,
         **fields: Unpack[RequestFields],
     ) -> Request:
-        """Continue a prompt piece by piece: iterate over the request that comes back.
+        """Continue a prompt; iterate over the returned request to get the text piece by piece.
 
-        Its `result()` is the whole text. `progress(done, total)` is called as the tokens of the
-        prompt are read.
+        `result()` of the request waits for the whole completion. `progress(done, total)` is called
+        as prompt tokens are read.
 
         >>> list(llm.stream("One, two, three,", max_tokens=4, temperature=0))
         [' four', ',', ' five', ',']
@@ -151,7 +153,7 @@ class LLM:
         progress: OnProgress | None = None,
         **fields: Unpack[RequestFields],
     ) -> Request:
-        """`stream` for `async for`; `await` the request for the whole text.
+        """`stream` for `async for`; `await` the request to get the whole completion.
 
         >>> import asyncio
         >>> async def main():
@@ -170,7 +172,7 @@ class LLM:
         tools: Tools | None = None,
         **fields: Unpack[RequestFields],
     ) -> Completion:
-        """Answer messages, each `{"role": ..., "content": ...}`, with the model's chat template.
+        """Answer messages like `{"role": "user", "content": "hi"}`, using the chat template.
 
         >>> question = {"role": "user", "content": "What is the capital of France?"}
         >>> llm.chat([question], temperature=0).text
@@ -200,7 +202,7 @@ class LLM:
         progress: OnProgress | None = None,
         **fields: Unpack[RequestFields],
     ) -> Request:
-        """Answer messages piece by piece, for `for` and for `async for`."""
+        """`chat` piece by piece; iterate over the request with `for` or `async for`."""
         prompt = self.chat_prompt(messages, tools=tools)
         return self._submit(prompt, params, fields, schema, progress)
 
@@ -212,7 +214,7 @@ class LLM:
         overflow: "Overflow" = "error",
         **fields: Unpack[RequestFields],
     ) -> "ChatSession":
-        """A conversation that remembers its messages; see `ChatSession`."""
+        """Start a conversation that remembers its messages; see `ChatSession`."""
         from ingot.chat import ChatSession  # noqa: PLC0415 (few need it)
 
         return ChatSession(self, system, params, overflow=overflow, **fields)
@@ -226,9 +228,9 @@ class LLM:
         progress: bool = True,
         **fields: Unpack[RequestFields],
     ) -> list[Completion]:
-        """Continue many prompts at once; the texts come back in the order of the prompts.
+        """Continue many prompts at once; completions are in the order of the prompts.
 
-        A bar on stderr shows how many are done, if that is a terminal and `progress` is true.
+        If stderr is a terminal and `progress` is true, a progress bar shows how many are done.
 
         >>> both = llm.batch(["1, 2, 3,", "A, B, C, D,"], max_tokens=2, temperature=0)
         >>> [done.text for done in both]
@@ -291,7 +293,7 @@ class LLM:
 
     @cached_property
     def reply_style(self) -> "ReplyStyle":
-        """How this model writes reasoning and calls of tools."""
+        """The format in which this model writes reasoning and tool calls."""
         from ingot.reply import style_of  # noqa: PLC0415 (few need it)
 
         template = self.chat_template
@@ -299,7 +301,7 @@ class LLM:
         return style_of(source, self.tokenizer.control_tokens())
 
     def parse_reply(self, text: str, *, tools: Tools | None = None) -> "Reply":
-        """What a text of `chat` says: `content`, `reasoning`, and `tool_calls` of these tools.
+        """Split the text of an answer into `content`, `reasoning` and `tool_calls`.
 
         >>> tools = [{"name": "now", "description": "The time of day."}]
         >>> reply = llm.parse_reply('{"name": "now", "arguments": {}}', tools=tools)
@@ -318,9 +320,9 @@ class LLM:
     def fork(
         self, request: Request, count: int = 1, **changes: Unpack[SamplingFields]
     ) -> list[Request]:
-        """Requests that continue a text as it is now, each with a new seed.
+        """Requests that continue a request's text from its current state, each with a new seed.
 
-        They share the KV cache of what is written. `changes` are the parameters that differ.
+        They share its KV cache. `changes` are the sampling parameters that differ.
         """
         return [request.fork(**changes) for _ in range(count)]
 
@@ -332,9 +334,9 @@ class LLM:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         length_penalty: float = 1.0,
     ) -> list[BeamText]:
-        """The likeliest continuations of a prompt that a search in `width` beams finds.
+        """Beam search: the most likely continuations of a prompt found with `width` beams.
 
-        They are ordered by log-probability / length ** length_penalty, best first.
+        They are sorted by log-probability / length ** length_penalty, best first.
         """
         from ingot.sampling import BeamSearch  # noqa: PLC0415 (few need it)
 
@@ -350,7 +352,7 @@ class LLM:
         ]
 
     def score(self, prompt: Prompt, *, first: int = 1) -> Score:
-        """The log-probability of every token of a text, in one pass; from the `first` on.
+        """The log-probability of each token of a text, from token number `first` on.
 
         >>> score = llm.score("The capital of France is Paris")
         >>> len(score.token_ids), len(score.logprobs)
@@ -371,7 +373,7 @@ class LLM:
         return Score(tuple(ids.tolist()), tuple(logprobs))
 
     def logits(self, token_ids: Sequence[int]) -> Floats:
-        """Logits [tokens, vocabulary]: what the model expects after each token."""
+        """Logits [tokens, vocabulary] for the token after each given token."""
         ids = self.engine.encode(token_ids)
         rows = np.empty((len(ids), self.graph.logits.width), np.float32)
 
@@ -388,11 +390,11 @@ class LLM:
         pooling: Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
-        """Vectors [texts, width] that are close where texts are alike; [width] for one text.
+        """Embeddings [texts, width], or [width] for one text.
 
-        `pooling` makes one of a text's tokens: their "mean", the "last" or the first ("cls");
-        by default as the file says, or the mean.
-        `normalize` gives them length 1, so that products are cosines.
+        `pooling` turns the hidden states of a text's tokens into one vector: their "mean", the
+        "last" or the first ("cls"). The default is what the file states, else the mean. With
+        `normalize`, vectors have length 1, so a dot product is a cosine similarity.
 
         >>> cat, kitten, tax = llm.embed(["a cat", "a kitten", "the income tax law of 1913"])
         >>> bool(cat @ kitten > cat @ tax)
@@ -424,23 +426,23 @@ class LLM:
         pooling: Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
-        """`embed` as a coroutine: it runs in a thread."""
-        import asyncio  # noqa: PLC0415 (whoever awaits has it)
+        """`embed` as a coroutine; it runs in a thread."""
+        import asyncio  # noqa: PLC0415 (imported already if somebody awaits)
 
         return await asyncio.to_thread(self.embed, texts, pooling=pooling, normalize=normalize)
 
     def rerank(self, query: str, documents: Sequence[str]) -> Floats:
-        """How well each document answers a query, by a model with a head for it (a reranker).
+        """Scores [documents] of how well each document answers a query; the model is a reranker.
 
-        Scores [documents]: larger is better, and only their order means something. Other models
-        are refused; for these there is `embed`.
+        Larger is better; only the order is meaningful. Models without a ranking head raise
+        `ModelError`; use `embed` with these.
 
         >>> llm.rerank("capital of France", ["Paris", "a cat"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
         ingot.errors.ModelError: ... use embed
         """
-        from ingot.engine.ranking import PairEncoder  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.rerank_pairs import PairEncoder  # noqa: PLC0415 (few need it)
 
         pairs = PairEncoder(self.engine.model, self.tokenizer)
         if not documents:
@@ -449,7 +451,7 @@ class LLM:
         return self._ranker.scores(tokens, types)[:, 0]
 
     def hidden_states(self, prompt: Prompt) -> Floats:
-        """States inside the model [1 + layers, tokens, width]: the embedding, then each layer's.
+        """Hidden states [1 + layers, tokens, width]: the embeddings, then each layer's output.
 
         >>> llm.hidden_states("hi").shape
         (31, 1, 576)
@@ -457,11 +459,11 @@ class LLM:
         return self._probe.layer_states(self.engine.encode(prompt))
 
     def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
-        """Write the cache of a prompt, or of a request's text so far, to a file."""
+        """Write the KV cache of a prompt, or of a request so far, to a file."""
         self.engine.save(text, path)
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
-        """Bring it back: prompts that begin with its tokens, which come back, start at once."""
+        """Load a saved KV cache and return its tokens; prompts that begin with them reuse it."""
         return self.engine.restore(path)
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
@@ -478,21 +480,18 @@ class LLM:
 
     @cached_property
     def chat_template(self) -> "ChatTemplate":
-        """What makes prompts of messages: the file's template, or ChatML."""
+        """The chat template in the file, or ChatML if it has none."""
         from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
 
         return ChatTemplate.from_metadata(self.file.metadata, self.tokenizer)
 
     @property
     def stats(self) -> EngineStats:
-        """What the engine is doing, and has done."""
+        """Counters of the engine: running and waiting requests, tokens, cache use, ..."""
         return self.engine.stats
 
     def close(self) -> None:
-        """Free everything, after the step that may be running.
-
-        A text that is not at its end fails with `ModelError`.
-        """
+        """Free everything, after the current step. Unfinished requests fail with `ModelError`."""
         self.engine.close()
 
     def __enter__(self) -> Self:
@@ -535,7 +534,7 @@ class LLM:
         fields: RequestFields,
         schema: Schema | None,
     ) -> Generator[Request]:
-        """Submit prompts as the queue has room; give out the requests in order, to wait for."""
+        """Submit prompts as the queue has room; yield requests in order, to be waited for."""
         requests: list[Request] = []
         given = 0
         try:
@@ -544,7 +543,7 @@ class LLM:
                     try:
                         requests.append(self._submit(prompt, params, fields, schema))
                         break
-                    except QueueFullError:  # wait for the oldest to make room
+                    except QueueFullError:  # wait for the oldest to finish
                         if given == len(requests):
                             raise
                         yield requests[given]
@@ -556,13 +555,13 @@ class LLM:
 
     @cached_property
     def _begins_in_reasoning(self) -> bool:
-        """Whether prompts end within it, unless the template is told otherwise."""
+        """Whether the chat template opens the reasoning block at the end of a prompt."""
         asked = self.chat_template.render([{"role": "user", "content": "?"}])
         return self.reply_style.is_opened_by(asked.text)
 
     @cached_property
     def _probe(self) -> "Probe":
-        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
 
         with self._making_probe:
             model = self.engine.model
@@ -570,7 +569,7 @@ class LLM:
 
     @cached_property
     def _ranker(self) -> "Probe":
-        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
 
         with self._making_probe:
             return Probe(self.engine.model, self.graph)
@@ -583,7 +582,7 @@ _POOLINGS: Mapping[models.Pooling, Pooling] = {
 
 
 def _holds_calls(messages: Messages) -> bool:
-    """Whether there is something of tools in them; what is no message is the template's to say."""
+    """Whether messages contain tool calls or results; the template rejects non-messages."""
     return any(
         message.get("role") == "tool" or message.get("tool_calls")
         for message in messages
@@ -592,7 +591,7 @@ def _holds_calls(messages: Messages) -> bool:
 
 
 def _whole(request: Request) -> Completion:
-    """Wait for a text; an interrupted wait cancels the request."""
+    """Wait for a completion; cancel the request if the wait is interrupted."""
     try:
         return request.result()
     except BaseException:

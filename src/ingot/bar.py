@@ -1,7 +1,7 @@
-"""A progress bar of one line on stderr: on a terminal only, gone when the work is done.
+"""A one-line progress bar on stderr, for terminals only; it disappears when the work is done.
 
-It is made of plain characters and carriage returns, without escape sequences. A dumb terminal,
-which may not know carriage returns either, gets none.
+It consists of plain characters and carriage returns, without escape sequences. A dumb terminal may
+not support carriage returns, so it gets no bar.
 """
 
 import sys
@@ -14,7 +14,7 @@ _WIDTH = 30
 
 
 class Bar:
-    """Draws between entering and leaving it, whenever it is told how far the work is."""
+    """A bar for a `with` block; call it with the progress to draw it."""
 
     def __init__(self, label: str, unit: str, *, shown: bool = True) -> None:
         self._label = label
@@ -31,7 +31,7 @@ class Bar:
             self._drawn = len(line)
 
     def clear(self) -> None:
-        """Take the line away, until the next call; any other line stays."""
+        """Erase the bar until the next call."""
         if self._drawn:
             self._write(f"\r{'':<{self._drawn}}\r")
             self._drawn = 0

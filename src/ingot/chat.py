@@ -1,7 +1,7 @@
-"""ChatSession: a conversation with a model, which remembers what was said.
+"""ChatSession: a conversation with a model that remembers its messages.
 
-Messages come in one by one, answers go out; `save` and `load` keep a conversation in a file. It
-knows the model only through `LLM`: how an answer is written is not its business.
+Messages come in one at a time, answers go out; `save` and `load` keep a conversation in a file. It
+uses the model only through `LLM`, and does not know how answers are generated.
 """
 
 import json
@@ -25,7 +25,7 @@ Overflow = Literal["error", "drop"]
 Message = dict[str, str]
 
 _FORMAT, _VERSION = "ingot chat", 1
-_MOST_BYTES = 64 << 20  # of a file; reading it takes some times as much memory
+_MOST_BYTES = 64 << 20  # of a file; parsing takes several times as much memory
 _ENDED = (RequestState.DONE, RequestState.FAILED, RequestState.CANCELLED)
 
 
@@ -39,14 +39,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A message whose answer is being written, or has just ended."""
+    """A message whose answer is being generated, or has just ended."""
 
     question: str
     answer: Request
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is part of the conversation: not if it failed, or was stopped unwritten."""
+        """Whether it belongs to the conversation: not if it failed, or stopped without text."""
         match self.answer.state:
             case RequestState.FAILED:
                 return False
@@ -56,7 +56,7 @@ class _Open:
 
     def stop(self) -> None:
         self.answer.cancel()
-        with suppress(Exception):  # what went wrong was said to its reader
+        with suppress(Exception):  # its reader gets the error
             self.answer.result()
 
     def now(self) -> Exchange:
@@ -64,7 +64,7 @@ class _Open:
 
 
 class ChatSession:
-    """A conversation; `LLM.session` begins one.
+    """A conversation that remembers its messages; `LLM.session` starts one.
 
     >>> session = llm.session("You answer in one short sentence.", temperature=0)
     >>> session.send("What is the capital of France?").text
@@ -74,9 +74,9 @@ class ChatSession:
     >>> [message["role"] for message in session.messages]
     ['system', 'user', 'assistant', 'user', 'assistant']
 
-    One message is answered at a time: another one stops the answer that is being written. An
-    answer that was stopped stays as far as it was written; one that failed, or was stopped
-    before its first word, leaves the conversation as it was before.
+    It answers one message at a time; the next message stops a running answer. The text of a
+    stopped answer is kept. An answer that fails, or stops before its first piece of text, leaves
+    the conversation unchanged.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class ChatSession:
         overflow: Overflow = "error",
         **fields: Unpack[RequestFields],
     ) -> None:
-        """`system` is what the model is told before everything else.
+        """Start a conversation; `system` is the system message.
 
-        `overflow`: what to do with a conversation that does not fit the context: "error", or
-        "drop", which leaves the oldest exchanges out of what the model reads, so that a quarter
+        `overflow` decides what happens when the conversation outgrows the context: "error" raises
+        `ContextLengthError`; "drop" omits the oldest exchanges from the prompt, so that a quarter
         of the context is free for the answer. `params` and `fields` are those of `LLM.stream`. An
-        answer that fills the context ends there, unless `context_overflow` says otherwise.
+        answer that fills the context stops there, unless `context_overflow` says otherwise.
         """
         if overflow not in ("error", "drop"):
             raise ConfigError(f"overflow is {overflow!r}; it must be 'error' or 'drop'")
@@ -103,13 +103,13 @@ class ChatSession:
         self._params, others = read_fields(params, fields)
         self._others = {"context_overflow": "stop", **others}
         self._past: list[Exchange] = []
-        self._left_out = 0  # of those, the oldest ones, which the model does not read any more
+        self._left_out = 0  # how many of the oldest are not in the prompt any more
         self._open: _Open | None = None
 
     def send(
         self, text: str, params: SamplingParams | None = None, **changes: Unpack[RequestFields]
     ) -> Completion:
-        """Send a message and wait for the answer; the parameters are for this answer alone.
+        """Send a message and wait for the answer; the parameters apply to this answer only.
 
         >>> session = llm.session(temperature=0)
         >>> session.send("What is the capital of France?", max_tokens=3).finish_reason
@@ -130,10 +130,10 @@ class ChatSession:
         progress: OnProgress | None = None,
         **changes: Unpack[RequestFields],
     ) -> Request:
-        """Send a message; the answer comes piece by piece, and is remembered when it has ended.
+        """Send a message and iterate over the answer piece by piece.
 
-        It is written whether somebody reads it or not; `cancel` it to stop it. `progress` is as
-        for `LLM.stream`.
+        The answer is generated and remembered even if nobody reads it; `cancel()` or `stop()`
+        stops it. `progress` is that of `LLM.stream`.
 
         >>> session = llm.session(temperature=0)
         >>> for piece in session.stream("What is the capital of France?"):
@@ -164,13 +164,13 @@ class ChatSession:
         return await self.stream(text, params, **changes)
 
     def stop(self) -> None:
-        """Stop the answer that is being written, if there is one, and wait for its end."""
+        """Stop the running answer, if there is one, and wait until it has stopped."""
         if self._open is not None:
             self._open.stop()
         self._file_ended()
 
     def undo(self) -> Exchange | None:
-        """Take the last message and its answer back; None if there is none.
+        """Remove the last message and its answer, and return them; None if there are none.
 
         >>> session = llm.session(temperature=0)
         >>> _ = session.send("What is the capital of France?")
@@ -187,13 +187,13 @@ class ChatSession:
         return taken
 
     def reset(self) -> None:
-        """Forget everything but the system message."""
+        """Remove all messages except the system message."""
         self.stop()
         self._past.clear()
         self._left_out = 0
 
     def fork(self) -> "ChatSession":
-        """A second conversation that begins as this one is now; they go on apart.
+        """A copy of this conversation that continues independently.
 
         >>> session = llm.session(temperature=0)
         >>> _ = session.send("What is the capital of France?")
@@ -211,28 +211,28 @@ class ChatSession:
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """All messages and answers, the one that is being written as far as it is."""
+        """All messages with their answers; a running answer has its text so far."""
         self._file_ended()
         return (*self._past, *([] if self._open is None else [self._open.now()]))
 
     @property
     def messages(self) -> list[Message]:
-        """The same as `LLM.chat` takes them, with the system message."""
+        """The conversation as messages for `LLM.chat`, with the system message."""
         return self._messages(self.exchanges)
 
     @property
     def left_out(self) -> int:
-        """How many of the oldest exchanges the model does not read any more."""
+        """How many of the oldest exchanges are omitted from the prompt."""
         return self._left_out
 
     @property
     def tokens(self) -> int:
-        """Tokens of the conversation as the model will read it; it has `llm.context` for them."""
+        """The length of the conversation in tokens; `llm.context` is the limit."""
         messages = self._messages(self.exchanges[self._left_out :])
         return len(self.llm.chat_prompt(messages, add_generation_prompt=False)) if messages else 0
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the conversation to a file (JSON); a file that is there is replaced at the end.
+        """Write the conversation to a JSON file; an existing file is replaced atomically.
 
         >>> session = llm.session("Be kind.", temperature=0)
         >>> _ = session.send("What is the capital of France?")
@@ -254,10 +254,10 @@ class ChatSession:
         overflow: Overflow = "error",
         **fields: Unpack[RequestFields],
     ) -> Self:
-        """Continue a conversation from a file; the other arguments are those of a new one.
+        """Load a conversation from a file; the other arguments are those of `LLM.session`.
 
-        A file that is damaged, or that `save` did not write, is a `SavedChatError`; one that does
-        not exist is a `FileNotFoundError`.
+        A damaged file, or one that `save` did not write, raises `SavedChatError`; a missing one
+        raises `FileNotFoundError`.
         """
         system, past = _read(Path(path))
         made = cls(llm, system, params, overflow=overflow, **fields)
@@ -268,14 +268,14 @@ class ChatSession:
         return f"ChatSession({self.llm!r}, exchanges={len(self.exchanges)})"
 
     def _file_ended(self) -> None:
-        """Put an answer that has ended where it belongs."""
+        """Add an answer that has ended to the conversation, or drop it."""
         if self._open is not None and self._open.answer.state in _ENDED:
             if self._open.is_kept:
                 self._past.append(self._open.now())
             self._open = None
 
     def _prompt(self, text: str) -> list[int]:
-        """The tokens of the conversation and a message, if they fit."""
+        """The prompt tokens of the conversation and a new message, if they fit."""
         context = self.llm.context
         ids = self._render(text)
         if self._overflow == "drop":
@@ -283,12 +283,12 @@ class ChatSession:
                 self._left_out += 1
                 ids = self._render(text)
         if len(ids) >= context:
-            what, remedy = "the conversation has", "reset it, choose overflow='drop'"
+            what, remedy = "the conversation has", "reset it, set overflow='drop'"
             if self._left_out == len(self._past):
-                what, remedy = "this message alone makes", "shorten it"
+                what, remedy = "this message alone has", "shorten it"
             raise ContextLengthError(
-                f"{what} {len(ids)} tokens, and the context has room for {context} with the "
-                f"answer; {remedy} or open the model with a larger context"
+                f"{what} {len(ids)} tokens, but the context holds {context} with the answer; "
+                f"{remedy} or open the model with a larger context"
             )
         return ids
 
@@ -305,7 +305,7 @@ class ChatSession:
 
 
 def _read(path: Path) -> tuple[str | None, list[Exchange]]:
-    """The system message and the exchanges of a file, checked."""
+    """Read and check a file: the system message and the exchanges."""
     try:
         with open_regular(path) as file:
             content = file.read(_MOST_BYTES + 1)
@@ -314,16 +314,20 @@ def _read(path: Path) -> tuple[str | None, list[Exchange]]:
     except OSError as error:
         raise SavedChatError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
-        raise SavedChatError(f"{path} is no saved conversation: it has over {_MOST_BYTES} bytes")
+        raise SavedChatError(
+            f"{path} is not a saved conversation: it is larger than {_MOST_BYTES} bytes"
+        )
     try:
         saved = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise SavedChatError(f"{path} is no saved conversation, or is damaged: {error}") from None
+        raise SavedChatError(
+            f"{path} is not a saved conversation, or is damaged: {error}"
+        ) from None
     if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
-        raise SavedChatError(f'{path} is no saved conversation: its "format" is not "{_FORMAT}"')
+        raise SavedChatError(f'{path} is not a saved conversation: its "format" is not "{_FORMAT}"')
     if saved.get("version") != _VERSION:
         raise SavedChatError(
-            f"{path} is of version {saved.get('version')!r:.20}; this Ingot reads {_VERSION}"
+            f"{path} has version {saved.get('version')!r:.20}; this Ingot reads version {_VERSION}"
         )
     messages = saved.get("messages")
     if not isinstance(messages, list):
@@ -332,7 +336,7 @@ def _read(path: Path) -> tuple[str | None, list[Exchange]]:
     system = said.pop(0)[1] if said and said[0][0] == "system" else None
     roles = [role for role, _ in said]
     if roles != ["user", "assistant"] * (len(said) // 2):
-        raise SavedChatError(f"{path} is damaged: messages of user and assistant must alternate")
+        raise SavedChatError(f"{path} is damaged: user and assistant messages must alternate")
     texts = [text for _, text in said]
     return system, list(map(Exchange, texts[::2], texts[1::2]))
 
@@ -341,7 +345,7 @@ def _message(path: Path, number: int, message: object) -> tuple[str, str]:
     """The role and the text of a message."""
     match message:
         case {"role": str(role), "content": str(text)}:
-            with suppress(UnicodeEncodeError):  # half of a pair of surrogates
+            with suppress(UnicodeEncodeError):  # an unpaired surrogate
                 text.encode()
                 return role, text
     raise SavedChatError(f'{path} is damaged: messages[{number}] has no "role" and "content"')

@@ -1,13 +1,13 @@
-"""The environment, read in one place.
+"""Settings from environment variables. No other module reads the environment.
 
 | variable        | meaning                                                     |
 |-----------------|-------------------------------------------------------------|
 | `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx           |
-| `INGOT_THREADS` | worker threads (default: the cores this process may use)    |
-| `INGOT_CACHE`   | folder of fetched models (default: the user's cache folder) |
-| `INGOT_API_KEY` | a key that requests to `ingot serve` must have              |
-| `NO_COLOR`      | not empty: no colours and no bold text on a terminal        |
-| `TERM`          | `dumb`: a terminal that only takes lines of plain text      |
+| `INGOT_THREADS` | CPU threads (default: the cores available to this process)  |
+| `INGOT_CACHE`   | folder for downloads (default: ingot in the user's cache)   |
+| `INGOT_API_KEY` | API key that clients of `ingot serve` must send             |
+| `NO_COLOR`      | not empty: no colours and no bold text in the terminal      |
+| `TERM`          | `dumb`: the terminal shows only plain lines                 |
 """
 
 import os
@@ -29,8 +29,8 @@ class Config:
     threads: int
     cache: Path
     api_key: str | None
-    styles: bool  # text on a terminal may be coloured or bold
-    dumb_terminal: bool  # nothing on it can be drawn over
+    styles: bool  # colours and bold text are allowed
+    dumb_terminal: bool  # the terminal cannot overwrite a line
 
 
 def _threads() -> int:
@@ -49,7 +49,7 @@ def _cache() -> Path:
         return Path(text) / "ingot"
     try:
         home = Path.home()
-    except RuntimeError:  # a user without a name or HOME, as in a container
+    except RuntimeError:  # a user without a home directory, as in some containers
         home = Path("/")
     return home / ".cache" / "ingot"
 
@@ -65,7 +65,7 @@ def _isa() -> str:
 
 @lru_cache(maxsize=1)
 def config() -> Config:
-    """Read the environment, once, and choose the instruction set."""
+    """The settings; the first call reads the environment and selects the instruction set."""
     dumb_terminal = os.environ.get("TERM") == "dumb"
     return Config(
         isa=_isa(),
@@ -78,5 +78,5 @@ def config() -> Config:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """This process's environment with some variables changed, for a program it starts."""
+    """The environment for a child process: this process's own with some changes."""
     return os.environ | changes

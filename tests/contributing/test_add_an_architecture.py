@@ -1,4 +1,4 @@
-"""An architecture is one file: the example of CONTRIBUTING.md, under a name of its own."""
+"""An architecture is one file: the example of CONTRIBUTING.md, under another name."""
 
 from pathlib import Path
 

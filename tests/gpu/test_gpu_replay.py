@@ -8,7 +8,7 @@ import pytest
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import NOT_FINITE, Outcome, SamplingPlan, Started
+from ingot.backends.device_sampler import NOT_FINITE, SamplingPlan, Started, StepResult
 from ingot.graph.kv_type import KvType
 from ops.attention import AttentionCase
 
@@ -78,7 +78,7 @@ def test_rows_for_the_host(steps: Steps) -> None:
     for name in PROMPTS:
         steps.end(name)
     steps.read()
-    found: Outcome = steps.start(first, [None, GREEDY, None]).result()
+    found: StepResult = steps.start(first, [None, GREEDY, None]).result()
     assert found.tokens[1] == rows["b"][0].argmax()
     np.testing.assert_array_equal(found.logits, np.concatenate([rows["a"], rows["c"]]))
 

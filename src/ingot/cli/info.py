@@ -1,4 +1,4 @@
-"""`ingot info`: the version, the machine and what Ingot makes of it."""
+"""`ingot info`: the version, the CPU, and the settings that Ingot chose."""
 
 import platform
 from typing import Annotated
@@ -6,16 +6,16 @@ from typing import Annotated
 import typer
 
 from ingot import __version__, _native
-from ingot.cli.text import write_columns, write_json
+from ingot.cli.shared.output import write_columns, write_json
 from ingot.config import config
 
 
 def command(
-    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the version, the CPU and what Ingot uses of it.
+    """Show the version, the CPU features and the settings in use.
 
-    INGOT_ISA, INGOT_THREADS and INGOT_CACHE change the last four.
+    Set INGOT_ISA, INGOT_THREADS and INGOT_CACHE to change them.
     """
     settings = config()
     supported = _native.instruction_sets()
@@ -41,7 +41,7 @@ def command(
         [
             ("ingot", __version__),
             ("Python", f"{platform.python_version()} ({platform.platform()})"),
-            ("CPU features", " ".join(_native.cpu_features()) or "none known"),
+            ("CPU features", " ".join(_native.cpu_features()) or "none detected"),
             ("compiled for", " ".join(compiled)),
             ("CPU supports", " ".join(supported)),
             ("chosen", settings.isa),

@@ -5,16 +5,16 @@ from typing import Annotated
 import typer
 
 from ingot import store
-from ingot.cli.summary import architecture, quantization
-from ingot.cli.text import notice, printable, size, write_columns, write_json
+from ingot.cli.shared.model_summary import architecture, quantization
+from ingot.cli.shared.output import notice, printable, size, write_columns, write_json
 from ingot.errors import IngotError
 from ingot.gguf import GgufLoader
 
 
 def command(
-    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the models in the cache: name, size, architecture, quantization."""
+    """List the models in the cache with size, architecture and quantization."""
     models = [(model, *_describe(model)) for model in store.list_models()]
     if json:
         write_json(
@@ -32,7 +32,7 @@ def command(
         )
         return
     if not models:
-        notice(f"no models in {store.models_folder()}; `ingot pull` brings the default one")
+        notice(f"no models in {store.models_folder()}; `ingot pull` downloads the default one")
         return
     rows = [
         (printable(model.name), size(model.size), printable(kind or "-"), quantized or "unreadable")

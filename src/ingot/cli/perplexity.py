@@ -1,8 +1,8 @@
-"""`ingot perplexity`: how surprised a model is by a text, defined as llama.cpp does.
+"""`ingot perplexity`: the perplexity of a model on a text, as llama.cpp defines it.
 
-The text is cut into chunks of `context` tokens; what is left over is not used. Of each chunk
-the tokens behind its middle are scored, so that all of them have at least half a chunk before
-them. Where the vocabulary starts texts with BOS, BOS takes the place of each chunk's first token.
+The text is split into chunks of `context` tokens; a remainder is ignored. The tokens in the second
+half of each chunk are scored, so each has at least half a chunk of context. If the vocabulary adds
+BOS, BOS replaces the first token of each chunk.
 """
 
 import math
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from ingot.api import LLM
 from ingot.bar import Bar
-from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import open_llm, tell_placement
-from ingot.cli.options import (
+from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.text import write_json
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.output import write_json
 from ingot.engine import OnProgress
 from ingot.errors import ConfigError
 
@@ -35,7 +35,7 @@ _CHUNKS = 2  # at least, as in llama.cpp
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """exp of the mean negative log-likelihood, and the standard error of that."""
+    """exp of the mean negative log-likelihood, and its standard error."""
 
     perplexity: float
     standard_error: float
@@ -45,22 +45,22 @@ class Perplexity:
 
 
 def command(
-    text: Annotated[Path, typer.Argument(metavar="TEXTFILE", help="A text file, UTF-8.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXTFILE", help="A UTF-8 text file.")],
     *,
     model: ModelOption = None,
     context: Annotated[
-        int, typer.Option("-c", "--context", min=4, help="Tokens of a chunk.")
+        int, typer.Option("-c", "--context", min=4, help="Chunk length in tokens.")
     ] = 512,
     threads: ThreadsOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure how well a model predicts a text: its perplexity, lower is better.
+    """Measure how well a model predicts a text. Lower perplexity is better.
 
-    Chunks of `context` tokens are scored one by one, the second half of each, as llama.cpp does.
+    The text is split into chunks; the second half of each chunk is scored, as in llama.cpp.
     """
     content = text.read_bytes().removesuffix(b"\n")
     path = locate(model)
@@ -72,13 +72,13 @@ def command(
             kv_type=kv_type,
             weights=weights,
             device=device,
-            gpu_layers=gpu_layers,
+            gpu_layers=parse_gpu_layers(gpu_layers),
         ) as llm,
         Bar("scoring", "chunks") as bar,
     ):
         found = measure(llm, llm.tokenizer.encode(content), context, bar)
         bar.clear()
-        tell_placement(llm.engine.model)
+        show_placement(llm.engine.model)
     if json:
         write_json(asdict(found))
         return
@@ -94,11 +94,11 @@ def measure(
     context: int,
     progress: OnProgress | None = None,
 ) -> Perplexity:
-    """Score the tokens of a text."""
+    """Score a text that is split into chunks of `context` tokens."""
     if len(ids) < _CHUNKS * context:
         raise ConfigError(
-            f"the text has {len(ids)} tokens and needs at least {_CHUNKS * context}, {_CHUNKS} "
-            f"chunks of {context}: take a longer text or a smaller --context"
+            f"the text is too short: {len(ids)} tokens, but {_CHUNKS} chunks of {context} need "
+            f"{_CHUNKS * context}; use a longer text or a smaller --context"
         )
     bos = llm.tokenizer.bos_id if llm.tokenizer.adds_bos else None
     chunks = len(ids) // context
@@ -122,6 +122,6 @@ def measure(
 
 
 def _surprise(llm: LLM, chunk: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Negative log-likelihood of each token after the one in the middle."""
+    """Negative log-likelihood of each token after the middle one."""
     middle = len(chunk) // 2
     return -np.array(llm.score(chunk, first=middle + 1).logprobs)

@@ -1,4 +1,4 @@
-"""`ingot run`: a prompt in, the model's text out, as it is written."""
+"""`ingot run`: generate text from a prompt and stream it to stdout."""
 
 import sys
 import time
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ingot.api import LLM
-from ingot.cli.interrupts import INTERRUPTED
-from ingot.cli.models import ModelOption, locate
-from ingot.cli.opening import open_llm, tell_placement
-from ingot.cli.options import (
+from ingot.cli.shared.answer import PromptBar, write_answer
+from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.interrupts import INTERRUPTED
+from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
     GpuLayersOption,
@@ -19,9 +19,9 @@ from ingot.cli.options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.sampling import takes_sampling_flags
-from ingot.cli.text import notice
-from ingot.cli.writing import PromptBar, write_answer
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.output import notice
+from ingot.cli.shared.sampling_options import takes_sampling_flags
 from ingot.engine import Request
 from ingot.errors import ConfigError
 from ingot.sampling import SamplingParams
@@ -34,16 +34,18 @@ _TEMPLATE_KEY = "tokenizer.chat_template"
 def command(
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PROMPT", help="The prompt; `-` reads stdin. Default: an example."),
+        typer.Argument(
+            metavar="PROMPT", help="The prompt; `-` reads stdin. Default: an example prompt."
+        ),
     ] = None,
     *,
     model: ModelOption = None,
     max_tokens: Annotated[
-        int, typer.Option("-n", "--max-tokens", min=0, help="Tokens to write at most.")
+        int, typer.Option("-n", "--max-tokens", min=0, help="Maximum number of tokens to generate.")
     ] = 256,
     sampling: SamplingParams,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Continue the text; do not ask as a chat message.")
+        bool, typer.Option("--raw", help="Continue the text without the chat template.")
     ] = False,
     threads: ThreadsOption = None,
     context: ContextOption = None,
@@ -52,9 +54,9 @@ def command(
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
 ) -> None:
-    """Generate text. It goes to stdout as it is written; a line of timings goes to stderr.
+    """Generate text from a prompt. The text streams to stdout, a line of timings goes to stderr.
 
-    Ctrl-C ends it early: what was written stays, the timings are shown, the exit status is 130.
+    Ctrl-C stops early: the text so far stays, the timings are printed, the exit status is 130.
     """
     started = time.perf_counter()
     text = _text(prompt)
@@ -65,7 +67,7 @@ def command(
         kv_type=kv_type,
         weights=weights,
         device=device,
-        gpu_layers=gpu_layers,
+        gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
@@ -73,7 +75,7 @@ def command(
             params = replace(sampling, max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
             first, interrupted = write_answer(written, bar)
-        tell_placement(llm.engine.model)
+        show_placement(llm.engine.model)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -81,7 +83,7 @@ def command(
 
 def _text(prompt: str | None) -> str:
     if prompt is None:
-        notice(f"no prompt was given: {_EXAMPLE}")
+        notice(f"no prompt given, using an example: {_EXAMPLE}")
         return _EXAMPLE
     content = (
         sys.stdin.buffer.read() if prompt == "-" else prompt.encode("utf-8", "surrogateescape")
@@ -92,10 +94,10 @@ def _text(prompt: str | None) -> str:
 
 
 def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
-    """The tokens of a text to continue, or of a message to answer."""
+    """The prompt's tokens: the text itself, or a user message in the chat template."""
     metadata = llm.file.metadata
     if not raw and _TEMPLATE_KEY not in metadata:
-        notice("the model has no chat template: it continues the text")
+        notice("the model has no chat template; it continues the text")
         raw = True
     if raw:
         return llm.tokenizer.encode(text)
@@ -111,7 +113,7 @@ def _show_timings(written: Request, *, load: float, first: float | None) -> None
     parts.append(f"generated {timings.generated_tokens} tokens, {timings.generation_rate:.1f} t/s")
     match written.finish_reason:
         case "length":
-            parts.append("ended by --max-tokens")
+            parts.append("stopped at --max-tokens")
         case "context":
-            parts.append("ended because the context is full (--context)")
+            parts.append("stopped because the context is full (see --context)")
     notice("; ".join(parts))

@@ -1,13 +1,12 @@
-"""`ingot serve`: models over HTTP, for OpenAI's, Anthropic's and llama-server's clients."""
+"""`ingot serve`: an HTTP server for OpenAI, Anthropic and llama-server clients."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ingot.cli.models import MODEL_HELP, locate
-from ingot.cli.opening import asked_layers
-from ingot.cli.options import (
+from ingot.cli.shared.find_model import MODEL_HELP, locate
+from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
     GpuLayersOption,
@@ -15,12 +14,13 @@ from ingot.cli.options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.text import notice, read_text
+from ingot.cli.shared.open_model import parse_gpu_layers
+from ingot.cli.shared.output import notice, read_text
 from ingot.config import config
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
 
-_LIMITS, _SAFETY = "Limits", "Who may ask"
+_LIMITS, _SAFETY = "Limits", "Access"
 
 
 def command(
@@ -31,11 +31,11 @@ def command(
             "-m",
             "--model",
             metavar="[NAME=]MODEL",
-            help=f"{MODEL_HELP} May be repeated: the first is opened now, others when asked for.",
+            help=f"{MODEL_HELP} May be repeated; the first is opened now, the others on first use.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("-p", "--port", help="The port; 0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("-p", "--port", help="Port; 0 picks a free one.")] = 8080,
     threads: ThreadsOption = None,
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
@@ -43,35 +43,45 @@ def command(
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
     parallel: Annotated[
-        int, typer.Option("-np", "--parallel", help="Texts written at once.")
+        int, typer.Option("-np", "--parallel", help="Requests decoded at once.")
     ] = EngineOptions().max_running,
     queue: Annotated[
-        int, typer.Option("--queue", help="Requests that may wait.", rich_help_panel=_LIMITS)
+        int,
+        typer.Option(
+            "--queue", help="Requests that may wait; one more gets a 429.", rich_help_panel=_LIMITS
+        ),
     ] = EngineOptions().max_queue,
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-tokens", help="Tokens of one answer. [no limit]", rich_help_panel=_LIMITS
+            "--max-tokens", help="Maximum tokens of an answer. [no limit]", rich_help_panel=_LIMITS
         ),
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            "--time-limit", help="Seconds of one answer. [no limit]", rich_help_panel=_LIMITS
+            "--time-limit",
+            help="Maximum seconds for an answer. [no limit]",
+            rich_help_panel=_LIMITS,
         ),
     ] = None,
     max_body: Annotated[
-        int, typer.Option("--max-body", help="Bytes of one request.", rich_help_panel=_LIMITS)
+        int,
+        typer.Option(
+            "--max-body", help="Maximum bytes of a request body.", rich_help_panel=_LIMITS
+        ),
     ] = 16 << 20,
     max_connections: Annotated[
         int,
-        typer.Option("--max-connections", help="Open connections.", rich_help_panel=_LIMITS),
+        typer.Option(
+            "--max-connections", help="Maximum open connections.", rich_help_panel=_LIMITS
+        ),
     ] = 1024,
     idle_unload: Annotated[
         float | None,
         typer.Option(
             "--idle-unload",
-            help="Seconds after which a model that nobody uses is closed. [never]",
+            help="Close a model after this many seconds without requests. [never]",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -79,7 +89,7 @@ def command(
         float,
         typer.Option(
             "--shutdown-grace",
-            help="Seconds that answers have to end when the server is to stop.",
+            help="Seconds that running answers may take when the server stops.",
             rich_help_panel=_LIMITS,
         ),
     ] = 30.0,
@@ -87,7 +97,7 @@ def command(
         float | None,
         typer.Option(
             "--step-timeout",
-            help="Seconds after which a step of a model is taken for one that hangs.",
+            help="Seconds after which a model step counts as hung.",
             rich_help_panel=_LIMITS,
         ),
     ] = EngineOptions().step_timeout,
@@ -95,19 +105,21 @@ def command(
         list[str] | None,
         typer.Option(
             "--api-key",
-            help="A key that requests must have; may be repeated. Also: INGOT_API_KEY.",
+            help="API key that clients must send; may be repeated. Also: INGOT_API_KEY.",
             rich_help_panel=_SAFETY,
         ),
     ] = None,
     api_key_file: Annotated[
         Path | None,
-        typer.Option("--api-key-file", help="A file of keys, one a line.", rich_help_panel=_SAFETY),
+        typer.Option(
+            "--api-key-file", help="A file with one API key per line.", rich_help_panel=_SAFETY
+        ),
     ] = None,
     allow_open: Annotated[
         bool,
         typer.Option(
             "--allow-open",
-            help="Listen beyond this machine though no key is needed.",
+            help="Allow other machines to connect without an API key.",
             rich_help_panel=_SAFETY,
         ),
     ] = False,
@@ -115,7 +127,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--cors-origin",
-            help="An origin whose pages may ask; `*`: all. May be repeated.",
+            help="Origin whose web pages may send requests; `*`: all. May be repeated.",
             rich_help_panel=_SAFETY,
         ),
     ] = None,
@@ -123,39 +135,46 @@ def command(
         list[str] | None,
         typer.Option(
             "--allowed-host",
-            help="A name by which clients reach a server without a key, beside those of this "
-            "machine; `*`: any. May be repeated.",
+            help="Extra host name that clients may use without an API key; `*`: any. May be "
+            "repeated.",
             rich_help_panel=_SAFETY,
         ),
     ] = None,
     tls_certificate: Annotated[
         Path | None,
-        typer.Option("--tls-certificate", help="A PEM file.", rich_help_panel=_SAFETY),
+        typer.Option(
+            "--tls-certificate", help="TLS certificate, a PEM file.", rich_help_panel=_SAFETY
+        ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="A PEM file.", rich_help_panel=_SAFETY)
+        Path | None,
+        typer.Option("--tls-key", help="TLS private key, a PEM file.", rich_help_panel=_SAFETY),
     ] = None,
     slots_folder: Annotated[
         Path | None,
         typer.Option(
-            "--slot-save-path", help="A folder in which /slots saves caches; none: it does not."
+            "--slot-save-path", help="Folder in which /slots saves KV caches. [saving is off]"
         ),
     ] = None,
     slot_save_limit: Annotated[
         int,
         typer.Option(
-            "--slot-save-limit", help="Bytes of all saved caches.", rich_help_panel=_LIMITS
+            "--slot-save-limit",
+            help="Maximum bytes of all saved KV caches.",
+            rich_help_panel=_LIMITS,
         ),
     ] = 16 << 30,
     slot_save_files: Annotated[
         int,
-        typer.Option("--slot-save-files", help="Saved caches.", rich_help_panel=_LIMITS),
+        typer.Option(
+            "--slot-save-files", help="Maximum number of saved KV caches.", rich_help_panel=_LIMITS
+        ),
     ] = 256,
 ) -> None:
-    """Serve models over HTTP. A line for every request goes to stderr.
+    """Serve models over HTTP: OpenAI's, Anthropic's and llama-server's APIs, and a chat page at /.
 
-    The page at `/` is a chat. Ctrl-C, or SIGTERM, lets answers come to their end; a second one
-    stops at once, a third one waits for nothing.
+    Each request is logged to stderr. Ctrl-C or SIGTERM lets running answers finish; a second
+    signal stops them, a third ends the process.
     """
     try:
         from ingot.server.catalog import model_name  # noqa: PLC0415 (an extra)
@@ -171,7 +190,7 @@ def command(
         kv_type=kv_type,
         weights=weights,
         device=device,
-        gpu_layers=asked_layers(gpu_layers),
+        gpu_layers=parse_gpu_layers(gpu_layers),
         max_running=parallel,
         max_queue=queue,
         step_timeout=step_timeout,
@@ -205,12 +224,12 @@ def command(
 
 
 def _named(given: str | None) -> tuple[str | None, Path]:
-    """The name of a model, if it was given one, and its file."""
+    """Split `NAME=MODEL` into the name (None if absent) and the file."""
     if given is None or Path(given).exists() or "=" not in given:
         return None, locate(given)
     name, _, model = given.partition("=")
     if not name:
-        raise ConfigError(f"{given!r} has no name before the equals sign")
+        raise ConfigError(f"{given!r} has no name before the equals sign; use NAME=MODEL")
     return name, locate(model)
 
 
@@ -222,5 +241,5 @@ def _keys(given: list[str] | None, file: Path | None) -> tuple[str, ...]:
         lines = read_text(file).splitlines()
         keys += [line.strip() for line in lines if line.strip()]
         if not keys:
-            raise ConfigError(f"{file} has no key in it")
+            raise ConfigError(f"{file} contains no API key")
     return tuple(keys)

@@ -1,4 +1,4 @@
-"""`ingot template`: a conversation as the model will read it."""
+"""`ingot template`: messages rendered as the prompt that the model reads."""
 
 import sys
 from json import JSONDecodeError, loads
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ingot.cli.models import ModelOption, locate
-from ingot.cli.text import printable
-from ingot.cli.tokens import write_tokens
+from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.output import printable
+from ingot.cli.tokenize import write_tokens
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
 from ingot.tokenizer import Tokenizer
@@ -29,9 +29,11 @@ def command(
     tools: Annotated[
         str | None, typer.Option(metavar="FILE", help="A JSON file with a list of tools.")
     ] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens it makes.")] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Show the tokens instead of the text.")
+    ] = False,
 ) -> None:
-    """Render a conversation with a model's chat template, up to the model's turn."""
+    """Render messages with a model's chat template, up to where the model's answer begins."""
     with GgufLoader(locate(model)) as loader:
         tokenizer = Tokenizer.from_metadata(loader.metadata)
         template = ChatTemplate.from_metadata(loader.metadata, tokenizer)
@@ -48,7 +50,7 @@ def command(
         elif sys.stdout.isatty():
             print(printable(prompt.text, keep="\n\t"))
         else:
-            sys.stdout.write(prompt.text)  # to the last character, and no more
+            sys.stdout.write(prompt.text)  # exactly, without a newline
 
 
 def _read_json(name: str) -> Any:
@@ -56,5 +58,5 @@ def _read_json(name: str) -> Any:
     try:
         return loads(content)
     except (JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        source = "what stdin gave" if name == "-" else name
+        source = "stdin" if name == "-" else name
         raise ConfigError(f"{source} is not JSON: {error}") from None

@@ -3,18 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from ingot.gguf.header import Entry
-from ingot.gguf.loader import CacheCounts, GgufLoader
+from ingot.gguf.loader import GgufLoader
 from ingot.gguf.metadata import Metadata, StringArray, Value
 from ingot.gguf.mmap import MmapGguf
-from ingot.gguf.tensor import Backend, LazyTensor, TensorState
+from ingot.gguf.tensor import LazyTensor
 from ingot.gguf.types import GgmlType, ValueType
 
 if TYPE_CHECKING:
     from ingot.gguf.writer import GgufWriter as GgufWriter
 
 __all__ = [
-    "Backend",
-    "CacheCounts",
     "Entry",
     "GgmlType",
     "GgufLoader",
@@ -23,7 +21,6 @@ __all__ = [
     "Metadata",
     "MmapGguf",
     "StringArray",
-    "TensorState",
     "Value",
     "ValueType",
 ]

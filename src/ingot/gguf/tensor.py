@@ -1,14 +1,11 @@
-"""A tensor that is a name and a place until someone needs its bytes.
+"""LazyTensor: a tensor's name, type, shape and place in a file; its bytes are read on use.
 
-A `TensorInfo` and its file come in; a view of the bytes, or what a backend made of them,
-goes out, made at most once. It does not know what the bytes mean (`quant/`) nor what a
-backend is beyond a name and an upload.
+A `TensorInfo` and its file come in; a view of the bytes goes out. This module does not know what
+the bytes mean (`quant/`), nor how a backend stores a tensor on a device.
 """
 
-from enum import Enum
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,99 +13,35 @@ from numpy.typing import NDArray
 from ingot.gguf.header import TensorInfo
 from ingot.gguf.mmap import MmapGguf
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class TensorState(Enum):
-    """Where a tensor's bytes are."""
-
-    UNLOADED = "unloaded"
-    MAPPED = "mapped"  # a view of the file
-    RESIDENT = "resident"  # with at least one backend
-
-
-class Backend(Protocol[T_co]):
-    """What puts tensors on a device. Its name tells devices apart (`cuda:0`, `cuda:1`)."""
-
-    @property
-    def name(self) -> str:
-        """The device's name."""
-
-    def upload(self, tensor: "LazyTensor") -> T_co:
-        """Put the tensor on the device."""
-
 
 class LazyTensor:
-    """One tensor of a file; safe to use from any thread."""
+    """One tensor of a file, for any number of threads."""
 
-    __slots__ = (
-        "_file",
-        "_loading",
-        "_mapping",
-        "_uploads",
-        "_view",
-        "name",
-        "nbytes",
-        "offset",
-        "shape",
-        "type",
-    )
+    __slots__ = ("_file", "_reading", "_view", "name", "nbytes", "offset", "shape", "type")
 
     def __init__(self, info: TensorInfo, file: MmapGguf) -> None:
         self.name = info.name
         self.type = info.type
-        self.shape = info.shape  # NumPy's order: the contiguous dimension last
+        self.shape = info.shape  # NumPy's order: the contiguous dimension is last
         self.nbytes = info.nbytes
         self.offset = info.offset  # from the start of its file
         self._file = file
         self._view: NDArray[np.uint8] | None = None
-        self._uploads: dict[str, Any] = {}
-        self._mapping = Lock()  # apart from the next: an upload needs the view, in any thread
-        self._loading = Lock()
+        self._reading = Lock()
 
     @property
     def path(self) -> Path:
-        """The file it lies in (one of several when the model is split)."""
+        """The file of the tensor (one of several if the model is split)."""
         return self._file.path
 
     @property
-    def state(self) -> TensorState:
-        """Where the bytes are."""
-        if self._uploads:
-            return TensorState.RESIDENT
-        return TensorState.UNLOADED if self._view is None else TensorState.MAPPED
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """The names of the backends it is resident with."""
-        return tuple(self._uploads)
-
-    @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes, a flat view of the file."""
-        with self._mapping:
+        """The bytes: a flat view of the mapped file, or a copy that is read once."""
+        with self._reading:
             if self._view is None:
                 self._view = self._file.get_slice(self.offset, self.nbytes)
             return self._view
 
-    @overload
-    def load(self, backend: None = None) -> tuple[NDArray[np.uint8], bool]: ...
-    @overload
-    def load(self, backend: Backend[T]) -> tuple[T, bool]: ...
-    def load(self, backend: Backend[Any] | None = None) -> tuple[Any, bool]:
-        """The bytes or the backend's tensor, and whether they were there already."""
-        with self._loading:
-            if backend is None:
-                hit = self._view is not None
-                return self.data, hit
-            if backend.name in self._uploads:
-                return self._uploads[backend.name], True
-            uploaded = self._uploads[backend.name] = backend.upload(self)
-            if not self._file.is_mapped:  # the device has the bytes: free the copy read for it
-                self._view = None
-            return uploaded, False
-
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
-        return f"LazyTensor({self.name!r}, {self.type.name}, {shape}, {self.state.value})"
+        return f"LazyTensor({self.name!r}, {self.type.name}, {shape})"

@@ -1,5 +1,5 @@
-"""BERT (an encoder): every token sees the whole text, learned positions, token types, a layer norm
-of the stream behind each block; with a head, a reranker of pairs of texts."""
+"""BERT (encoder): bidirectional attention, learned positions, token types, post-norm layer norms;
+with a ranking head, a reranker."""
 
 from ingot.graph.ops import Activation, NormKind
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

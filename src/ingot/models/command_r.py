@@ -1,5 +1,5 @@
-"""Command R: layer norms without biases, attention and MLP side by side behind the same one,
-scaled logits; the larger model has norms of each head."""
+"""Command R: layer norms without biases, parallel attention and feed-forward network after one
+norm, scaled logits; the larger model normalizes each query and key head."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOv
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER)
 

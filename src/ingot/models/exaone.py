@@ -1,4 +1,4 @@
-"""EXAONE 3: RMS norms, halves that turn, with factors for long contexts, SiLU gates."""
+"""EXAONE 3: RMS norms, half-split RoPE with factors for long contexts, SwiGLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,7 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
     mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [

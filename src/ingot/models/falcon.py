@@ -1,5 +1,5 @@
-"""Falcon: few key heads or only one, attention and MLP side by side, in the larger models each
-behind a norm of its own."""
+"""Falcon: multi-query or grouped-query attention, parallel attention and feed-forward network; in
+the larger models each has its own norm."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

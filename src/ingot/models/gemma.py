@@ -1,4 +1,5 @@
-"""Gemma: a scaled embedding that is also the output, GELU gates, heads wider than their share."""
+"""Gemma: a scaled embedding that is also the output matrix, GeGLU, a head size other than width /
+heads."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,7 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
     layers = [
         LayerSpec(

@@ -1,5 +1,5 @@
-"""Gemma 2: norms before and after each block, soft caps on scores and logits, and every other
-layer sees a window."""
+"""Gemma 2: pre-norms and post-norms, soft caps on attention scores and logits, a sliding window in
+every other layer."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -11,8 +11,6 @@ _QUERY_SCALED_LAYERS = 46  # the 27B model scales by width / heads instead of th
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

@@ -1,5 +1,5 @@
-"""Gemma 3 (text): norms before and after each block and on query and key, a scaled
-embedding, and five layers that see a window for every one that sees everything."""
+"""Gemma 3 (text): pre-norms and post-norms, norms of query and key, a scaled embedding, five layers
+with a sliding window for each layer without one."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -11,8 +11,6 @@ _QUERY_SCALED_LAYERS = 62  # the 27B model scales by width / heads instead of th
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

@@ -1,5 +1,5 @@
-"""GLM 4 (0414): norms before and after each block, gate and up in one tensor, neighbouring pairs
-of half of each head turn."""
+"""GLM 4 (0414): pre-norms and post-norms, gate and up in one tensor, interleaved RoPE on half of
+each head."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

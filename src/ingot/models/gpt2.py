@@ -1,4 +1,4 @@
-"""GPT-2: learned positions instead of turning ones, layer norms, biases everywhere."""
+"""GPT-2: learned positions instead of RoPE, layer norms, biases everywhere."""
 
 from ingot.graph.ops import Activation, NormKind
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,8 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

@@ -1,5 +1,5 @@
-"""gpt-oss: experts with biases and a clamped gate, attention with sinks and biases, every other
-layer behind a window, and a context that YaRN stretches."""
+"""gpt-oss: experts with biases and a clamped gate, attention with sinks and biases, a sliding
+window in every other layer, YaRN."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, No
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

@@ -1,5 +1,5 @@
-"""GPT-NeoX, Pythia: layer norms, part of each head turns, biases, attention and MLP side by side,
-each behind its own norm."""
+"""GPT-NeoX, Pythia: layer norms, RoPE on part of each head, biases, parallel attention and
+feed-forward network, each with its own norm."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

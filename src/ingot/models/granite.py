@@ -1,4 +1,4 @@
-"""Granite: multipliers on embedding, scores, what a block adds to the stream, and logits."""
+"""Granite: multipliers for the embedding, attention scores, residual additions and logits."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,7 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
     layers = [
         LayerSpec(

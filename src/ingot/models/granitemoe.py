@@ -1,5 +1,5 @@
-"""Granite with experts: Granite's multipliers, an MLP that is a few experts of many (softmax of
-the chosen ones), and perhaps one that every token uses."""
+"""Granite MoE: Granite's multipliers, experts weighted by a softmax over the chosen ones, and in
+some models a shared expert."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -14,7 +14,6 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
     shared = None
     if h.integer("expert_shared_feed_forward_length", 0):

@@ -1,4 +1,4 @@
-"""InternLM 2: RMS norms, rotary pairs side by side, SiLU gates."""
+"""InternLM 2: RMS norms, interleaved RoPE, SwiGLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,7 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
     mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [

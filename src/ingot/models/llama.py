@@ -1,6 +1,6 @@
-"""Llama 1 to 3, Mistral, SmolLM, Yi: RMS norms, rotary pairs side by side, SiLU gates.
+"""Llama 1 to 3, Mistral, SmolLM, Yi: RMS norms, interleaved RoPE, SwiGLU.
 
-Mixtral too: its MLP is a few experts of many, their weights adding up to one."""
+Also Mixtral: experts whose weights add up to one."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -15,7 +15,6 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
     mlp: MlpSpec | ExpertsSpec
     mlp = MlpSpec(

@@ -1,12 +1,11 @@
-"""Mamba, Falcon Mamba: no attention but a state space that every token moves on, each channel with
-steps and decays of its own."""
+"""Mamba, Falcon Mamba: a state-space scan instead of attention; each channel has its own time step
+and decay."""
 
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import LayerSpec, MambaSpec, Network, NormSpec
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     states = MambaSpec(
         width=h.size("ssm.inner_size"),
         states=h.size("ssm.state_size"),

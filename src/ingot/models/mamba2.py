@@ -1,12 +1,11 @@
-"""Mamba 2, Codestral Mamba: no attention but a state space that every token moves on; heads of
-channels that decay together, and a norm of each group of heads behind the gate."""
+"""Mamba 2, Codestral Mamba: a state-space scan instead of attention; the channels of a head share a
+decay, and each group of heads is normalized after the gate."""
 
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import LayerSpec, Mamba2Spec, Network, NormSpec
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     states = Mamba2Spec(
         width=h.size("ssm.inner_size"),
         states=h.size("ssm.state_size"),

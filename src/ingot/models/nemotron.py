@@ -1,4 +1,5 @@
-"""Nemotron: layer norms, a plain MLP of squared ReLUs, half of each head turns."""
+"""Nemotron: layer norms, an ungated feed-forward network with squared ReLU, RoPE on half of each
+head."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

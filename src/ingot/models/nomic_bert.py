@@ -1,5 +1,5 @@
-"""Nomic BERT (an encoder): every token sees the whole text, halves that turn, SiLU gates, query,
-key and value in one tensor, a layer norm of the stream behind each block."""
+"""Nomic BERT (encoder): bidirectional attention, half-split RoPE, SwiGLU, query, key and value in
+one tensor, post-norm layer norms."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

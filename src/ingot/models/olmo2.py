@@ -1,5 +1,5 @@
-"""OLMo 2 and 3: norms only behind each block and over all heads of query and key; in OLMo 3 three
-of four layers see a window, in which contexts are not stretched."""
+"""OLMo 2 and 3: post-norms only, norms over all heads of query and key; in OLMo 3, three of four
+layers have a sliding window and RoPE without context scaling."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -9,8 +9,6 @@ _FULL_EVERY = 4
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

@@ -1,5 +1,5 @@
-"""OLMoE: norms over all heads of query and of key, and an MLP that is a few experts of many,
-their weights as the softmax gives them."""
+"""OLMoE: norms over all heads of query and key, experts weighted by the softmax over all
+experts."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, No
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

@@ -1,4 +1,5 @@
-"""Phi-2: layer norms, attention and MLP side by side, part of each head turns, biases."""
+"""Phi-2: layer norms, parallel attention and feed-forward network, RoPE on part of each head,
+biases."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

@@ -1,5 +1,5 @@
-"""Phi 3, 3.5 and 4: query, key and value in one tensor, gate and up in another, a window, and
-rotary factors for short and for long contexts."""
+"""Phi 3, 3.5 and 4: query, key and value in one tensor, gate and up in another, a sliding window,
+RoPE factors for short and for long contexts."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,7 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
     layers = [
         LayerSpec(

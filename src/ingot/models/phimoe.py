@@ -1,5 +1,5 @@
-"""Phi 3.5 with experts: layer norms, biases on all of attention and on the output, and two
-experts a token that a sparse mixer weighs, each beside its rivals alone."""
+"""Phi 3.5 MoE: layer norms, biases on attention and output, two experts per token, each weighted by
+a sparse mixer against its close rivals only."""
 
 from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -9,8 +9,6 @@ _NEAR = 0.02  # twice the jitter it was trained with, which files do not hold
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon, NormKind.LAYER, bias=True)
 

@@ -1,4 +1,4 @@
-"""Qwen 2 and 2.5: biases on query, key and value, halves that turn, SiLU gates."""
+"""Qwen 2 and 2.5: biases on query, key and value, half-split RoPE, SwiGLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,7 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
     mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [

@@ -1,5 +1,5 @@
-"""Qwen 1.5 and 2 with experts: Qwen 2 whose MLP is a few experts of many, their weights as the
-softmax gives them, and one behind a gate that every token uses."""
+"""Qwen 1.5 and 2 MoE: Qwen 2 with experts weighted by the softmax over all experts, and a gated
+shared expert."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -14,7 +14,6 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.HALVES)
     dense = h.size("feed_forward_length")
     experts = ExpertsSpec(

@@ -1,4 +1,4 @@
-"""Qwen 3: RMS norms on the heads of query and key, heads of any size, halves that turn."""
+"""Qwen 3: RMS norms of each query and key head, any head size, half-split RoPE."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,8 +6,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

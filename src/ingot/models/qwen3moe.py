@@ -1,5 +1,5 @@
-"""Qwen 3 with experts (30B-A3B, 235B-A22B): norms on the heads of query and key, and an MLP that
-is a few experts of many, their weights adding up to one."""
+"""Qwen 3 MoE (30B-A3B, 235B-A22B): norms of each query and key head, experts whose weights add up
+to one."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, No
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 

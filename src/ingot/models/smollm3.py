@@ -1,4 +1,4 @@
-"""SmolLM 3: rotary pairs side by side, SiLU gates; every fourth layer knows no positions."""
+"""SmolLM 3: interleaved RoPE, SwiGLU; every fourth layer has no position embedding."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -8,7 +8,6 @@ _UNTURNED_EVERY = 4
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
     rope = h.rope(RopeLayout.ADJACENT)
     layers = [
         LayerSpec(

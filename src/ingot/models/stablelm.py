@@ -1,5 +1,5 @@
-"""StableLM: layer norms, part of each head turns; the 12B model has norms of each head and runs
-attention and MLP side by side."""
+"""StableLM: layer norms, RoPE on part of each head; the 12B model normalizes each query and key
+head and runs attention and feed-forward network in parallel."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -7,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOv
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str, bias: bool = True) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias)
 

@@ -1,4 +1,5 @@
-"""StarCoder 2: layer norms, a plain GELU MLP, halves that turn, biases everywhere."""
+"""StarCoder 2: layer norms, an ungated GELU feed-forward network, half-split RoPE, biases
+everywhere."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -6,8 +7,6 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    """Describe the network."""
-
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.quant.block import Bytes, Floats, Integers
+from ingot.arrays import Bytes, Floats, Integers
 
 
 def library(array: NDArray[Any]) -> ModuleType:

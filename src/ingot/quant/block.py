@@ -8,17 +8,14 @@ shapes or threads.
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Floats, Integers
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
-
-Bytes: TypeAlias = NDArray[np.uint8]
-Integers: TypeAlias = NDArray[np.integer]  # bytes, as NumPy types what operators make of them
-Floats: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

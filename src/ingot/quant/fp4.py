@@ -6,8 +6,9 @@ whole numbers; the scales below are half of what their bits say.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.quant.bits import fields, library, to_integers
-from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Parts
+from ingot.quant.block import BlockFormat, Coding, Parts
 
 LEVELS = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 _LEVELS = np.array(LEVELS, np.int8)

@@ -1,7 +1,8 @@
 """IQ4: nibbles that name one of 16 unevenly spaced levels, dense around zero."""
 
+from ingot.arrays import Bytes
 from ingot.quant.bits import fields, half_at, nibble_pairs, signed
-from ingot.quant.block import BlockFormat, Bytes, Coding, Parts
+from ingot.quant.block import BlockFormat, Coding, Parts
 
 LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 

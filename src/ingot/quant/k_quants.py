@@ -6,8 +6,9 @@ group costs 4 to 8 bits, not a whole float.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.quant.bits import fields, half_at, join, signed
-from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Parts
+from ingot.quant.block import BlockFormat, Coding, Parts
 
 
 def _six_bit_pairs(packed: Bytes) -> tuple[Bytes, Bytes]:

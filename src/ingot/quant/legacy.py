@@ -7,6 +7,7 @@ end of the range and round the others; equal input gives equal bytes everywhere.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats, Integers
 from ingot.quant.bits import (
     bits,
     fields,
@@ -16,7 +17,7 @@ from ingot.quant.bits import (
     round_half_away,
     to_integers,
 )
-from ingot.quant.block import BlockFormat, Bytes, Coding, Floats, Integers, Parts
+from ingot.quant.block import BlockFormat, Coding, Parts
 
 
 def _nibbles(blocks: Bytes, offset: int) -> Bytes:

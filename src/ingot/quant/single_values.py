@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.arrays import Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 
 class F32(BlockFormat):

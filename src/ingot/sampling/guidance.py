@@ -6,8 +6,8 @@ same written tokens. Goes out: logits away from the second, for one chain to cho
 
 import numpy as np
 
+from ingot.arrays import Logits
 from ingot.errors import LogitsError
-from ingot.sampling.arithmetic import Logits
 
 
 def guide(row: Logits, other: Logits, scale: float) -> Logits:

@@ -11,7 +11,7 @@ from command_runs import Run
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.timed_tokens import timed_tokens
 from tiny_llama import write_tiny_llama
 
 
@@ -82,7 +82,7 @@ def test_a_table(run: Run, model: Path) -> None:
         (["-t", "0"], "--threads is '0'; it must be a number, 1 or more"),
         (["-t", "5000"], "threads is 5000; it must be a number from 1 to 1024"),
         (["-s", "65"], "--sequences is '65'; it must be a number, 1 to 64"),
-        (["-p", "0", "-n", "0"], "nothing to time"),
+        (["-p", "0", "-n", "0"], "nothing to measure"),
         (["-p", "300"], "context is 300; this model allows 1 to 256"),
         (["-r", "0"], "0"),
         (["-o", "csv"], "csv"),

@@ -12,8 +12,8 @@ from command_runs import INGOT, PATIENCE, Run
 from terminals import CTRL_C, CTRL_D, ENTER, MORE, PROMPT, AtTerminal
 
 from ingot import LLM
-from ingot.cli.chat_commands import COMMANDS
-from ingot.cli.text import printable
+from ingot.cli.chat.slash_commands import COMMANDS
+from ingot.cli.shared.output import printable
 from tiny_llama import write_tiny_llama
 
 GREEDY = ("--temp", 0, "-t", 1)
@@ -50,7 +50,7 @@ def test_every_line_of_a_pipe_is_a_message(run: Run, model: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin="hi\n\n  \ngrüße\r\nho")
     assert ran.status == 0
     assert ran.out == lines(answers(model, "hi", "grüße", "ho"))
-    assert set(ran.err.splitlines()) <= {"the answer was ended by --max-tokens"}
+    assert set(ran.err.splitlines()) <= {"the answer stopped at --max-tokens"}
 
 
 def test_nothing_is_no_error(run: Run, model: Path) -> None:
@@ -75,9 +75,9 @@ def test_the_system_message(run: Run, model: Path) -> None:
     assert ran.out == lines(answers(model, "hi", system="Be kind."))
     said = [line for line in ran.err.splitlines() if "system" in line]
     assert said == [
-        "there is no system message",
+        "no system message",
         "system message: Be kind.",
-        "there is no system message",
+        "no system message",
     ]
 
 
@@ -86,8 +86,8 @@ def test_reset_undo_and_retry(run: Run, model: Path) -> None:
     typed = "hi\nho\n/retry\n/undo\nho\n/reset\nhi\n/RESET\nhi\n"
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin=typed)
     assert ran.out == lines([first, second, second, second, first, first])
-    assert "taken back: ho\n" in ran.err
-    assert ran.err.count("the conversation begins anew\n") == 2
+    assert "removed: ho\n" in ran.err
+    assert ran.err.count("started a new conversation\n") == 2
 
 
 def test_a_seed_gives_the_same_answers_and_retry_others(run: Run, model: Path) -> None:
@@ -106,7 +106,7 @@ def test_save_and_load(run: Run, model: Path, tmp_path: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin=typed)
     first, second = answers(model, "hi", "ho", system="Be kind.")
     assert ran.out == lines([first, second])
-    assert f"saved as {path}\n" in ran.err
+    assert f"saved to {path}\n" in ran.err
     assert [message["content"] for message in json.loads(path.read_text())["messages"]] == [
         "Be kind.",
         "hi",
@@ -114,17 +114,17 @@ def test_save_and_load(run: Run, model: Path, tmp_path: Path) -> None:
     ]
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin=f"/load {path}\nho\n")
     assert ran.out == lines([second])
-    assert f"loaded {path}; messages answered: 1\n" in ran.err
+    assert f"loaded {path}; exchanges: 1\n" in ran.err
 
 
 def test_stats(run: Run, model: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "-n", 4, stdin="/stats\nhi\n/stats\n")
     (answer,) = answers(model, "hi")
     before, _, length, last = ran.err.splitlines()
-    assert before == "messages answered: 0; tokens in the context: 0 of 256"
+    assert before == "exchanges: 0; context: 0 of 256 tokens"
     tokens = len(answer.encode()) + 6  # four of control and two of "hi"
-    assert length == f"messages answered: 1; tokens in the context: {tokens} of 256"
-    assert last.startswith("last answer: prompt 5 tokens, 0 of them in the cache, read in ")
+    assert length == f"exchanges: 1; context: {tokens} of 256 tokens"
+    assert last.startswith("last answer: prompt 5 tokens (0 from the cache) in ")
     assert "generated 4 tokens, " in last
 
 
@@ -142,17 +142,17 @@ def test_exit_ends_it(run: Run, model: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("/nonsense", "there is no /nonsense; /help lists the commands"),
-        ("/reset all", "/reset takes nothing after it"),
-        ("/save", "/save needs a FILE after it"),
-        ("/load", "/load needs a FILE after it"),
+        ("/nonsense", "unknown command /nonsense; /help lists the commands"),
+        ("/reset all", "/reset takes no argument"),
+        ("/save", "/save needs an argument: /save FILE"),
+        ("/load", "/load needs an argument: /load FILE"),
         ("/load missing.json", "missing.json: No such file or directory"),
         ("/save a\0b", r"a\x00b cannot be written: no file can have this name"),
         ("/load a\0b", r"a\x00b cannot be read: no file can have this name"),
         ("/save missing/x.json", "missing/x.json cannot be written: No such file or directory"),
-        ("/undo", "there is no message to take back"),
-        ("/retry", "there is no message yet to answer again"),
-        ("x" * 300, "this message alone makes 303 tokens"),
+        ("/undo", "there is no message to remove"),
+        ("/retry", "there is no message to answer again"),
+        ("x" * 300, "this message alone has 303 tokens"),
     ],
 )
 def test_errors_in_a_pipe(run: Run, model: Path, line: str, message: str) -> None:
@@ -166,7 +166,7 @@ def test_errors_in_a_pipe(run: Run, model: Path, line: str, message: str) -> Non
 def test_a_foreign_file(run: Run, model: Path) -> None:
     ran = run("chat", "-m", model, stdin=f"/load {model}\n")
     assert ran.status == 2
-    assert "is no saved conversation" in ran.err
+    assert "is not a saved conversation" in ran.err
 
 
 @pytest.mark.parametrize("line", ["/usr/bin is a folder", "/ is the root", "1/2"])
@@ -196,18 +196,18 @@ def test_a_full_context(run: Run, model: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "--ignore-eos", stdin=typed)
     assert ran.status == 2
     full, error = ran.err.splitlines()
-    assert full == "the answer was ended by the end of the context: /reset, or --context"
-    assert "(here: /reset, --overflow drop, --context)" in error
+    assert full == "the answer stopped: the context is full (/reset, or a larger --context)"
+    assert "(in this chat: /reset, --overflow drop or --context)" in error
     ran = run("chat", *GREEDY, "-m", model, "--ignore-eos", "--overflow", "drop", stdin=typed)
     assert ran.status == 0
-    assert "the context is full; oldest messages left out: 1" in ran.err
+    assert "the context is full; oldest messages omitted: 1" in ran.err
 
 
 def test_a_model_without_a_template(run: Run, tmp_path: Path) -> None:
     base = write_tiny_llama(tmp_path / "base.gguf", template=None)
     ran = run("chat", *GREEDY, "-m", base, "-n", 2, stdin="hi\n")
     assert ran.status == 0
-    assert ran.err.startswith("the model has no chat template: messages are written as ChatML\n")
+    assert ran.err.startswith("the model has no chat template; using ChatML\n")
 
 
 def test_ctrl_c_ends_a_piped_chat(talkative: Path) -> None:
@@ -228,22 +228,22 @@ def test_ctrl_c_ends_a_piped_chat(talkative: Path) -> None:
 
 def test_at_a_terminal(model: Path, cache: Path) -> None:
     with AtTerminal("chat", *GREEDY, "-m", model, "-n", 4) as terminal:
-        assert "tiny.gguf: /help lists the commands, Ctrl-D leaves" in terminal.wait_for("\n")
+        assert "tiny.gguf: /help lists the commands, Ctrl-D exits" in terminal.wait_for("\n")
         terminal.enter("hi")
         assert "\r " not in terminal.wait_for(PROMPT)  # no line of the answer is erased
         terminal.press("/nonsense" + ENTER.decode())
-        terminal.wait_for("error: there is no /nonsense; /help lists the commands")
+        terminal.wait_for("error: unknown command /nonsense; /help lists the commands")
         terminal.enter("/load missing.json")
         terminal.wait_for("error: missing.json: No such file or directory")
         terminal.enter("x" * 300)
         terminal.wait_for("error: the conversation has ")
         terminal.enter("/stats")
-        terminal.wait_for("messages answered: 1; ")
+        terminal.wait_for("exchanges: 1; ")
         terminal.enter('"""')  # a block, which Ctrl-C forgets
         terminal.wait_for(MORE)
         terminal.press("secret" + ENTER.decode())
         terminal.wait_for(MORE)
-        terminal.interrupt_prompt("Ctrl-D or /exit leaves")
+        terminal.interrupt_prompt("press Ctrl-D or type /exit to leave")
         terminal.wait_for(PROMPT)
         terminal.press(CTRL_D)
         status, _ = terminal.leave()
@@ -288,9 +288,9 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(talkative: Path, tmp_path: 
             terminal.wait_for("\n")
             shown.append(terminal.wait_for_more(20))  # in mid-answer
             terminal.press(CTRL_C)
-            assert "leaves" not in terminal.wait_for(PROMPT)
+            assert "/exit" not in terminal.wait_for(PROMPT)
         terminal.press(f"/save {path}".encode() + ENTER)
-        terminal.wait_for("saved as")
+        terminal.wait_for("saved to")
         terminal.wait_for(PROMPT)
         terminal.press(CTRL_D)
         assert terminal.leave()[0] == 0
@@ -311,7 +311,7 @@ def test_ctrl_c_while_a_long_prompt_is_read(talkative: Path, tmp_path: Path) -> 
         terminal.wait_for("reading the prompt [")
         terminal.press(CTRL_C)
         terminal.enter("/stats")
-        terminal.wait_for("messages answered: 1; tokens in the context: 100006 of")
+        terminal.wait_for("exchanges: 1; context: 100006 of")
         terminal.enter("/exit")
         assert terminal.leave()[0] == 0
 

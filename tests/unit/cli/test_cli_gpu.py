@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from command_runs import Run
 
-from ingot.cli.opening import UploadBar
-from ingot.engine import EngineOptions, loaded
-from ingot.engine.placing import OnGpu, Placed
+from ingot.cli.shared.open_model import UploadBar
+from ingot.engine import EngineOptions
+from ingot.engine.model import loaded_model
+from ingot.engine.model.placement import OnGpu, Placed
 from ingot.server.catalog import Catalog
 from ingot.server.options import ServedModel
 from tiny_llama import write_tiny_llama
@@ -63,7 +64,7 @@ def test_more_than_there_are(run: Run, model: Path, asked: str) -> None:
 def test_what_is_said(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, asked: int, said: str, more: str
 ) -> None:
-    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    monkeypatch.setattr(loaded_model, "Placed", PlacedThere)
     ran = run("run", "-m", model, "--gpu-layers", asked, "--raw", "-n", 1, "abc")
     assert ran.status == 0
     expected = (
@@ -77,7 +78,7 @@ def test_what_is_said(
 
 def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines: that weights are on their way, and what became of them."""
-    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    monkeypatch.setattr(loaded_model, "Placed", PlacedThere)
     served = ServedModel(name="tiny", path=model, engine=EngineOptions(gpu_layers=7))
     said: list[str] = []
 
@@ -156,7 +157,7 @@ def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     with UploadBar() as bar:
         bar(1 << 20, 4 << 20)
         bar(4 << 20, 4 << 20)
-    assert "sending the weights to the GPU [#######   " in terminal.getvalue()
+    assert "uploading weights to the GPU [#######   " in terminal.getvalue()
     assert "4 of 4 MiB" in terminal.getvalue()
     assert re.search(r"\r +\r$", terminal.getvalue())  # gone
 
@@ -167,13 +168,13 @@ def test_what_fits(run: Run, model: Path) -> None:
     ran = run("inspect", model, "--gpu", 24)
     assert ran.status == 0
     assert "on a GPU of 24 GB" in ran.out
-    assert "layers, and a cache of " in ran.out
+    assert "layers and a KV cache of " in ran.out
     found = json.loads(run("inspect", model, "--gpu", 24, "--json").out)
     assert (found["gpu"], found["kv_type"]) == (24 * 10**9, "f16")
     assert found["layers"] == found["of_layers"] > 0
     room = found["weights"] + found["steps"] + found["token"] * found["cache_tokens"]
     assert 0 <= 24 * 10**9 - room < 32 * found["token"]
-    assert "not one of" in run("inspect", model, "--gpu", 0.001).out
+    assert "no layer (of " in run("inspect", model, "--gpu", 0.001).out
     assert run("inspect", model, "--gpu", "-3").status == 2
 
 

@@ -31,7 +31,7 @@ def test_the_view_of_a_person(run: Run, tiny: Path) -> None:
         "quantization  Q8_0, ",
         "context       128 tokens",
         "layers        2, feed-forward 96",
-        "attention     4 heads, 2 for keys and values, of 16",
+        "attention     4 heads, 2 key/value heads, head size 16",
         "vocabulary    3 tokens, gpt2, pre-tokenizer default",
         "memory for 128 tokens",
         "blk.*.attn_q.weight",
@@ -135,7 +135,7 @@ def test_a_model_that_states_no_context(run: Run, tmp_path: Path) -> None:
     writer.add_tensor("weight", np.zeros(8, np.float32))
     path = writer.write()[0]
     assert "--context" in run("inspect", path).out
-    assert "0 to 2 for keys and values" in run("inspect", path).out
+    assert "0 to 2 key/value heads" in run("inspect", path).out
     assert inspect_json(run, path)["kv_heads"] == [1, 2, 0]
     assert inspect_json(run, path, "--context", 10)["memory"]["kv_cache"] == 10 * 3 * 2 * 4 * 2
 

@@ -20,22 +20,22 @@ def test_the_graph_as_text(run: Run, model: Path) -> None:
     ran = run("inspect", "--graph", model)
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0] == "graph of tiny.gguf, as it runs, fused"
+    assert lines[0] == "graph of tiny.gguf, fused, as it runs"
     assert lines[1] == "16 operations, 18 values; bytes are per token"
     assert lines[3].split() == (
-        ["#", "operation", "reads", "weights", "writes", "bytes", "offset", "life"]
+        ["#", "operation", "reads", "weights", "writes", "bytes", "offset", "lifetime"]
     )
     first = " ".join(lines[4].split())
     assert first == "0 embed token_embd.weight 258 x 64 token_embd 256 0 0 to 4"
     assert any(line.split()[:2] == ["5", "linear,"] and "silu(gate) * up" in line for line in lines)
     assert lines[-3].startswith("arena     ")
-    assert lines[-2] == "logits    1032 bytes per wanted token, outside the arena"
-    assert lines[-1] == "KV cache  256 bytes per token as F16, layers that see all tokens"
+    assert lines[-2] == "logits    1032 bytes per token that needs them, outside the arena"
+    assert lines[-1] == "KV cache  256 bytes per token as F16, layers without a window"
 
 
 def test_the_graph_before_fusion(run: Run, model: Path) -> None:
     out = run("inspect", "--graph", "--unfused", model).out
-    assert out.startswith("graph of tiny.gguf, as it is described, before fusion\n")
+    assert out.startswith("graph of tiny.gguf, before fusion\n")
     assert "blk.0.attn_q.turned" in out
     assert "blk.0.attn_q.turned" not in run("inspect", "--graph", model).out
 
@@ -74,7 +74,7 @@ def test_the_graph_of_a_recurrent_model(run: Run, tmp_path: Path) -> None:
     # 3 layers of 128 channels: states of 7, and 3 rows of the channels and of 2 groups' b and c,
     # each of which is rounded up to 64 bytes
     state = 3 * 4 * (128 * 7 + 3 * 128 + 2 * 3 * 16)
-    assert out.splitlines()[-1] == f"state   {state} bytes per text, however long it is"
+    assert out.splitlines()[-1] == f"state   {state} bytes per sequence, at any length"
     found = json.loads(run("inspect", "--graph", "--json", model).out)
     assert found["kv_cache"] == {"type": "F16", "groups": [], "state_bytes": state}
     drawn = run("inspect", "--graph", "-o", tmp_path / "x.svg", model)
@@ -96,8 +96,8 @@ def test_drawings(run: Run, model: Path, tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--graph", "-o", "x.png"], "'x.png'; its name must end in one of .svg, .dot, .gv"),
-        (["-o", "x.svg"], "--unfused and --output go with --graph"),
-        (["--unfused"], "go with --graph"),
+        (["-o", "x.svg"], "--unfused and --output need --graph"),
+        (["--unfused"], "need --graph"),
     ],
 )
 def test_bad_flags(run: Run, model: Path, flags: list[str], message: str) -> None:

@@ -63,7 +63,7 @@ def test_a_command_without_a_model_says_so_and_fetches_it(
     ran = run("inspect", "--json")
     assert ran.status == 0
     assert json.loads(ran.out)["path"] == str(cache / wheel.file)
-    assert f"using the default one, {wheel.file}" in ran.err
+    assert f"using the default, {wheel.file}" in ran.err
     assert "downloading" in ran.err
     assert "downloading" not in run("inspect", "default").err
 

@@ -74,7 +74,7 @@ def test_the_line_for_a_person(run: Run, tmp_path: Path, text: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["-c", "100"], "the text has 187 tokens and needs at least 200, 2 chunks of 100: take a"),
+        (["-c", "100"], "the text is too short: 187 tokens, but 2 chunks of 100 need 200; use a"),
         (["-c", "300"], "context is 300; this model allows 1 to 256"),
         (["-c", "3"], "3"),
     ],

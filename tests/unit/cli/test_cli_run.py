@@ -19,7 +19,7 @@ GREEDY = ("--temp", 0)  # the same text every time
 ENDLESS = ("-t", 1, "-n", 100_000, "-c", 150_000, "--ignore-eos")
 TIMINGS = re.compile(
     r"load \d+\.\d\d s; (first token \d+\.\d\d s; )?prompt (?P<prompt>\d+) tokens, [\d.]+ t/s; "
-    r"generated (?P<generated>\d+) tokens, [\d.]+ t/s(; ended .*)?\n$"
+    r"generated (?P<generated>\d+) tokens, [\d.]+ t/s(; stopped .*)?\n$"
 )
 
 
@@ -51,7 +51,7 @@ def test_a_message_is_answered(run: Run, model: Path) -> None:
         done = llm.generate(ids, max_tokens=12, temperature=0)
     assert ran.out == done.text + "\n"
     assert timings(ran.err) == (5, 12)
-    assert "ended by --max-tokens" in ran.err
+    assert "stopped at --max-tokens" in ran.err
 
 
 def test_a_text_is_continued(run: Run, model: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_model_without_a_template_continues_the_text(run: Run, tmp_path: Path)
     base = write_tiny_llama(tmp_path / "base.gguf", template=None)
     ran = run("run", *GREEDY, "-m", base, "-n", 4, "hi")
     assert ran.status == 0
-    assert ran.err.startswith("the model has no chat template: it continues the text\n")
+    assert ran.err.startswith("the model has no chat template; it continues the text\n")
     assert timings(ran.err) == (3, 4)
     assert run("run", *GREEDY, "--raw", "-m", base, "-n", 4, "hi").err.count("\n") == 1
 
@@ -85,13 +85,13 @@ def test_the_prompt_from_stdin(run: Run, model: Path) -> None:
 def test_an_example_where_there_is_no_prompt(run: Run, model: Path) -> None:
     ran = run("run", *GREEDY, "-m", model, "-n", 2)
     assert ran.status == 0
-    assert ran.err.startswith("no prompt was given: ")
+    assert ran.err.startswith("no prompt given, using an example: ")
 
 
 def test_a_full_context_is_said(run: Run, model: Path) -> None:
     ran = run("run", *GREEDY, "--raw", "-m", model, "-c", 8, "hi")
     assert timings(ran.err) == (3, 5)
-    assert "the context is full (--context)" in ran.err
+    assert "the context is full (see --context)" in ran.err
 
 
 def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_grammar_that_is_no_text(run: Run, model: Path, tmp_path: Path) -> Non
     grammar.write_bytes(b'root ::= "caf\xe9"')
     ran = run("run", "-m", model, "--grammar-file", grammar, "hi")
     assert (ran.status, ran.out) == (2, "")
-    assert f"{grammar} is no text in UTF-8" in ran.err
+    assert f"{grammar} is not UTF-8 text" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_grammar_that_is_no_text(run: Run, model: Path, tmp_path: Path) -> Non
         (["--json-schema", "{"], "the JSON schema is no JSON"),
         (["--json-schema", '{"type": "strng"}'], "cannot be honoured"),
         (["--grammar-file", "missing.gbnf"], "missing.gbnf"),
-        (["--grammar-file", "x", "--json-schema", "{}"], "do not go together"),
+        (["--grammar-file", "x", "--json-schema", "{}"], "not both"),
     ],
 )
 def test_bad_sampling_flags(run: Run, model: Path, flags: list[str], message: str) -> None:

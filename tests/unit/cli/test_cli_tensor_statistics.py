@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingot.cli import tensor_statistics
-from ingot.cli.tensor_statistics import TensorStatistics, statistics
+from ingot.cli.inspect import tensor_statistics
+from ingot.cli.inspect.tensor_statistics import TensorStatistics, statistics
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.quant import decode
 

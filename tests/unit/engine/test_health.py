@@ -218,6 +218,7 @@ try:
 except ThreadLimitError as error:
     print(error)
 print(len(os.listdir("/proc/self/task")) - before)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))  # stacks of the threads that ended stay
 with LLM(path, threads=1) as llm:
     print(len(llm.tokenizer.encode("abc")))
 """

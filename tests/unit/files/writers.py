@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from ingot.chat import ChatSession, Exchange
-from ingot.cli import chat_input
+from ingot.cli.chat import reading
 from ingot.files import write_file
 from ingot.gguf import GgufLoader, GgufWriter
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvGroup, KvLayout
@@ -123,7 +123,7 @@ def _write_history(folder: Path, version: int) -> None:
         get_current_history_length=lambda: len(lines),
         get_history_item=lambda number: lines[number - 1],
     )
-    history = chat_input._History(path, cast("Any", readline))
+    history = reading._History(path, cast("Any", readline))
     lines.append(f"{version} after {before}")
     history.save()
 

@@ -1,6 +1,5 @@
-"""GgufLoader: what is read, when, how often, and by how many threads."""
+"""GgufLoader: metadata, tensors and the life of their views."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from ingot.errors import GgufError
-from ingot.gguf import CacheCounts, GgufLoader, LazyTensor, StringArray, TensorState
+from ingot.gguf import GgufLoader, StringArray
 
 
 @pytest.fixture
@@ -30,18 +29,6 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-class Device:
-    """A backend that copies, and remembers what it was asked for."""
-
-    def __init__(self, name: str = "device") -> None:
-        self.name = name
-        self.uploaded: list[str] = []
-
-    def upload(self, tensor: LazyTensor) -> bytes:
-        self.uploaded.append(tensor.name)
-        return tensor.data.tobytes()
-
-
 def test_metadata_and_tensors(model: Path) -> None:
     with GgufLoader(model) as loader:
         assert loader.version == 3
@@ -57,128 +44,23 @@ def test_metadata_and_tensors(model: Path) -> None:
         assert tensor.data.view(np.float32).tolist() == list(range(12))
 
 
-def test_opening_loads_no_tensor(model: Path) -> None:
-    loader = GgufLoader(model)
-    assert {tensor.state for tensor in loader.tensors.values()} == {TensorState.UNLOADED}
-    assert not loader.is_tensor_loaded("a.weight")
-
-
-def test_loading_one_tensor_loads_no_other(model: Path) -> None:
-    loader = GgufLoader(model)
-    view = loader.load_tensor("a.weight")
-    assert view.view(np.float32).tolist() == list(range(12))
-    assert not view.flags.writeable
-    assert loader.tensors["a.weight"].state is TensorState.MAPPED
-    assert loader.is_tensor_loaded("a.weight")
-    assert not loader.is_tensor_loaded("b.weight")
-
-
-def test_second_access_is_a_hit(model: Path) -> None:
-    loader = GgufLoader(model)
-    first = loader.load_tensor("a.weight")
-    assert loader.cache == CacheCounts(hits=0, misses=1)
-    assert loader.load_tensor("a.weight") is first
-    assert loader.cache == CacheCounts(hits=1, misses=1)
-
-
-def test_backends_keep_their_own_copy(model: Path) -> None:
-    loader = GgufLoader(model)
-    one, two = Device("one"), Device("two")
-    uploaded = loader.load_tensor("b.weight", one)
-    assert uploaded == np.arange(5, dtype=np.float16).tobytes()
-    assert loader.load_tensor("b.weight", one) is uploaded
-    assert loader.load_tensor("b.weight", two) == uploaded
-    assert (one.uploaded, two.uploaded) == (["b.weight"], ["b.weight"])
-    assert loader.tensors["b.weight"].state is TensorState.RESIDENT
-    assert loader.tensors["b.weight"].devices == ("one", "two")
-    assert loader.is_tensor_loaded("b.weight")
-    assert loader.cache == CacheCounts(hits=1, misses=2)
-
-
-def test_load_all(model: Path) -> None:
-    loader = GgufLoader(model)
-    device = Device()
-    loader.load_tensor("b.weight", device)
-    assert list(loader.load_all(device)) == ["a.weight", "b.weight"]
-    assert device.uploaded == ["b.weight", "a.weight"]
-    assert loader.cache == CacheCounts(hits=1, misses=2)
-
-
-def test_failed_upload_is_tried_again(model: Path) -> None:
-    class Unsteady(Device):
-        def upload(self, tensor: LazyTensor) -> bytes:
-            if not self.uploaded:
-                self.uploaded.append("failed")
-                raise MemoryError
-            return super().upload(tensor)
-
-    loader = GgufLoader(model)
-    device = Unsteady()
-    with pytest.raises(MemoryError):
-        loader.load_tensor("a.weight", device)
-    assert loader.tensors["a.weight"].devices == ()
-    assert len(loader.load_tensor("a.weight", device)) == 48
-
-
-def test_threads_load_a_tensor_once(model: Path) -> None:
-    class Slow(Device):
-        def upload(self, tensor: LazyTensor) -> bytes:
-            threading.Event().wait(0.02)
-            return super().upload(tensor)
-
-    loader = GgufLoader(model)
-    device = Slow()
+def test_a_view_is_made_once_and_cannot_be_written(model: Path) -> None:
+    tensor = GgufLoader(model).tensors["a.weight"]
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda _: loader.load_tensor("a.weight", device), range(8)))
-    assert all(result is results[0] for result in results)
-    assert device.uploaded == ["a.weight"]
-    assert loader.cache == CacheCounts(hits=7, misses=1)
-
-
-def test_different_tensors_load_at_the_same_time(model: Path) -> None:
-    class Meeting(Device):
-        """Both uploads must be under way together for either to end."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.barrier = threading.Barrier(2)
-
-        def upload(self, tensor: LazyTensor) -> bytes:
-            self.barrier.wait(timeout=300)
-            return super().upload(tensor)
-
-    loader = GgufLoader(model)
-    device = Meeting()
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda n: loader.load_tensor(n, device), loader.tensors))
-    assert [len(result) for result in results] == [48, 10]
-
-
-def test_upload_may_read_the_bytes_in_another_thread(model: Path) -> None:
-    class Delegating(Device):
-        def upload(self, tensor: LazyTensor) -> bytes:
-            with ThreadPoolExecutor(1) as pool:
-                return pool.submit(super().upload, tensor).result(timeout=300)
-
-    assert len(GgufLoader(model).load_tensor("a.weight", Delegating())) == 48
-
-
-def test_unknown_tensor(model: Path) -> None:
-    loader = GgufLoader(model)
-    for use in (loader.load_tensor, loader.is_tensor_loaded):
-        with pytest.raises(GgufError, match=r"c\.weight: there is no such tensor"):
-            use("c.weight")
+        views = list(pool.map(lambda _: tensor.data, range(8)))
+    assert all(view is views[0] for view in views)
+    assert not views[0].flags.writeable
 
 
 def test_views_outlive_the_loader(model: Path) -> None:
     with GgufLoader(model) as loader:
-        view = loader.load_tensor("a.weight")
+        view = loader.tensors["a.weight"].data
         tokens = loader.metadata["tokenizer.ggml.tokens"]
     assert view.view(np.float32)[11] == 11
     assert isinstance(tokens, StringArray)
     assert tokens[2] == "é"
     with pytest.raises(GgufError, match="closed"):
-        loader.load_tensor("b.weight")
+        _ = loader.tensors["b.weight"].data
 
 
 def test_missing_file(tmp_path: Path) -> None:

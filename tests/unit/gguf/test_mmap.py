@@ -13,7 +13,7 @@ import pytest
 from fuzz.craft import Craft
 from ingot import _native
 from ingot.errors import GgufError, MemoryShortageError
-from ingot.gguf import GgmlType, GgufLoader, LazyTensor, MmapGguf, TensorState, ValueType
+from ingot.gguf import GgmlType, GgufLoader, MmapGguf, ValueType
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_loader_gives_the_same_without_a_map(
     assert read.metadata["after"] == "all"
     assert len(read.metadata.strings("words").data) < path.stat().st_size
     assert read.tensors["t"].offset == mapped.tensors["t"].offset
-    assert read.load_tensor("t").tobytes() == mapped.load_tensor("t").tobytes()
-    assert read.load_tensor("t") is read.load_tensor("t")
+    assert read.tensors["t"].data.tobytes() == mapped.tensors["t"].data.tobytes()
+    assert read.tensors["t"].data is read.tensors["t"].data
 
 
 @pytest.mark.usefixtures("unmappable")
@@ -152,25 +152,6 @@ def test_bad_file_gives_the_same_without_a_map(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning), pytest.raises(GgufError) as caught:
         GgufLoader(path)
     assert (caught.value.field, caught.value.offset) == ("tensor_offset", craft.offset("t.offset"))
-
-
-@pytest.mark.usefixtures("unmappable")
-def test_uploading_keeps_no_copy(tmp_path: Path) -> None:
-    class Device:
-        name = "device"
-
-        def upload(self, tensor: LazyTensor) -> bytes:
-            return tensor.data.tobytes()
-
-    path = tmp_path / "model.gguf"
-    path.write_bytes(big_header().bytes())
-    with pytest.warns(RuntimeWarning):
-        loader = GgufLoader(path)
-    uploaded = loader.load_tensor("t", Device())
-    assert loader.tensors["t"].state is TensorState.RESIDENT
-    _, still_there = loader.tensors["t"].load()
-    assert not still_there
-    assert loader.tensors["t"].data.tobytes() == uploaded
 
 
 def test_mapping_warns_of_nothing(file: Path) -> None:

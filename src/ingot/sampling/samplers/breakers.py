@@ -6,7 +6,7 @@ ended, wherever the borders of tokens lie. It does not know what the number is f
 
 from collections.abc import Callable, Sequence
 
-from ingot.sampling.arithmetic import Ids
+from ingot.arrays import Ints
 
 
 class Breakers:
@@ -30,7 +30,7 @@ class Breakers:
         copy._length, copy._since = self._length, self._since
         return copy
 
-    def tokens_since(self, token_ids: Ids, most: int) -> int:
+    def tokens_since(self, token_ids: Ints, most: int) -> int:
         """How many tokens came after the last breaker, up to `most`."""
         length = len(token_ids)
         if length == self._length + 1 and self._length > 0:
@@ -48,7 +48,7 @@ class Breakers:
         own = self._text(token)
         return any(text in own for text in self._texts)
 
-    def _ends_at(self, token_ids: Ids, place: int) -> bool:
+    def _ends_at(self, token_ids: Ints, place: int) -> bool:
         """Whether a breaker ends in the token at a place."""
         before = b""
         earlier = place

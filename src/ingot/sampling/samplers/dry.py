@@ -9,6 +9,7 @@ sequence breaker, and no token that holds a breaker is lowered.
 import numpy as np
 
 from ingot import _native
+from ingot.arrays import Logits
 from ingot.sampling import arithmetic
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
@@ -66,7 +67,7 @@ class Dry(Sampler):
         where, which = candidates.find(ids[lowered])
         candidates.logits[where] -= self._penalties(longest[lowered])[which]
 
-    def _penalties(self, lengths: np.ndarray[tuple[int], np.dtype[np.int32]]) -> arithmetic.Logits:
+    def _penalties(self, lengths: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Logits:
         powers = np.minimum(lengths - self._allowed, self._largest_power)
         # By multiplication, since `pow` may differ between machines.
         table = np.cumprod(np.r_[1.0, np.full(powers.max(initial=0), self._base)])

@@ -1,0 +1,1 @@
+"""What several commands use: finding and opening a model, options, and output for terminals."""

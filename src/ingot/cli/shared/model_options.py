@@ -1,0 +1,54 @@
+"""Options of every command that opens a model: threads, context, KV cache, weights, device."""
+
+from typing import Annotated
+
+import typer
+
+from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
+
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "-t", "--threads", help="CPU threads. Default: the cores available to this process."
+    ),
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        "-c",
+        "--context",
+        help="Context length in tokens, prompt and answer together. Default: the model's own, at "
+        f"most {DEFAULT_CONTEXT}.",
+    ),
+]
+KvTypeOption = Annotated[
+    str,
+    typer.Option(
+        "--kv-type",
+        help="Type of the KV cache: f32, f16, bf16, q8_0; q4_0 on the CPU, fp8 on a GPU.",
+    ),
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        help="map: use the weights in the mapped file; lock: also lock them in memory; "
+        "read: copy them into memory.",
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); auto: a GPU if there is one.",
+    ),
+]
+GpuLayersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-layers",
+        metavar="N",
+        help="Run the first N layers on the GPU and the rest on the CPU; auto: as many as fit. "
+        "Default: all; with --device auto, as many as fit.",
+    ),
+]

@@ -1,0 +1,142 @@
+"""Sampling options of commands that generate text, with llama.cpp's names.
+
+An option that is not given keeps the default of `SamplingParams`.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ingot.cli.shared.output import read_text
+from ingot.errors import ConfigError
+from ingot.sampling import Grammar, SamplingParams
+
+_PANEL = "Sampling"
+
+
+def _option(*names: str, text: str) -> typer.models.OptionInfo:
+    made: typer.models.OptionInfo = typer.Option(*names, help=text, rich_help_panel=_PANEL)
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flags:
+    """The options, declared for typer."""
+
+    temperature: Annotated[
+        float | None,
+        _option("--temperature", "--temp", text="Sampling temperature; 0 is greedy. [0.8]"),
+    ] = None
+    top_k: Annotated[
+        int | None, _option("--top-k", text="Keep the k most likely tokens; 0 or -1: all. [40]")
+    ] = None
+    top_p: Annotated[
+        float | None,
+        _option("--top-p", text="Keep the top tokens that add up to p. [0.95]"),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        _option("--min-p", text="Keep tokens with at least p times the top probability. [0.05]"),
+    ] = None
+    typical_p: Annotated[
+        float | None, _option("--typical", text="Locally typical sampling. [1: off]")
+    ] = None
+    top_n_sigma: Annotated[
+        float | None,
+        _option(
+            "--top-nsigma", text="Keep logits within n standard deviations of the top. [-1: off]"
+        ),
+    ] = None
+    repeat_penalty: Annotated[
+        float | None,
+        _option("--repeat-penalty", text="Penalize tokens that occurred before. [1: off]"),
+    ] = None
+    repeat_last_n: Annotated[
+        int | None,
+        _option("--repeat-last-n", text="How many recent tokens penalties consider; -1: all. [64]"),
+    ] = None
+    presence_penalty: Annotated[
+        float | None,
+        _option("--presence-penalty", text="Penalize tokens that occurred at all. [0: off]"),
+    ] = None
+    frequency_penalty: Annotated[
+        float | None,
+        _option("--frequency-penalty", text="Penalize tokens by how often they occurred. [0: off]"),
+    ] = None
+    dry_multiplier: Annotated[
+        float | None,
+        _option(
+            "--dry-multiplier", text="Strength of the DRY penalty for repeated sequences. [0: off]"
+        ),
+    ] = None
+    xtc_probability: Annotated[
+        float | None,
+        _option("--xtc-probability", text="Probability that XTC removes the top tokens. [0: off]"),
+    ] = None
+    mirostat: Annotated[
+        int | None,
+        _option(
+            "--mirostat", text="Mirostat version 1 or 2; replaces top-k, top-p and others. [0: off]"
+        ),
+    ] = None
+    samplers: Annotated[
+        str | None,
+        _option("--samplers", text="The sampler chain in order, separated by semicolons."),
+    ] = None
+    seed: Annotated[
+        int | None, _option("-s", "--seed", text="Random seed, for repeatable results. [random]")
+    ] = None
+    stop: Annotated[
+        list[str] | None, _option("--stop", text="A stop sequence; may be repeated.")
+    ] = None
+    ignore_eos: Annotated[
+        bool, _option("--ignore-eos", text="Continue after the end-of-sequence token.")
+    ] = False
+    grammar_file: Annotated[
+        Path | None,
+        _option(
+            "--grammar-file",
+            text="A grammar the answer must follow (GBNF, or Lark in a .lark file).",
+        ),
+    ] = None
+    json_schema: Annotated[
+        str | None, _option("-j", "--json-schema", text="A JSON schema the answer must follow.")
+    ] = None
+
+    def params(self) -> SamplingParams:
+        """The options as `SamplingParams`."""
+        named = {name: value for name, value in asdict(self).items() if value is not None}
+        for special in ("samplers", "grammar_file", "json_schema"):
+            named.pop(special, None)
+        if self.samplers is not None:
+            named["samplers"] = [name.strip() for name in self.samplers.split(";") if name.strip()]
+        if self.grammar_file is not None and self.json_schema is not None:
+            raise ConfigError("use either --grammar-file or --json-schema, not both")
+        if self.grammar_file is not None:
+            text = read_text(self.grammar_file)
+            lark = self.grammar_file.suffix == ".lark"
+            named["grammar"] = Grammar.lark(text) if lark else Grammar.gbnf(text)
+        if self.json_schema is not None:
+            named["grammar"] = Grammar.json_schema(self.json_schema)
+        return SamplingParams.from_names(named)
+
+
+def takes_sampling_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which takes them as one parameter `sampling`."""
+    flags = signature(_Flags).parameters
+    options: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        options += flags.values() if parameter.name == "sampling" else [parameter]
+
+    @wraps(command)
+    def with_flags(**given: Any) -> None:
+        said = _Flags(**{name: given.pop(name) for name in flags})
+        command(sampling=said.params(), **given)
+
+    with_flags.__dict__["__signature__"] = signature(command).replace(parameters=options)
+    return with_flags
