@@ -127,7 +127,7 @@ async def send_all(app: FastAPI, server: Server, requests: Iterator[BrokenBody])
     last = BrokenBody("/completion", whole, {"content-type": "application/json"})
     status, body = await call(app, last)
     assert (status, json.loads(body)["stop"]) == (200, True)
-    assert not list(server.writings)
+    assert not list(server.generations)
     await server.close()
     return statuses
 

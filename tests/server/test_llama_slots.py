@@ -88,7 +88,7 @@ def test_a_text_that_is_being_written_is_seen_in_its_slot(http: httpx.Client) ->
     assert busy["next_token"]["has_next_token"] is True
     assert busy["next_token"]["n_decoded"] + busy["next_token"]["n_remain"] == 2000
     assert refused.status_code == 400
-    assert "is writing" in refused.json()["error"]["message"]
+    assert "is running" in refused.json()["error"]["message"]
 
 
 def test_a_slot_is_saved_brought_back_and_erased(http: httpx.Client) -> None:

@@ -248,7 +248,7 @@ def test_what_is_not_there_is_said(tiny: Path) -> None:
             )
             assert bad.status_code == 400
             said = bad.json()["error"]["message"]
-            assert said.startswith("the body is no JSON: ")
+            assert said.startswith("the body is not valid JSON: ")
             assert reason in said
 
 

@@ -176,7 +176,7 @@ def test_bad_settings_are_one_line(tiny: Path, tmp_path: Path) -> None:
         (("nothing.gguf",), "no model"),
         ((f"={tiny}",), "no name"),
         ((tiny, "--api-key-file", latin), "no text in UTF-8"),
-        ((tiny, "--slot-save-path", tmp_path / "none"), "none is no folder"),
+        ((tiny, "--slot-save-path", tmp_path / "none"), "none is not a folder"),
         ((tiny, "--tls-certificate", latin, "--tls-key", broken), f"{latin} with the key {broken}"),
     ):
         process = start(*arguments)

@@ -1,8 +1,8 @@
-"""From a server's options to a process that serves: the socket, the signals, the end.
+"""Runs a server as a process: the listening socket, signals, shutdown.
 
-The first signal (SIGTERM, Ctrl-C) lets texts that are being written come to their end, for as
-long as the options say; then they are ended, and their readers told. A second one ends them now, a
-third one the process.
+After the first signal (SIGTERM, Ctrl-C), current requests may finish within the options' grace
+period; then they are cancelled, and their clients get an error. A second signal cancels them at
+once, a third one ends the process.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ import uvicorn
 
 from ingot.errors import ConfigError
 from ingot.server.app import application
-from ingot.server.connection import Connection
-from ingot.server.limits import room_for
-from ingot.server.listener import SPARE, Listener
+from ingot.server.http.connection import Connection
+from ingot.server.http.connection_limits import room_for
+from ingot.server.http.listener import SPARE, Listener
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
 _BACKLOG = 2048
-_LAST_SECONDS = 30  # for readers that are slow to take the end of their texts
+_LAST_SECONDS = 30  # after the grace period, for clients that read slowly
 
 
-def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `tell` is for the person who started it."""
+def serve(options: ServerOptions, report: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `report` takes messages for the person who started it."""
     _check_certificate(options)
     listening = _bind(options.host, options.port)
     connections = room_for(options.max_connections, SPARE)
     if connections < options.max_connections:
-        tell(f"connections: {connections}; the limit of open files (ulimit -n) allows no more")
-    server = Server(options, tell)
+        report(f"connections: {connections}, because of the limit on open files (ulimit -n)")
+    server = Server(options, report)
     config = uvicorn.Config(
         application(server),
         log_config=None,
@@ -49,7 +49,7 @@ def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
         ws="none",
         timeout_graceful_shutdown=ceil(options.shutdown_grace) + _LAST_SECONDS,
     )
-    process = _Process(config, server, _address(options, listening), connections, tell)
+    process = _Process(config, server, _address(options, listening), connections, report)
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(process, server, listening))
@@ -60,12 +60,12 @@ def serve(options: ServerOptions, tell: Callable[[str], None]) -> None:
 
 
 async def _serve(process: "_Process", server: Server, listening: socket.socket) -> None:
-    (await server.catalog.lease()).release()  # what is wrong with the model is said here
+    (await server.catalog.lease()).release()  # a model that cannot be opened fails here
     await process.serve(sockets=[listening])
 
 
 class _Process(uvicorn.Server):
-    """uvicorn's server, with its own listener, which ends texts when their time is over."""
+    """uvicorn's server with our listener, and with a grace period for current requests."""
 
     def __init__(
         self,
@@ -73,22 +73,22 @@ class _Process(uvicorn.Server):
         server: Server,
         address: str,
         max_connections: int,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         super().__init__(config)
-        self.servers = []  # of asyncio; `_listener` is there for them
+        self.servers = []  # asyncio's, which `_listener` replaces
         self._server = server
         self._address = address
         self._max_connections = max_connections
-        self._tell = tell
+        self._report = report
         self._signals = 0
         self.last_signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to accept connections."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
-            raise ConfigError("the server could not start; its log says why")
+            raise ConfigError("the server could not start; the log has the reason")
         assert sockets is not None
         self._listener = Listener(
             sockets[0],
@@ -100,10 +100,10 @@ class _Process(uvicorn.Server):
         )
         self.started = True
         names = ", ".join(self._server.catalog.entries)
-        self._tell(f"serving {names} at {self._address}")
+        self._report(f"serving {names} at {self._address}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, and let what is open come to its end."""
+        """Accept no more connections, and wait for the open ones."""
         await self._listener.close()
         await super().shutdown(sockets)
 
@@ -118,7 +118,7 @@ class _Process(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Take a signal: begin to stop, or stop now."""
+        """Handle a signal."""
         self._signals += 1
         self.last_signal = sig
         if self._signals > 2:
@@ -128,18 +128,18 @@ class _Process(uvicorn.Server):
         asyncio.get_running_loop().call_soon_threadsafe(self._wind_up, self._signals)
 
     def _wind_up(self, signals: int) -> None:
-        """Let texts end, or end them."""
+        """Start the grace period, or end it."""
         if signals > 1:
-            self._server.stop_texts()
+            self._server.stop_generations()
             return
         grace = self._server.options.shutdown_grace
-        if texts := len(self._server.writings):
-            self._tell(f"stopping: requests that are being answered: {texts}, for {grace:g} s more")
-        asyncio.get_running_loop().call_later(grace, self._server.stop_texts)
+        if count := len(self._server.generations):
+            self._report(f"stopping: {count} current requests have {grace:g} s to finish")
+        asyncio.get_running_loop().call_later(grace, self._server.stop_generations)
 
 
 def _check_certificate(options: ServerOptions) -> None:
-    """See that both files are what TLS needs, while they can be named."""
+    """Check both files before uvicorn does, whose error does not name them."""
     if options.tls_certificate is None:
         return
     try:
@@ -152,7 +152,7 @@ def _check_certificate(options: ServerOptions) -> None:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there, before anything slow is begun."""
+    """A listening socket. It is made before the model is opened, which is slow."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -174,11 +174,11 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return (
-                f"another program listens on {host}:{port} already; stop it, or choose another "
-                "port: --port"
+                f"another program already listens on {host}:{port}; stop it, or choose another "
+                "port with --port"
             )
         case errno.EACCES:
-            return f"this user may not listen on port {port}; choose one above 1023: --port"
+            return f"this user may not listen on port {port}; choose one above 1023 with --port"
         case _:
             return f"cannot listen on {host}:{port}: {error.strerror}"
 

@@ -1,23 +1,23 @@
-"""The items of an answer at `/v1/responses`, and the events that tell of them as they grow.
+"""The output items of `/v1/responses`, and the stream events about them.
 
-Comes in: what a reply says, event by event. Goes out: items, and the stream's events without
-their numbers. An item begins where something of another kind is said.
+A reply comes in, event by event. Items go out, and the stream's events without their sequence
+numbers. An item begins when the kind of content changes.
 """
 
-import uuid
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from ingot.reply import Content, Event, Reasoning, ToolCallArguments, ToolCallBegin
+from ingot.server.openai.shared import new_id
 
 Status = Literal["in_progress", "completed", "incomplete"]
 StreamEvent = dict[str, Any]
 
 
 class OutputText(BaseModel):
-    """The words of a message."""
+    """The text of a message."""
 
     type: Literal["output_text"] = "output_text"
     text: str = ""
@@ -26,7 +26,7 @@ class OutputText(BaseModel):
 
 
 class ReasoningText(BaseModel):
-    """What the model thought."""
+    """The text of reasoning."""
 
     type: Literal["reasoning_text"] = "reasoning_text"
     text: str = ""
@@ -43,7 +43,7 @@ class MessageItem(BaseModel):
 
 
 class ReasoningItem(BaseModel):
-    """Its reasoning."""
+    """Reasoning of the model."""
 
     type: Literal["reasoning"] = "reasoning"
     id: str
@@ -53,7 +53,7 @@ class ReasoningItem(BaseModel):
 
 
 class FunctionCallItem(BaseModel):
-    """A call of a function."""
+    """A function call."""
 
     type: Literal["function_call"] = "function_call"
     id: str
@@ -67,32 +67,32 @@ OutputItem = MessageItem | ReasoningItem | FunctionCallItem
 
 
 class Output:
-    """The items of one answer, the last of which may still grow."""
+    """The items of one response, of which the last may still be open."""
 
     def __init__(self) -> None:
         self.items: list[OutputItem] = []
-        self._pieces: list[str] = []  # of the item that is open
+        self._pieces: list[str] = []  # of the open item
         self._open: OutputItem | None = None
 
-    def push(self, said: Event) -> Iterator[StreamEvent]:
-        """Add something said: the events that tell it."""
-        match said:
+    def push(self, part: Event) -> Iterator[StreamEvent]:
+        """Add a part of the reply and return its events."""
+        match part:
             case Content(text):
                 if not isinstance(self._open, MessageItem):
-                    yield from self._begin(MessageItem(id=_new_id("msg")))
+                    yield from self._begin(MessageItem(id=new_id("msg_")))
                 yield self._delta("response.output_text.delta", text, content_index=0, logprobs=[])
             case Reasoning(text):
                 if not isinstance(self._open, ReasoningItem):
-                    yield from self._begin(ReasoningItem(id=_new_id("rs")))
+                    yield from self._begin(ReasoningItem(id=new_id("rs_")))
                 yield self._delta("response.reasoning_text.delta", text, content_index=0)
             case ToolCallBegin(_, id, name):
-                item = FunctionCallItem(id=_new_id("fc"), call_id=f"call_{id}", name=name)
+                item = FunctionCallItem(id=new_id("fc_"), call_id=f"call_{id}", name=name)
                 yield from self._begin(item)
             case ToolCallArguments(_, text):
                 yield self._delta("response.function_call_arguments.delta", text)
 
     def close(self, status: Status = "completed") -> Iterator[StreamEvent]:
-        """End the item that is open, if one is."""
+        """Close the open item, if there is one, and return its events."""
         item, text = self._open, "".join(self._pieces)
         self._open = None
         self._pieces.clear()
@@ -131,8 +131,8 @@ class Output:
             case ReasoningItem():
                 yield self._part("added", item, ReasoningText())
 
-    def _delta(self, kind: str, text: str, **fields: Any) -> StreamEvent:
-        assert self._open is not None, "an item has begun"
+    def _delta(self, kind: str, text: str, **fields: object) -> StreamEvent:
+        assert self._open is not None, "an item is open"
         self._pieces.append(text)
         return {"type": kind, **self._place(self._open, **fields), "delta": text}
 
@@ -145,9 +145,5 @@ class Output:
         place = self._place(item, content_index=0)
         return {"type": f"response.content_part.{what}", **place, "part": part.model_dump()}
 
-    def _place(self, item: OutputItem, **fields: Any) -> dict[str, Any]:
+    def _place(self, item: OutputItem, **fields: object) -> StreamEvent:
         return {"item_id": item.id, "output_index": len(self.items) - 1, **fields}
-
-
-def _new_id(prefix: str) -> str:
-    return f"{prefix}_{uuid.uuid4().hex}"

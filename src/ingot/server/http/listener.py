@@ -1,9 +1,9 @@
-"""Listener: accepts connections, no more of them than the server may hold, and ends those overdue.
+"""Listener: accepts connections up to the server's limit, and checks their deadlines.
 
 A listening socket comes in; each connection goes out as a `Connection` with its transport. If
-there are too many, the one that has waited longest without a request is closed: a client that
-opens connections and sends nothing loses its own. Connections are accepted one at a time, before
-the TLS handshake, so that each is counted. It does not know what connections carry.
+there are too many, the one that has waited longest without a request is closed, so a client that
+opens connections and sends nothing loses its own. Connections are accepted one at a time, and
+counted before the TLS handshake. It does not know what connections carry.
 """
 
 import asyncio
@@ -12,11 +12,10 @@ import ssl
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from ingot.server.connection import Connection, refusal
-from ingot.server.errors import Facts
-from ingot.server.limits import ConnectionLimits
+from ingot.server.http.connection import NO_CONNECTION, Connection, refusal
+from ingot.server.http.connection_limits import ConnectionLimits
 
-SPARE = 32  # connections beyond the limit, on which only /health and its like are answered
+SPARE = 32  # connections beyond the limit, which only health endpoints may use
 _PAUSE = 0.1  # seconds, after the system could not accept a connection
 
 
@@ -28,7 +27,7 @@ class Listener:
         listening: socket.socket,
         make: Callable[[], Connection],
         *,
-        connections: Collection[Connection],  # those that `make` made and that are open
+        connections: Collection[Connection],  # the open ones among those that `make` made
         max_connections: int,
         limits: ConnectionLimits,
         context: ssl.SSLContext | None,
@@ -46,15 +45,15 @@ class Listener:
         self._watching = asyncio.create_task(self._watch())
 
     def is_full(self) -> bool:
-        """Whether there are more connections than requests are read from."""
+        """Whether there are more connections than `max_connections`."""
         return len(self._connections) > self._max
 
     async def close(self) -> None:
-        """Accept no more. Deadlines of open connections hold until the event loop ends."""
+        """Accept no more. Deadlines of open connections continue until the event loop ends."""
         self._accepting.cancel()
         for connection, opening in self._opening.items():
             if self._context is not None and connection not in self._connections:
-                opening.cancel()  # in its handshake; only there uvloop cleans up after that
+                opening.cancel()  # in its TLS handshake; only there uvloop cleans up
         await asyncio.gather(self._accepting, *self._opening.values(), return_exceptions=True)
 
     async def _accept(self) -> None:
@@ -62,12 +61,12 @@ class Listener:
         while True:
             try:
                 accepted, _ = await loop.sock_accept(self._listening)
-            except OSError:  # no descriptors or memory, or the client has gone already
+            except OSError:  # no descriptors or memory, or the client has disconnected
                 await asyncio.sleep(_PAUSE)
                 continue
             if self._held() >= self._max and self.waiting:
                 self.waiting.pop(next(iter(self.waiting)))()
-                await asyncio.sleep(0)  # in which it is closed
+                await asyncio.sleep(0)  # it is closed in the meantime
             if self._held() >= self._max + SPARE:
                 self._turn_away(accepted)
                 await asyncio.sleep(0)
@@ -79,7 +78,7 @@ class Listener:
         return len(self._connections) + len(self._opening)
 
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
-        """Give a connection its transport, which closes the socket whatever comes."""
+        """Give a connection its transport, which closes the socket in any case."""
         if self._context is not None:
             self.waiting[connection] = self._opening[connection].cancel
         try:
@@ -89,7 +88,7 @@ class Listener:
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.handshake_time if self._context else None,
             )
-        except OSError:  # of which errors of TLS are a kind
+        except OSError:  # TLS errors too
             pass
         finally:
             del self._opening[connection]
@@ -98,13 +97,12 @@ class Listener:
 
     def _turn_away(self, accepted: socket.socket) -> None:
         """Close a connection without reading from it."""
-        facts = Facts(503, "the server has no free connection; ask again", code="full", retry=True)
         with accepted, suppress(OSError):
             if self._context is None:
-                accepted.send(refusal(facts))
+                accepted.send(refusal(NO_CONNECTION))
 
     async def _watch(self) -> None:
-        """End connections whose time is over."""
+        """Check the deadlines of all connections."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._limits.tick)

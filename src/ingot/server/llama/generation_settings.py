@@ -1,4 +1,4 @@
-"""`generation_settings`: how tokens are chosen, told in llama-server's names."""
+"""`generation_settings`: sampling parameters under llama-server's names."""
 
 import math
 from typing import Any, Literal
@@ -9,14 +9,14 @@ from ingot.sampling import SamplingParams
 
 
 class TokenBias(BaseModel):
-    """A token and what is added to its logit; False bans it."""
+    """A token and the bias of its logit; False bans it."""
 
     token: int
     bias: float | Literal[False]
 
 
 class GenerationSettings(BaseModel):
-    """All parameters of a text; `max_tokens` and `n_predict` are -1 without a limit."""
+    """The parameters of a completion; `max_tokens` and `n_predict` are -1 without a limit."""
 
     seed: int
     temperature: float
@@ -68,10 +68,10 @@ def settings_of(
     stream: bool = False,
     timings_per_token: bool = False,
 ) -> GenerationSettings:
-    """The settings of a text; `seed` is the one its draws come from, -1 for any."""
+    """The settings of a completion; `seed` is the one in use, -1 if none is yet."""
     most = -1 if params.max_tokens is None else params.max_tokens
     same: dict[str, Any] = {name: getattr(params, name) for name in _SAME}
-    told: dict[str, Any] = {
+    renamed: dict[str, Any] = {
         "seed": -1 if seed is None else seed,
         "max_tokens": most,
         "n_predict": most,
@@ -83,4 +83,4 @@ def settings_of(
             for token, bias in params.logit_bias.items()
         ],
     }
-    return GenerationSettings(**(same | told))
+    return GenerationSettings(**(same | renamed))

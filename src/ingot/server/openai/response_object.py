@@ -1,7 +1,5 @@
-"""The answers of `/v1/responses`: an object with items, whole and as a stream of events."""
+"""The response object of `/v1/responses`, whole and as a stream of events."""
 
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
@@ -10,36 +8,37 @@ from pydantic import BaseModel
 from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.reply.events import merged
-from ingot.server.chatting import Reading
-from ingot.server.errors import ApiError, facts_of
-from ingot.server.openai.responses_body import ResponsesBody
-from ingot.server.openai.responses_output import (
+from ingot.server.chat import ReplyReader
+from ingot.server.errors import ApiError, error_info
+from ingot.server.generation import Generation
+from ingot.server.http.event_stream import event
+from ingot.server.openai.response_items import (
     Output,
     OutputItem,
     ReasoningItem,
     StreamEvent,
 )
-from ingot.server.sse import event
-from ingot.server.writing import Writing
+from ingot.server.openai.responses_body import ResponsesBody
+from ingot.server.openai.shared import new_id, now
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class InputDetails(BaseModel):
-    """Tokens of a prompt, taken apart."""
+    """Prompt tokens by kind."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
 class OutputDetails(BaseModel):
-    """Tokens of an answer, taken apart."""
+    """Generated tokens by kind."""
 
     reasoning_tokens: int
 
 
 class ResponseUsage(BaseModel):
-    """Tokens read and written."""
+    """Prompt tokens and generated tokens."""
 
     input_tokens: int
     input_tokens_details: InputDetails
@@ -49,20 +48,20 @@ class ResponseUsage(BaseModel):
 
 
 class ResponseFailure(BaseModel):
-    """What went wrong while the answer was written."""
+    """An error during generation."""
 
     code: str
     message: str
 
 
 class Incomplete(BaseModel):
-    """Why an answer is not complete."""
+    """Why a response is incomplete."""
 
     reason: Literal["max_output_tokens"]
 
 
-class ResponseAnswer(BaseModel):
-    """What the model says, and how it was asked."""
+class ResponseObject(BaseModel):
+    """The output of the model, with the parameters of the request."""
 
     id: str
     object: Literal["response"] = "response"
@@ -91,70 +90,70 @@ class ResponseAnswer(BaseModel):
     user: str | None = None
 
 
-class ResponseAnswers:
-    """Makes the answer of one call; `keep` is told of it when it is complete."""
+class ResponseBuilder:
+    """Makes the response to one request; `keep` gets it when it is complete."""
 
     def __init__(
         self,
-        writing: Writing,
+        generation: Generation,
         body: ResponsesBody,
-        reading: Reading,
-        keep: Callable[[ResponseAnswer], None],
+        reader: ReplyReader,
+        keep: Callable[[ResponseObject], None],
     ) -> None:
-        self._writing = writing
+        self._generation = generation
         self._body = body
-        self._reading = reading
-        self._parser = reading.parser()
+        self._reader = reader
+        self._parser = reader.parser()
         self._keep = keep
         self._output = Output()
-        self._id = f"resp_{uuid.uuid4().hex}"
-        self._created = int(time.time())
+        self._id = new_id("resp_")
+        self._created = now()
         self._sent = 0  # events
 
-    async def whole(self) -> dict[str, Any]:
-        """The answer, once it is there."""
-        (done,) = await self._writing.results()
-        said = merged([*self._parser.push(done.text), *self._parser.finish()])
-        for one in self._reading.wanted(said):
-            list(self._output.push(one))
+    async def whole(self) -> dict[str, object]:
+        """The response, once the completion is done."""
+        (done,) = await self._generation.results()
+        parts = merged([*self._parser.push(done.text), *self._parser.finish()])
+        for part in self._reader.allowed(parts):
+            list(self._output.push(part))
         list(self._output.close(_status(done)))
         return self._ended(done).model_dump()
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The answer as it comes."""
-        begun = self._answer("in_progress").model_dump()
-        yield self._event({"type": "response.created", "response": begun})
-        yield self._event({"type": "response.in_progress", "response": begun})
+        """The response as a stream of events."""
+        initial = self._response("in_progress").model_dump()
+        yield self._event({"type": "response.created", "response": initial})
+        yield self._event({"type": "response.in_progress", "response": initial})
         try:
-            async for piece in self._writing.pieces():
-                said = self._parser.push(piece.text)
+            async for piece in self._generation.pieces():
+                parts = self._parser.push(piece.text)
                 if piece.done is not None:
-                    said += self._parser.finish()
-                for one in self._reading.wanted(said):
-                    for told in self._output.push(one):
-                        yield self._event(told)
+                    parts += self._parser.finish()
+                for part in self._reader.allowed(parts):
+                    for item_event in self._output.push(part):
+                        yield self._event(item_event)
                 if piece.done is not None:
-                    for told in self._output.close(_status(piece.done)):
-                        yield self._event(told)
-                    answer = self._ended(piece.done)
-                    kind = f"response.{answer.status}"
-                    yield self._event({"type": kind, "response": answer.model_dump()})
+                    for item_event in self._output.close(_status(piece.done)):
+                        yield self._event(item_event)
+                    response = self._ended(piece.done)
+                    kind = f"response.{response.status}"
+                    yield self._event({"type": kind, "response": response.model_dump()})
         except (ApiError, IngotError) as error:
-            facts = facts_of(error)
-            failure = ResponseFailure(code=facts.code or facts.kind, message=facts.message)
-            failed = self._answer("failed").model_copy(update={"error": failure})
+            info = error_info(error)
+            failure = ResponseFailure(code=info.code or info.kind, message=info.message)
+            failed = self._response("failed").model_copy(update={"error": failure})
             yield self._event({"type": "response.failed", "response": failed.model_dump()})
 
-    def _event(self, told: StreamEvent) -> bytes:
-        made = event({**told, "sequence_number": self._sent}, told["type"])
+    def _event(self, content: StreamEvent) -> bytes:
+        numbered = event({**content, "sequence_number": self._sent}, content["type"])
         self._sent += 1
-        return made
+        return numbered
 
-    def _ended(self, done: Completion) -> ResponseAnswer:
+    def _ended(self, done: Completion) -> ResponseObject:
         status = _status(done)
-        answer = self._answer(status).model_copy(
+        response = self._response(status).model_copy(
             update={
-                "completed_at": int(time.time()) if status == "completed" else None,
+                "completed_at": now() if status == "completed" else None,
                 "incomplete_details": None
                 if status == "completed"
                 else Incomplete(reason="max_output_tokens"),
@@ -162,18 +161,18 @@ class ResponseAnswers:
             }
         )
         if self._body.store is not False:
-            self._keep(answer)
-        return answer
+            self._keep(response)
+        return response
 
-    def _answer(self, status: ResponseStatus) -> ResponseAnswer:
+    def _response(self, status: ResponseStatus) -> ResponseObject:
         body = self._body
         choice = body.tool_choice or "auto"
         form = body.text and body.text.format
-        return ResponseAnswer(
+        return ResponseObject(
             id=self._id,
             created_at=self._created,
             status=status,
-            model=self._writing.model,
+            model=self._generation.model,
             output=list(self._output.items),
             instructions=body.instructions,
             previous_response_id=body.previous_response_id,
@@ -190,22 +189,22 @@ class ResponseAnswers:
         )
 
     def _usage(self, done: Completion) -> ResponseUsage:
-        """Tokens; those of reasoning are counted in its text, without marks."""
-        thoughts = [
+        """The tokens; those of reasoning are counted in its text, without its marks."""
+        reasoning_texts = [
             part.text
             for item in self._output.items
             if isinstance(item, ReasoningItem)
             for part in item.content
         ]
-        tokenizer = self._writing.llm.tokenizer
-        reasoning = sum(len(tokenizer.encode(text, add_special=False)) for text in thoughts)
-        read, written = done.timings.prompt_tokens, len(done.token_ids)
+        tokenizer = self._generation.llm.tokenizer
+        reasoning = sum(len(tokenizer.encode(text, add_special=False)) for text in reasoning_texts)
+        read, generated = done.timings.prompt_tokens, len(done.token_ids)
         return ResponseUsage(
             input_tokens=read,
             input_tokens_details=InputDetails(cached_tokens=done.timings.reused_tokens),
-            output_tokens=written,
-            output_tokens_details=OutputDetails(reasoning_tokens=min(reasoning, written)),
-            total_tokens=read + written,
+            output_tokens=generated,
+            output_tokens_details=OutputDetails(reasoning_tokens=min(reasoning, generated)),
+            total_tokens=read + generated,
         )
 
 
@@ -213,5 +212,5 @@ def _status(done: Completion) -> Literal["completed", "incomplete"]:
     return "completed" if done.finish_reason == "stop" else "incomplete"
 
 
-def _dumped(form: BaseModel) -> dict[str, Any]:
+def _dumped(form: BaseModel) -> dict[str, object]:
     return form.model_dump(by_alias=True, exclude_none=True)

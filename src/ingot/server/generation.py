@@ -1,49 +1,85 @@
-"""Writing: the texts of one HTTP request on their way from the engine to the client.
+"""Generation: the completions of one HTTP request on their way from the engine to the client.
 
-Comes in: a lease on a model and the engine's requests. Goes out: pieces as they come, or the
-whole. Whatever happens to the client, the texts end with it and the lease is given back. It does
-not know what an endpoint's answers look like.
+A lease on a model and prompts come in; pieces of text go out as they are generated, or whole
+completions. Whatever happens to the client, the engine's requests end with it and the lease is
+returned. It does not know what an endpoint's responses look like.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.types import Receive
 
 from ingot.api import LLM
 from ingot.engine import Completion, Request
 from ingot.errors import RequestCancelledError
-from ingot.sampling import Grammar
-from ingot.server.call import Call
+from ingot.sampling import Grammar, SamplingParams
+from ingot.sampling.checks import LARGEST_SEED
 from ingot.server.catalog import Catalog, Lease
-from ingot.server.errors import ApiError, ClientGoneError
-from ingot.server.several import Texts
+from ingot.server.errors import ClientGoneError, stopping_error
+from ingot.server.http.access_log import AccessRecord
 from ingot.server.slot_table import SlotTable
+from ingot.server.threads import run_in_thread
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class PromptSet:
+    """Prompts, each to be continued `count` times with the same parameters."""
+
+    prompts: Sequence[NDArray[np.int32]]
+    params: SamplingParams
+    count: int = 1
+    reuse: bool = True
+
+    def submit(self, llm: LLM) -> list[Request]:
+        """Submit all completions, or none. With a seed, each one of a prompt gets the next."""
+        requests: list[Request] = []
+        try:
+            for prompt in self.prompts:
+                for number in range(self.count):
+                    seed = self.params.seed
+                    if seed is not None:
+                        seed = (seed + number) % (LARGEST_SEED + 1)
+                    requests.append(
+                        llm.stream(
+                            prompt,
+                            replace(self.params, seed=seed),
+                            context_overflow="stop",
+                            reuse=self.reuse,
+                        )
+                    )
+        except BaseException:
+            for request in requests:
+                request.cancel()
+            raise
+        return requests
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text of one of the texts; at its end the whole, and what was still held back."""
+    """Some text of one completion. The last piece carries the whole completion."""
 
     index: int
     text: str
     done: Completion | None = None
 
 
-class Writings:
-    """All texts that a server is writing."""
+class Generations:
+    """All generations that a server is running."""
 
     def __init__(self) -> None:
-        self._open: dict[Writing, None] = {}  # in the order they came
+        self._open: dict[Generation, None] = {}  # in the order they began
         self._slots: dict[str, SlotTable] = {}
 
-    def __iter__(self) -> "Iterator[Writing]":
+    def __iter__(self) -> "Iterator[Generation]":
         return iter(list(self._open))
 
     def __len__(self) -> int:
@@ -53,32 +89,32 @@ class Writings:
         self,
         catalog: Catalog,
         model: str | None,
-        call: Call,
-        ask: Callable[[LLM], Texts],
+        record: AccessRecord,
+        prepare: Callable[[LLM], PromptSet],
         receive: Receive,
         *,
         slot: int | None = None,
-    ) -> "Writing":
-        """Have texts written: `ask` says which, in a thread.
+    ) -> "Generation":
+        """Submit the prompts that `prepare`, called in a thread, makes for the model.
 
-        Their grammar is compiled first, unless the client goes before; no thread that others
-        need waits for that. The first text gets the slot that is wanted, if it is free.
+        A grammar is compiled first, unless the client disconnects before; that blocks no thread
+        that others need. The first completion gets the wanted slot, if it is free.
         """
         lease = await catalog.lease(model)
-        call.model = lease.name
+        record.model = lease.name
         try:
-            texts = await asyncio.to_thread(ask, lease.llm)
-            compiled = await _compiled(lease.llm, texts.params.grammar, receive)
-            requests = await asyncio.to_thread(texts.submit, lease.llm)
-            del compiled  # the requests have it
+            prompts = await run_in_thread(prepare, lease.llm)
+            compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
+            requests = await run_in_thread(prompts.submit, lease.llm)
+            del compiled  # the requests hold it now
         except BaseException:
             lease.release()
             raise
         slots = self.slots_of(lease)
         slots.enter(requests, slot)
-        writing = Writing(lease, requests, call, slots, self._open.pop)
-        self._open[writing] = None
-        return writing
+        generation = Generation(lease, requests, record, slots, self._open.pop)
+        self._open[generation] = None
+        return generation
 
     def slots_of(self, lease: Lease) -> SlotTable:
         """The slots of a model."""
@@ -87,21 +123,21 @@ class Writings:
         return self._slots[lease.name]
 
 
-class Writing:
-    """The texts of one call: use it as a context, in which they are read."""
+class Generation:
+    """The completions of one HTTP request; a context, at whose end they end too."""
 
     def __init__(
         self,
         lease: Lease,
         requests: Sequence[Request],
-        call: Call,
+        record: AccessRecord,
         slots: SlotTable,
-        forget: Callable[["Writing"], object],
+        forget: Callable[["Generation"], object],
     ) -> None:
         self.llm = lease.llm
         self.model = lease.name
         self.requests = requests
-        self.call = call
+        self.record = record
         self.slots = slots
         self.stopped = False  # by the server, which is about to stop
         self._lease = lease
@@ -119,32 +155,32 @@ class Writing:
         self.close()
 
     def close(self) -> None:
-        """End what has not ended, and give the model back."""
+        """Cancel what is still running, and return the model."""
         self.cancel()
-        self.call.count(self.requests)
+        self.record.count(self.requests)
         self.slots.leave(self.requests)
         self._lease.release()
         self._forget(self)
 
     def cancel(self) -> None:
-        """End the texts; what is written stays."""
+        """Cancel the completions; their text so far stays."""
         for request in self.requests:
             request.cancel()
 
     def stop(self) -> None:
-        """End them because the server stops."""
+        """Cancel them because the server stops."""
         self.stopped = True
         self.cancel()
 
     async def results(self) -> list[Completion]:
-        """All texts, whole."""
+        """All completions, once they are done."""
         try:
             return [await request for request in self.requests]
         except RequestCancelledError:
-            raise self._ended_early() from None
+            raise self._cancellation() from None
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """The texts as they come; each one's last piece has the whole."""
+        """Text as it is generated; the last piece of each completion carries the whole."""
         if len(self.requests) == 1:
             async for piece in self._pieces_of(0):
                 yield piece
@@ -155,18 +191,18 @@ class Writing:
             try:
                 async for piece in self._pieces_of(index):
                     queue.put_nowait(piece)
-            except BaseException as error:  # it is for whoever reads the queue
+            except BaseException as error:  # raised again by the reader of the queue
                 queue.put_nowait(error)
 
         readers = [asyncio.create_task(read(index)) for index in range(len(self.requests))]
         try:
             left = len(readers)
             while left:
-                read_one = await queue.get()
-                if isinstance(read_one, BaseException):
-                    raise read_one
-                left -= read_one.done is not None
-                yield read_one
+                received = await queue.get()
+                if isinstance(received, BaseException):
+                    raise received
+                left -= received.done is not None
+                yield received
         finally:
             for reader in readers:
                 reader.cancel()
@@ -179,19 +215,15 @@ class Writing:
         try:
             done = await request
         except RequestCancelledError:
-            raise self._ended_early() from None
+            raise self._cancellation() from None
         yield Piece(index, "", done)
 
-    def _ended_early(self) -> Exception:
-        if self.stopped:
-            return ApiError(
-                503, "the server is stopping; ask again", code="server_stopping", retry=True
-            )
-        return ClientGoneError("the client has gone")
+    def _cancellation(self) -> Exception:
+        return stopping_error() if self.stopped else ClientGoneError()
 
 
 async def _compiled(llm: LLM, grammar: Grammar | None, receive: Receive) -> object:
-    """A grammar that is ready, for as long as somebody has it."""
+    """A compiled grammar; the engine's cache keeps it while somebody refers to it."""
     if grammar is None:
         return None
     compiling = llm.engine.compile_grammar(grammar)
@@ -201,13 +233,13 @@ async def _compiled(llm: LLM, grammar: Grammar | None, receive: Receive) -> obje
 
 
 async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
-    """Wait for something; a client that goes ends it with `ClientGoneError`."""
+    """Await something; a client that disconnects ends it with `ClientGoneError`."""
     job = asyncio.ensure_future(work)
     gone = asyncio.create_task(disconnected(receive))
     try:
         await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
         if not job.done():
-            raise ClientGoneError("the client has gone")
+            raise ClientGoneError
         return job.result()
     finally:
         for task in (job, gone):
@@ -217,8 +249,6 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
 
 
 async def disconnected(receive: Receive) -> None:
-    """Wait until the client goes."""
-    while True:
-        message: Any = await receive()
-        if message["type"] == "http.disconnect":
-            return
+    """Wait until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

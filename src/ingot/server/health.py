@@ -1,4 +1,4 @@
-"""What watches over a server asks: is it alive, is it ready, what is it doing."""
+"""`/health`, `/ready`, `/metrics` and `/api/status`: for supervisors and the dashboard."""
 
 import time
 
@@ -8,18 +8,18 @@ from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.server.catalog import Entry
-from ingot.server.errors import ApiError
+from ingot.server.errors import stopping_error
 from ingot.server.state import Server
 
 
 class Health(BaseModel):
-    """A server that can answer."""
+    """The server can respond."""
 
     status: str = "ok"
 
 
 class RequestStatus(BaseModel):
-    """A text that is being written or waits for it."""
+    """A request that is running or waiting."""
 
     id: str
     state: str
@@ -29,7 +29,7 @@ class RequestStatus(BaseModel):
 
 
 class GpuStatus(BaseModel):
-    """What a GPU has of a model."""
+    """The part of a model on a GPU."""
 
     device: str
     layers: int
@@ -38,11 +38,11 @@ class GpuStatus(BaseModel):
     allocated_bytes: int
     sent_bytes: int
     sent_seconds: float
-    decoded: list[str]  # types that are half floats there
+    decoded: list[str]  # tensor types that are dequantized to half precision there
 
 
 class ModelStatus(BaseModel):
-    """A model and what it is doing; a closed one only has a name."""
+    """A model and its engine's counters; a closed model only has a name."""
 
     name: str
     loaded: bool
@@ -55,7 +55,7 @@ class ModelStatus(BaseModel):
     reused_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
-    step_seconds: float = 0.0  # since the step that runs began
+    step_seconds: float = 0.0  # since the current step began
     cache_blocks: int = 0
     cache_blocks_held: int = 0
     cache_blocks_kept: int = 0
@@ -64,49 +64,49 @@ class ModelStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """What the server is doing."""
+    """The state of the server."""
 
     uptime_seconds: float
     models: list[ModelStatus]
 
 
 def router(server: Server) -> APIRouter:
-    """The endpoints."""
-    made = APIRouter(tags=["operations"])
+    """The endpoints for supervisors."""
+    routes = APIRouter(tags=["Health"])
 
-    @made.get(
+    @routes.get(
         "/health",
-        responses={503: {"description": "A model failed, hangs, or its file was changed."}},
+        responses={503: {"description": "A model has failed, hangs, or its file was changed."}},
     )
-    @made.get("/v1/health", include_in_schema=False)
+    @routes.get("/v1/health", include_in_schema=False)
     async def health() -> Health:
-        """Whether the models that are open can go on; if one cannot, why."""
+        """Whether all open models work; if not, why."""
         server.catalog.check()
         return Health()
 
-    @made.get(
+    @routes.get(
         "/ready", responses={503: {"description": "The server is stopping, or a model has failed."}}
     )
     async def ready() -> Health:
-        """Whether requests are taken: not any more while the server stops."""
+        """Whether the server accepts requests: it does not while it stops."""
         if server.draining:
-            raise ApiError(503, "the server is stopping", code="server_stopping", retry=True)
+            raise stopping_error()
         server.catalog.check()
         return Health()
 
-    @made.get("/metrics", response_class=Response)
+    @routes.get("/metrics", response_class=Response)
     async def metrics() -> Response:
-        """Measurements for Prometheus."""
+        """Metrics in Prometheus's text format."""
         return Response(server.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    @made.get("/api/status")
+    @routes.get("/api/status")
     async def status() -> Status:
-        """What the page's dashboard shows."""
+        """What the dashboard of the page shows."""
         models = [_model_status(server, entry) for entry in server.catalog.entries.values()]
         uptime = time.monotonic() - server.started
         return Status(uptime_seconds=uptime, models=models)
 
-    return made
+    return routes
 
 
 def _model_status(server: Server, entry: Entry) -> ModelStatus:
@@ -116,15 +116,15 @@ def _model_status(server: Server, entry: Entry) -> ModelStatus:
     now = time.perf_counter()
     requests = [
         RequestStatus(
-            id=writing.call.id,
+            id=generation.record.id,
             state=request.state,
             prompt_tokens=request.timings.prompt_tokens,
             generated_tokens=request.timings.generated_tokens,
-            seconds=now - writing.call.started,
+            seconds=now - generation.record.started,
         )
-        for writing in server.writings
-        if writing.model == entry.name
-        for request in writing.requests
+        for generation in server.generations
+        if generation.model == entry.name
+        for request in generation.requests
     ]
     return ModelStatus(
         name=entry.name,
