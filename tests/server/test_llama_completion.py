@@ -173,7 +173,7 @@ def test_grammars_and_schemas(http: httpx.Client) -> None:
     schema = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}
     made = ask(http, n_predict=60, json_schema=schema, grammar="")
     assert len(json.loads(made["content"])) == 2
-    assert "exclude" in refused(http, grammar='root ::= "a"', json_schema={})
+    assert "combined" in refused(http, grammar='root ::= "a"', json_schema={})
     assert "GBNF" in refused(http, grammar="root ::= nothing")
     assert "schema" in refused(http, json_schema={"type": "nonsense"})
 

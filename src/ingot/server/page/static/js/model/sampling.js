@@ -8,7 +8,7 @@ export const NUMBERS = [
     min: 0,
     max: 2,
     step: 0.05,
-    hint: "0 always takes the likeliest token; higher is bolder.",
+    hint: "0 always picks the most likely token; higher values vary more.",
   },
   {
     name: "top_p",

@@ -121,5 +121,5 @@ function factsOf(tokens) {
   if (!tokens.length) return "";
   const others = tokens.filter((token) => !read(token).likeliest).length;
   const doubt = perplexity(tokens).toFixed(2);
-  return `${tokens.length} tokens · ${others} not the likeliest · perplexity ${doubt}`;
+  return `${tokens.length} tokens · ${others} not the most likely · perplexity ${doubt}`;
 }
