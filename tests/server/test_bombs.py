@@ -106,6 +106,10 @@ _BOMBS = {
         "/v1/embeddings",
         body(input=b"[" + b",".join([b'"a"'] * 2048) + b"]"),
     ),
+    "many logprobs": (
+        "/v1/completions",
+        body(prompt=b'"%s"' % (b"a" * 3000), echo=b"true", logprobs=b"250", max_tokens=b"1"),
+    ),
     "depth within the limit": ("/completion", body(prompt=nested(MAX_DEPTH - 1))),
 }  # fmt: skip
 
@@ -143,7 +147,7 @@ def test_a_bystander_reads_on_while_many_come_at_once(bystander: Bystander) -> N
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"NaN", "none (NaN)"),
+        (b"NaN", "infinite or NaN"),
         (b"-Infinity", "infinite"),
         (b"1e400", "infinite"),
         (b"9" * 10_000, "longer than 64"),
@@ -152,7 +156,7 @@ def test_a_bystander_reads_on_while_many_come_at_once(bystander: Bystander) -> N
         (b'"\xed\xa0\x80"', "surrogate"),
         (b'{"a":1,"a":2}', "twice"),
         (b"\x00", "zero byte"),
-        (nested(MAX_DEPTH), "within each other"),
+        (nested(MAX_DEPTH), "levels deep"),
         (spread(b"1")[:-1] + b",1" * 200 + b"]", "values"),
     ],
 )
