@@ -1,4 +1,4 @@
-"""Bodies that are wrong in one way or another, the same ones from the same seed.
+"""Invalid bodies of many kinds, the same ones for the same seed.
 
 Each begins as a body that an endpoint can answer; then fields are replaced, left out or doubled,
 bytes are cut, changed or encoded otherwise, or the headers say that it is something else. Some

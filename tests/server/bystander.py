@@ -1,4 +1,4 @@
-"""A bystander: somebody who reads a stream while others attack the same server.
+"""A bystander: a client that reads a stream while others attack the same server.
 
     with bystanding(tmp_path) as bystander:
         httpx.post(f"{bystander.url}/completion", content=bomb, timeout=PATIENCE)

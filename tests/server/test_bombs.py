@@ -1,4 +1,4 @@
-"""Bodies made to keep a server busy: a bystander reads on while they come."""
+"""Requests made to keep a server busy: a bystander reads on meanwhile."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The bystander notices what it is there to notice."""
+"""The bystander notices delays and errors."""
 
 import threading
 import time

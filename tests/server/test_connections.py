@@ -1,4 +1,4 @@
-"""Connections of clients that mean no good: what they hold is bounded, and so is their time."""
+"""Connections of malicious clients: what they hold is bounded, and so is their time."""
 
 import asyncio
 import resource

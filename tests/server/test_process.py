@@ -1,4 +1,4 @@
-"""The server as a process: signals, ports, clients that go away, TLS."""
+"""The server as a process: signals, ports, clients that disconnect, TLS."""
 
 import http.client
 import json

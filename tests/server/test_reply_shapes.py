@@ -1,4 +1,4 @@
-"""Reasoning, answers in several parts and failures, as each family of endpoints tells them.
+"""Reasoning, answers of several parts and failures in the responses of each API family.
 
 The texts are written here in place of a model's: the default one does not reason.
 """

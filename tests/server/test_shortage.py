@@ -1,4 +1,4 @@
-"""What a client is told when the machine has too little of something."""
+"""The errors that clients get when memory or threads run out."""
 
 import asyncio
 from pathlib import Path

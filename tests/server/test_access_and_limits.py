@@ -1,4 +1,4 @@
-"""Who may ask, how much, and what a server says of itself: on a tiny model, in this process."""
+"""API keys, limits, metrics and errors of a server: with a tiny model, in this process."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Forms of calls that only some models write, through the endpoints: forced, streamed, sent back.
+"""Tool call formats of single model families, through the endpoints: forced, streamed, sent back.
 
 The model is a tiny one with random weights and the chat templates of the families.
 """

@@ -1,4 +1,4 @@
-"""llama-server's smaller endpoints: tokens, templates, vectors, ranks, properties, adapters."""
+"""llama-server's smaller endpoints: tokenize, templates, embeddings, rerank, props, adapters."""
 
 import asyncio
 from pathlib import Path
