@@ -159,8 +159,8 @@ def test_a_port_that_is_taken_is_named(server: Served, tiny: Path) -> None:
     _, said = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2
     assert said == (
-        f"error: another program listens on 127.0.0.1:{port} already; stop it, or choose "
-        "another port: --port\n"
+        f"error: another program already listens on 127.0.0.1:{port}; stop it, or choose "
+        "another port with --port\n"
     )
 
 
