@@ -27,9 +27,10 @@ from typing import NamedTuple, cast
 
 import torch
 
+from ingot.arrays import Bytes
 from ingot.gguf import GgmlType
 from ingot.quant import fp4, iq4
-from ingot.quant.block import BlockFormat, Bytes, Coding
+from ingot.quant.block import BlockFormat, Coding
 from ingot.quant.registry import format_of
 
 ROW_TILE = 32
