@@ -1,4 +1,4 @@
-# The server in a container. deploy/compose.yaml runs it confined.
+# The server in a container. deploy/compose.yaml runs it with restrictions.
 FROM python:3.12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 COPY . /src

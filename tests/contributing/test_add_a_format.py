@@ -60,7 +60,8 @@ struct T4 : BlockFormat<Layout{
 CLASS = '''"""A throw-away format."""
 
 from ingot.quant.bits import fields, half_at
-from ingot.quant.block import BlockFormat, Bytes, Coding, Parts
+from ingot.arrays import Bytes
+from ingot.quant.block import BlockFormat, Coding, Parts
 
 
 class T4(BlockFormat):

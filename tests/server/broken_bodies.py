@@ -1,4 +1,4 @@
-"""Bodies that are wrong in one way or another, the same ones from the same seed.
+"""Invalid bodies of many kinds, the same ones for the same seed.
 
 Each begins as a body that an endpoint can answer; then fields are replaced, left out or doubled,
 bytes are cut, changed or encoded otherwise, or the headers say that it is something else. Some
@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 from ingot.server.body_limits import (
-    LONGEST_NUMBER,
-    MOST_DEPTH,
-    MOST_FEW,
-    MOST_MANY,
-    MOST_PROMPTS,
-    MOST_TOKENS,
-    MOST_TOOLS,
-    MOST_VALUES,
+    MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_NUMBER_LENGTH,
+    MAX_PROMPTS,
+    MAX_SHORT_LIST,
+    MAX_TOKEN_IDS,
+    MAX_TOOLS,
+    MAX_VALUES,
 )
 
 _CHAT = {
@@ -126,7 +126,7 @@ _ENTRIES = (
     b'{"type":"text","text":"a"}', b'{"role":"user","content":"a"}', b'["a",1]', b'{"text":"c"}',
 )  # fmt: skip
 # The larger ones are rare: each takes as long as hundreds of small bodies.
-_MOST = (MOST_FEW, MOST_TOOLS, MOST_PROMPTS, MOST_MANY, MOST_TOKENS, MOST_VALUES)
+_MOST = (MAX_SHORT_LIST, MAX_TOOLS, MAX_PROMPTS, MAX_ITEMS, MAX_TOKEN_IDS, MAX_VALUES)
 _HOW_OFTEN = (60, 20, 10, 6, 2, 2)
 _TYPES = (
     None, "", "text/plain", "application/xml", "application/x-www-form-urlencoded",
@@ -222,12 +222,12 @@ def _near_a_limit(random: Random) -> bytes:
     beside = random.choice([-1, 0, 1])
     match random.randrange(6):
         case 0:
-            depth = MOST_DEPTH + beside
+            depth = MAX_DEPTH + beside
             return random.choice(
                 [b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth]
             )
         case 1:
-            return random.choice([b"9", b"0."]) + b"9" * (LONGEST_NUMBER - 2 + beside)
+            return random.choice([b"9", b"0."]) + b"9" * (MAX_NUMBER_LENGTH - 2 + beside)
         case _:
             most = random.choices(_MOST, _HOW_OFTEN)[0]
             return b"[" + b",".join([random.choice(_ENTRIES)] * (most + beside)) + b"]"

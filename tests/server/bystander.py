@@ -1,11 +1,11 @@
-"""A bystander: somebody who reads a stream while others attack the same server.
+"""A bystander: a client that reads a stream while others attack the same server.
 
     with bystanding(tmp_path) as bystander:
         httpx.post(f"{bystander.url}/completion", content=bomb, timeout=PATIENCE)
         bystander.read_on()
     assert bystander.longest_lag <= LONGEST_LAG
 
-The server is the real one (`ingot.server.run`), in a thread of this process, on a real port, so
+The server is the real one (`ingot.server.process`), in a thread of this process, on a real port, so
 that the engine's step counter can be read. Its model is the tiny one, whose steps are made as long
 as those of an ordinary model. The bystander's text gets one token, and so one event, in every
 step. At each event the reader looks at the step counter: pauses are counted in steps, not seconds.
@@ -31,7 +31,7 @@ from serving import PATIENCE
 
 from ingot.engine import EngineOptions
 from ingot.engine.step import Stepper
-from ingot.server import ServedModel, ServerOptions, run
+from ingot.server import ServedModel, ServerOptions, process
 from ingot.server.state import Server
 from tiny_llama import write_tiny_llama
 
@@ -113,7 +113,7 @@ class Bystander:
                         self._note(line)
             raise AssertionError("it came to its end")
         except BaseException as error:  # for the thread of the test
-            self._tell(error)
+            self._report(error)
 
     def _note(self, line: str) -> None:
         assert line.startswith("data: {"), line
@@ -123,9 +123,9 @@ class Bystander:
             self._longest = max(self._longest, steps - self._seen)
         self._seen = steps
         self.pieces += 1
-        self._tell(None)
+        self._report(None)
 
-    def _tell(self, error: BaseException | None) -> None:
+    def _report(self, error: BaseException | None) -> None:
         with self._changed:
             self.error = self.error or error
             self._changed.notify_all()
@@ -158,29 +158,29 @@ def bystanding(
 @contextmanager
 def running(options: ServerOptions) -> Iterator[tuple[str, Server, asyncio.AbstractEventLoop]]:
     """Serve in a thread of this process: the address, the server and its event loop."""
-    started: Future[tuple[str, run._Process, asyncio.AbstractEventLoop]] = Future()
+    started: Future[tuple[str, process._Process, asyncio.AbstractEventLoop]] = Future()
 
-    class Remembered(run._Process):
+    class Remembered(process._Process):
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             started.set_result((self._address, self, asyncio.get_running_loop()))
 
     def serve() -> None:
         try:
-            run.serve(options, lambda _: None)
+            process.serve(options, lambda _: None)
         except BaseException as error:
             if started.done():
                 raise
             started.set_exception(error)
 
     thread = threading.Thread(target=serve, name="server")
-    with patch.object(run, "_Process", Remembered):
+    with patch.object(process, "_Process", Remembered):
         thread.start()
-        url, process, loop = started.result(PATIENCE)
+        url, running, loop = started.result(PATIENCE)
     try:
-        yield url, process._server, loop
+        yield url, running._server, loop
     finally:
-        loop.call_soon_threadsafe(process.handle_exit, signal.SIGTERM, None)
+        loop.call_soon_threadsafe(running.handle_exit, signal.SIGTERM, None)
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the server does not stop"
 

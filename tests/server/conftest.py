@@ -1,4 +1,4 @@
-"""A server on the default model, in a process of its own, and clients of it."""
+"""A server with the default model, as a separate process, and clients of it."""
 
 from collections.abc import Iterator
 from pathlib import Path

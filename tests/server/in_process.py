@@ -1,4 +1,4 @@
-"""A server in the process of the tests, for what would take long over a socket."""
+"""A server in the process of the tests, for what would be slow over a socket."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Ports that stay free for a server which is to come back to its own."""
+"""Ports that stay free, for a server that restarts on the same one."""
 
 import os
 import socket

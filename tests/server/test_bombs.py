@@ -1,4 +1,4 @@
-"""Bodies made to keep a server busy: a bystander reads on while they come."""
+"""Requests made to keep a server busy: a bystander reads on meanwhile."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from bystander import LONGEST_LAG, Bystander, bystanding
 from serving import PATIENCE
 
-from ingot.server.body_limits import MOST_DEPTH, MOST_TOKENS, MOST_VALUES
+from ingot.server.body_limits import MAX_DEPTH, MAX_TOKEN_IDS, MAX_VALUES
 
 LARGEST = 16 << 20  # bytes, the server's limit
 LONG = 3_000_000  # characters of a text that is tokenized, for which the tiny model takes a second
@@ -18,8 +18,8 @@ LONG = 3_000_000  # characters of a text that is tokenized, for which the tiny m
 
 @pytest.fixture(scope="module")
 def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bystander]:
-    with bystanding(tmp_path_factory.mktemp("bombs")) as reading:
-        yield reading
+    with bystanding(tmp_path_factory.mktemp("bombs")) as reader:
+        yield reader
 
 
 def body(**fields: bytes) -> bytes:
@@ -39,7 +39,7 @@ def nested(depth: int) -> bytes:
 
 def spread(entry: bytes) -> bytes:
     """As many entries as a body may have values."""
-    return b"[" + b",".join([entry] * (MOST_VALUES - 100)) + b"]"
+    return b"[" + b",".join([entry] * (MAX_VALUES - 100)) + b"]"
 
 
 _MESSAGE = b'[{"role":"user","content":%s}]'
@@ -100,13 +100,17 @@ _BOMBS = {
     "a long model": ("/detokenize", body(tokens=b"[97]", model=b'"%s"' % (b"a" * LONG))),
     "most tokens as text": (
         "/detokenize",
-        body(tokens=b"[" + b",".join([b"97"] * MOST_TOKENS) + b"]"),
+        body(tokens=b"[" + b",".join([b"97"] * MAX_TOKEN_IDS) + b"]"),
     ),
     "two thousand embeddings": (
         "/v1/embeddings",
         body(input=b"[" + b",".join([b'"a"'] * 2048) + b"]"),
     ),
-    "depth within the limit": ("/completion", body(prompt=nested(MOST_DEPTH - 1))),
+    "many logprobs": (
+        "/v1/completions",
+        body(prompt=b'"%s"' % (b"a" * 3000), echo=b"true", logprobs=b"250", max_tokens=b"1"),
+    ),
+    "depth within the limit": ("/completion", body(prompt=nested(MAX_DEPTH - 1))),
 }  # fmt: skip
 
 
@@ -143,7 +147,7 @@ def test_a_bystander_reads_on_while_many_come_at_once(bystander: Bystander) -> N
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"NaN", "none (NaN)"),
+        (b"NaN", "infinite or NaN"),
         (b"-Infinity", "infinite"),
         (b"1e400", "infinite"),
         (b"9" * 10_000, "longer than 64"),
@@ -152,7 +156,7 @@ def test_a_bystander_reads_on_while_many_come_at_once(bystander: Bystander) -> N
         (b'"\xed\xa0\x80"', "surrogate"),
         (b'{"a":1,"a":2}', "twice"),
         (b"\x00", "zero byte"),
-        (nested(MOST_DEPTH), "within each other"),
+        (nested(MAX_DEPTH), "levels deep"),
         (spread(b"1")[:-1] + b",1" * 200 + b"]", "values"),
     ],
 )
@@ -171,7 +175,7 @@ def test_what_no_parser_should_take_is_refused(
         b"-0.0",
         b'"\\ud83c\\udf6e"',
         b'{"a":{"a":1},"b":[{"a":2}]}',
-        nested(MOST_DEPTH - 1),
+        nested(MAX_DEPTH - 1),
     ],
 )
 def test_what_is_rare_and_right_is_taken(bystander: Bystander, value: bytes) -> None:

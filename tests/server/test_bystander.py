@@ -1,4 +1,4 @@
-"""The bystander notices what it is there to notice."""
+"""The bystander notices delays and errors."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def test_a_text_that_ends_is_seen(tmp_path: Path) -> None:
         stopped = threading.Event()
 
         def stop() -> None:
-            bystander.server.stop_texts()
+            bystander.server.stop_generations()
             stopped.set()
 
         bystander.loop.call_soon_threadsafe(stop)

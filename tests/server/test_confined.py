@@ -1,4 +1,4 @@
-"""The unit and the container: what they forbid, and that the server runs without it."""
+"""The systemd unit and the container: what they forbid, and that the server runs under them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Connections of clients that mean no good: what they hold is bounded, and so is their time."""
+"""Connections of malicious clients: what they hold is bounded, and so is their time."""
 
 import asyncio
 import resource
@@ -21,8 +21,8 @@ from serving import PATIENCE
 
 from ingot.engine import EngineOptions
 from ingot.server import ServedModel, ServerOptions
-from ingot.server.limits import ConnectionLimits
-from ingot.server.listener import SPARE
+from ingot.server.http.connection_limits import ConnectionLimits
+from ingot.server.http.listener import SPARE
 from tiny_llama import write_tiny_llama
 
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
@@ -327,7 +327,7 @@ def test_descriptors_are_kept_in_reserve() -> None:
     program = """
 import resource
 from ingot.errors import ConfigError
-from ingot.server.limits import room_for
+from ingot.server.http.connection_limits import room_for
 
 for soft, hard in (2000, 4096), (256, 4096), (200, 200), (100, 100):
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

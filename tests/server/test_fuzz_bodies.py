@@ -1,4 +1,4 @@
-"""Malformed bodies: whatever comes, the server says what is wrong and goes on.
+"""Malformed bodies: whatever arrives, the server says what is wrong and continues.
 
 The many are handed to the application directly, a few at a time, in the event loop of a server that
 a bystander reads from: so they compete with its stream for the loop and for the GIL, and 100,000
@@ -130,7 +130,7 @@ async def send_all(app: FastAPI, server: Server, requests: Iterator[BrokenBody])
     last = BrokenBody("/completion", whole, {"content-type": "application/json"})
     status, body = await call(app, last)
     assert (status, json.loads(body)["stop"]) == (200, True)
-    assert not list(server.writings)
+    assert not list(server.generations)
     await server.close()
     return statuses
 

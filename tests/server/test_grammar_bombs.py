@@ -1,4 +1,4 @@
-"""Grammars that cost too much stop nobody: not those who read, nor those who ask."""
+"""Expensive grammars block neither running streams nor new requests."""
 
 import json
 import socket

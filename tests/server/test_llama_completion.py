@@ -173,7 +173,7 @@ def test_grammars_and_schemas(http: httpx.Client) -> None:
     schema = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}
     made = ask(http, n_predict=60, json_schema=schema, grammar="")
     assert len(json.loads(made["content"])) == 2
-    assert "exclude" in refused(http, grammar='root ::= "a"', json_schema={})
+    assert "combined" in refused(http, grammar='root ::= "a"', json_schema={})
     assert "GBNF" in refused(http, grammar="root ::= nothing")
     assert "schema" in refused(http, json_schema={"type": "nonsense"})
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_answered_says_why(http: httpx.Client) -> None:
     assert "empty" in refused(http, prompt="")
     assert "vocabulary" in refused(http, prompt=[10**6])
     assert "context" in refused(http, prompt=[5] * 3000)
-    assert "beside" in refused(http, prompt=[1, [2]])
+    assert "cannot also hold token ids" in refused(http, prompt=[1, [2]])
     assert "id_slot" in refused(http, id_slot=1000)
     assert "multimodal" in refused(http, prompt={"prompt_string": "a", "multimodal_data": ["x"]})
     for name, value in {

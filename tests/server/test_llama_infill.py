@@ -93,5 +93,5 @@ def test_what_is_missing_is_said(filling: Path, tmp_path: Path) -> None:
     assert [answer.status_code for answer in (missing, wrong, cannot, openai)] == [400] * 4
     assert "input_suffix" in missing.json()["error"]["message"]
     assert "input_extra.0.text" in wrong.json()["error"]["message"]
-    assert "cannot fill in the middle" in cannot.json()["error"]["message"]
-    assert "cannot fill in the middle" in openai.json()["error"]["message"]
+    assert "does not support fill-in-the-middle" in cannot.json()["error"]["message"]
+    assert "does not support fill-in-the-middle" in openai.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""Slots: who has one, and how their texts are saved, brought back and forgotten."""
+"""Slots: which request has which, and saving, restoring and erasing them."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_a_text_that_is_being_written_is_seen_in_its_slot(http: httpx.Client) ->
     assert busy["next_token"]["has_next_token"] is True
     assert busy["next_token"]["n_decoded"] + busy["next_token"]["n_remain"] == 2000
     assert refused.status_code == 400
-    assert "is writing" in refused.json()["error"]["message"]
+    assert "is running" in refused.json()["error"]["message"]
 
 
 def test_a_slot_is_saved_brought_back_and_erased(http: httpx.Client) -> None:
@@ -130,8 +130,8 @@ def test_what_cannot_be_done_says_why(http: httpx.Client) -> None:
         return said
 
     assert "no slot 99" in message("/slots/99?action=erase")
-    assert "no saved file" in message("/slots/0?action=restore", filename="nothing")
-    assert "no text yet" in message("/slots/30?action=save", filename="x")
+    assert "no saved slot" in message("/slots/0?action=restore", filename="nothing")
+    assert "no request yet" in message("/slots/30?action=save", filename="x")
     assert "action" in message("/slots/0?action=melt")
     assert "action" in message("/slots/0")
     assert "id_slot" in message("/slots/first?action=erase")

@@ -194,7 +194,7 @@ def test_a_form_can_be_asked_for(client: openai.OpenAI) -> None:
         ({"prompt": "a", "logit_bias": {"999999": 1}}, "logit_bias"),
         ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format"),
         ({"prompt": "a", "grammar": "root ::= nothing"}, "GBNF"),
-        ({"prompt": "a", "grammar": 'root ::= "a"', "json_schema": True}, "exclude"),
+        ({"prompt": "a", "grammar": 'root ::= "a"', "json_schema": True}, "combined"),
     ],
 )
 def test_what_is_wrong_is_said(client: openai.OpenAI, fields: dict[str, object], said: str) -> None:

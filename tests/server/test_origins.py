@@ -1,4 +1,4 @@
-"""Requests that pages in a browser make: under which names, and from which origins."""
+"""Requests of pages in a browser: which host names and origins are allowed."""
 
 import socket
 from collections.abc import Iterator

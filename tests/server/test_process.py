@@ -1,4 +1,4 @@
-"""The server as a process: signals, ports, clients that go away, TLS."""
+"""The server as a process: signals, ports, clients that disconnect, TLS."""
 
 import http.client
 import json
@@ -159,8 +159,8 @@ def test_a_port_that_is_taken_is_named(server: Served, tiny: Path) -> None:
     _, said = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2
     assert said == (
-        f"error: another program listens on 127.0.0.1:{port} already; stop it, or choose "
-        "another port: --port\n"
+        f"error: another program already listens on 127.0.0.1:{port}; stop it, or choose "
+        "another port with --port\n"
     )
 
 
@@ -176,7 +176,7 @@ def test_bad_settings_are_one_line(tiny: Path, tmp_path: Path) -> None:
         (("nothing.gguf",), "no model"),
         ((f"={tiny}",), "no name"),
         ((tiny, "--api-key-file", latin), "no text in UTF-8"),
-        ((tiny, "--slot-save-path", tmp_path / "none"), "none is no folder"),
+        ((tiny, "--slot-save-path", tmp_path / "none"), "none is not a folder"),
         ((tiny, "--tls-certificate", latin, "--tls-key", broken), f"{latin} with the key {broken}"),
     ):
         process = start(*arguments)

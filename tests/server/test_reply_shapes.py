@@ -1,4 +1,4 @@
-"""Reasoning, answers in several parts and failures, as each family of endpoints tells them.
+"""Reasoning, answers of several parts and failures in the responses of each API family.
 
 The texts are written here in place of a model's: the default one does not reason.
 """
@@ -14,14 +14,13 @@ import pytest
 
 from ingot.engine import Completion, Timings
 from ingot.reply import CallStyle, Marks, ReplyStyle, read_tools
-from ingot.server.anthropic.answer import MessageAnswers
-from ingot.server.chatting import Reading
+from ingot.server.anthropic.messages import MessageResponder
+from ingot.server.chat import ReplyReader
 from ingot.server.errors import ApiError
-from ingot.server.openai.responses_answer import ResponseAnswers
-from ingot.server.openai.responses_body import ResponsesBody
-from ingot.server.openai.responses_items import Item
-from ingot.server.openai.responses_kept import KeptResponse, KeptResponses
-from ingot.server.writing import Piece
+from ingot.server.generation import Piece
+from ingot.server.openai.response_object import ResponseBuilder
+from ingot.server.openai.responses import ResponseStore, StoredResponse
+from ingot.server.openai.responses_body import Item, ResponsesBody
 
 CALL = '<tool_call>{"name": "now", "arguments": {"zone": 1}}</tool_call>'
 TEXT = f"<think>\nWhat time?\n</think>\n\nI look.\n{CALL}\n{CALL}"
@@ -39,7 +38,7 @@ class Words:
 
 @dataclass
 class Written:
-    """A text that was written, where answers expect a `Writing`."""
+    """A text that was written, in place of a `Generation`."""
 
     text: str
     error: Exception | None = None
@@ -62,8 +61,8 @@ class Written:
         yield Piece(0, "", self.done)
 
 
-def reading(*, parallel: bool = True) -> Reading:
-    return Reading(STYLE, read_tools([{"name": "now"}]), False, parallel)
+def reader(*, parallel: bool = True) -> ReplyReader:
+    return ReplyReader(STYLE, read_tools([{"name": "now"}]), False, parallel)
 
 
 async def events_of(stream: AsyncIterator[bytes]) -> list[dict[str, Any]]:
@@ -77,7 +76,7 @@ async def events_of(stream: AsyncIterator[bytes]) -> list[dict[str, Any]]:
 
 
 def test_a_message_has_its_blocks_in_order() -> None:
-    whole = asyncio.run(MessageAnswers(Written(TEXT), reading()).whole())
+    whole = asyncio.run(MessageResponder(Written(TEXT), reader()).whole())
     kinds = [block["type"] for block in whole["content"]]
     assert kinds == ["thinking", "text", "tool_use", "tool_use"]
     assert whole["content"][0]["thinking"] == "What time?"
@@ -86,12 +85,12 @@ def test_a_message_has_its_blocks_in_order() -> None:
     assert whole["stop_reason"] == "tool_use"
     assert whole["usage"]["input_tokens"] == 6
     assert whole["usage"]["cache_read_input_tokens"] == 4
-    one = asyncio.run(MessageAnswers(Written(TEXT), reading(parallel=False)).whole())
+    one = asyncio.run(MessageResponder(Written(TEXT), reader(parallel=False)).whole())
     assert len(one["content"]) == 3
 
 
 def test_a_streamed_message_has_the_same_blocks() -> None:
-    events = asyncio.run(events_of(MessageAnswers(Written(TEXT), reading()).events()))
+    events = asyncio.run(events_of(MessageResponder(Written(TEXT), reader()).events()))
     blocks: list[dict[str, Any]] = []
     open_block: int | None = None
     for event in events:
@@ -123,20 +122,20 @@ def test_a_streamed_message_has_the_same_blocks() -> None:
 
 def test_arguments_may_be_cut_or_missing() -> None:
     cut = Written('<tool_call>{"name": "now", "arguments": {"zone": "eas')
-    whole = asyncio.run(MessageAnswers(cut, reading()).whole())
+    whole = asyncio.run(MessageResponder(cut, reader()).whole())
     assert whole["content"][0]["input"] == {"zone": "eas"}
     none = Written('<tool_call>{"name": "now"}</tool_call>')
-    whole = asyncio.run(MessageAnswers(none, reading()).whole())
+    whole = asyncio.run(MessageResponder(none, reader()).whole())
     assert whole["content"][0]["input"] == {}
     for odd in (r'"\ud83d"', "[" * 500 + "]" * 500):  # half a character, too deep to be told
         deep = Written(f'<tool_call>{{"name": "now", "arguments": {{"zone": {odd}}}}}</tool_call>')
-        whole = asyncio.run(MessageAnswers(deep, reading()).whole())
+        whole = asyncio.run(MessageResponder(deep, reader()).whole())
         assert whole["content"][0]["input"] == {}
 
 
 def test_what_fails_in_the_middle_is_told() -> None:
     error = ApiError(503, "the server is stopping", code="server_stopping", retry=True)
-    events = asyncio.run(events_of(MessageAnswers(Written("Hi", error), reading()).events()))
+    events = asyncio.run(events_of(MessageResponder(Written("Hi", error), reader()).events()))
     assert events[-1]["error"] == {"type": "overloaded_error", "message": "the server is stopping"}
     answers = responses(Written("Hi", error), [])
     *_, last = asyncio.run(events_of(answers.events()))
@@ -145,9 +144,9 @@ def test_what_fails_in_the_middle_is_told() -> None:
     assert last["response"]["status"] == "failed"
 
 
-def responses(written: Written, kept: list[Any], **fields: Any) -> ResponseAnswers:
+def responses(written: Written, kept: list[Any], **fields: Any) -> ResponseBuilder:
     body = ResponsesBody(input="What time is it?", **fields)
-    return ResponseAnswers(written, body, reading(), kept.append)
+    return ResponseBuilder(written, body, reader(), kept.append)
 
 
 def test_a_response_has_its_items_in_order() -> None:
@@ -186,17 +185,17 @@ def test_a_streamed_response_grows_to_the_same_items() -> None:
 
 @pytest.mark.parametrize(("answers", "characters"), [(3, 1 << 20), (100, 400)])
 def test_answers_are_kept_within_bounds(answers: int, characters: int) -> None:
-    kept = KeptResponses(answers, characters)
+    kept = ResponseStore(answers, characters)
     item = Item(type="message", role="user", content="\ud800")
     for number in range(9):
-        kept.keep(str(number), KeptResponse({"number": number}, (item,)))
+        kept.add(str(number), StoredResponse({"number": number}, (item,)))
     assert 1 < len(kept) <= 3
     assert kept.find("0") is None
     newest = kept.find("8")
     assert newest is not None
-    assert newest.answer == {"number": 8}
-    assert kept.forget("8")
-    assert not kept.forget("8")
+    assert newest.response == {"number": 8}
+    assert kept.remove("8")
+    assert not kept.remove("8")
     assert kept.find("8") is None
-    kept.keep("large", KeptResponse({}, (Item(content="a" * characters),)))
+    kept.add("large", StoredResponse({}, (Item(content="a" * characters),)))
     assert len(kept) == 0  # it alone is too much

@@ -1,4 +1,4 @@
-"""A model's file that somebody changes or replaces while it is served."""
+"""A model file that is changed or replaced while it is being served."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What `/health` says of a model that hangs, recovers or has failed: on a tiny one, in process."""
+"""`/health` of a model that hangs, recovers or has failed: with a tiny model, in process."""
 
 import asyncio
 import threading

@@ -1,19 +1,19 @@
-"""What a client is told when the machine has too little of something."""
+"""The errors that clients get when memory or threads run out."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from ingot.server.errors import ApiError, facts_of
+from ingot.server.errors import ApiError, error_info
 from ingot.server.options import ServedModel, ServerOptions
 from ingot.server.slot_files import SlotFiles
 
 
 def test_too_little_memory_is_a_503_that_says_so() -> None:
-    facts = facts_of(MemoryError())
-    assert (facts.status, facts.code, facts.retry) == (503, "out_of_memory", True)
-    assert "memory" in facts.message
+    info = error_info(MemoryError())
+    assert (info.status, info.code, info.retry) == (503, "out_of_memory", True)
+    assert "memory" in info.message
 
 
 def test_a_folder_of_slots_that_cannot_be_read_is_a_507(tmp_path: Path) -> None:
@@ -29,5 +29,5 @@ def test_a_folder_of_slots_that_cannot_be_read_is_a_507(tmp_path: Path) -> None:
 
     with pytest.raises(ApiError) as caught:
         asyncio.run(save())
-    assert caught.value.facts.status == 507
-    assert str(folder) not in caught.value.facts.message
+    assert caught.value.info.status == 507
+    assert str(folder) not in caught.value.info.message

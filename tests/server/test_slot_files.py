@@ -1,4 +1,4 @@
-"""Saved slots: how much may be saved, what a folder may contain, and what files may say."""
+"""Saved slots: how much may be saved, what the folder may contain, and invalid files."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_no_more_files_are_saved_than_the_server_keeps(tiny: Path, tmp_path: Pat
     with serving(tiny, tmp_path, slot_save_files=2) as http:
         assert act(http, "save", "a")[0] == act(http, "save", "b")[0] == 200
         message = refused(http, "save", "c", 413)
-        assert message.startswith("2 slots are saved, and the server keeps 2 at most")
+        assert message.startswith("2 slots are saved, and --slot-save-files allows 2")
         assert act(http, "save", "b")[0] == 200
         (tmp_path / "a").unlink()
         assert act(http, "save", "c")[0] == 200

@@ -1,4 +1,4 @@
-"""`budget_tokens` of `/v1/messages`: a model that would reason for ever has to answer."""
+"""`budget_tokens` of `/v1/messages`: a model that would reason forever has to answer."""
 
 import asyncio
 from pathlib import Path

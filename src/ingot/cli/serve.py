@@ -179,7 +179,7 @@ def command(
     try:
         from ingot.server.catalog import model_name  # noqa: PLC0415 (an extra)
         from ingot.server.options import ServedModel, ServerOptions  # noqa: PLC0415
-        from ingot.server.run import serve  # noqa: PLC0415
+        from ingot.server.process import serve  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the server needs the package {error.name}: pip install 'ingot-llm[server]'"

@@ -1,10 +1,10 @@
-"""The HTTP server: OpenAI's, Anthropic's and llama-server's endpoints over one engine, and a page.
+"""The HTTP server: OpenAI's, Anthropic's and llama-server's endpoints, and a web page.
 
-`ingot serve` runs it; `create_app` makes it for another ASGI server.
+`ingot serve` runs it; `create_app` is for other ASGI servers.
 """
 
 from ingot.server.app import create_app
-from ingot.server.limits import ConnectionLimits
+from ingot.server.http.connection_limits import ConnectionLimits
 from ingot.server.options import ServedModel, ServerOptions
 
 __all__ = ["ConnectionLimits", "ServedModel", "ServerOptions", "create_app"]

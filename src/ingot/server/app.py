@@ -1,4 +1,4 @@
-"""The application: all endpoints of a server, its gate and its way to tell errors."""
+"""The ASGI application: the endpoints of all families, the middleware, the error responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,25 +15,26 @@ from starlette.routing import Match
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import anthropic, llama, openai, operations, page
-from ingot.server.errors import ApiError, ClientGoneError, Facts, error_body, facts_of
-from ingot.server.gate import CLIENT_CLOSED, Gate
-from ingot.server.json_answer import JsonAnswer
+from ingot.server import anthropic, health, llama, openai, page
+from ingot.server.error_bodies import error_body
+from ingot.server.errors import ApiError, ClientGoneError, ErrorInfo, error_info
+from ingot.server.http.json_response import JsonResponse
+from ingot.server.http.middleware import CLIENT_CLOSED, RequestMiddleware
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
 
 def create_app(options: ServerOptions) -> FastAPI:
-    """An ASGI application; its models are closed when it ends."""
+    """An ASGI application that serves the models of the options until it shuts down."""
     return application(Server(options))
 
 
 def application(server: Server) -> FastAPI:
-    """The same for a server that is there already."""
+    """The ASGI application of an existing `Server`."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        (await server.catalog.lease()).release()  # the first model, now: or say what is wrong
+        (await server.catalog.lease()).release()  # open the first model now, or fail at the start
         watch = asyncio.create_task(server.catalog.watch())
         try:
             yield
@@ -46,15 +47,15 @@ def application(server: Server) -> FastAPI:
         version=__version__,
         summary="Language models from GGUF files.",
         lifespan=lifespan,
-        docs_url=None,  # it would load scripts from elsewhere; the page has its own
+        docs_url=None,  # FastAPI's page loads scripts from elsewhere; `page` has our own
         redoc_url=None,
     )
-    for family in (operations, openai, anthropic, llama):
+    for family in (health, openai, anthropic, llama):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
-        app.add_exception_handler(kind, _tell)
-    app.add_middleware(Gate, server=server)
+        app.add_exception_handler(kind, _error_response)
+    app.add_middleware(RequestMiddleware, server=server)
     if server.options.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -66,25 +67,25 @@ def application(server: Server) -> FastAPI:
     return app
 
 
-async def _tell(request: HttpRequest, error: Exception) -> Response:
-    """Answer with an error, in the shape of the endpoint's family."""
+async def _error_response(request: HttpRequest, error: Exception) -> Response:
+    """An error's response, in the form of the endpoint's family."""
     match error:
         case ClientGoneError():
             return Response(status_code=CLIENT_CLOSED)
         case RequestValidationError():
-            facts = _invalid(error, request.headers.get("content-type", ""))
+            info = _invalid(error, request.headers.get("content-type", ""))
         case HTTPException():
-            facts = Facts(error.status_code, _said(error, request))
+            info = ErrorInfo(error.status_code, _http_message(error, request))
         case _:
-            facts = facts_of(error)
-    headers = dict(getattr(error, "headers", None) or {}) | dict(facts.headers)
-    if facts.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            info = error_info(error)
+    headers = dict(getattr(error, "headers", None) or {}) | dict(info.headers)
+    if info.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods(request))
-    return JsonAnswer(error_body(request.url.path, facts), facts.status, headers=headers)
+    return JsonResponse(error_body(request.url.path, info), info.status, headers=headers)
 
 
 def _methods(request: HttpRequest) -> list[str]:
-    """The methods that a path takes; each may have a route of its own."""
+    """The methods that a path allows; each may have its own route."""
     return [
         method
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -95,32 +96,32 @@ def _methods(request: HttpRequest) -> list[str]:
     ]
 
 
-def _invalid(error: RequestValidationError, content_type: str) -> Facts:
-    """What is wrong with a body, and where: the deepest of what was found."""
+def _invalid(error: RequestValidationError, content_type: str) -> ErrorInfo:
+    """What is wrong with a body, and where: the most deeply nested of pydantic's findings."""
     found = max(error.errors(), key=lambda each: len(each["loc"]))
     if found["type"] == "json_invalid":
-        return Facts(400, f"the body is no JSON: {found['ctx']['error']}")
+        return ErrorInfo(400, f"the body is not valid JSON: {found['ctx']['error']}")
     if found["loc"] == ("body",) and "json" not in content_type.lower():
-        return Facts(400, "the body must be JSON, and said to be: Content-Type: application/json")
+        return ErrorInfo(400, "a JSON body is required, with Content-Type: application/json")
     name = ".".join(str(part) for part in found["loc"] if _is_place(part))
-    return Facts(400, f"{name or 'the body'}: {found['msg']}", param=name or None)
+    return ErrorInfo(400, f"{name or 'the body'}: {found['msg']}", param=name or None)
 
 
 _TYPES = frozenset({"body", "query", "path", "bool", "dict", "float", "int", "none", "str"})
 
 
 def _is_place(part: int | str) -> bool:
-    """Whether part of a path is a name or a number, and not one of several types."""
+    """Whether part of a location is a field or an index, not one type of a union."""
     return isinstance(part, int) or (part.isidentifier() and part.islower() and part not in _TYPES)
 
 
-def _said(error: HTTPException, request: HttpRequest) -> str:
+def _http_message(error: HTTPException, request: HttpRequest) -> str:
     match error.status_code:
         case 404:
             return f"there is nothing at {request.url.path}"
         case 405:
-            return f"{request.url.path} does not take {request.method}"
-        case 400 if error.__cause__ is not None:  # which FastAPI keeps to itself
-            return f"the body is no JSON: {error.__cause__}"
+            return f"{request.url.path} does not allow {request.method}"
+        case 400 if error.__cause__ is not None:  # FastAPI's own message leaves the cause out
+            return f"the body is not valid JSON: {error.__cause__}"
         case _:
             return str(error.detail)

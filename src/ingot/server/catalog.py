@@ -1,8 +1,8 @@
-"""Catalog: the models of a server by name, opened when they are asked for.
+"""Catalog: the models of a server by name, each opened at its first request.
 
-A model stays open while somebody has a lease on it, and for some time after; who comes while it
-is being opened waits for it. A file that somebody changed or replaced is opened again as soon as
-nobody has a lease on the model. It does not know HTTP.
+A model stays open while there is a lease on it, and for some time after. Requests that arrive
+while it opens wait for it. A file that was changed or replaced is opened again as soon as there is
+no lease on the model. It does not know HTTP.
 """
 
 import asyncio
@@ -16,15 +16,16 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ingot.api import LLM
-from ingot.errors import IngotError, ModelChangedError
+from ingot.errors import IngotError, ModelChangedError, ThreadLimitError
 from ingot.gguf import GgufLoader
 from ingot.server.options import ServedModel
+from ingot.server.threads import run_in_thread
 
-_LOOK_SECONDS = 10.0  # between two looks at the models, at most
+_LOOK_SECONDS = 10.0  # between two checks of the models, at most
 
 
 class UnknownModelError(IngotError):
-    """No model of this server has that name."""
+    """The server has no model of that name."""
 
 
 @dataclass(slots=True)
@@ -36,22 +37,22 @@ class Entry:
     llm: LLM | None = None
     leases: int = 0
     used: float = 0.0  # when the last lease ended
-    broken: str | None = None  # why its file, which somebody changed, could not be opened again
-    listed: int = field(default_factory=lambda: int(time.time()))  # when the server began
+    broken: str | None = None  # what happened to its file, which cannot be opened now
+    listed: int = field(default_factory=lambda: int(time.time()))  # when the server started
 
     @property
     def name(self) -> str:
-        """What requests call it."""
+        """Its name in requests."""
         return self.model.name
 
     @property
     def trouble(self) -> str | None:
-        """What somebody did to its file, so that requests fail until it is whole; or None."""
+        """What happened to its file, so that requests fail until it is valid again; or None."""
         return self.broken if self.llm is None else self.llm.engine.change
 
 
 class Lease:
-    """An open model, which stays open until this is released."""
+    """Keeps a model open until it is released."""
 
     def __init__(self, entry: Entry, llm: LLM) -> None:
         self.name = entry.name
@@ -60,7 +61,7 @@ class Lease:
         entry.leases += 1
 
     def release(self) -> None:
-        """Give it back; once is enough, twice does no harm."""
+        """End the lease; calling it twice is harmless."""
         if self._entry is not None:
             self._entry.leases -= 1
             self._entry.used = time.monotonic()
@@ -85,12 +86,12 @@ class Catalog:
         self,
         models: Sequence[ServedModel],
         idle_seconds: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> None:
-        """`tell` hears of models that are sent to a GPU, in lines."""
+        """`report` takes lines about models that are loaded to a GPU or opened again."""
         self._entries = {model.name: Entry(model) for model in models}
         self._idle_seconds = idle_seconds
-        self._tell = tell or _keep_quiet
+        self._report = report or _discard
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -99,11 +100,11 @@ class Catalog:
 
     @property
     def default(self) -> Entry:
-        """The model of requests that name none."""
+        """The model of requests without a model name."""
         return next(iter(self._entries.values()))
 
     def find(self, name: str | None) -> Entry:
-        """The model of a name. A server with one model has it for every name."""
+        """The model of a name. A server with one model uses it for every name."""
         if name is None or len(self._entries) == 1:
             return self.default
         if name not in self._entries:
@@ -112,7 +113,7 @@ class Catalog:
         return self._entries[name]
 
     async def lease(self, name: str | None = None) -> Lease:
-        """The model of a name, opened if it is not."""
+        """A lease on the model of a name, which is opened if necessary."""
         entry = self.find(name)
         async with entry.opening:
             await self._close_outdated(entry)
@@ -121,29 +122,29 @@ class Catalog:
             return Lease(entry, entry.llm)
 
     async def _close_outdated(self, entry: Entry) -> None:
-        """Close a model whose file is another one by now, if nobody has a lease on it."""
+        """Close a model whose file was changed or replaced, if there is no lease on it."""
         if entry.llm is None or entry.leases:
             return
         if change := entry.llm.engine.change:
             entry.broken = change
-        elif not (entry.llm.engine.is_replaced and await asyncio.to_thread(_is_whole, entry.model)):
+        elif not (entry.llm.engine.is_replaced and await run_in_thread(_is_valid, entry.model)):
             return
         await _close(entry)
 
     async def _open(self, entry: Entry) -> LLM:
         try:
-            llm = await asyncio.to_thread(_open, entry.model, self._tell)
+            llm = await run_in_thread(_open, entry.model, self._report)
         except (IngotError, OSError) as error:
             if entry.broken is None:
                 raise
             raise ModelChangedError(f"{entry.broken}; it cannot be opened now: {error}") from error
         if entry.broken is not None:
-            self._tell(f"{entry.name}: opened again, because {entry.broken}")
+            self._report(f"{entry.name}: opened again, because {entry.broken}")
         entry.broken = None
         return llm
 
     def check(self) -> None:
-        """Raise an error if a model failed, hangs, or its file was changed."""
+        """Raise an error if a model has failed, hangs, or its file was changed."""
         for entry in self._entries.values():
             if entry.trouble is not None:
                 raise ModelChangedError(f"{entry.name}: {entry.trouble}")
@@ -151,22 +152,23 @@ class Catalog:
                 entry.llm.engine.check()
 
     async def watch(self) -> None:
-        """Look after the models for as long as the server runs."""
+        """Close idle models and reopen changed ones while the server runs."""
         pause = min((self._idle_seconds or math.inf) / 4, _LOOK_SECONDS)
         while True:
             await asyncio.sleep(pause)
-            await self.close_idle()
-            await self.open_broken()
+            with suppress(ThreadLimitError):  # the next round may have one
+                await self.close_idle()
+                await self.open_broken()
 
     async def open_broken(self) -> None:
-        """Open models again whose files were changed, if they are whole by now."""
+        """Reopen models whose files were changed, if the files are valid now."""
         for entry in self._entries.values():
             if entry.trouble is not None:
                 with suppress(ModelChangedError):
                     (await self.lease(entry.name)).release()
 
     async def close_idle(self) -> None:
-        """Close those that have not been used for too long."""
+        """Close models that have been idle for too long."""
         for entry in self._entries.values():
             async with entry.opening:
                 unused = entry.leases == 0 and self._idle_seconds is not None
@@ -174,14 +176,14 @@ class Catalog:
                     await _close(entry)
 
     async def close(self) -> None:
-        """Close all of them; texts that are being written fail."""
+        """Close all models; current requests fail."""
         for entry in self._entries.values():
             async with entry.opening:
                 await _close(entry)
 
 
-def _is_whole(model: ServedModel) -> bool:
-    """Whether the header of a model's file can be read and its tensors are there."""
+def _is_valid(model: ServedModel) -> bool:
+    """Whether a model's file has a valid header and all of its tensors."""
     try:
         GgufLoader(model.path).close()
     except (IngotError, OSError):
@@ -189,7 +191,7 @@ def _is_whole(model: ServedModel) -> bool:
     return True
 
 
-def _open(model: ServedModel, tell: Callable[[str], None]) -> LLM:
+def _open(model: ServedModel, report: Callable[[str], None]) -> LLM:
     options: dict[str, Any] = {
         name: getattr(model.engine, name) for name in model.engine.__dataclass_fields__
     }
@@ -198,25 +200,29 @@ def _open(model: ServedModel, tell: Callable[[str], None]) -> LLM:
     def progress(_: int, total: int) -> None:
         nonlocal sending
         if not sending:
-            tell(f"{model.name}: sending {total / 1e9:.2f} GB of weights to the GPU")
+            report(f"{model.name}: loading {total / 1e9:.2f} GB of weights to the GPU")
         sending = True
 
     llm = LLM(model.path, progress=progress, **options)
     if llm.engine.model.placement is not None:
-        tell(f"{model.name}: {llm.engine.model.placement}")
+        report(f"{model.name}: {llm.engine.model.placement}")
     return llm
 
 
-def _keep_quiet(_: str) -> None:
+def _discard(_: str) -> None:
     pass
 
 
 async def _close(entry: Entry) -> None:
     if entry.llm is not None:
         llm, entry.llm = entry.llm, None
-        await asyncio.to_thread(llm.close)
+        try:
+            await run_in_thread(llm.close)
+        except ThreadLimitError:
+            entry.llm = llm  # it is closed later
+            raise
 
 
 def model_name(path: Path) -> str:
-    """What a model is called if nobody says it: the file's name without its ending."""
+    """A model's name by default: the file name without its extension."""
     return path.name.removesuffix(".gguf")

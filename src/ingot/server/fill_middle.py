@@ -1,4 +1,4 @@
-"""From what stands before and behind a gap to the prompt of a model that fills it."""
+"""Fill-in-the-middle prompts, from the text before and after a gap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from ingot.errors import TokenizerError
 from ingot.tokenizer import Tokenizer
 
 _NEEDED = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
-# What models were trained on: the names of a project and of a file nobody has named.
+# Names from the training data, for a project and a file without a name.
 _PROJECT, _FILE = "myproject\n", "filename\n"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFile:
-    """A file that is not to be filled, but good to know."""
+    """Another file of the project, as context."""
 
     name: str
     text: str
@@ -27,15 +27,17 @@ def middle_prompt(
     others: Sequence[OtherFile] = (),
     begun: str = "",
 ) -> list[int]:
-    """The tokens of a prompt; `begun` is what the middle begins with.
+    """The tokens of a prompt; `begun` is the beginning of the middle.
 
-    Where the vocabulary has tokens for projects and files, other files stand under their names;
-    else their texts stand before the prefix.
+    If the vocabulary has tokens for projects and files, other files come under their names;
+    else their text comes before the prefix.
     """
     ids = tokenizer.middle_ids
     if missing := [name for key, name in _NEEDED.items() if key not in ids]:
         named = ", ".join(missing)
-        raise TokenizerError(f"this model cannot fill in the middle: it has no {named} token")
+        raise TokenizerError(
+            f"this model does not support fill-in-the-middle: it has no {named} token"
+        )
 
     def plain(text: str) -> list[int]:
         return tokenizer.encode(text, add_special=False)

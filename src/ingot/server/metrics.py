@@ -1,6 +1,7 @@
-"""Metrics: what a server measures, in Prometheus's text format.
+"""Metrics in Prometheus's text format, under Ingot's names and under llama-server's.
 
-Counts of the engine are read when they are asked for; requests are counted as they end.
+The engine's counters are read when `/metrics` is asked for; requests are counted as they end.
+llama-server's metrics have no labels: they are sums over all models.
 """
 
 from collections.abc import Iterator
@@ -9,33 +10,33 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from ingot.engine import Timings
 from ingot.engine.stats import GAP_BOUNDS
-from ingot.server.call import Call
 from ingot.server.catalog import Catalog
-from ingot.server.llama_metrics import LlamaCollector
+from ingot.server.http.access_log import AccessRecord
 
 _FIRST_TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _REQUEST_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-# Of the engine's statistics: name here, name there, what it is.
+# Fields of the engine's statistics, with their help texts.
 _GAUGES = (
-    ("waiting", "Requests that wait for their turn."),
-    ("running", "Texts that are being written."),
-    ("blocks", "Blocks of the cache."),
-    ("blocks_held", "Blocks of the cache that running texts hold."),
-    ("blocks_kept", "Blocks of the cache that are kept for texts to come."),
+    ("waiting", "Requests in the queue."),
+    ("running", "Requests that are running."),
+    ("blocks", "Blocks of the KV cache."),
+    ("blocks_held", "KV cache blocks that running requests hold."),
+    ("blocks_kept", "KV cache blocks kept for reuse by later requests."),
 )
 _COUNTERS = (
-    ("steps", "Runs of the model."),
-    ("prompt_tokens", "Tokens of prompts that were read."),
-    ("reused_tokens", "Tokens of prompts that were found in the cache."),
-    ("generated_tokens", "Tokens that were written."),
-    ("preemptions", "Texts that gave their place in the cache up for a while."),
+    ("steps", "Steps of the model."),
+    ("prompt_tokens", "Prompt tokens."),
+    ("reused_tokens", "Prompt tokens found in the prefix cache."),
+    ("generated_tokens", "Generated tokens."),
+    ("preemptions", "Preempted requests."),
 )
 
 
 class Metrics:
-    """The measurements of one server."""
+    """The metrics of one server."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._registry = CollectorRegistry()
@@ -50,7 +51,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "ingot_request_seconds",
-            "Seconds from a request to the end of its answer.",
+            "Seconds from a request to the end of its response.",
             ("path",),
             buckets=_REQUEST_BOUNDS,
             registry=self._registry,
@@ -63,23 +64,25 @@ class Metrics:
             registry=self._registry,
         )
 
-    def observe(self, call: Call, method: str, path: str, status: int, seconds: float) -> None:
-        """Count an answer; `path` is that of the endpoint, not what was asked for."""
+    def observe(
+        self, record: AccessRecord, method: str, path: str, status: int, seconds: float
+    ) -> None:
+        """Count a response; `path` is the endpoint's route, not the URL."""
         self._requests.labels(method, path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
-        for timings in call.timings:
+        for timings in record.timings:
             self._llama.observe(timings)
             if timings.generated_tokens:
                 waited = timings.queue_seconds + timings.prompt_seconds
-                self._first_token.labels(call.model or "").observe(waited)
+                self._first_token.labels(record.model or "").observe(waited)
 
     def text(self) -> bytes:
-        """All of them."""
+        """All metrics."""
         return generate_latest(self._registry)
 
 
 class _EngineCollector(Collector):
-    """The engines' own counts."""
+    """The engines' own counters."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -87,7 +90,7 @@ class _EngineCollector(Collector):
     def collect(
         self,
     ) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
-        """Read them."""
+        """Read the counters."""
         open_models = [
             (entry.name, entry.llm)
             for entry in self._catalog.entries.values()
@@ -112,7 +115,7 @@ class _EngineCollector(Collector):
             yield counter
         batch = GaugeMetricFamily(
             "ingot_batch_size",
-            "Tokens a run of the model has written on average.",
+            "Generated tokens per step, on average.",
             labels=["model"],
         )
         for name, values in stats:
@@ -120,7 +123,7 @@ class _EngineCollector(Collector):
         yield batch
         gaps = HistogramMetricFamily(
             "ingot_time_between_tokens_seconds",
-            "Seconds from a token of a text to its next one.",
+            "Seconds between two tokens of a completion.",
             labels=["model"],
         )
         for name, llm in open_models:
@@ -131,3 +134,57 @@ class _EngineCollector(Collector):
                 buckets.append((bound, float(total)))
             gaps.add_metric([name], buckets, sum_value=found.seconds)
         yield gaps
+
+
+class LlamaCollector(Collector):
+    """llama-server's metrics: counters of the engines, timings of ended requests."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._prompt_seconds = self._generated_seconds = 0.0
+        self._prompt_tokens = self._generated_tokens = 0
+        self._longest = 0
+
+    def observe(self, timings: Timings) -> None:
+        """Count a request that has ended."""
+        self._prompt_seconds += timings.prompt_seconds
+        self._prompt_tokens += timings.prompt_tokens - timings.reused_tokens
+        self._generated_seconds += timings.generation_seconds
+        self._generated_tokens += timings.generated_tokens
+        self._longest = max(self._longest, timings.prompt_tokens + timings.generated_tokens)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Read the counters."""
+        stats = [entry.llm.stats for entry in self._catalog.entries.values() if entry.llm]
+        steps = sum(model.steps for model in stats)
+        written = sum(model.generated_tokens for model in stats)
+        for name, text, count in (
+            ("prompt_tokens", "Prompt tokens processed.", sum(m.prompt_tokens for m in stats)),
+            ("prompt_seconds", "Seconds of prefill.", self._prompt_seconds),
+            ("tokens_predicted", "Generated tokens.", written),
+            ("tokens_predicted_seconds", "Seconds of decode.", self._generated_seconds),
+            ("n_decode", "Steps of the model.", steps),
+        ):
+            yield CounterMetricFamily(f"llamacpp:{name}", text, value=count)
+        for name, text, value in (
+            (
+                "prompt_tokens_seconds",
+                "Prompt tokens per second.",
+                ratio(self._prompt_tokens, self._prompt_seconds),
+            ),
+            (
+                "predicted_tokens_seconds",
+                "Generated tokens per second.",
+                ratio(self._generated_tokens, self._generated_seconds),
+            ),
+            ("n_tokens_max", "Tokens of the longest sequence so far.", self._longest),
+            ("requests_processing", "Requests that are running.", sum(m.running for m in stats)),
+            ("requests_deferred", "Requests in the queue.", sum(m.waiting for m in stats)),
+            ("n_busy_slots_per_decode", "Sequences per step, on average.", ratio(written, steps)),
+        ):
+            yield GaugeMetricFamily(f"llamacpp:{name}", text, value=value)
+
+
+def ratio(amount: float, parts: float) -> float:
+    """The quotient, or 0 if there are no parts."""
+    return amount / parts if parts else 0.0

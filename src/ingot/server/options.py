@@ -1,4 +1,4 @@
-"""ServerOptions: what a server serves, to whom and within which limits, checked when made."""
+"""ServerOptions: models, address, access and limits of a server, checked when created."""
 
 import ipaddress
 import math
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
-from ingot.server.limits import ConnectionLimits
+from ingot.server.http.connection_limits import ConnectionLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model and the name requests call it by."""
+    """A model file, its name in requests, and its engine's options."""
 
     name: str
     path: Path
@@ -21,26 +21,29 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Settings of a server. The first model is opened at the start, others when asked for."""
+    """Settings of a server. The first model opens at the start, others at their first request."""
 
     models: tuple[ServedModel, ...]
     host: str = "127.0.0.1"
     port: int = 8080
-    api_keys: tuple[str, ...] = ()  # whoever has one of them may ask; none: everybody may
-    allow_open: bool = False  # listen beyond this machine though there is no key
-    cors_origins: tuple[str, ...] = ()  # pages of other origins that may ask; "*": all
-    allowed_hosts: tuple[str, ...] = ()  # more names that this server is called by; "*": any
+    api_keys: tuple[str, ...] = ()  # clients must send one of them; empty: no key is needed
+    allow_open: bool = False  # listen on other addresses than loopback without a key
+    cors_origins: tuple[str, ...] = ()  # origins whose pages may send requests; "*": all
+    allowed_hosts: tuple[str, ...] = ()  # more names that `Host` may have; "*": any
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    max_body: int = 16 << 20  # bytes of a request
+    max_body: int = 16 << 20  # bytes of a request's body
+    max_bodies: int = 256 << 20  # bytes of the bodies of all current requests
     max_connections: int = 1024  # at once
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)  # of each connection
-    max_tokens: int | None = None  # that one request may have written
-    time_limit: float | None = None  # seconds that a text may take, its wait included
-    idle_unload: float | None = None  # seconds after which a model that is not used is closed
-    shutdown_grace: float = 30.0  # seconds that texts have to end when the server is to stop
-    slots_folder: Path | None = None  # where caches are saved; none: they are not
-    slot_save_limit: int = 16 << 30  # bytes of all saved caches
+    max_tokens: int | None = None  # that a completion may have
+    time_limit: float | None = (
+        None  # seconds that a completion may take, its time in the queue included
+    )
+    idle_unload: float | None = None  # seconds after which an unused model is closed
+    shutdown_grace: float = 30.0  # seconds that current requests have to finish at shutdown
+    slots_folder: Path | None = None  # where `/slots` saves KV caches; None: saving is off
+    slot_save_limit: int = 16 << 30  # bytes of all saved slots
     slot_save_files: int = 256
 
     def __post_init__(self) -> None:
@@ -48,17 +51,22 @@ class ServerOptions:
             raise ConfigError("a server needs at least one model")
         names = [model.name for model in self.models]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ConfigError(f"two models are called {twice!r}; name them: -m NAME=FILE")
+            raise ConfigError(
+                f"two models have the name {twice!r}; give them names with -m NAME=FILE"
+            )
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"the port is {self.port}; it must be a number from 0 to 65535")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both files: --tls-certificate and --tls-key")
         if self.slots_folder is not None and not self.slots_folder.is_dir():
-            raise ConfigError(f"{self.slots_folder} is no folder; make it, or leave it out")
+            raise ConfigError(
+                f"{self.slots_folder} is not a folder; create it, or leave the option out"
+            )
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
-            raise ConfigError("an API key is empty, or not of ASCII characters")
+            raise ConfigError("an API key is empty or has characters that are not ASCII")
         for name in (
             "max_body",
+            "max_bodies",
             "max_connections",
             "max_tokens",
             "time_limit",
@@ -73,13 +81,13 @@ class ServerOptions:
             raise ConfigError(f"shutdown_grace is {self.shutdown_grace!r}; it must be 0 or more")
         if not (self.is_local or self.api_keys or self.allow_open):
             raise ConfigError(
-                f"{self.host} can be reached from other machines: give an --api-key, or say "
-                "--allow-open if everybody there may use the server"
+                f"{self.host} can be reached from other machines: set an --api-key, or "
+                "--allow-open to let everybody use the server"
             )
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:

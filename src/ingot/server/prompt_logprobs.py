@@ -1,6 +1,5 @@
-"""The log-probabilities of a prompt's own tokens, for clients that score texts."""
+"""The logprobs of a prompt's own tokens, for clients that score text."""
 
-import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,12 +10,13 @@ from ingot.arrays import Ints
 from ingot.errors import RequestCancelledError
 from ingot.sampling import TokenLogprobs
 from ingot.sampling.logprobs import row_logprobs
+from ingot.server.threads import run_in_thread
 
 
 async def prompt_logprobs(
     llm: LLM, prompts: Sequence[Ints], count: int
 ) -> list[list[TokenLogprobs]]:
-    """Of each prompt: those of its tokens from the second on, with `count` alternatives."""
+    """For each prompt, the logprobs of its tokens from the second on, with `count` alternatives."""
     jobs = [_Scoring(tokens, count) for tokens in prompts]
 
     def run() -> list[list[TokenLogprobs]]:
@@ -26,10 +26,10 @@ async def prompt_logprobs(
         return [job.found for job in jobs]
 
     try:
-        return await asyncio.to_thread(run)
+        return await run_in_thread(run)
     finally:
         for job in jobs:
-            job.cancelled = True  # nobody waits for it: the thread ends with the next rows
+            job.cancelled = True  # nobody waits any more: the thread ends with the next rows
 
 
 class _Scoring:
@@ -40,8 +40,8 @@ class _Scoring:
         self._count = count
 
     def take(self, start: int, rows: NDArray[np.float32]) -> None:
-        """Look at the logits of some tokens, in the thread that runs the model."""
+        """Take the logits of some tokens, in the thread that runs the model."""
         if self.cancelled:
-            raise RequestCancelledError("nobody waits for the text's scores")
+            raise RequestCancelledError("nobody waits for the logprobs of the prompt")
         for row, token in zip(rows, self.tokens[start + 1 :], strict=False):
             self.found.append(row_logprobs(row, int(token), self._count))

@@ -1,7 +1,6 @@
-"""What a request's body may say about how tokens are chosen: the fields of `SamplingParams`.
+"""SamplingBody: the sampling parameters in a request's body, made from `SamplingParams`.
 
-Types, ranges and aliases come from there; nothing is said twice. Values of None are as good as
-none. It does not know endpoints.
+Types, ranges and aliases come from there. A null means the default. It does not know endpoints.
 """
 
 import math
@@ -17,35 +16,35 @@ from ingot.server.body_limits import Few, Many, Mapped, Name, TokenId
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
 
-LONGEST_STOP = 1024
+MAX_STOP_LENGTH = 1024
 
 
 class Body(BaseModel):
-    """A body: types as JSON has them, names that are not known ignored."""
+    """A part of a body: strict JSON types; unknown names are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-StopText = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+StopSequence = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 _OTHERS: dict[str, Any] = {
-    "stop": StopText | Few[StopText],
+    "stop": StopSequence | Few[StopSequence],
     "stop_token_ids": Many[TokenId],
     "ignore_eos": bool,
     "samplers": Few[Name],
-    "dry_sequence_breakers": Few[StopText],
+    "dry_sequence_breakers": Few[StopSequence],
     "logit_bias": Mapped[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number],
     "grammar": str,  # in GBNF
     "json_schema": dict[str, Any] | bool,
 }
-# What an endpoint says under names of its own.
+# Endpoints have their own fields for these.
 _ELSEWHERE = ("n_probs", "logprobs", "processors", "post_sampling_probs")
-_ANY = ("seed", "n_predict")  # for which llama.cpp's clients say -1
+_MINUS_ONE = ("seed", "n_predict")  # llama.cpp's clients send -1 for "any"
 
 
 def _number(name: str, allowed: Range) -> Any:
-    low = -1 if name in _ANY else allowed.low
+    low = -1 if name in _MINUS_ONE else allowed.low
     kind = int if allowed.whole else float
     bounds: dict[str, Any] = {"gt" if allowed.low_open else "ge": kind(low)}
     if not math.isinf(allowed.high):
@@ -68,7 +67,7 @@ def _fields() -> dict[str, Any]:
 if TYPE_CHECKING:
 
     class SamplingBody(Body):
-        """A body with all of them."""
+        """A body with all sampling parameters."""
 else:
     SamplingBody = create_model("SamplingBody", __base__=Body, **_fields())
 
@@ -82,22 +81,21 @@ def params_of(
     default_tokens: int | None = None,
     **more: object,
 ) -> SamplingParams:
-    """The parameters that a body says, within the limits of the server; `more` goes with them.
+    """The sampling parameters of a body and of `more`, within the server's limits.
 
-    `default_tokens` are written at most where the body says nothing about it.
+    `default_tokens` is `max_tokens` if the body does not set it.
     """
-    said = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
-    said["grammar"] = _grammar(said.get("grammar"), said.pop("json_schema", None))
-    params = SamplingParams.from_names({**said, **more}, max_tokens=None)
+    given = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
+    given["grammar"] = _grammar(given.get("grammar"), given.pop("json_schema", None))
+    params = SamplingParams.from_names({**given, **more}, max_tokens=None)
     if params.max_tokens is None:
-        most = min(options.max_tokens or math.inf, _default(said, default_tokens))
+        most = min(options.max_tokens or math.inf, _default(given, default_tokens))
         if most < math.inf:
             params = replace(params, max_tokens=max(int(most), params.min_tokens))
     elif options.max_tokens is not None and params.max_tokens > options.max_tokens:
         raise ApiError(
             400,
-            f"max_tokens is {params.max_tokens}; this server writes at most "
-            f"{options.max_tokens} tokens",
+            f"max_tokens is {params.max_tokens}; this server allows at most {options.max_tokens}",
             param="max_tokens",
         )
     if options.time_limit is not None:
@@ -108,12 +106,12 @@ def params_of(
 
 def _grammar(text: str | None, schema: dict[str, object] | bool | None) -> Grammar | None:
     if text and schema is not None:
-        raise ApiError(400, "grammar and json_schema exclude each other", param="json_schema")
+        raise ApiError(400, "grammar and json_schema cannot be combined", param="json_schema")
     if text:
         return Grammar.gbnf(text)
     return None if schema is None else Grammar.json_schema(schema)
 
 
-def _default(said: dict[str, object], tokens: int | None) -> float:
-    """The tokens written where nothing is said; -1 says that there is no limit."""
-    return math.inf if tokens is None or said.get("n_predict") == -1 else tokens
+def _default(given: dict[str, object], tokens: int | None) -> float:
+    """The default for `max_tokens`; an `n_predict` of -1 asks for no limit."""
+    return math.inf if tokens is None or given.get("n_predict") == -1 else tokens

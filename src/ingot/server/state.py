@@ -1,36 +1,36 @@
-"""Server: what all endpoints of one server share."""
+"""Server: the state that all endpoints share."""
 
 import time
 from collections.abc import Callable
 
 from ingot.server.catalog import Catalog
+from ingot.server.generation import Generations
 from ingot.server.metrics import Metrics
 from ingot.server.options import ServerOptions
 from ingot.server.slot_files import SlotFiles
-from ingot.server.writing import Writings
 
 
 class Server:
-    """A server's options, models, measurements and the texts it is writing."""
+    """A server's options, models, metrics and current generations."""
 
-    def __init__(self, options: ServerOptions, tell: Callable[[str], None] | None = None) -> None:
-        """`tell` is for the person who started it."""
+    def __init__(self, options: ServerOptions, report: Callable[[str], None] | None = None) -> None:
+        """`report` takes messages for the person who started the server."""
         self.options = options
-        self.catalog = Catalog(options.models, options.idle_unload, tell)
-        self.writings = Writings()
+        self.catalog = Catalog(options.models, options.idle_unload, report)
+        self.generations = Generations()
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
         self.started = time.monotonic()
-        self.draining = False  # nothing new is begun: the server is about to stop
+        self.draining = False  # the server is about to stop and refuses new requests
 
     def drain(self) -> None:
-        """Begin nothing new."""
+        """Refuse new requests."""
         self.draining = True
 
-    def stop_texts(self) -> None:
-        """End the texts that are being written; their readers are told why."""
-        for writing in self.writings:
-            writing.stop()
+    def stop_generations(self) -> None:
+        """Cancel current generations; their clients get an error that says why."""
+        for generation in self.generations:
+            generation.stop()
 
     async def close(self) -> None:
         """Close the models."""

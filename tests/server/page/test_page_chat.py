@@ -86,11 +86,11 @@ def test_escape_stops_too(page: Page, fake: FakeServer) -> None:
 
 def test_answering_again_makes_a_branch(page: Page, fake: FakeServer) -> None:
     ask(page, "Why is the sky blue?")
-    page.click("[aria-label='Answer again (R)']")
+    page.click("[aria-label='Regenerate (R)']")
     wait_for_end(page)
     assert fake.bodies[0]["messages"] == fake.bodies[1]["messages"]
     expect(page.locator(".branch-place")).to_have_text("2/2")
-    page.click("[aria-label='Branch before ([)']")
+    page.click("[aria-label='Previous branch ([)']")
     expect(page.locator(".branch-place")).to_have_text("1/2")
     leave_field(page)
     page.keyboard.press("]")
@@ -110,7 +110,7 @@ def test_editing_a_message_makes_a_branch(page: Page, fake: FakeServer, shoot: S
     assert fake.bodies[-1]["messages"] == [{"role": "user", "content": "another first"}]
     expect(page.locator(".bubble")).to_have_text(["another first"])
     page.locator(".question").hover()
-    page.locator(".question [aria-label='Branch before ([)']").click()
+    page.locator(".question [aria-label='Previous branch ([)']").click()
     expect(page.locator(".bubble")).to_have_text(["first", "second"])
     expect(answers(page)).to_have_text(["You said: first", "You said: second"])
     page.reload()

@@ -99,14 +99,14 @@ def test_a_browser_without_room_says_so(page: Page) -> None:
     page.evaluate(fill)
     ask(page, "two")
     expect(answers(page).last).to_have_text("You said: two")
-    expect(page.locator(".toast").first).to_contain_text("no room left")
+    expect(page.locator(".toast").first).to_contain_text("storage is full")
 
 
 def test_a_full_queue_is_asked_again(page: Page, fake: FakeServer, shoot: Shoot) -> None:
     fake.refusals = 5  # one more, and the page would give up
     send(page, "hello")
     expect(page.locator(".waiting")).to_contain_text(
-        re.compile(r"The server is busy\. Asking again in [1-4] s\.")
+        re.compile(r"The server is busy\. Retrying in [1-4] s\.")
     )
     shoot(page, "busy-light")
     fake.refusals = 0
@@ -162,7 +162,7 @@ def test_a_page_that_was_closed_while_an_answer_came(page: Page, fake: FakeServe
     page.reload()
     expect(answers(page)).to_have_text("Light from the sun")
     expect(page.locator(".notice:visible")).to_contain_text(
-        re.compile("was not finished|was cut short")  # the request may end before the page does
+        re.compile("is incomplete|was cut short")  # the request may end before the page does
     )
 
 
@@ -247,7 +247,7 @@ def test_the_keyboard_alone(page: Page, fake: FakeServer) -> None:
     page.keyboard.press("r")
     wait_for_end(page)
     expect(page.locator(".branch-place")).to_have_text("2/2")
-    page.locator("[aria-label='Branch before ([)']").focus()
+    page.locator("[aria-label='Previous branch ([)']").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".branch-place")).to_have_text("1/2")
     page.keyboard.press("[")

@@ -1,25 +1,15 @@
-"""llama-server's own endpoints, with its names, so that its clients keep working."""
+"""llama-server's own endpoints under its names, for its clients."""
 
 from fastapi import APIRouter
 
-from ingot.server.llama import (
-    completion,
-    embedding,
-    infill,
-    lora,
-    props,
-    rerank,
-    slots,
-    template,
-    tokens,
-)
-from ingot.server.llama.answers import ERRORS
+from ingot.server.error_bodies import LlamaError, error_responses
+from ingot.server.llama import completion, embedding, props, rerank, slots, tokenize
 from ingot.server.state import Server
 
 
 def router(server: Server) -> APIRouter:
-    """All of them."""
-    made = APIRouter(tags=["llama-server"], responses=ERRORS)
-    for part in (completion, embedding, infill, lora, props, rerank, slots, template, tokens):
-        made.include_router(part.router(server))
-    return made
+    """All endpoints of llama-server."""
+    routes = APIRouter(tags=["llama-server"], responses=error_responses(LlamaError))
+    for part in (completion, embedding, props, rerank, slots, tokenize):
+        routes.include_router(part.router(server))
+    return routes

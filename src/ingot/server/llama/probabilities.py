@@ -1,22 +1,21 @@
-"""The probabilities of tokens, in llama-server's form.
+"""Token probabilities in llama-server's form.
 
-They are the model's own, as logarithms, or those behind the samplers, as they are.
+They are the model's own, as logarithms, or those after the samplers, as plain probabilities.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel
 
 from ingot.sampling import SampledToken
 from ingot.tokenizer import Tokenizer
 
-_LEAST = -3.4028234663852886e38  # in place of minus infinity, which JSON lacks
+_MIN_LOGPROB = -3.4028234663852886e38  # for minus infinity, which JSON lacks
 
 
 class TokenText(BaseModel):
-    """A token: its number, its text, its bytes."""
+    """A token: its id, its text, its bytes."""
 
     id: int
     token: str
@@ -24,25 +23,25 @@ class TokenText(BaseModel):
 
 
 class Logprob(TokenText):
-    """A token and the logarithm of its probability."""
+    """A token and its logprob."""
 
     logprob: float
 
 
 class TokenLogprobs(Logprob):
-    """A token that came, and the likeliest in its place."""
+    """A sampled token, with the most likely tokens in its place."""
 
     top_logprobs: list[Logprob]
 
 
 class Prob(TokenText):
-    """A token and its probability behind the samplers."""
+    """A token and its probability after the samplers."""
 
     prob: float
 
 
 class TokenProbs(Prob):
-    """A token that came, and the likeliest in its place."""
+    """A sampled token, with the most likely tokens in its place."""
 
     top_probs: list[Prob]
 
@@ -51,36 +50,26 @@ Probabilities = list[TokenLogprobs] | list[TokenProbs]
 
 
 def probabilities(
-    tokenizer: Tokenizer, choices: Iterable[SampledToken], *, behind_samplers: bool
-) -> Probabilities:
-    """Those of tokens that were chosen; a token of which nothing is known is left out."""
+    tokenizer: Tokenizer, choices: Iterable[SampledToken], *, after_samplers: bool
+) -> Iterator[dict[str, object]]:
+    """The probabilities of sampled tokens, as `Probabilities` describes them.
 
-    def told(token: int) -> dict[str, Any]:
+    Tokens without probabilities are left out.
+    """
+
+    def described(token: int, logprob: float) -> dict[str, object]:
         content = tokenizer.token_bytes(token)
-        return {
-            "id": token,
-            "token": content.decode("utf-8", "ignore"),
-            "bytes": list(content),
-        }
-
-    if behind_samplers:
-        return [
-            TokenProbs(
-                **told(found.token),
-                prob=math.exp(found.logprob),
-                top_probs=[Prob(**told(token), prob=math.exp(value)) for token, value in found.top],
-            )
-            for choice in choices
-            if (found := choice.chain_logprobs) is not None
-        ]
-    return [
-        TokenLogprobs(
-            **told(found.token),
-            logprob=max(found.logprob, _LEAST),
-            top_logprobs=[
-                Logprob(**told(token), logprob=max(value, _LEAST)) for token, value in found.top
-            ],
+        text = content.decode("utf-8", "ignore")
+        value = (
+            {"prob": math.exp(logprob)}
+            if after_samplers
+            else {"logprob": max(logprob, _MIN_LOGPROB)}
         )
-        for choice in choices
-        if (found := choice.logprobs) is not None
-    ]
+        return {"id": token, "token": text, "bytes": list(content), **value}
+
+    top_name = "top_probs" if after_samplers else "top_logprobs"
+    for choice in choices:
+        found = choice.chain_logprobs if after_samplers else choice.logprobs
+        if found is not None:
+            top = [described(token, value) for token, value in found.top]
+            yield {**described(found.token, found.logprob), top_name: top}

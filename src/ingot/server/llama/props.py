@@ -1,26 +1,30 @@
-"""`/props`: what a client asks first: the model, its template, the settings by default."""
+"""`/props` and `/lora-adapters`: what a client asks first about a model."""
+
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ingot import __version__
-from ingot.api import LLM
 from ingot.sampling import SamplingParams
+from ingot.server.body_limits import Few
 from ingot.server.catalog import Lease
-from ingot.server.llama.settings import GenerationSettings, settings_of
+from ingot.server.errors import ApiError
+from ingot.server.llama.generation_settings import GenerationSettings, settings_of
 from ingot.server.options import ServerOptions
+from ingot.server.sampling_body import Body, Number
 from ingot.server.state import Server
 
 
 class DefaultSettings(BaseModel):
-    """How tokens are chosen where a request says nothing, and how long a text may be."""
+    """The context length, and the sampling parameters of requests that set none."""
 
     n_ctx: int
     params: GenerationSettings
 
 
 class Modalities(BaseModel):
-    """What a model reads beside text."""
+    """What a model can read besides text."""
 
     vision: bool = False
     audio: bool = False
@@ -41,20 +45,54 @@ class Props(BaseModel):
     is_sleeping: bool = False
 
 
+class AdapterScale(Body):
+    """The scale of a LoRA adapter."""
+
+    id: int
+    scale: Number
+
+
+class Adapter(BaseModel):
+    """A LoRA adapter."""
+
+    id: int
+    path: str
+    scale: float
+
+
+class Success(BaseModel):
+    """The request succeeded."""
+
+    success: Literal[True] = True
+
+
 def router(server: Server) -> APIRouter:
-    """The endpoint."""
-    made = APIRouter()
+    """The endpoints."""
+    routes = APIRouter()
 
-    @made.get("/props")
+    @routes.get("/props")
     async def props(model: str | None = None) -> Props:
-        """What there is to know about a model."""
+        """Properties of a model and its defaults."""
         with await server.catalog.lease(model) as lease:
-            return _props(lease, lease.llm, server.options)
+            return _props(lease, server.options)
 
-    return made
+    @routes.get("/lora-adapters")
+    async def adapters() -> list[Adapter]:
+        """The LoRA adapters; there are none."""
+        return []
+
+    @routes.post("/lora-adapters")
+    async def set_adapters(body: Few[AdapterScale]) -> Success:
+        """Set the scales of LoRA adapters; only an empty list is valid."""
+        if body:
+            raise ApiError(400, f"there is no adapter {body[0].id}: this server has none")
+        return Success()
+
+    return routes
 
 
-def _props(lease: Lease, llm: LLM, options: ServerOptions) -> Props:
+def _props(lease: Lease, options: ServerOptions) -> Props:
+    llm = lease.llm
     template = llm.chat_template
     params = settings_of(SamplingParams(max_tokens=options.max_tokens))
     return Props(

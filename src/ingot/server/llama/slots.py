@@ -1,10 +1,9 @@
-"""`/slots`: the texts that are being written, and what the cache has of a slot's last one.
+"""`/slots`: running requests, and saving, restoring and erasing KV caches.
 
-The cache belongs to all texts together. What is saved of a slot is the text it had last; to
-erase it is to forget all texts that are not running.
+All requests share one KV cache. To save a slot is to save the tokens of its last request with
+their cache; to erase it is to clear the cache of everything that is not running.
 """
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,22 +17,23 @@ from pydantic import BaseModel
 from ingot.errors import FileWriteError, SavedCacheError, SavedCacheSizeError
 from ingot.sampling import SamplingParams
 from ingot.server.catalog import Lease
+from ingot.server.error_bodies import LlamaError
 from ingot.server.errors import ApiError
-from ingot.server.llama.answers import ErrorAnswer
-from ingot.server.llama.settings import GenerationSettings, settings_of
+from ingot.server.llama.generation_settings import GenerationSettings, settings_of
 from ingot.server.sampling_body import Body
 from ingot.server.slot_files import FULL
 from ingot.server.slot_table import Slot
 from ingot.server.state import Server
+from ingot.server.threads import run_in_thread
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    413: {"model": ErrorAnswer, "description": "The saved slots would take too much room."},
-    507: {"model": ErrorAnswer, "description": "The disk is full, or cannot be written."},
+    413: {"model": LlamaError, "description": "The saved slots would exceed their limit."},
+    507: {"model": LlamaError, "description": "The disk is full or cannot be written to."},
 }
 
 
 class NextToken(BaseModel):
-    """How far a text is; -1 remain where nothing is said about it."""
+    """The progress of a completion; `n_remain` is -1 without a limit."""
 
     has_next_token: bool
     has_new_line: bool
@@ -42,7 +42,7 @@ class NextToken(BaseModel):
 
 
 class SlotStatus(BaseModel):
-    """A slot and its text."""
+    """A slot and its request."""
 
     id: int
     id_task: int
@@ -54,14 +54,14 @@ class SlotStatus(BaseModel):
 
 
 class SlotBody(Body):
-    """A file in the server's folder of saved caches."""
+    """A file in the server's folder of saved slots."""
 
     model: str | None = None
     filename: str | None = None
 
 
-class SlotAnswer(BaseModel):
-    """What was saved, restored or erased: tokens, bytes and milliseconds."""
+class SlotActionResult(BaseModel):
+    """Tokens, bytes and milliseconds of a save, restore or erase."""
 
     id_slot: int
     filename: str | None = None
@@ -75,51 +75,51 @@ class SlotAnswer(BaseModel):
 
 def router(server: Server) -> APIRouter:
     """The endpoints."""
-    made = APIRouter()
+    routes = APIRouter()
 
-    @made.get("/slots")
+    @routes.get("/slots")
     async def slots(
         model: str | None = None, fail_on_no_slot: str | None = None
     ) -> list[SlotStatus]:
-        """All slots of a model."""
+        """The slots of a model."""
         with await server.catalog.lease(model) as lease:
-            table = server.writings.slots_of(lease).slots
+            table = server.generations.slots_of(lease).slots
             if fail_on_no_slot is not None and all(slot.is_busy for slot in table):
                 raise ApiError(503, "no slot is free", retry=True)
             return [_status(slot, lease) for slot in table]
 
-    @made.post("/slots/{id_slot}", response_model_exclude_none=True, responses=_ERRORS)
+    @routes.post("/slots/{id_slot}", response_model_exclude_none=True, responses=_ERRORS)
     async def act(
         id_slot: Annotated[int, PathParameter(ge=0)],
         action: Literal["save", "restore", "erase"],
         body: SlotBody | None = None,
-    ) -> SlotAnswer:
-        """Save the text of a slot, bring one back, or forget it."""
+    ) -> SlotActionResult:
+        """Save the KV cache of a slot's last request, restore one, or erase it."""
         given = body or SlotBody()
         with await server.catalog.lease(given.model) as lease:
             slot = _slot(server, lease, id_slot)
             if action == "erase":
                 return await _erase(slot, lease)
             path = server.slot_files.path(given.filename)
-            with _telling(path):
+            with _naming(path):
                 if action == "restore":
                     return await _restore(slot, lease, path)
                 async with server.slot_files.room_for(path) as room:
                     return await _save(slot, lease, path, room)
 
-    return made
+    return routes
 
 
-async def _save(slot: Slot, lease: Lease, path: Path, room: int) -> SlotAnswer:
+async def _save(slot: Slot, lease: Lease, path: Path, room: int) -> SlotActionResult:
     slot.remember()
     tokens, prompted = [*slot.prompt_ids, *slot.token_ids], len(slot.prompt_ids)
     if not tokens:
-        raise ApiError(400, f"slot {slot.id} has had no text yet")
+        raise ApiError(400, f"slot {slot.id} has had no request yet")
     began = time.perf_counter()
-    count = await asyncio.to_thread(
+    count = await run_in_thread(
         lease.llm.engine.save, tokens, path, prompted=prompted, most_bytes=room
     )
-    return SlotAnswer(
+    return SlotActionResult(
         id_slot=slot.id,
         filename=path.name,
         n_saved=count,
@@ -128,14 +128,14 @@ async def _save(slot: Slot, lease: Lease, path: Path, room: int) -> SlotAnswer:
     )
 
 
-async def _restore(slot: Slot, lease: Lease, path: Path) -> SlotAnswer:
+async def _restore(slot: Slot, lease: Lease, path: Path) -> SlotActionResult:
     _refuse_busy(slot)
     if not path.is_file():
-        raise ApiError(400, f"there is no saved file {path.name!r}", param="filename")
+        raise ApiError(400, f"there is no saved slot {path.name!r}", param="filename")
     began = time.perf_counter()
-    tokens = await asyncio.to_thread(lease.llm.restore, path)
+    tokens = await run_in_thread(lease.llm.restore, path)
     slot.prompt_ids, slot.token_ids = tokens, ()
-    return SlotAnswer(
+    return SlotActionResult(
         id_slot=slot.id,
         filename=path.name,
         n_restored=len(tokens),
@@ -144,16 +144,16 @@ async def _restore(slot: Slot, lease: Lease, path: Path) -> SlotAnswer:
     )
 
 
-async def _erase(slot: Slot, lease: Lease) -> SlotAnswer:
+async def _erase(slot: Slot, lease: Lease) -> SlotActionResult:
     _refuse_busy(slot)
     count = len(slot.prompt_ids) + len(slot.token_ids)
     slot.prompt_ids = slot.token_ids = ()
-    await asyncio.to_thread(lease.llm.engine.clear_cache)
-    return SlotAnswer(id_slot=slot.id, n_erased=count)
+    await run_in_thread(lease.llm.engine.clear_cache)
+    return SlotActionResult(id_slot=slot.id, n_erased=count)
 
 
 def _slot(server: Server, lease: Lease, number: int) -> Slot:
-    table = server.writings.slots_of(lease).slots
+    table = server.generations.slots_of(lease).slots
     if number >= len(table):
         raise ApiError(400, f"there is no slot {number}; there are {len(table)}", param="id_slot")
     return table[number]
@@ -161,16 +161,16 @@ def _slot(server: Server, lease: Lease, number: int) -> Slot:
 
 def _refuse_busy(slot: Slot) -> None:
     if slot.is_busy:
-        raise ApiError(400, f"slot {slot.id} is writing a text; wait for its end")
+        raise ApiError(400, f"slot {slot.id} is running a request; wait until it ends")
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Let errors name a file as the client does, who need not know where the folder is."""
+def _naming(path: Path) -> Iterator[None]:
+    """Make errors name the file without the folder, which clients need not know."""
     try:
         yield
     except SavedCacheSizeError as error:
-        message = f"{error}: all saved slots together would be over --slot-save-limit"
+        message = f"{error}: all saved slots together would exceed --slot-save-limit"
         raise ApiError(413, message, code=FULL) from error
     except (FileWriteError, SavedCacheError) as error:
         status = 507 if isinstance(error, FileWriteError) else 400
@@ -181,8 +181,7 @@ def _status(slot: Slot, lease: Lease) -> SlotStatus:
     request = slot.request
     options = lease.llm.engine.options
     params = SamplingParams() if request is None else request.params
-    written = len(slot.token_ids) if request is None else request.timings.generated_tokens
-    most: Any = params.max_tokens
+    generated = len(slot.token_ids) if request is None else request.timings.generated_tokens
     return SlotStatus(
         id=slot.id,
         id_task=slot.task,
@@ -193,7 +192,7 @@ def _status(slot: Slot, lease: Lease) -> SlotStatus:
         next_token=NextToken(
             has_next_token=slot.is_busy,
             has_new_line=request is not None and "\n" in request.text,
-            n_remain=-1 if most is None else max(most - written, 0),
-            n_decoded=written,
+            n_remain=-1 if params.max_tokens is None else max(params.max_tokens - generated, 0),
+            n_decoded=generated,
         ),
     )

@@ -7,8 +7,8 @@ from ingot.server.state import Server
 
 
 def router(server: Server) -> APIRouter:
-    """All of them."""
-    made = APIRouter(tags=["OpenAI"])
+    """All endpoints of OpenAI's API."""
+    routes = APIRouter(tags=["OpenAI"])
     for part in (chat, completions, embeddings, models, responses):
-        made.include_router(part.router(server))
-    return made
+        routes.include_router(part.router(server))
+    return routes

@@ -1,35 +1,280 @@
-"""`/v1/chat/completions`: conversations answered."""
+"""`/v1/chat/completions`: the endpoint and its responses, whole and as a stream of chunks.
+
+The completions of a chat come in, OpenAI's objects go out. Most chunks hold only text, so they are
+put together from parts that are made once.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.server.call import call_of
-from ingot.server.chatting import Submission
-from ingot.server.json_answer import JsonAnswer
-from ingot.server.openai.answers import ERRORS
-from ingot.server.openai.chat_answer import ChatAnswer, ChatAnswers
+from ingot.engine import Completion, Request
+from ingot.errors import IngotError
+from ingot.reply import Content, Event, Reasoning, ReplyParser, ToolCallArguments, ToolCallBegin
+from ingot.reply.events import joined
+from ingot.server.chat import PreparedChat, ReplyReader
+from ingot.server.errors import ApiError
+from ingot.server.generation import Generation, while_connected
+from ingot.server.http.access_log import record_of
+from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event
+from ingot.server.http.json_response import JsonResponse, LongJsonResponse, dumps
 from ingot.server.openai.chat_body import ChatBody, chat_of
-from ingot.server.sse import STREAMED, EventStream
+from ingot.server.openai.logprobs import TokenLogprob, token_logprobs
+from ingot.server.openai.shared import (
+    ERRORS,
+    FINGERPRINT,
+    Usage,
+    error_events,
+    finish_reason,
+    new_id,
+    now,
+    usage_of,
+)
 from ingot.server.state import Server
-from ingot.server.writing import while_connected
+
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
+
+
+class FunctionCall(BaseModel):
+    """A function and its arguments, which are JSON as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallObject(BaseModel):
+    """A tool call."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class AssistantMessage(BaseModel):
+    """The model's message."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCallObject] | None = None
+
+
+class ChoiceLogprobs(BaseModel):
+    """The logprobs of all tokens, including reasoning and tool calls."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class ChatChoice(BaseModel):
+    """One completion."""
+
+    index: int
+    message: AssistantMessage
+    logprobs: ChoiceLogprobs | None = None
+    finish_reason: ChatFinishReason
+
+
+class ChatCompletion(BaseModel):
+    """The response to a chat request."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: str = FINGERPRINT
+    choices: list[ChatChoice]
+    usage: Usage
 
 
 def router(server: Server) -> APIRouter:
     """The endpoint."""
-    made = APIRouter(responses=ERRORS)
+    routes = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/chat/completions", response_model=ChatAnswer, responses=STREAMED)
+    @routes.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
-        """Answer a conversation."""
-        submission = Submission(chat_of(body, server.options))
-        writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submission, http.receive
+        """Generate the next message of a conversation."""
+        prepared = PreparedChat(chat_of(body, server.options))
+        generation = await server.generations.begin(
+            server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
-        answers = ChatAnswers(writing, body, submission.reading)
+        responder = ChatResponder(generation, body, prepared.reader)
         if body.stream:
-            return EventStream(writing, answers.events())
-        async with writing:
-            return JsonAnswer(await while_connected(http.receive, answers.whole()))
+            return EventStream(generation, responder.events())
+        async with generation:
+            completion = await while_connected(http.receive, responder.whole())
+        return LongJsonResponse(completion) if body.logprobs else JsonResponse(completion)
 
-    return made
+    return routes
+
+
+class ChatResponder:
+    """Makes the response to one request."""
+
+    def __init__(self, generation: Generation, body: ChatBody, reader: ReplyReader) -> None:
+        self._generation = generation
+        self._body = body
+        self.reader = reader
+        self._id = new_id("chatcmpl-")
+        self._created = now()
+
+    async def whole(self) -> dict[str, object]:
+        """The response, once all completions are done; logprobs are iterators."""
+        completions = await self._generation.results()
+        response = ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._generation.model,
+            choices=[self._choice(index, each) for index, each in enumerate(completions)],
+            usage=usage_of(completions),
+        ).model_dump()
+        for choice, completion in zip(response["choices"], completions, strict=True):
+            for name in ("reasoning_content", "tool_calls"):  # present only if they have a value
+                if choice["message"][name] is None:
+                    del choice["message"][name]
+            if self._body.logprobs:
+                content = token_logprobs(self._generation.llm.tokenizer, completion.logprobs)
+                choice["logprobs"] = {"content": content, "refusal": None}
+        if self._body.logprobs:
+            response["choices"] = iter(response["choices"])
+        return response
+
+    def _choice(self, index: int, completion: Completion) -> ChatChoice:
+        parser = self.reader.parser()
+        reply = joined(self.reader.allowed([*parser.push(completion.text), *parser.finish()]))
+        calls = [
+            ToolCallObject(
+                id=call.id, function=FunctionCall(name=call.name, arguments=call.arguments)
+            )
+            for call in reply.tool_calls
+        ]
+        return ChatChoice(
+            index=index,
+            message=AssistantMessage(
+                content=reply.content if reply.content or not calls else None,
+                reasoning_content=reply.reasoning or None,
+                tool_calls=calls or None,
+            ),
+            finish_reason="tool_calls" if calls else finish_reason(completion.finish_reason),
+        )
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The response as a stream of chunks."""
+        choices = [
+            _StreamedChoice(self, index, request, self.reader.parser())
+            for index, request in enumerate(self._generation.requests)
+        ]
+        try:
+            for choice in choices:
+                yield choice.begin()
+            completions: dict[int, Completion] = {}
+            async for piece in self._generation.pieces():
+                choice = choices[piece.index]
+                if chunks := choice.push(piece.text):
+                    yield chunks
+                if piece.done is not None:
+                    completions[piece.index] = piece.done
+                    yield choice.end(finish_reason(piece.done.finish_reason))
+            if self._body.includes_usage:
+                usage = usage_of([completions[index] for index in range(len(completions))])
+                yield event({**self.head, "choices": [], "usage": usage.model_dump()})
+            yield DONE
+        except (ApiError, IngotError) as error:
+            yield error_events(error)
+
+    @property
+    def head(self) -> dict[str, object]:
+        """The fields that all chunks begin with."""
+        return {
+            "id": self._id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._generation.model,
+            "system_fingerprint": FINGERPRINT,
+        }
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether chunks have a `usage`, which is null in all but the last."""
+        return self._body.includes_usage
+
+    def logprobs_of(self, request: Request, sent: int) -> list[dict[str, object]]:
+        """The logprobs of tokens after the first `sent`, if the client wants logprobs."""
+        if not self._body.logprobs:
+            return []
+        return list(token_logprobs(self._generation.llm.tokenizer, request.logprobs[sent:]))
+
+
+class _StreamedChoice:
+    """Writes the chunks of one completion."""
+
+    def __init__(
+        self, responder: ChatResponder, index: int, request: Request, parser: ReplyParser
+    ) -> None:
+        self._responder = responder
+        self._index = index
+        self._request = request
+        self._parser = parser
+        self._sent = 0  # tokens whose logprobs were sent
+        head = dumps(responder.head)[:-1]
+        # A chunk that holds only text, before and after that text.
+        self._before = f'data: {head},"choices":[{{"index":{index},"delta":{{"content":'
+        usage = ',"usage":null' if responder.includes_usage else ""
+        self._after = f'}},"logprobs":null,"finish_reason":null}}]{usage}}}\n\n'
+
+    def begin(self) -> bytes:
+        """The first chunk, which has the role."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def push(self, text: str) -> bytes:
+        """The chunks of a piece of text; perhaps none yet."""
+        return self._chunks(self._parser.push(text))
+
+    def end(self, reason: ChatFinishReason) -> bytes:
+        """The last chunks, with the finish reason."""
+        rest = self._chunks(self._parser.finish())
+        if self._parser.tool_calls:
+            reason = "tool_calls"
+        return rest + self._chunk({}, reason)
+
+    def _chunks(self, events: Sequence[Event]) -> bytes:
+        return b"".join(map(self._chunk_of, self._responder.reader.allowed(events)))
+
+    def _chunk_of(self, part: Event) -> bytes:
+        logprobs = self._responder.logprobs_of(self._request, self._sent)
+        self._sent += len(logprobs)
+        match part:
+            case Content(text) if not logprobs:
+                return f"{self._before}{dumps(text)}{self._after}".encode()
+            case Content(text):
+                delta: dict[str, object] = {"content": text}
+            case Reasoning(text):
+                delta = {"reasoning_content": text}
+            case ToolCallBegin(index, id, name):
+                call = {"index": index, "id": id, "type": "function"}
+                delta = {"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]}
+            case ToolCallArguments(index, text):
+                delta = {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        return self._chunk(delta, logprobs=logprobs)
+
+    def _chunk(
+        self,
+        delta: dict[str, object],
+        reason: ChatFinishReason | None = None,
+        logprobs: Sequence[dict[str, object]] = (),
+    ) -> bytes:
+        if reason is not None:
+            logprobs = self._responder.logprobs_of(self._request, self._sent)
+        choice = {
+            "index": self._index,
+            "delta": delta,
+            "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
+            "finish_reason": reason,
+        }
+        usage = {"usage": None} if self._responder.includes_usage else {}
+        return event({**self._responder.head, "choices": [choice], **usage})

@@ -1,17 +1,95 @@
-"""The body of `/v1/chat/completions`, and what it asks for."""
+"""The body of `/v1/chat/completions`: messages, tools, formats, and the `Chat` they ask for."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ingot.reply import NamedTool, ToolChoice
-from ingot.server.body_limits import LONGEST_NAME, Few, Name, Tools
-from ingot.server.chatting import Chat
+from ingot.reply import ToolChoice
+from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Name, Tools
+from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
-from ingot.server.openai.completions import Choices, StreamOptions
-from ingot.server.openai.messages import Messages, for_template
+from ingot.server.openai.shared import Choices, StreamOptions
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
+
+
+class Part(Body):
+    """A part of a message. Parts other than text are refused with an error that names them."""
+
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(Body):
+    """A function and its arguments, which are JSON as text."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class ToolCall(Body):
+    """A tool call of the model."""
+
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class ChatMessage(Body):
+    """A message."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | Many[Part] | None = None
+    name: str | None = None
+    tool_calls: Many[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+Messages = Annotated[Many[ChatMessage], Field(min_length=1)]
+
+
+def template_messages(messages: list[ChatMessage]) -> list[Message]:
+    """The messages as chat templates read them: content is text."""
+    return [_message(number, message) for number, message in enumerate(messages)]
+
+
+def _message(number: int, message: ChatMessage) -> Message:
+    result: Message = {"role": "tool" if message.role == "function" else message.role}
+    content = _text(number, message.content)
+    if content is None and not message.tool_calls:
+        raise ApiError(
+            400, f"messages[{number}] has no content", param=f"messages[{number}].content"
+        )
+    result["content"] = content or ""
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        if (value := getattr(message, name)) is not None:
+            result[name] = value
+    if message.tool_calls:
+        result["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return result
+
+
+def _text(number: int, content: str | list[Part] | None) -> str | None:
+    if content is None or isinstance(content, str):
+        return content
+    for part in content:
+        if part.type not in ("text", "input_text", "output_text", "refusal"):
+            raise ApiError(
+                400,
+                f"messages[{number}] has a part of type {part.type!r:.40}; only text is supported",
+                param=f"messages[{number}].content",
+            )
+    return "\n".join(part.text or "" for part in content)
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    return {
+        "id": call.id or "",
+        "type": "function",
+        "function": {"name": call.function.name, "arguments": call.function.arguments},
+    }
+
 
 MAX_TOP_LOGPROBS = 20
 
@@ -19,7 +97,7 @@ MAX_TOP_LOGPROBS = 20
 class Function(Body):
     """A function that the model may call."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -33,13 +111,13 @@ class FunctionTool(Body):
 
 
 class NamedFunction(Body):
-    """The name of a function."""
+    """A function by its name."""
 
     name: str
 
 
 class NamedChoice(Body):
-    """A tool that must be called."""
+    """A tool that the model must call."""
 
     type: Literal["function"]
     function: NamedFunction
@@ -55,14 +133,14 @@ class SchemaFormat(Body):
 
 
 class ResponseFormat(Body):
-    """What an answer must look like."""
+    """The format that the answer must have."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: SchemaFormat | None = None
 
 
 class ChatBody(SamplingBody):
-    """A conversation, and how it is to go on."""
+    """A conversation, and how to continue it."""
 
     model: str | None = None
     messages: Messages
@@ -82,14 +160,14 @@ class ChatBody(SamplingBody):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream is to end with the number of tokens."""
+        """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
 def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
-    """What a body asks for."""
+    """The chat that a body asks for."""
     if body.modalities is not None and body.modalities != ["text"]:
-        raise ApiError(400, "this server answers in text only", param="modalities")
+        raise ApiError(400, "this server generates only text", param="modalities")
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
     form = body.response_format
@@ -101,7 +179,7 @@ def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
         response_format=form and form.model_dump(by_alias=True, exclude_none=True),
     )
     return Chat(
-        messages=for_template(body.messages),
+        messages=template_messages(body.messages),
         params=params,
         count=body.n or 1,
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
@@ -114,29 +192,23 @@ def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
 def _choice(body: ChatBody) -> ToolChoice:
     match body.tool_choice:
         case NamedChoice(function=function):
-            if function.name not in [tool.function.name for tool in body.tools or ()]:
-                raise ApiError(
-                    400,
-                    f"tool_choice names {function.name!r}, which is no tool",
-                    param="tool_choice",
-                )
-            return NamedTool(function.name)
+            return named_tool(function.name, [tool.function.name for tool in body.tools or ()])
         case None:
             return "auto"
         case choice:
             return choice
 
 
-_OWN_NAMES = ("messages", "tools", "variant", "documents")
+_RESERVED = ("messages", "tools", "variant", "documents")
 
 
-def _template_options(body: ChatBody) -> dict[str, Any]:
+def _template_options(body: ChatBody) -> dict[str, object]:
     given = dict(body.chat_template_kwargs or {})
-    for name in _OWN_NAMES:
+    for name in _RESERVED:
         if name in given:
             raise ApiError(
                 400,
-                f"chat_template_kwargs cannot hold {name!r}",
+                f"chat_template_kwargs cannot set {name!r}",
                 param="chat_template_kwargs",
             )
     if body.reasoning_effort is not None:

@@ -1,7 +1,6 @@
 """`/v1/completions`: prompts continued, also scored (`echo` with `logprobs`)."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -17,41 +16,37 @@ from ingot.api import LLM
 from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import SamplingParams, TokenLogprobs
-from ingot.server.call import call_of
 from ingot.server.errors import ApiError
 from ingot.server.fill_middle import middle_prompt
-from ingot.server.openai.answers import (
+from ingot.server.generation import Generation, PromptSet, while_connected
+from ingot.server.http.access_log import record_of
+from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event, long_event
+from ingot.server.http.json_response import JsonResponse, LongJsonResponse
+from ingot.server.openai.logprobs import CompletionLogprobs, CompletionLogprobsWriter
+from ingot.server.openai.shared import (
     ERRORS,
     FINGERPRINT,
+    Choices,
+    Prompts,
+    StreamOptions,
     Usage,
     error_events,
     finish_reason,
     new_id,
     now,
+    prompt_list,
     usage_of,
 )
-from ingot.server.openai.completion_logprobs import CompletionLogprobs, LogprobsWriter
-from ingot.server.openai.prompts import Prompts, listed
 from ingot.server.prompt_logprobs import prompt_logprobs
-from ingot.server.sampling_body import Body, SamplingBody, params_of
-from ingot.server.several import Texts
-from ingot.server.sse import DONE, STREAMED, EventStream, event
+from ingot.server.sampling_body import SamplingBody, params_of
 from ingot.server.state import Server
-from ingot.server.writing import Writing, while_connected
+from ingot.server.threads import run_in_thread
 
-MAX_CHOICES = 128
-_DEFAULT_TOKENS = 16  # written where nothing is said about it, as OpenAI has it
-Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
-
-
-class StreamOptions(Body):
-    """What a stream is to have."""
-
-    include_usage: bool | None = None
+_DEFAULT_TOKENS = 16  # OpenAI's default
 
 
 class CompletionBody(SamplingBody):
-    """Prompts, and how they are to be continued."""
+    """Prompts, and how to continue them."""
 
     model: str | None = None
     prompt: Prompts
@@ -65,9 +60,14 @@ class CompletionBody(SamplingBody):
     response_format: dict[str, Any] | None = None
     user: str | None = None
 
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
 
 class Choice(BaseModel):
-    """One continuation."""
+    """One completion."""
 
     index: int
     text: str
@@ -75,8 +75,8 @@ class Choice(BaseModel):
     finish_reason: Literal["stop", "length"] | None = None
 
 
-class CompletionAnswer(BaseModel):
-    """The continuations of all prompts, prompt by prompt."""
+class CompletionResponse(BaseModel):
+    """The completions of all prompts, in the order of the prompts."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -89,39 +89,40 @@ class CompletionAnswer(BaseModel):
 
 def router(server: Server) -> APIRouter:
     """The endpoint."""
-    made = APIRouter(responses=ERRORS)
+    routes = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/completions", response_model=CompletionAnswer, responses=STREAMED)
-    async def completions(body: CompletionBody, http: HttpRequest) -> Response | CompletionAnswer:
+    @routes.post("/v1/completions", response_model=CompletionResponse, responses=STREAMED)
+    async def completions(body: CompletionBody, http: HttpRequest) -> Response:
         """Continue prompts."""
-        asked = _asked(body, server)
+        plan = _plan(body, server)
         scores: list[list[TokenLogprobs]] = []
         if body.echo and body.logprobs is not None:
             scores = await while_connected(http.receive, _scores(body, server, body.logprobs))
         prompts: list[NDArray[np.int32]] = []
 
-        def texts(llm: LLM) -> Texts:
+        def prepare(llm: LLM) -> PromptSet:
             prompts.extend(_encoded(llm, body))
-            return Texts(prompts, asked.params, asked.best_of)
+            return PromptSet(prompts, plan.params, plan.best_of)
 
-        writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), texts, http.receive
+        generation = await server.generations.begin(
+            server.catalog, body.model, record_of(http.scope), prepare, http.receive
         )
-        answer = _Answer(writing, body, asked, prompts, scores)
+        responder = _Responder(generation, body, plan, prompts, scores)
         if body.stream:
-            return EventStream(writing, answer.events())
-        async with writing:
-            return await while_connected(http.receive, answer.whole())
+            return EventStream(generation, responder.events())
+        async with generation:
+            response = await while_connected(http.receive, responder.whole())
+        return JsonResponse(response) if body.logprobs is None else LongJsonResponse(response)
 
-    return made
+    return routes
 
 
 def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
-    """The tokens of every prompt; with a suffix, of one whose middle is to be filled in.
+    """The tokens of every prompt; with a suffix, fill-in-the-middle prompts.
 
-    Who writes a whole prompt writes its control tokens, too: they are tokens.
+    The client writes a whole prompt, so control tokens that it spells are tokens.
     """
-    prompts: Sequence[str | list[int]] = listed(body.prompt)
+    prompts: Sequence[str | list[int]] = prompt_list(body.prompt)
     if body.suffix is not None:
         prompts = [middle_prompt(llm.tokenizer, prompt, body.suffix) for prompt in prompts]
     encode = partial(llm.tokenizer.encode, parse_special=True)
@@ -132,33 +133,34 @@ def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
 
 
 async def _scores(body: CompletionBody, server: Server, count: int) -> list[list[TokenLogprobs]]:
-    """Of every prompt. They are read for it, so that texts find them in the cache afterwards."""
-    lease = await server.catalog.lease(body.model)
-    try:
-        prompts = await asyncio.to_thread(_encoded, lease.llm, body)
+    """The logprobs of every prompt. The completions reuse the prefill from the prefix cache."""
+    with await server.catalog.lease(body.model) as lease:
+        prompts = await run_in_thread(_encoded, lease.llm, body)
         return await prompt_logprobs(lease.llm, prompts, count)
-    finally:
-        lease.release()
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What was asked for, with what follows from it."""
+class _Plan:
+    """Sampling parameters, completions to return, completions to generate."""
 
     params: SamplingParams
     n: int
     best_of: int
 
 
-def _asked(body: CompletionBody, server: Server) -> _Asked:
+def _plan(body: CompletionBody, server: Server) -> _Plan:
     n = body.n or 1
     best_of = body.best_of or n
     if best_of < n:
         raise ApiError(400, f"best_of is {best_of}; it must be at least n, {n}", param="best_of")
     if body.stream and best_of > n:
-        raise ApiError(400, "best_of cannot be streamed: its best are known last", param="best_of")
+        raise ApiError(
+            400,
+            "best_of cannot be streamed, because the best are known only at the end",
+            param="best_of",
+        )
     if body.suffix is not None and body.echo:
-        raise ApiError(400, "a prompt with a suffix has no echo", param="suffix")
+        raise ApiError(400, "echo cannot be combined with suffix", param="suffix")
     params = params_of(
         body,
         server.options,
@@ -168,68 +170,70 @@ def _asked(body: CompletionBody, server: Server) -> _Asked:
     )
     if best_of > n:
         params = replace(params, logprobs=True)
-    return _Asked(params, n, best_of)
+    return _Plan(params, n, best_of)
 
 
-class _Answer:
-    """Makes the answer of texts that are being written."""
+class _Responder:
+    """Makes the response to one request."""
 
     def __init__(
         self,
-        writing: Writing,
+        generation: Generation,
         body: CompletionBody,
-        asked: _Asked,
+        plan: _Plan,
         prompts: Sequence[NDArray[np.int32]],
         scores: Sequence[list[TokenLogprobs]],
     ) -> None:
-        self._writing = writing
+        self._generation = generation
         self._body = body
-        self._asked = asked
+        self._plan = plan
         self._prompts = prompts
         self._scores = scores or [[] for _ in prompts]
-        self._id = new_id("cmpl")
+        self._id = new_id("cmpl-")
         self._created = now()
-        self._tokenizer = writing.llm.tokenizer
+        self._tokenizer = generation.llm.tokenizer
 
-    async def whole(self) -> CompletionAnswer:
-        """The answer, once all texts are there."""
-        texts = await self._writing.results()
+    async def whole(self) -> dict[str, object]:
+        """The response, once all completions are done; with logprobs, lists are iterators."""
+        completions = await self._generation.results()
+        best_of, n = self._plan.best_of, self._plan.n
         kept = [
-            text
-            for start in range(0, len(texts), self._asked.best_of)
-            for text in _best(texts[start : start + self._asked.best_of], self._asked.n)
+            completion
+            for start in range(0, len(completions), best_of)
+            for completion in _best(completions[start : start + best_of], n)
         ]
-        choices = [self._choice(index, text) for index, text in enumerate(kept)]
-        return self._made(choices, usage_of(texts, len(self._prompts)))
+        choices = (self._choice(index, completion) for index, completion in enumerate(kept))
+        response = self._response(usage_of(completions, len(self._prompts)))
+        lazy = self._body.logprobs is not None
+        return {**response, "choices": choices if lazy else list(choices)}
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The answer as it comes."""
+        """The response as a stream of chunks."""
         try:
-            writers: list[LogprobsWriter] = []
-            for index in range(len(self._writing.requests)):
-                echo = self._echo(index // self._asked.n)
-                writers.append(LogprobsWriter(self._tokenizer))
+            writers: list[CompletionLogprobsWriter] = []
+            for index in range(len(self._generation.requests)):
+                writers.append(CompletionLogprobsWriter(self._tokenizer))
                 if self._body.echo:
-                    logprobs = self._prompt_logprobs(index, writers[index])
-                    yield event(self._chunk(Choice(index=index, text=echo, logprobs=logprobs)))
-            told = [0] * len(writers)
-            texts: dict[int, Completion] = {}
-            async for piece in self._writing.pieces():
-                request = self._writing.requests[piece.index]
+                    async for piece_of_event in long_event(self._echo_chunk(index, writers[index])):
+                        yield piece_of_event
+            sent = [0] * len(writers)
+            completions: dict[int, Completion] = {}
+            async for piece in self._generation.pieces():
+                request = self._generation.requests[piece.index]
                 choice = Choice(index=piece.index, text=piece.text)
                 if piece.done is not None:
-                    texts[piece.index] = piece.done
+                    completions[piece.index] = piece.done
                     choice.finish_reason = finish_reason(piece.done.finish_reason)
+                logprobs = None
                 if self._body.logprobs is not None:
-                    found = request.logprobs[told[piece.index] :]
-                    told[piece.index] += len(found)
-                    ending = self._ending(piece.done)
-                    choice.logprobs = writers[piece.index].write([*found, *ending])
-                yield event(self._chunk(choice))
-            if self._body.stream_options and self._body.stream_options.include_usage:
-                done = [texts[index] for index in range(len(texts))]
-                usage = usage_of(done, len(self._prompts))
-                yield event(self._made([], usage).model_dump())
+                    found = request.logprobs[sent[piece.index] :]
+                    sent[piece.index] += len(found)
+                    columns = writers[piece.index].write([*found, *self._ending(piece.done)])
+                    logprobs = {name: list(column) for name, column in columns.items()}
+                yield event(self._chunk({**choice.model_dump(), "logprobs": logprobs}))
+            if self._body.includes_usage:
+                done = [completions[index] for index in range(len(completions))]
+                yield event({**self._response(usage_of(done, len(self._prompts))), "choices": []})
             yield DONE
         except (ApiError, IngotError) as error:
             yield error_events(error)
@@ -239,55 +243,62 @@ class _Answer:
             return ""
         return self._tokenizer.decode(self._prompts[prompt].tolist())
 
-    def _prompt_logprobs(self, index: int, writer: LogprobsWriter) -> CompletionLogprobs | None:
-        if self._body.logprobs is None:
-            return None
-        prompt = index // self._asked.n
-        return writer.write(self._scores[prompt], first=int(self._prompts[prompt][0]))
-
-    def _ending(self, text: Completion | None) -> list[TokenLogprobs]:
-        """What is told of the token that ended a text.
-
-        Who scores prompts asks for one token more and takes it off: it must be there.
-        """
-        return [text.ending] if self._body.echo and text and text.ending else []
-
-    def _choice(self, index: int, text: Completion) -> Choice:
-        prompt = index // self._asked.n
+    def _echo_chunk(self, index: int, writer: CompletionLogprobsWriter) -> dict[str, object]:
+        """The chunk of a prompt, with its logprobs as iterators."""
+        prompt = index // self._plan.n
         logprobs = None
         if self._body.logprobs is not None:
+            logprobs = writer.write(self._scores[prompt], first=int(self._prompts[prompt][0]))
+        choice = Choice(index=index, text=self._echo(prompt)).model_dump()
+        choice["logprobs"] = logprobs
+        return {**self._chunk(choice), "choices": iter([choice])}
+
+    def _ending(self, completion: Completion | None) -> list[TokenLogprobs]:
+        """The logprobs of the token that ended a completion.
+
+        Clients that score prompts ask for one more token and drop it, so it must be there.
+        """
+        ending = completion.ending if completion else None
+        return [ending] if self._body.echo and ending else []
+
+    def _choice(self, index: int, completion: Completion) -> dict[str, object]:
+        prompt = index // self._plan.n
+        logprobs: dict[str, Iterator[object]] | None = None
+        if self._body.logprobs is not None:
             first = int(self._prompts[prompt][0]) if self._body.echo else None
-            found = [*self._scores[prompt], *text.logprobs, *self._ending(text)]
-            logprobs = LogprobsWriter(self._tokenizer).write(found, first)
-        return Choice(
+            found = [*self._scores[prompt], *completion.logprobs, *self._ending(completion)]
+            logprobs = CompletionLogprobsWriter(self._tokenizer).write(found, first)
+        choice = Choice(
             index=index,
-            text=self._echo(prompt) + text.text,
-            logprobs=logprobs,
-            finish_reason=finish_reason(text.finish_reason),
+            text=self._echo(prompt) + completion.text,
+            finish_reason=finish_reason(completion.finish_reason),
         )
+        return {**choice.model_dump(), "logprobs": logprobs}
 
-    def _chunk(self, choice: Choice) -> dict[str, Any]:
-        made = self._made([choice], None).model_dump()
-        if not (self._body.stream_options and self._body.stream_options.include_usage):
-            del made["usage"]
-        return made
+    def _chunk(self, choice: dict[str, object]) -> dict[str, object]:
+        chunk = {**self._response(None), "choices": [choice]}
+        if not self._body.includes_usage:
+            del chunk["usage"]
+        return chunk
 
-    def _made(self, choices: list[Choice], usage: Usage | None) -> CompletionAnswer:
-        return CompletionAnswer(
+    def _response(self, usage: Usage | None) -> dict[str, object]:
+        return CompletionResponse(
             id=self._id,
             created=self._created,
-            model=self._writing.model,
-            choices=choices,
+            model=self._generation.model,
+            choices=[],
             usage=usage,
+        ).model_dump()
+
+
+def _best(completions: Sequence[Completion], count: int) -> list[Completion]:
+    """The completions with the highest mean logprob, best first; all, in order, if all are kept."""
+    if count == len(completions):
+        return list(completions)
+
+    def mean(completion: Completion) -> float:
+        return sum(entry.logprob for entry in completion.logprobs) / max(
+            len(completion.logprobs), 1
         )
 
-
-def _best(texts: Sequence[Completion], count: int) -> list[Completion]:
-    """Those whose tokens are likeliest on average, best first; all, as they come, if so many."""
-    if count == len(texts):
-        return list(texts)
-
-    def mean(text: Completion) -> float:
-        return sum(entry.logprob for entry in text.logprobs) / max(len(text.logprobs), 1)
-
-    return sorted(texts, key=mean, reverse=True)[:count]
+    return sorted(completions, key=mean, reverse=True)[:count]

@@ -1,6 +1,5 @@
-"""`/v1/embeddings`: vectors of texts."""
+"""`/v1/embeddings`: embedding vectors of texts."""
 
-import asyncio
 import base64
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -13,92 +12,89 @@ from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.arrays import Floats
-from ingot.server.call import call_of
 from ingot.server.errors import ApiError
-from ingot.server.json_answer import LongAnswer, list_pieces
-from ingot.server.openai.answers import ERRORS
-from ingot.server.openai.prompts import Prompts, listed
+from ingot.server.http.access_log import record_of
+from ingot.server.http.json_response import LongJsonResponse
+from ingot.server.openai.shared import ERRORS, InputUsage, Prompts, prompt_list
 from ingot.server.sampling_body import Body
-from ingot.server.sse import dumps
 from ingot.server.state import Server
+from ingot.server.threads import run_in_thread
+
+Encoding = Literal["float", "base64"]
 
 
 class EmbeddingBody(Body):
-    """What is to be embedded: texts, or their tokens."""
+    """Texts or token ids to embed."""
 
     model: str | None = None
     input: Prompts
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Encoding = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
     user: str | None = None
 
 
 class Embedding(BaseModel):
-    """The vector of one text."""
+    """The embedding of one input."""
 
     object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str
 
 
-class EmbeddingUsage(BaseModel):
-    """Tokens read."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
 class EmbeddingList(BaseModel):
-    """The vectors of all texts."""
+    """The embeddings of all inputs."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
     model: str
-    usage: EmbeddingUsage
+    usage: InputUsage
 
 
 def router(server: Server) -> APIRouter:
     """The endpoint."""
-    made = APIRouter(responses=ERRORS)
+    routes = APIRouter(responses=ERRORS)
 
-    @made.post("/v1/embeddings", response_model=EmbeddingList)
+    @routes.post("/v1/embeddings", response_model=EmbeddingList)
     async def embeddings(body: EmbeddingBody, http: HttpRequest) -> Response:
-        """Vectors that are close where texts are alike."""
+        """Compute embedding vectors."""
         with await server.catalog.lease(body.model) as lease:
-            call_of(http.scope).model = lease.name
-            prompts = listed(body.input)
-            vectors, tokens = await asyncio.to_thread(embed, lease.llm, prompts)
+            record_of(http.scope).model = lease.name
+            prompts = prompt_list(body.input)
+            vectors, tokens = await run_in_thread(embed, lease.llm, prompts)
         if body.dimensions is not None:
             vectors = shortened(vectors, body.dimensions)
-        usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
-        whole = EmbeddingList(data=[], model=lease.name, usage=usage)
-        return LongAnswer(_pieces(whole, vectors, body.encoding_format))
+        usage = InputUsage(prompt_tokens=tokens, total_tokens=tokens)
+        response = EmbeddingList(data=[], model=lease.name, usage=usage).model_dump()
+        return LongJsonResponse({**response, "data": _entries(vectors, body.encoding_format)})
 
-    return made
+    return routes
 
 
-def _pieces(whole: EmbeddingList, vectors: Floats, encoding: str) -> Iterator[str]:
-    """The answer vector by vector: there may be thousands, of thousands of numbers."""
-    before, after = dumps(whole.model_dump()).split("[]", 1)
-    yield before
-    yield from list_pieces(
-        (
-            dumps(Embedding(index=index, embedding=_written(vector, encoding)).model_dump())
-            for index, vector in enumerate(vectors)
-        ),
-        together=1,
-    )
-    yield after
+def _entries(vectors: Floats, encoding: Encoding) -> Iterator[dict[str, object]]:
+    for index, vector in enumerate(vectors):
+        yield Embedding(index=index, embedding=_encoded(vector, encoding)).model_dump()
 
 
 def embed(llm: LLM, prompts: list[str | list[int]]) -> tuple[Floats, int]:
-    """The vectors of prompts, and how many tokens they have."""
+    """The embeddings of prompts, and the number of their tokens."""
     ids = [llm.engine.encode(prompt) for prompt in prompts]
-    return llm.embed(ids), sum(map(len, ids))
+    return check_finite(llm.embed(ids)), sum(map(len, ids))
+
+
+def check_finite(results: Floats) -> Floats:
+    """The results of a model, one per row, unless one is NaN or infinite."""
+    bad = np.flatnonzero(~np.isfinite(results.reshape(len(results), -1)).all(axis=1))
+    if len(bad):
+        raise ApiError(
+            500,
+            f"the model's result for input {bad[0]} is NaN or infinite; its file may be damaged",
+            code="result_not_finite",
+        )
+    return results
 
 
 def shortened(vectors: Floats, dimensions: int) -> Floats:
-    """The first numbers of vectors, which have length 1 again."""
+    """The first dimensions of vectors, normalized again."""
     if dimensions > vectors.shape[1]:
         raise ApiError(
             400,
@@ -109,7 +105,7 @@ def shortened(vectors: Floats, dimensions: int) -> Floats:
     return np.asarray(cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12))
 
 
-def _written(vector: Floats, encoding: str) -> list[float] | str:
+def _encoded(vector: Floats, encoding: Encoding) -> list[float] | str:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return list(vector.tolist())

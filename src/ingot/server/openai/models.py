@@ -1,4 +1,4 @@
-"""`/v1/models`: which models there are."""
+"""`/v1/models`: the models of the server."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ingot.server.catalog import Entry
-from ingot.server.openai.answers import ERRORS
+from ingot.server.openai.shared import ERRORS
 from ingot.server.state import Server
 
 
@@ -20,7 +20,7 @@ class Model(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All of them."""
+    """All models."""
 
     object: Literal["list"] = "list"
     data: list[Model]
@@ -28,19 +28,19 @@ class ModelList(BaseModel):
 
 def router(server: Server) -> APIRouter:
     """The endpoints."""
-    made = APIRouter(responses=ERRORS)
+    routes = APIRouter(responses=ERRORS)
 
-    @made.get("/v1/models")
+    @routes.get("/v1/models")
     async def models() -> ModelList:
-        """The models of this server."""
+        """List the models."""
         return ModelList(data=[_model(entry) for entry in server.catalog.entries.values()])
 
-    @made.get("/v1/models/{name:path}")
+    @routes.get("/v1/models/{name:path}")
     async def model(name: str) -> Model:
-        """One of them."""
+        """One model."""
         return _model(server.catalog.find(name))
 
-    return made
+    return routes
 
 
 def _model(entry: Entry) -> Model:

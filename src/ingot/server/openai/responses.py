@@ -1,5 +1,7 @@
-"""`/v1/responses`: conversations answered in items, and answers that can be asked for again."""
+"""`/v1/responses`: the endpoints, and the responses that are stored in memory."""
 
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import APIRouter
@@ -7,22 +9,72 @@ from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.server.call import call_of
-from ingot.server.chatting import Submission
+from ingot.server.chat import PreparedChat
 from ingot.server.errors import ApiError
-from ingot.server.json_answer import JsonAnswer
-from ingot.server.openai.answers import ERRORS
-from ingot.server.openai.responses_answer import ResponseAnswer, ResponseAnswers
-from ingot.server.openai.responses_body import ResponsesBody, chat_of
-from ingot.server.openai.responses_items import Item
-from ingot.server.openai.responses_kept import KeptResponse, KeptResponses
-from ingot.server.sse import STREAMED, EventStream
+from ingot.server.generation import while_connected
+from ingot.server.http.access_log import record_of
+from ingot.server.http.event_stream import STREAMED, EventStream
+from ingot.server.http.json_response import JsonResponse
+from ingot.server.openai.response_object import ResponseBuilder, ResponseObject
+from ingot.server.openai.responses_body import Item, ResponsesBody, chat_of
+from ingot.server.openai.shared import ERRORS
 from ingot.server.state import Server
-from ingot.server.writing import while_connected
+
+_MAX_RESPONSES = 1024
+_MAX_CHARACTERS = 64 << 20  # of all stored conversations; the oldest are dropped first
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response, and the conversation up to its end."""
+
+    response: dict[str, object]
+    items: tuple[Item, ...]
+
+    @property
+    def size(self) -> int:
+        """Its characters, approximately."""
+        return sum(len(repr(item)) for item in self.items)
+
+
+class ResponseStore:
+    """Responses by id. All methods belong to one event loop."""
+
+    def __init__(
+        self, max_responses: int = _MAX_RESPONSES, max_characters: int = _MAX_CHARACTERS
+    ) -> None:
+        self._stored: OrderedDict[str, tuple[StoredResponse, int]] = OrderedDict()
+        self._max_responses = max_responses
+        self._max_characters = max_characters
+        self._characters = 0
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def add(self, id: str, response: StoredResponse) -> None:
+        """Store a response; the oldest make room for it."""
+        size = response.size
+        self._stored[id] = (response, size)
+        self._characters += size
+        while len(self._stored) > self._max_responses or self._characters > self._max_characters:
+            _, (_, size) = self._stored.popitem(last=False)
+            self._characters -= size
+
+    def find(self, id: str) -> StoredResponse | None:
+        """A response, if it is still stored."""
+        found = self._stored.get(id)
+        return None if found is None else found[0]
+
+    def remove(self, id: str) -> bool:
+        """Remove a response and return whether it was stored."""
+        found = self._stored.pop(id, None)
+        if found is not None:
+            self._characters -= found[1]
+        return found is not None
 
 
 class Deleted(BaseModel):
-    """An answer that is gone."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"] = "response"
@@ -31,55 +83,55 @@ class Deleted(BaseModel):
 
 def router(server: Server) -> APIRouter:
     """The endpoints."""
-    made = APIRouter(responses=ERRORS)
-    kept = KeptResponses()
+    routes = APIRouter(responses=ERRORS)
+    store = ResponseStore()
 
-    @made.post("/v1/responses", response_model=ResponseAnswer, responses=STREAMED)
+    @routes.post("/v1/responses", response_model=ResponseObject, responses=STREAMED)
     async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
-        """Answer a conversation."""
-        before = () if body.previous_response_id is None else _previous(kept, body).items
+        """Generate the next items of a conversation."""
+        before = () if body.previous_response_id is None else _previous(store, body).items
         items = (*before, *body.items)
-        submission = Submission(chat_of(body, items, server.options))
-        writing = await server.writings.begin(
-            server.catalog, body.model, call_of(http.scope), submission, http.receive
+        prepared = PreparedChat(chat_of(body, items, server.options))
+        generation = await server.generations.begin(
+            server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
 
-        def keep(answer: ResponseAnswer) -> None:
-            told = answer.model_dump()
-            said = tuple(Item.model_validate(item) for item in told["output"])
-            kept.keep(answer.id, KeptResponse(told, (*items, *said)))
+        def keep(response: ResponseObject) -> None:
+            content = response.model_dump()
+            output = tuple(Item.model_validate(item) for item in content["output"])
+            store.add(response.id, StoredResponse(content, (*items, *output)))
 
-        answers = ResponseAnswers(writing, body, submission.reading, keep)
+        builder = ResponseBuilder(generation, body, prepared.reader, keep)
         if body.stream:
-            return EventStream(writing, answers.events())
-        async with writing:
-            return JsonAnswer(await while_connected(http.receive, answers.whole()))
+            return EventStream(generation, builder.events())
+        async with generation:
+            return JsonResponse(await while_connected(http.receive, builder.whole()))
 
-    @made.get("/v1/responses/{response_id}", response_model=ResponseAnswer)
+    @routes.get("/v1/responses/{response_id}", response_model=ResponseObject)
     async def retrieve(response_id: str) -> Response:
-        """An answer once more."""
-        found = kept.find(response_id)
+        """Get a stored response."""
+        found = store.find(response_id)
         if found is None:
             raise _unknown(response_id)
-        return JsonAnswer(found.answer)
+        return JsonResponse(found.response)
 
-    @made.delete("/v1/responses/{response_id}")
+    @routes.delete("/v1/responses/{response_id}")
     async def delete(response_id: str) -> Deleted:
-        """Let an answer go."""
-        if not kept.forget(response_id):
+        """Delete a stored response."""
+        if not store.remove(response_id):
             raise _unknown(response_id)
         return Deleted(id=response_id)
 
-    return made
+    return routes
 
 
-def _previous(kept: KeptResponses, body: ResponsesBody) -> KeptResponse:
-    found = kept.find(str(body.previous_response_id))
+def _previous(store: ResponseStore, body: ResponsesBody) -> StoredResponse:
+    found = store.find(str(body.previous_response_id))
     if found is None:
         raise ApiError(
             400,
-            f"there is no response {body.previous_response_id!r:.60} here: answers are kept in "
-            "memory, the newest of them, unless store is false; send the whole conversation",
+            f"there is no stored response {body.previous_response_id!r:.60}; only recent responses "
+            "are kept, in memory, and none with store: false; send the whole conversation",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -87,4 +139,4 @@ def _previous(kept: KeptResponses, body: ResponsesBody) -> KeptResponse:
 
 
 def _unknown(response_id: str) -> ApiError:
-    return ApiError(404, f"there is no response {response_id!r:.60} here", code="not_found")
+    return ApiError(404, f"there is no stored response {response_id!r:.60}", code="not_found")

@@ -1,40 +1,127 @@
-"""The body of `/v1/responses`, and what it asks for."""
+"""The body of `/v1/responses`: items, tools, formats, and the `Chat` they ask for.
 
+Items become messages in the form of `/v1/chat/completions`. Reasoning, text and function calls of
+the model that follow each other become one message.
+"""
+
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ingot.reply import NamedTool, ToolChoice
-from ingot.server.body_limits import LONGEST_NAME, Few, Many, Name, Tools
-from ingot.server.chatting import Chat
+from ingot.reply import ToolChoice
+from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Name, Tools
+from ingot.server.chat import Chat, named_tool
 from ingot.server.errors import ApiError
-from ingot.server.openai.messages import ChatMessage, for_template
-from ingot.server.openai.responses_items import Item, messages_of
+from ingot.server.openai.chat_body import (
+    CalledFunction,
+    ChatMessage,
+    Part,
+    ToolCall,
+    template_messages,
+)
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
-_MetadataText = Annotated[str, Field(max_length=512)]  # as OpenAI has it
+
+class Item(Body):
+    """One item. Which fields it must have depends on its type."""
+
+    type: str | None = None
+    id: str | None = None
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | Many[Part] | None = None
+    summary: Many[Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | Many[Part] | None = None
+
+
+def messages_of(items: Iterable[Item]) -> list[ChatMessage]:
+    """The messages that items become."""
+    messages: list[ChatMessage] = []
+    names: dict[str, str] = {}  # function names by the ids of their calls
+    reasoning: str | None = None
+    for number, item in enumerate(items):
+        where = f"input[{number}]"
+        match item.type or ("message" if item.role else None):
+            case "message":
+                if item.role is None or item.content is None:
+                    raise _missing(where, "content" if item.role else "role")
+                message = ChatMessage(role=item.role, content=item.content)
+                if item.role == "assistant":
+                    message.reasoning_content, reasoning = reasoning, None
+                messages.append(message)
+            case "reasoning":
+                reasoning = _reasoning(item) or reasoning
+            case "function_call":
+                call = _call(where, item)
+                names[str(call.id)] = call.function.name
+                if not messages or messages[-1].role != "assistant" or reasoning is not None:
+                    messages.append(ChatMessage(role="assistant", reasoning_content=reasoning))
+                    reasoning = None
+                messages[-1].tool_calls = messages[-1].tool_calls or []
+                messages[-1].tool_calls.append(call)
+            case "function_call_output":
+                messages.append(_result(where, item, names))
+            case kind:
+                raise ApiError(
+                    400, f"{where} is of type {kind!r:.60}, which this server does not support"
+                )
+    return messages
+
+
+def _reasoning(item: Item) -> str | None:
+    parts = item.content or item.summary or ()
+    texts = [parts] if isinstance(parts, str) else [part.text or "" for part in parts]
+    return "\n".join(texts) or None
+
+
+def _call(where: str, item: Item) -> ToolCall:
+    if item.name is None or item.call_id is None:
+        raise _missing(where, "call_id" if item.name else "name")
+    function = CalledFunction(name=item.name, arguments=item.arguments or "{}")
+    return ToolCall(id=item.call_id, function=function)
+
+
+def _result(where: str, item: Item, names: dict[str, str]) -> ChatMessage:
+    if item.call_id is None or item.output is None:
+        raise _missing(where, "output" if item.call_id else "call_id")
+    if item.call_id not in names:
+        raise ApiError(
+            400, f"{where}: call_id {item.call_id!r:.60} does not match an earlier function_call"
+        )
+    name = names[item.call_id]
+    return ChatMessage(role="tool", content=item.output, tool_call_id=item.call_id, name=name)
+
+
+def _missing(where: str, name: str) -> ApiError:
+    return ApiError(400, f"{where} has no {name!r}", param=f"{where}.{name}")
+
+
+_MetadataText = Annotated[str, Field(max_length=512)]  # OpenAI's limit
 
 
 class FunctionTool(Body):
-    """A function that the model may call; tools of other types are refused by name."""
+    """A function that the model may call; other types of tools are refused by name."""
 
     type: str
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
 class NamedChoice(Body):
-    """A function that must be called."""
+    """A function that the model must call."""
 
     type: Literal["function"]
     name: str
 
 
 class TextFormat(Body):
-    """What an answer must look like."""
+    """The format that the answer must have."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -44,19 +131,19 @@ class TextFormat(Body):
 
 
 class TextOptions(Body):
-    """How the answer is written."""
+    """Options of the answer's text."""
 
     format: TextFormat | None = None
 
 
 class ReasoningOptions(Body):
-    """How much the model thinks."""
+    """Options of reasoning."""
 
     effort: str | None = None
 
 
 class ResponsesBody(SamplingBody):
-    """A conversation, and how it is to go on."""
+    """A conversation, and how to continue it."""
 
     model: str | None = None
     input: str | Annotated[Many[Item], Field(min_length=1)]
@@ -79,21 +166,21 @@ class ResponsesBody(SamplingBody):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """What is said now."""
+        """The items of this request."""
         if isinstance(self.input, str):
             return (Item(type="message", role="user", content=self.input),)
         return tuple(self.input)
 
 
 def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: ServerOptions) -> Chat:
-    """What a body asks for; `items` are the whole conversation."""
+    """The chat that a body asks for; `items` are the whole conversation."""
     _refuse(body)
     messages = messages_of(items)
     if body.instructions:
         messages.insert(0, ChatMessage(role="system", content=body.instructions))
     effort = body.reasoning and body.reasoning.effort
     return Chat(
-        messages=for_template(messages),
+        messages=template_messages(messages),
         params=params_of(
             body, options, max_tokens=body.max_output_tokens, response_format=_form(body)
         ),
@@ -105,28 +192,28 @@ def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: ServerOptions
 
 
 def _refuse(body: ResponsesBody) -> None:
-    """Say no to what would otherwise be missing without a word."""
+    """Refuse options that would be ignored silently."""
     if body.background:
-        raise ApiError(400, "answers are not written in the background here", param="background")
+        raise ApiError(400, "background is not supported", param="background")
     if body.conversation is not None:
         raise ApiError(
             400,
-            "this server keeps no conversations; send the items, or previous_response_id",
+            "conversation is not supported; send all items, or previous_response_id",
             param="conversation",
         )
     if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
         raise ApiError(
             400,
-            "log-probabilities are told at /v1/chat/completions only",
+            "logprobs are available only at /v1/chat/completions",
             param="top_logprobs" if body.top_logprobs else "include",
         )
 
 
-def _tool(number: int, tool: FunctionTool) -> dict[str, Any]:
+def _tool(number: int, tool: FunctionTool) -> dict[str, object]:
     if tool.type != "function":
         raise ApiError(
             400,
-            f"tools[{number}] is of type {tool.type!r:.60}; this server has none of those",
+            f"tools[{number}] is of type {tool.type!r:.60}; only functions are supported",
             param=f"tools[{number}].type",
         )
     function = tool.model_dump(exclude={"type"}, exclude_none=True)
@@ -136,19 +223,15 @@ def _tool(number: int, tool: FunctionTool) -> dict[str, Any]:
 def _choice(body: ResponsesBody) -> ToolChoice:
     match body.tool_choice:
         case NamedChoice(name=name):
-            if name not in [tool.name for tool in body.tools or ()]:
-                raise ApiError(
-                    400, f"tool_choice names {name!r:.60}, which is no tool", param="tool_choice"
-                )
-            return NamedTool(name)
+            return named_tool(name, [tool.name for tool in body.tools or ()])
         case None:
             return "auto"
         case choice:
             return choice
 
 
-def _form(body: ResponsesBody) -> dict[str, Any] | None:
-    """The format as `/v1/chat/completions` has it."""
+def _form(body: ResponsesBody) -> dict[str, object] | None:
+    """The format in the form of `/v1/chat/completions`."""
     form = body.text and body.text.format
     if not isinstance(form, TextFormat):
         return None

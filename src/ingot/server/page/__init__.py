@@ -1,8 +1,8 @@
-"""The page at `/`: a chat, a view of tokens, a dashboard; plain files of this package.
+"""The web page at `/`: a chat, a token view, a dashboard.
 
-Nothing comes in; a router goes out that serves the files under `static/` from memory. The page
-knows the server only by its API. A strict policy lets the browser run the page's own scripts and
-talk to this server alone, and refuses to turn text into markup (trusted types).
+Its router serves the files under `static/` from memory. The page knows the server only by its API.
+A strict content security policy lets the browser run only the page's own scripts and connect only
+to this server, and forbids turning text into markup (trusted types).
 """
 
 from collections.abc import Iterator
@@ -61,8 +61,7 @@ def _file(name: str, content: bytes) -> _File:
         "Content-Security-Policy": _POLICY,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
-        # Kept by browsers and asked for again each time: a new version is seen at once, and the
-        # question costs a few bytes.
+        # Browsers keep the files but ask each time whether they have changed.
         "Cache-Control": "no-cache",
         "ETag": f'"{sha256(content).hexdigest()[:32]}"',
     }

@@ -1,6 +1,6 @@
 """The page at `/docs`: every endpoint and the fields of its body, as plain HTML without scripts.
 
-The application's OpenAPI schema comes in, a document goes out. It does not know the endpoints.
+The application's OpenAPI schema comes in, HTML goes out. It does not know the endpoints.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _operation(schema: Schema, method: str, path: str, operation: Schema) -> str
         *(_row(each["name"], each["schema"], each) for each in operation.get("parameters", ())),
         *_body_rows(schema, operation),
     ]
-    table = f"<table>{''.join(rows)}</table>" if rows else "<p>It takes nothing.</p>"
+    table = f"<table>{''.join(rows)}</table>" if rows else "<p>No parameters.</p>"
     return (
         f"<details><summary><code>{method.upper()} {escape(path)}</code> "
         f"{escape(operation.get('description', ''))}</summary>{table}</details>\n"
@@ -66,17 +66,17 @@ def _body_rows(schema: Schema, operation: Schema) -> Iterator[str]:
         yield _row(name, field, {"required": name in body.get("required", ())})
 
 
-def _row(name: str, field: Schema, said: Schema) -> str:
-    needed = " (required)" if said.get("required") else ""
-    about = said.get("description") or field.get("description", "")
+def _row(name: str, field: Schema, parameter: Schema) -> str:
+    required = " (required)" if parameter.get("required") else ""
+    about = parameter.get("description") or field.get("description", "")
     return (
-        f"<tr><th scope='row'><code>{escape(name)}</code>{needed}</th>"
+        f"<tr><th scope='row'><code>{escape(name)}</code>{required}</th>"
         f"<td>{escape(_type(field))}</td><td>{escape(about)}</td></tr>"
     )
 
 
 def _type(field: Schema) -> str:
-    """A short name for what a field takes."""
+    """A short name of a field's type."""
     if "$ref" in field:
         return _name(field["$ref"]).rpartition("__")[2]
     if choices := field.get("anyOf") or field.get("oneOf"):

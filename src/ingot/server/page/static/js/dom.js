@@ -8,7 +8,7 @@ export function element(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
 }
 
-/** The same for drawings. */
+/** An SVG element. */
 export function svgElement(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -30,7 +30,7 @@ export function find(selector, within = document) {
   return node;
 }
 
-/** Put `text` into a node only if it is another: no needless layout, no lost selection. */
+/** Set a node's text only if it differs: no needless layout, no lost selection. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -33,14 +33,14 @@ const STROKES = {
 };
 const FILLED = new Set(["stop", "half"]);
 
-/** An icon that readers of the screen skip: what it means is said beside it. */
+/** An icon that screen readers skip, because a label is beside it. */
 export function icon(name) {
   const path = svgElement("path", { d: STROKES[name] });
   const shape = FILLED.has(name) ? "icon icon-filled" : "icon";
   return svgElement("svg", { viewBox: "0 0 24 24", class: shape, "aria-hidden": "true" }, path);
 }
 
-/** A button that shows an icon alone and says its name to those who hover or listen. */
+/** A button that shows only an icon; its name is a tooltip and a label for screen readers. */
 export function iconButton(name, label, click, attributes = {}) {
   const all = { type: "button", class: "icon-button", "aria-label": label, title: label, click };
   return element("button", { ...all, ...attributes }, icon(name));

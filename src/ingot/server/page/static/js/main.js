@@ -1,4 +1,4 @@
-// The page starts here: the parts are made and told of each other.
+// The page starts here: it creates the parts and connects them.
 
 import { modelNames, samplingDefaults, serverStatus } from "./api/client.js";
 import { Composer } from "./chat/composer.js";
@@ -41,7 +41,7 @@ const composer = new Composer(library, () => transcript.last("user")?.edit());
 let contexts = new Map(); // how many tokens each model can see
 let retry = null;
 
-/** Ask the server what it offers; until it answers, ask again. */
+/** Fetch the server's models and defaults; retry until it responds. */
 async function learn() {
   clearTimeout(retry);
   try {
@@ -73,7 +73,7 @@ function showContext() {
   composer.showContext(contexts.get(models.name) ?? null);
 }
 
-/** Make ready to write, where that brings up no keyboard on the screen. */
+/** Focus the message field, unless that opens an on-screen keyboard. */
 function write() {
   if (mouse.matches) composer.focus();
 }
@@ -85,7 +85,7 @@ function begin() {
   write();
 }
 
-/** Show what the address names. */
+/** Show the view of the current URL. */
 function route() {
   const [, view, id] = location.hash.split("/");
   const board = view === "dashboard";
@@ -127,7 +127,7 @@ library.ended.listen((generation) => {
   announce(generation.node.failure ? "The answer failed." : "The answer is complete.");
 });
 storageFull.listen(() =>
-  toast("The browser has no room left: export and delete old conversations."),
+  toast("The browser's storage is full. Export and delete old conversations."),
 );
 
 /** A command that needs the chat in view, and the last message of a role in it. */

@@ -1,9 +1,9 @@
-// Something that others may want to hear of.
+// An event with listeners.
 
 export class Signal {
   #listeners = new Set();
 
-  /** Call `listener` for every emit; the returned function ends that. */
+  /** Call `listener` for every emit; the returned function removes it. */
   listen(listener) {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

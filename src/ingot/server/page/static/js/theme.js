@@ -15,7 +15,7 @@
   try {
     choice = localStorage.getItem(KEY) ?? choice;
   } catch {
-    // a browser that keeps nothing: the system's choice stands
+    // a browser without storage follows the system
   }
   apply(choice);
 
@@ -23,7 +23,7 @@
     const button = document.querySelector("#theme");
     const show = () => {
       button.dataset.choice = choice;
-      button.title = button.ariaLabel = `Colours: ${choice}`;
+      button.title = button.ariaLabel = `Theme: ${choice}`;
     };
     button.addEventListener("click", () => {
       choice = choices[(choices.indexOf(choice) + 1) % choices.length];

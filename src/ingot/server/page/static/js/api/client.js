@@ -1,5 +1,5 @@
 // The server's endpoints. Addresses are relative, so that the page works under any prefix.
-// Everything that goes wrong leaves here as a Failure.
+// Every error leaves this module as a Failure.
 
 import { Failure, failureOfError, failureOfException, failureOfResponse } from "./failure.js";
 import { eventData } from "./sse.js";
@@ -30,7 +30,7 @@ const getJson = (path) => ask(path).then((response) => response.json());
 /** The names of the models that the server offers. */
 export const modelNames = async () => (await getJson("v1/models")).data.map((model) => model.id);
 
-/** What the server would do with a request that names no settings (llama-server's `/props`). */
+/** The server's default settings (llama-server's `/props`). */
 export async function samplingDefaults() {
   const settings = (await getJson("props")).default_generation_settings ?? {};
   return settings.params ?? settings;
@@ -39,7 +39,7 @@ export async function samplingDefaults() {
 /** Counters and gauges of every model. */
 export const serverStatus = () => getJson("api/status");
 
-/** The chunks of an answer, as they come. */
+/** The chunks of an answer, as they arrive. */
 export async function* chatChunks(body, signal) {
   const response = await ask("v1/chat/completions", {
     method: "POST",

@@ -1,5 +1,5 @@
-// An answer: what the model thought (folded), what it says, what went wrong, and what to do next.
-// It follows its message while the stream fills it.
+// An answer: reasoning (folded), content, errors and actions. It is updated while the stream fills
+// its message.
 
 import { advice, heading } from "../api/failure.js";
 import { element, oncePerFrame, setText } from "../dom.js";
@@ -54,7 +54,7 @@ export class Answer {
     return this.#generation !== null && this.node.finish === null;
   }
 
-  /** Bring the page up to what the message holds. */
+  /** Update the view from the message. */
   show() {
     const { node, writing } = this;
     this.element.classList.toggle("writing", writing);
@@ -97,7 +97,7 @@ export class Answer {
     this.#bar.append(
       branchSwitch(this.#library, this.node) ?? "",
       copyButton("Copy answer", () => this.node.content),
-      iconButton("redo", "Answer again (R)", () => this.#library.again(this.node)),
+      iconButton("redo", "Regenerate (R)", () => this.#library.again(this.node)),
       tokens,
       this.#facts,
     );
@@ -111,10 +111,10 @@ export class Answer {
     if (!retryAt)
       return setText(
         this.#waiting.lastChild,
-        "Reading. A model that was not in use is loaded first.",
+        "Processing the prompt. A model that is not loaded is loaded first.",
       );
     const seconds = Math.max(1, Math.ceil((retryAt - Date.now()) / 1000));
-    setText(this.#waiting.lastChild, `The server is busy. Asking again in ${seconds} s.`);
+    setText(this.#waiting.lastChild, `The server is busy. Retrying in ${seconds} s.`);
   }
 
   #showNotice() {
@@ -150,17 +150,17 @@ export class Answer {
     }
     if (node.finish === null && !this.writing) {
       return {
-        title: "This answer was not finished",
-        text: "The page was closed while it was written.",
+        title: "This answer is incomplete",
+        text: "The page was closed while it was being generated.",
         buttons: [again],
         mild: true,
       };
     }
     if (node.finish === "length") {
       return {
-        title: "The answer reached its limit",
-        text: "It used up the tokens it was allowed, or the model's context.",
-        buttons: [["Go on", () => this.#library.send("Go on.")]],
+        title: "The answer reached its length limit",
+        text: "It reached max tokens or the end of the model's context.",
+        buttons: [["Continue", () => this.#library.send("Continue.")]],
         mild: true,
       };
     }
@@ -168,7 +168,7 @@ export class Answer {
   }
 }
 
-/** Who wrote it, how much and how fast. */
+/** The model, the number of tokens and the speed. */
 function factsOf({ model, usage, times, finish }) {
   const facts = [];
   if (model) facts.push(model);

@@ -1,17 +1,17 @@
-// The way between the branches of a message: how many there are, and a step to either side.
+// The switch between branches of a message: their number, previous and next.
 
 import { element } from "../dom.js";
 import { iconButton } from "../icons.js";
 
-/** The switch, or null where there is one branch alone. */
+/** The switch, or null if there is only one branch. */
 export function branchSwitch(library, node) {
   const { index, count } = library.current.place(node);
   if (count < 2) return null;
   const step = (by) => () => library.turn(node, by);
-  const back = iconButton("branchBack", "Branch before ([)", step(-1), {
+  const back = iconButton("branchBack", "Previous branch ([)", step(-1), {
     "aria-disabled": String(index === 0),
   });
-  const on = iconButton("branchOn", "Branch after (])", step(1), {
+  const on = iconButton("branchOn", "Next branch (])", step(1), {
     "aria-disabled": String(index === count - 1),
   });
   const place = element(

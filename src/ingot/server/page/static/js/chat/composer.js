@@ -1,5 +1,5 @@
-// Where the reader writes. Enter sends, Shift+Enter starts a line (on a phone Enter does); while
-// an answer is written the button stops it.
+// The message field. Enter sends, Shift+Enter starts a line (on a phone, Enter does). While an
+// answer is generated, the button stops it.
 
 import { element, find } from "../dom.js";
 import { icon } from "../icons.js";
@@ -47,7 +47,7 @@ export class Composer {
     this.#library.send(content);
   }
 
-  /** Begin with a text, ready to be changed. */
+  /** Fill in a text, ready to edit. */
   begin(text) {
     this.#field.value = text;
     this.#changed();
@@ -58,7 +58,7 @@ export class Composer {
     this.#field.focus();
   }
 
-  /** Show how much of the model's context the conversation takes. */
+  /** Show how much of the model's context the conversation uses. */
   showContext(context) {
     const usage = this.#library.current?.path().findLast((node) => node.usage?.prompt)?.usage;
     const place = find("#context");
@@ -67,7 +67,7 @@ export class Composer {
     const used = usage.prompt + usage.written;
     const share = Math.min(1, used / context);
     place.classList.toggle("nearly", share > 0.85);
-    place.title = `The conversation takes ${used} of the ${context} tokens that the model can see.`;
+    place.title = `The conversation uses ${used} of the model's ${context} context tokens.`;
     const bar = element("span", { class: "context-bar" }, element("span"));
     bar.firstChild.style.width = `${(share * 100).toFixed(1)}%`;
     place.replaceChildren(

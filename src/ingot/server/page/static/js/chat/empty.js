@@ -1,4 +1,4 @@
-// What a new conversation shows: what this is, and a few ways to begin.
+// What a new conversation shows: an introduction and a few suggestions.
 
 import { element, svgElement } from "../dom.js";
 
@@ -9,7 +9,7 @@ const SUGGESTIONS = [
   ["Think out loud", "Plan a quiet weekend by the sea. Make it a list."],
 ];
 
-/** The elements; `suggest(text)` is called with the suggestion that was taken. */
+/** The elements; `suggest(text)` is called with the chosen suggestion. */
 export function emptyState(suggest) {
   const cards = SUGGESTIONS.map(([title, text]) =>
     element(
@@ -27,7 +27,7 @@ export function emptyState(suggest) {
     element(
       "p",
       {},
-      "The model runs on the server that gave you this page. Conversations stay in this browser.",
+      "The model runs on the server of this page. Conversations stay in this browser.",
     ),
     element("div", { class: "suggestions" }, ...cards),
   );

@@ -1,4 +1,4 @@
-// A message of the reader. Editing it starts a branch: what was there before stays beside it.
+// A message of the user. Editing it starts a branch; the old one is kept.
 
 import { element } from "../dom.js";
 import { iconButton } from "../icons.js";
@@ -69,7 +69,7 @@ export class Question {
         element(
           "button",
           { type: "button", class: "button primary", click: send },
-          "Send as new branch",
+          "Send as a new branch",
         ),
       ),
     );

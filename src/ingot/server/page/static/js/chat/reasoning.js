@@ -1,4 +1,4 @@
-// What a model thinks before it answers: folded away, with a line that says how long it took.
+// The model's reasoning before its answer: folded, with a line that says how long it took.
 
 import { element, setText } from "../dom.js";
 import { icon } from "../icons.js";

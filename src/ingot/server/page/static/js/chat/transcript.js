@@ -1,5 +1,5 @@
-// The messages of the conversation in view, from top to bottom. It stays at the end while an
-// answer grows, unless the reader scrolled away.
+// The messages of the current conversation. It stays scrolled to the end while an answer grows,
+// unless the reader has scrolled up.
 
 import { find } from "../dom.js";
 import { Answer } from "./answer.js";

@@ -1,4 +1,4 @@
-// The server's state over time: asked for once a second while somebody looks.
+// The server's state over time: fetched once a second while the dashboard is visible.
 
 import { serverStatus } from "../api/client.js";
 import { Signal } from "../signal.js";

@@ -1,4 +1,4 @@
-// What happened lately: the server's counters come in, gauges and rates go out as samples.
+// Recent history: the server's counters come in, gauges and rates go out as samples.
 // A rate is the difference of two states, so the first state gives none.
 
 export const WINDOW = 120; // seconds that are kept

@@ -1,5 +1,5 @@
-// One plot: lines over the last two minutes, drawn as SVG. Samples come in; whoever hovers sees
-// the values of that moment in the legend, everyone else the newest.
+// One plot: lines over the last two minutes, drawn as SVG. The legend shows the
+// values under the pointer, or else the newest.
 
 import { element, setText, svgElement } from "../dom.js";
 import { WINDOW } from "./history.js";
@@ -112,7 +112,7 @@ export class Plot {
     ];
   }
 
-  /** The values of the moment that is pointed at, or of the newest. */
+  /** The values under the pointer, or the newest. */
   #tell(seen, x) {
     const wanted = this.#now - (this.#hover ?? 0);
     const near = seen.reduce(

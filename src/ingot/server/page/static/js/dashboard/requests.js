@@ -1,4 +1,4 @@
-// The requests that a model works on, as rows of a table.
+// The current requests of a model, as rows of a table.
 
 import { element } from "../dom.js";
 import { brief } from "./scale.js";
@@ -12,8 +12,8 @@ export function requestRows(model) {
   const requests = model?.requests ?? [];
   if (!requests.length) {
     const text = model
-      ? "Nobody asks for anything right now."
-      : "The model is loaded when somebody asks for it.";
+      ? "No requests right now."
+      : "The model is loaded at its next request.";
     return [element("tr", {}, element("td", { colspan: COLUMNS, class: "nothing" }, text))];
   }
   return requests.map((request) => {

@@ -1,6 +1,6 @@
 // Axes with round numbers.
 
-/** The smallest of 1, 2, 5, 10, 20, 50 ... that is no smaller than `value`. */
+/** The smallest of 1, 2, 5, 10, 20, 50 ... that is at least `value`. */
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((digit) => digit * power).find((round) => round >= value * 0.999);
@@ -14,7 +14,7 @@ export function ticks(largest, least) {
   return Array.from({ length: count + 1 }, (_, index) => index * step);
 }
 
-/** A number as short as it can be said. */
+/** A number in short form. */
 export function brief(value) {
   if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(0)}k`;
@@ -22,7 +22,7 @@ export function brief(value) {
   return Number.isInteger(value) || value >= 100 ? value.toFixed(0) : value.toFixed(1);
 }
 
-/** Seconds as people say them. */
+/** A duration in words. */
 export function duration(seconds) {
   if (seconds < 60) return `${seconds.toFixed(0)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;

@@ -1,4 +1,4 @@
-// The dashboard: what the server does right now, model by model.
+// The dashboard: the current state of the server, model by model.
 
 import { advice, heading } from "../api/failure.js";
 import { element, find, setText } from "../dom.js";
@@ -8,7 +8,7 @@ import { Plot } from "./plot.js";
 import { requestRows } from "./requests.js";
 import { brief, duration } from "./scale.js";
 
-const TILES = ["Tokens/s", "Running", "Waiting", "Cache in use", "Prompt reused", "Up for"];
+const TILES = ["Tokens/s", "Running", "Waiting", "Cache in use", "Prompt reused", "Uptime"];
 
 export class Dashboard {
   #feed = new Feed();
@@ -23,7 +23,7 @@ export class Dashboard {
   #rows = element("tbody");
   #plots = [
     new Plot({
-      title: "Tokens written per second",
+      title: "Generated tokens per second",
       unit: "/s",
       least: 10,
       series: [{ name: "generated", label: "written", kind: "main" }],
@@ -56,7 +56,7 @@ export class Dashboard {
       ],
     }),
     new Plot({
-      title: "Requests in a step",
+      title: "Requests per step",
       unit: "",
       least: 3,
       series: [{ name: "batch", label: "tokens per step", kind: "main" }],
@@ -67,7 +67,7 @@ export class Dashboard {
     const tiles = TILES.map((label, index) =>
       element("div", { class: "tile" }, element("span", {}, label), this.#tiles[index]),
     );
-    const head = ["Request", "State", "Prompt", "Written", "For", "Speed"].map((label) =>
+    const head = ["Request", "State", "Prompt", "Generated", "Time", "Speed"].map((label) =>
       element("th", { scope: "col" }, label),
     );
     find("#dashboard").append(
@@ -85,10 +85,10 @@ export class Dashboard {
           element(
             "section",
             { class: "plot requests" },
-            element("h2", {}, "Requests now"),
+            element("h2", {}, "Current requests"),
             element(
               "div",
-              { class: "table", tabindex: "0", role: "group", "aria-label": "Requests now" },
+              { class: "table", tabindex: "0", role: "group", "aria-label": "Current requests" },
               element("table", {}, element("thead", {}, element("tr", {}, ...head)), this.#rows),
             ),
           ),
@@ -99,7 +99,7 @@ export class Dashboard {
     this.#feed.failed.listen((failure) => this.#fail(failure));
   }
 
-  /** Whether somebody looks. */
+  /** Whether it is visible. */
   watch(watched) {
     this.#feed.watch(watched);
   }
@@ -183,7 +183,7 @@ export class Dashboard {
   #fail({ kind, message }) {
     this.#notice.hidden = false;
     const text =
-      kind === "gone" ? "The numbers go on when it answers again." : `${advice(kind)} ${message}`;
+      kind === "gone" ? "The numbers continue when it responds again." : `${advice(kind)} ${message}`;
     this.#notice.replaceChildren(
       element("div", {}, element("strong", {}, heading(kind)), element("p", {}, text)),
     );

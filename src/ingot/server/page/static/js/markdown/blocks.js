@@ -2,7 +2,7 @@
 //   heading, paragraph, code, rule, quote, list, table.
 // What models write is read leniently: a fence may be open, nested lists may be indented by two.
 // A block of HTML is a paragraph like any other; indented code and underlined headings are not
-// known, because in a stream they would turn what is already shown into something else.
+// supported, because in a stream they would change what is already shown.
 
 const DEEPEST = 12; // quotes and lists within each other; deeper ones are paragraphs
 
@@ -173,7 +173,7 @@ function readTable(reader) {
   return { kind: "table", head, align, rows };
 }
 
-/** The cells of a row: bars split, but not behind a backslash or within code. */
+/** The cells of a row: bars split, but not after a backslash or within code. */
 function cellsOf(line) {
   const inner = line
     .trim()

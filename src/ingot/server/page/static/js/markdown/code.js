@@ -1,5 +1,5 @@
 // A block of code: its language, a button that copies it, and its text in colours. It grows in
-// place, so that the button keeps its focus while the model writes.
+// place, so that the button keeps its focus while the model generates.
 
 import { element, setText } from "../dom.js";
 import { copyButton } from "../shell/copy.js";

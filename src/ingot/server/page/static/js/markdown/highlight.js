@@ -1,5 +1,5 @@
-// Colours for code: comments, texts, numbers and the words of a language, found by one pattern a
-// family of languages. It colours what it is sure of and leaves the rest; text in, nodes out.
+// Syntax highlighting: comments, strings, numbers and keywords, found by one pattern per family of
+// languages. It colours what it is sure of and leaves the rest. Text comes in, nodes go out.
 
 import { element } from "../dom.js";
 

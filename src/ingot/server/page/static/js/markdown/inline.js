@@ -1,6 +1,6 @@
 // Markdown within a line: emphasis, code, links, breaks. Text comes in, DOM nodes go out.
-// HTML is text. Pictures are links: the page loads nothing from elsewhere. Links lead to http and
-// https alone; anything else stays as it was written.
+// HTML is text. Pictures are links: the page loads nothing from elsewhere. Links lead only
+// to http and https; anything else stays as text.
 
 import { element } from "../dom.js";
 
@@ -20,7 +20,7 @@ const MARKS = [
   { mark: "_", tag: "em", words: true },
 ];
 
-/** The nodes of a text. With `open` more may follow: what is begun counts as ended at its end. */
+/** The nodes of a text. With `open` more text may follow, so open marks count as closed at its end. */
 export function inlineNodes(text, open = false, depth = 0) {
   return new Line(text, open, depth).nodes();
 }

@@ -1,6 +1,6 @@
-// A conversation is a tree: a message's children are the different ways it was gone on from.
-// Every message remembers which child is chosen, so a path leads from the root to one leaf.
-// This is data alone; it knows neither the page nor the server.
+// A conversation is a tree: a message's children are its alternative continuations.
+// Every message remembers the chosen child, so one path leads from the root to a leaf.
+// It is only data: it knows neither the page nor the server.
 
 const ROOT = "root";
 const TITLE_LENGTH = 60;
@@ -9,7 +9,7 @@ export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(36)).join("");
 
 export class Conversation {
-  /** From the record that `record` gave; throws if it is not one. */
+  /** From a record that `record` returned; throws if it is invalid. */
   constructor(record) {
     const { id, title, named, created, updated, settings, nodes } = record;
     if (!id || !nodes?.[ROOT]) throw new TypeError("not a conversation");
@@ -31,7 +31,7 @@ export class Conversation {
     return this.nodes[ROOT].children.length === 0;
   }
 
-  /** The messages from the first to the last along the chosen branches. */
+  /** The messages along the chosen branches, first to last. */
   path() {
     const found = [];
     let node = this.nodes[ROOT];
@@ -62,7 +62,7 @@ export class Conversation {
     return node;
   }
 
-  /** Take a message away that has no answers yet. */
+  /** Remove a message that has no children. */
   drop(node) {
     const parent = this.parent(node);
     parent.children = parent.children.filter((id) => id !== node.id);
@@ -70,13 +70,13 @@ export class Conversation {
     delete this.nodes[node.id];
   }
 
-  /** Where a message stands among the ways its parent was gone on from. */
+  /** The position of a message among its siblings. */
   place(node) {
     const all = this.parent(node).children;
     return { index: all.indexOf(node.id), count: all.length };
   }
 
-  /** Choose the message `step` places before or after this one, if there is one. */
+  /** Choose the sibling `step` places before or after this message, if there is one. */
   turn(node, step) {
     const parent = this.parent(node);
     const next = parent.children[parent.children.indexOf(node.id) + step];
@@ -85,7 +85,7 @@ export class Conversation {
     return this.nodes[next];
   }
 
-  /** What the model gets to read when it answers `node`. */
+  /** The messages that the model reads to answer `node`. */
   messagesUpTo(node) {
     const messages = [];
     for (let at = node; at.id !== ROOT; at = this.parent(at)) {

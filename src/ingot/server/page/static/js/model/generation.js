@@ -1,5 +1,5 @@
-// One answer being written: a conversation and its empty answer come in, the stream fills it.
-// Whoever shows it listens to `changed`; whoever keeps it listens to `due`.
+// One answer being generated: a conversation and its empty answer come in, the stream fills it.
+// `changed` is emitted for views, `due` when it should be stored.
 
 import { chatChunks } from "../api/client.js";
 import { Failure, failureOfException } from "../api/failure.js";
@@ -27,12 +27,12 @@ export class Generation {
     node.model = conversation.settings.model ?? null;
   }
 
-  /** End the answer here; what is written stays. */
+  /** Stop generating; the text so far stays. */
   stop() {
     this.#abort.abort();
   }
 
-  /** Write the answer. Never throws: what goes wrong is in `node.failure`. */
+  /** Generate the answer. Never throws: errors are in `node.failure`. */
   async run() {
     const { node } = this;
     try {
@@ -92,7 +92,7 @@ export class Generation {
       this.changed.emit();
       this.#saveNowAndThen();
     }
-    if (node.finish === null) throw new Failure("cut", "The answer has no end.");
+    if (node.finish === null) throw new Failure("cut", "The stream ended without a finish reason.");
   }
 
   #take({ delta = {}, logprobs, finish_reason: reason }) {

@@ -1,5 +1,5 @@
-// All conversations, the one in view, and the answers that are being written. The page's parts
-// change conversations through this, and hear of every change from it.
+// All conversations, the current one, and the answers being generated. The parts of the page change
+// conversations through this module, which emits every change.
 
 import { Signal } from "../signal.js";
 import { Conversation } from "./conversation.js";
@@ -22,7 +22,7 @@ export class Library {
     addEventListener("pagehide", () => this.#saveUnfinished());
   }
 
-  /** The newest first. */
+  /** All conversations, newest first. */
   all() {
     return [...this.#conversations.values()].sort((one, other) => other.updated - one.updated);
   }
@@ -34,12 +34,12 @@ export class Library {
     this.listed.emit();
   }
 
-  /** What new conversations start with: the settings that were changed last. */
+  /** The settings of new conversations: those that were changed last. */
   startSettings() {
     return structuredClone(this.#preferences.settings ?? {});
   }
 
-  /** Change settings of the current conversation. Absent values are the server's choice. */
+  /** Change settings of the current conversation. Absent values are the server's defaults. */
   changeSettings(changes) {
     const settings = { ...this.current.settings, ...changes };
     for (const name of Object.keys(settings)) if (settings[name] === null) delete settings[name];
@@ -55,7 +55,7 @@ export class Library {
     this.listed.emit();
   }
 
-  /** Remove a conversation; the returned function brings it back. */
+  /** Remove a conversation; the returned function restores it. */
   remove(conversation) {
     this.generation(conversation)?.stop();
     this.#conversations.delete(conversation.id);
@@ -73,14 +73,14 @@ export class Library {
     return this.#generations.get(conversation.id) ?? null;
   }
 
-  /** Add a message after `parent` (the last one unless told) and let the model answer it. */
+  /** Add a message after `parent` (by default the last one) and generate an answer. */
   send(content, parent = this.current.leaf()) {
     const question = this.current.add(parent, "user", { content });
     this.#conversations.set(this.current.id, this.current);
     this.answer(question);
   }
 
-  /** Let the model answer a message, beside the answers that it has. */
+  /** Generate another answer to a message. */
   answer(question) {
     const conversation = this.current;
     if (this.generation(conversation)) return;
@@ -103,7 +103,7 @@ export class Library {
     this.listed.emit();
   }
 
-  /** Answer again: beside an answer that says something, in place of one that failed empty. */
+  /** Regenerate: as a sibling of an answer with content, in place of one that failed without any. */
   again(node) {
     const conversation = this.current;
     if (this.generation(conversation)) return;
@@ -112,7 +112,7 @@ export class Library {
     this.answer(question);
   }
 
-  /** Go to the branch before or after a message. */
+  /** Go to the previous or next branch of a message. */
   turn(node, step) {
     if (!this.current.turn(node, step)) return;
     this.save(this.current);

@@ -1,5 +1,5 @@
-// The settings that a request can carry: one table for the panel that shows them and for the
-// request that sends them. A setting without a value is not sent: the server decides.
+// The sampling settings: one table for the panel that shows them and for the request that sends
+// them. A setting without a value is not sent, so the server uses its default.
 
 export const NUMBERS = [
   {
@@ -8,7 +8,7 @@ export const NUMBERS = [
     min: 0,
     max: 2,
     step: 0.05,
-    hint: "0 always takes the likeliest token; higher is bolder.",
+    hint: "0 always picks the most likely token; higher values vary more.",
   },
   {
     name: "top_p",
@@ -16,7 +16,7 @@ export const NUMBERS = [
     min: 0,
     max: 1,
     step: 0.01,
-    hint: "Keep the likeliest tokens that together reach this probability.",
+    hint: "Keep the most likely tokens whose probabilities add up to this.",
   },
   {
     name: "top_k",
@@ -24,7 +24,7 @@ export const NUMBERS = [
     min: 0,
     max: 200,
     step: 1,
-    hint: "Keep this many of the likeliest tokens; 0 keeps all.",
+    hint: "Keep this many of the most likely tokens; 0 keeps all.",
   },
   {
     name: "min_p",
@@ -32,7 +32,7 @@ export const NUMBERS = [
     min: 0,
     max: 1,
     step: 0.01,
-    hint: "Drop tokens less likely than this share of the likeliest.",
+    hint: "Drop tokens less likely than this fraction of the most likely one.",
   },
   {
     name: "repeat_penalty",
@@ -40,16 +40,16 @@ export const NUMBERS = [
     min: 0.5,
     max: 2,
     step: 0.01,
-    hint: "Above 1 makes tokens that were used less likely.",
+    hint: "Values above 1 make repeated tokens less likely.",
   },
 ];
 
 export const WHOLE = [
-  { name: "max_tokens", label: "Longest answer", min: 1, hint: "In tokens." },
+  { name: "max_tokens", label: "Max tokens", min: 1, hint: "The longest answer, in tokens." },
   { name: "seed", label: "Seed", min: 0, hint: "The same seed gives the same answer." },
 ];
 
-/** The fields of a request that a conversation's settings stand for. */
+/** The fields of a request for a conversation's settings. */
 export function requestFields(settings) {
   const fields = {};
   if (settings.model) fields.model = settings.model;

@@ -1,5 +1,5 @@
-// What the browser keeps: conversations, one entry each, and the tokens of answers in entries of
-// their own. Tokens are large and can be lost without harm: they make room when room is short.
+// Local storage: one entry per conversation, and separate entries for the tokens of answers.
+// Tokens are large and can be lost without harm, so they are dropped when space runs out.
 
 import { Conversation } from "./conversation.js";
 import { Signal } from "../signal.js";
@@ -8,7 +8,7 @@ const CONVERSATION = "ingot/conversation/";
 const TOKENS = "ingot/tokens/";
 const PREFERENCES = "ingot/preferences";
 
-/** Emitted when something could not be kept. */
+/** Emitted when something could not be stored. */
 export const storageFull = new Signal();
 
 function keysOf(prefix) {
@@ -78,7 +78,7 @@ function write(key, text) {
   }
 }
 
-/** Drop the older half of the kept tokens; false if there were none. */
+/** Drop the older half of the stored tokens; false if there were none. */
 function makeRoom() {
   const entries = keysOf(TOKENS).map((key) => ({ key, at: read(key)?.at ?? 0 }));
   entries.sort((one, other) => one.at - other.at);

@@ -1,5 +1,5 @@
-// Tokens as the page keeps them: short, because an answer has many. The log probabilities of a
-// chunk, as OpenAI shapes them, come in; [text, logprob, alternatives, thought] goes out.
+// Tokens in the short form that the page stores, because an answer has many. The logprobs of a
+// chunk in OpenAI's form come in; [text, logprob, alternatives, thought] goes out.
 
 const DIGITS = 4;
 const short = (logprob) => Number(Math.max(logprob, -99).toFixed(DIGITS));
@@ -12,13 +12,13 @@ export function tokensOf(logprobs, thought) {
   });
 }
 
-/** A token's text; one that is a part of a character is written as its bytes. */
+/** A token's text, or its bytes if it is only part of a character. */
 function textOf({ token, bytes }) {
   if (!token.includes("\ufffd") || !bytes) return token;
   return bytes.map((byte) => `⟨${byte.toString(16).padStart(2, "0")}⟩`).join("");
 }
 
-/** A kept token by its names. */
+/** A stored token as an object. */
 export function read([text, logprob, others, thought]) {
   const probability = Math.exp(logprob);
   const alternatives = others.map(([other, value]) => ({
@@ -33,12 +33,12 @@ export function read([text, logprob, others, thought]) {
   return { text, logprob, probability, alternatives, likeliest, thought: thought === 1 };
 }
 
-/** exp of the mean surprise: between how many words the model was in doubt, on average. */
+/** Perplexity: exp of the mean negative logprob. */
 export function perplexity(tokens) {
   const sum = tokens.reduce((total, [, logprob]) => total + logprob, 0);
   return tokens.length ? Math.exp(-sum / tokens.length) : null;
 }
 
-/** A token's text with its spaces to be seen. */
+/** A token's text with visible spaces. */
 export const visible = (text) =>
   text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replaceAll(" ", "␣") || "∅";

@@ -1,18 +1,18 @@
-// Copying text, with a mark that it worked.
+// Copy buttons, which show that copying worked.
 
 import { icon, iconButton } from "../icons.js";
 import { toast } from "./toast.js";
 
 const SHOWN = 1600; // milliseconds that the mark stays
 
-/** A button that copies what `text()` gives. */
+/** A button that copies what `text()` returns. */
 export function copyButton(label, text) {
   const button = iconButton("copy", label, async () => {
     try {
       await navigator.clipboard.writeText(text());
     } catch {
       toast(
-        "The browser does not let the page copy: it does so over https and on this machine only.",
+        "The browser allows copying only over HTTPS or on this machine.",
       );
       return;
     }

@@ -3,7 +3,7 @@
 import { apiKey } from "../api/client.js";
 import { find } from "../dom.js";
 
-/** Ask for the API key. Resolves to true if one was given. */
+/** Ask for the API key. Resolves to true if one was entered. */
 export function askForKey() {
   const dialog = find("#key-dialog");
   const field = find("#key");

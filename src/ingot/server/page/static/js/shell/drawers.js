@@ -1,5 +1,5 @@
-// The two sides of the page: conversations on the left, settings on the right. Where there is
-// room they stand beside the chat; on a small screen they lie over it, one at a time.
+// The two sides of the page: conversations on the left, settings on the right. If there
+// is room they are beside the chat; on a small screen they cover it, one at a time.
 
 import { find } from "../dom.js";
 
@@ -36,7 +36,7 @@ export class Drawers {
     if (open) this.#enter(name, panel);
   }
 
-  /** Go to where one begins; on a small screen not into a field, which calls up a keyboard. */
+  /** Focus the start of a side; on a small screen not a field, which opens a keyboard. */
   #enter(name, panel) {
     if (!wide.matches) panel.querySelector("button").focus({ preventScroll: true });
     else if (name === "settings") panel.querySelector("textarea").focus({ preventScroll: true });
@@ -46,7 +46,7 @@ export class Drawers {
     return this.#app.classList.contains(`${name}-open`);
   }
 
-  /** Close what lies over the chat; says whether anything did. */
+  /** Close what covers the chat; returns whether something did. */
   closeOverlays() {
     if (wide.matches) return false;
     const open = Object.keys(this.#sides).filter((name) => this.isOpen(name));
@@ -54,7 +54,7 @@ export class Drawers {
     return open.length > 0;
   }
 
-  /** Close the settings if the focus is in them; says whether it was. */
+  /** Close the settings if the focus is in them; returns whether it was. */
   closeAround(focused) {
     const { panel, buttons } = this.#sides.settings;
     if (!panel.contains(focused)) return false;

@@ -1,4 +1,4 @@
-// A menu that opens beside a button: arrows choose, Escape closes and gives the focus back.
+// A menu that opens beside a button: arrow keys choose, Escape closes it and returns the focus.
 
 import { element } from "../dom.js";
 import { icon } from "../icons.js";

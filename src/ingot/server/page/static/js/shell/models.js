@@ -1,5 +1,4 @@
-// Which model answers: the names that the server offers, in the header. Each conversation keeps
-// its own choice.
+// The model menu in the header. Each conversation keeps its choice.
 
 import { element, find } from "../dom.js";
 

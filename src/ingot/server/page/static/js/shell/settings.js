@@ -1,5 +1,5 @@
-// The panel of settings of the conversation in view: system prompt, sampling, key. A field that is
-// empty leaves the choice to the server, and shows what the server would choose.
+// The settings of the current conversation: system prompt, sampling, API key. An empty field means
+// the server's default, which it shows as a placeholder.
 
 import { apiKey } from "../api/client.js";
 import { element, find } from "../dom.js";
@@ -33,7 +33,7 @@ export class SettingsPanel {
     library.shown.listen(() => this.show());
   }
 
-  /** What the server chooses where a field is empty. */
+  /** The server's defaults, for empty fields. */
   showDefaults(defaults) {
     this.#defaults = defaults;
     this.show();
@@ -47,7 +47,7 @@ export class SettingsPanel {
     for (const [name, row] of this.#rows) this.#showRow(row, settings[name], this.#defaults[name]);
     find("#key-state").textContent = apiKey.get()
       ? "A key is kept in this browser."
-      : "No key is kept in this browser.";
+      : "No key is stored in this browser.";
   }
 
   #row({ name, label, min, max = null, step = 1, hint }, slides) {
@@ -102,7 +102,7 @@ export class SettingsPanel {
   }
 }
 
-/** One text a line; \n and \t stand for what they do in code. */
+/** One stop sequence per line; \n and \t are escapes. */
 function stopsFrom(text) {
   const stops = text.split("\n").filter((line) => line !== "");
   return stops.length

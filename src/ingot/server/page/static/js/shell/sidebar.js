@@ -39,7 +39,7 @@ export class Sidebar {
       element("ul", {}, ...members.map((one) => this.#item(one))),
     ]);
     if (!nodes.length) {
-      const text = words ? "No conversation holds these words." : "Conversations appear here.";
+      const text = words ? "No conversation matches." : "Conversations appear here.";
       nodes.push(element("p", { class: "no-conversations" }, text));
     }
     const focused =
@@ -93,8 +93,8 @@ export class Sidebar {
   }
 
   remove(conversation) {
-    const bringBack = this.#library.remove(conversation);
-    toast("The conversation is deleted.", { label: "Undo", run: bringBack });
+    const restore = this.#library.remove(conversation);
+    toast("Conversation deleted.", { label: "Undo", run: restore });
   }
 
   #rename(conversation, link) {

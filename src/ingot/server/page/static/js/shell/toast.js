@@ -1,4 +1,4 @@
-// A short notice at the edge of the page, with at most one thing to do about it.
+// A short notice at the edge of the page, with at most one action.
 
 import { element, find } from "../dom.js";
 
@@ -21,7 +21,7 @@ export function toast(text, action = null) {
   setTimeout(close, SHOWN);
 }
 
-/** Tell those who listen instead of look. */
+/** Announce a text to screen readers. */
 export function announce(text) {
   find("#announcements").textContent = text;
 }

@@ -1,4 +1,4 @@
-// The card beside a token: what else the model might have written, and how likely that was.
+// The card of a token: its alternatives and their probabilities.
 
 import { element } from "../dom.js";
 import { newId } from "../model/conversation.js";

@@ -1,6 +1,5 @@
-// An answer as the model wrote it: token by token, each the warmer the less likely it was.
-// One token at a time can be focused; arrows go from one to the next, and a card shows what else
-// the model might have written.
+// An answer token by token; less likely tokens have warmer colours. One token at a time has the
+// focus; arrow keys move it, and a card shows the alternatives.
 
 import { element, setText } from "../dom.js";
 import { perplexity, read, visible } from "../model/tokens.js";
@@ -17,7 +16,7 @@ export class TokenView {
   #text = element("div", {
     class: "token-text",
     role: "group",
-    "aria-label": "Tokens: arrow keys go from one to the next",
+    "aria-label": "Tokens: use the arrow keys to move",
   });
 
   constructor(tokens) {
@@ -46,7 +45,7 @@ export class TokenView {
     }
     this.#tokens = [...tokens];
     setText(this.#facts, factsOf(tokens));
-    if (!tokens.length) setText(this.#text, "The tokens of this answer were not kept.");
+    if (!tokens.length) setText(this.#text, "The tokens of this answer were not stored.");
   }
 
   focus() {
@@ -122,5 +121,5 @@ function factsOf(tokens) {
   if (!tokens.length) return "";
   const others = tokens.filter((token) => !read(token).likeliest).length;
   const doubt = perplexity(tokens).toFixed(2);
-  return `${tokens.length} tokens · ${others} not the likeliest · perplexity ${doubt}`;
+  return `${tokens.length} tokens · ${others} not the most likely · perplexity ${doubt}`;
 }

@@ -1,0 +1,179 @@
+"""Chat: a conversation and what is asked of it, in the form that all chat endpoints share.
+
+Messages and tools come in as chat templates read them. A `PromptSet` for the engine goes out, and
+a `ReplyReader` for what the model generates. It does not know the JSON of bodies and responses.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ingot.api import LLM
+from ingot.reply import (
+    Event,
+    NamedTool,
+    ReplyParser,
+    ReplyStyle,
+    Tool,
+    ToolCallArguments,
+    ToolCallBegin,
+    ToolChoice,
+    for_template,
+    read_tools,
+    thinking_budget,
+    tool_grammar,
+)
+from ingot.sampling import SamplingParams, ThinkingBudget
+from ingot.server.errors import ApiError
+from ingot.server.generation import PromptSet
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """What a chat request asks for."""
+
+    messages: Sequence[Message]
+    params: SamplingParams
+    count: int = 1  # completions
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool = True
+    thinking_tokens: int | None = None  # of reasoning before the answer; None: no limit
+    template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReader:
+    """How to read what the model generates: reasoning, content, tool calls."""
+
+    style: ReplyStyle
+    tools: tuple[Tool, ...]
+    begins_in_reasoning: bool
+    parallel_tool_calls: bool = True
+
+    def parser(self) -> ReplyParser:
+        """A parser for one completion."""
+        return ReplyParser(self.style, self.tools, begins_in_reasoning=self.begins_in_reasoning)
+
+    def allowed(self, events: Iterable[Event]) -> list[Event]:
+        """The events, without tool calls after the first if only one is allowed."""
+        return [
+            event
+            for event in events
+            if self.parallel_tool_calls
+            or not isinstance(event, (ToolCallBegin, ToolCallArguments))
+            or event.index == 0
+        ]
+
+
+class PreparedChat:
+    """Makes a chat's prompt for a model; its `reader` is known after that."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._reader: ReplyReader | None = None
+
+    @property
+    def reader(self) -> ReplyReader:
+        """How to read the completions."""
+        assert self._reader is not None, "the prompt has been made"
+        return self._reader
+
+    def __call__(self, llm: LLM) -> PromptSet:
+        """The prompt, with a grammar for its tool calls."""
+        chat = self._chat
+        prompt, self._reader = prepare(llm, chat)
+        grammar = tool_grammar(
+            self.reader.style,
+            self.reader.tools,
+            chat.tool_choice,
+            parallel=chat.parallel_tool_calls,
+            begins_in_reasoning=self.reader.begins_in_reasoning,
+            answer=chat.params.grammar,
+        )
+        params = replace(chat.params, grammar=grammar, thinking=self._budget(llm))
+        return PromptSet([llm.engine.encode(prompt)], params, chat.count)
+
+    def _budget(self, llm: LLM) -> ThinkingBudget | None:
+        if self._chat.thinking_tokens is None:
+            return None
+        return thinking_budget(
+            self.reader.style,
+            llm.tokenizer,
+            self._chat.thinking_tokens,
+            begins_in_reasoning=self.reader.begins_in_reasoning,
+            may_call=bool(self.reader.tools),
+        )
+
+
+def named_tool(name: str | None, tools: Collection[str | None]) -> NamedTool:
+    """The tool that `tool_choice` names, which must be one of the request's tools."""
+    if name is None or name not in tools:
+        raise ApiError(
+            400, f"tool_choice names {name!r:.60}, which is not in tools", param="tool_choice"
+        )
+    return NamedTool(name)
+
+
+def prepare(llm: LLM, chat: Chat) -> tuple[list[int], ReplyReader]:
+    """The prompt's tokens, and how to read the completion."""
+    talk = _conversation(llm, chat)
+    ids = llm.chat_prompt(talk.messages, tools=talk.tool_list, **chat.template_options)
+    opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
+    if talk.prefill:
+        ids += llm.tokenizer.encode(talk.prefill, add_special=False)
+        opened = False
+    return ids, ReplyReader(llm.reply_style, talk.tools, opened, chat.parallel_tool_calls)
+
+
+def prompt_text(llm: LLM, chat: Chat) -> str:
+    """The prompt as text."""
+    talk = _conversation(llm, chat)
+    messages, tools = for_template(talk.messages, talk.tool_list, llm.reply_style)
+    prompt = llm.chat_template.render(messages, tools=tools, **chat.template_options)
+    return prompt.text + talk.prefill
+
+
+_TAIL = 8  # last tokens of a prompt, which can hold the mark that opens reasoning
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """Messages to render, the beginning of the answer that the client gave, tools to offer."""
+
+    messages: list[Message]
+    prefill: str
+    tools: tuple[Tool, ...]
+
+    @property
+    def tool_list(self) -> list[dict[str, object]] | None:
+        """The tools in OpenAI's form; None if there are none."""
+        return [tool.as_mapping() for tool in self.tools] or None
+
+
+def _conversation(llm: LLM, chat: Chat) -> _Conversation:
+    tools = read_tools(chat.tools) if chat.tool_choice != "none" else ()
+    if chat.tool_choice not in ("none", "auto") and not tools:
+        raise ApiError(400, "tool_choice requires a tool, but tools is empty", param="tool_choice")
+    messages = [_with_known_role(llm, message) for message in chat.messages]
+    if not messages:
+        raise ApiError(400, "messages is empty; send at least one", param="messages")
+    return _Conversation(messages, _take_prefill(messages), tools)
+
+
+def _take_prefill(messages: list[Message]) -> str:
+    """Remove a last message from the assistant and return its content: the answer's beginning."""
+    last = messages[-1]
+    if last["role"] != "assistant" or last.get("tool_calls") or len(messages) == 1:
+        return ""
+    messages.pop()
+    return str(last.get("content") or "")
+
+
+def _with_known_role(llm: LLM, message: Message) -> Message:
+    if message["role"] == "developer" and "developer" not in llm.chat_template.source:
+        return {**message, "role": "system"}
+    return message

@@ -1,0 +1,144 @@
+"""The JSON of errors: OpenAI's, Anthropic's and llama-server's form of one `ErrorInfo`.
+
+The models describe error responses in the OpenAPI schema and build their bodies.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from ingot.server.errors import ErrorInfo
+
+_LLAMA_KINDS: Mapping[int, str] = MappingProxyType(
+    {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        501: "not_supported_error",
+        503: "unavailable_error",
+    }
+)
+_ANTHROPIC_KINDS: Mapping[int, str] = MappingProxyType(
+    {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+    }
+)
+
+
+class OpenAIErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's form."""
+
+    error: OpenAIErrorDetail
+
+
+class LlamaErrorDetail(BaseModel):
+    """What went wrong."""
+
+    code: int
+    message: str
+    type: str
+
+
+class LlamaError(BaseModel):
+    """An error in llama-server's form."""
+
+    error: LlamaErrorDetail
+
+
+class AnthropicErrorDetail(BaseModel):
+    """What went wrong."""
+
+    type: str
+    message: str
+
+
+class AnthropicError(BaseModel):
+    """An error in Anthropic's form."""
+
+    type: Literal["error"] = "error"
+    error: AnthropicErrorDetail
+
+
+def error_responses(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a family's endpoints, for the OpenAPI schema."""
+    return {
+        code: {"model": model, "description": text}
+        for code, text in (
+            (400, "The request is invalid."),
+            (401, "The API key is missing or wrong."),
+            (404, "There is no such model."),
+            (413, "The request is too large."),
+            (429, "The queue is full; `Retry-After` says when to try again."),
+            (503, "The server is stopping, overloaded, or out of memory."),
+        )
+    }
+
+
+def openai_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in OpenAI's form."""
+    detail = OpenAIErrorDetail(
+        message=info.message, type=info.kind, param=info.param, code=info.code
+    )
+    return OpenAIError(error=detail).model_dump()
+
+
+def llama_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in llama-server's form."""
+    kind = _LLAMA_KINDS.get(info.status, info.kind)
+    detail = LlamaErrorDetail(code=info.status, message=info.message, type=kind)
+    return LlamaError(error=detail).model_dump()
+
+
+def anthropic_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in Anthropic's form."""
+    is_ours = info.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = _ANTHROPIC_KINDS.get(info.status, "api_error" if is_ours else "invalid_request_error")
+    detail = AnthropicErrorDetail(type=kind, message=info.message)
+    return AnthropicError(error=detail).model_dump()
+
+
+_LLAMA_PATHS = frozenset(
+    {
+        "apply-template",
+        "completion",
+        "completions",
+        "detokenize",
+        "embedding",
+        "embeddings",
+        "infill",
+        "lora-adapters",
+        "props",
+        "rerank",
+        "reranking",
+        "slots",
+        "tokenize",
+    }
+)
+_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking"})
+
+
+def error_body(path: str, info: ErrorInfo) -> dict[str, object]:
+    """An error's body in the form of the family that a path belongs to."""
+    if path.startswith("/v1/messages"):
+        return anthropic_error(info)
+    parts = path.split("/")
+    if path in _LLAMA_V1_PATHS or (len(parts) > 1 and parts[1] in _LLAMA_PATHS):
+        return llama_error(info)
+    return openai_error(info)

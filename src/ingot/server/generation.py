@@ -1,0 +1,254 @@
+"""Generation: the completions of one HTTP request on their way from the engine to the client.
+
+A lease on a model and prompts come in; pieces of text go out as they are generated, or whole
+completions. Whatever happens to the client, the engine's requests end with it and the lease is
+returned. It does not know what an endpoint's responses look like.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.types import Receive
+
+from ingot.api import LLM
+from ingot.engine import Completion, Request
+from ingot.errors import RequestCancelledError
+from ingot.sampling import Grammar, SamplingParams
+from ingot.sampling.checks import LARGEST_SEED
+from ingot.server.catalog import Catalog, Lease
+from ingot.server.errors import ClientGoneError, stopping_error
+from ingot.server.http.access_log import AccessRecord
+from ingot.server.slot_table import SlotTable
+from ingot.server.threads import run_in_thread
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """Prompts, each to be continued `count` times with the same parameters."""
+
+    prompts: Sequence[NDArray[np.int32]]
+    params: SamplingParams
+    count: int = 1
+    reuse: bool = True
+
+    def submit(self, llm: LLM) -> list[Request]:
+        """Submit all completions, or none. With a seed, each one of a prompt gets the next."""
+        requests: list[Request] = []
+        try:
+            for prompt in self.prompts:
+                for number in range(self.count):
+                    seed = self.params.seed
+                    if seed is not None:
+                        seed = (seed + number) % (LARGEST_SEED + 1)
+                    requests.append(
+                        llm.stream(
+                            prompt,
+                            replace(self.params, seed=seed),
+                            context_overflow="stop",
+                            reuse=self.reuse,
+                        )
+                    )
+        except BaseException:
+            for request in requests:
+                request.cancel()
+            raise
+        return requests
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text of one completion. The last piece carries the whole completion."""
+
+    index: int
+    text: str
+    done: Completion | None = None
+
+
+class Generations:
+    """All generations that a server is running."""
+
+    def __init__(self) -> None:
+        self._open: dict[Generation, None] = {}  # in the order they began
+        self._slots: dict[str, SlotTable] = {}
+
+    def __iter__(self) -> "Iterator[Generation]":
+        return iter(list(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def begin(
+        self,
+        catalog: Catalog,
+        model: str | None,
+        record: AccessRecord,
+        prepare: Callable[[LLM], PromptSet],
+        receive: Receive,
+        *,
+        slot: int | None = None,
+    ) -> "Generation":
+        """Submit the prompts that `prepare`, called in a thread, makes for the model.
+
+        A grammar is compiled first, unless the client disconnects before; that blocks no thread
+        that others need. The first completion gets the wanted slot, if it is free.
+        """
+        lease = await catalog.lease(model)
+        record.model = lease.name
+        try:
+            prompts = await run_in_thread(prepare, lease.llm)
+            compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
+            requests = await run_in_thread(prompts.submit, lease.llm)
+            del compiled  # the requests hold it now
+        except BaseException:
+            lease.release()
+            raise
+        slots = self.slots_of(lease)
+        slots.enter(requests, slot)
+        generation = Generation(lease, requests, record, slots, self._open.pop)
+        self._open[generation] = None
+        return generation
+
+    def slots_of(self, lease: Lease) -> SlotTable:
+        """The slots of a model."""
+        if lease.name not in self._slots:
+            self._slots[lease.name] = SlotTable(lease.llm.engine.options.max_running)
+        return self._slots[lease.name]
+
+
+class Generation:
+    """The completions of one HTTP request; a context, at whose end they end too."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        requests: Sequence[Request],
+        record: AccessRecord,
+        slots: SlotTable,
+        forget: Callable[["Generation"], object],
+    ) -> None:
+        self.llm = lease.llm
+        self.model = lease.name
+        self.requests = requests
+        self.record = record
+        self.slots = slots
+        self.stopped = False  # by the server, which is about to stop
+        self._lease = lease
+        self._forget = forget
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what is still running, and return the model."""
+        self.cancel()
+        self.record.count(self.requests)
+        self.slots.leave(self.requests)
+        self._lease.release()
+        self._forget(self)
+
+    def cancel(self) -> None:
+        """Cancel the completions; their text so far stays."""
+        for request in self.requests:
+            request.cancel()
+
+    def stop(self) -> None:
+        """Cancel them because the server stops."""
+        self.stopped = True
+        self.cancel()
+
+    async def results(self) -> list[Completion]:
+        """All completions, once they are done."""
+        try:
+            return [await request for request in self.requests]
+        except RequestCancelledError:
+            raise self._cancellation() from None
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Text as it is generated; the last piece of each completion carries the whole."""
+        if len(self.requests) == 1:
+            async for piece in self._pieces_of(0):
+                yield piece
+            return
+        queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
+
+        async def read(index: int) -> None:
+            try:
+                async for piece in self._pieces_of(index):
+                    queue.put_nowait(piece)
+            except BaseException as error:  # raised again by the reader of the queue
+                queue.put_nowait(error)
+
+        readers = [asyncio.create_task(read(index)) for index in range(len(self.requests))]
+        try:
+            left = len(readers)
+            while left:
+                received = await queue.get()
+                if isinstance(received, BaseException):
+                    raise received
+                left -= received.done is not None
+                yield received
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def _pieces_of(self, index: int) -> AsyncIterator[Piece]:
+        request = self.requests[index]
+        async for text in request:
+            yield Piece(index, text)
+        try:
+            done = await request
+        except RequestCancelledError:
+            raise self._cancellation() from None
+        yield Piece(index, "", done)
+
+    def _cancellation(self) -> Exception:
+        return stopping_error() if self.stopped else ClientGoneError()
+
+
+async def _compiled(llm: LLM, grammar: Grammar | None, receive: Receive) -> object:
+    """A compiled grammar; the engine's cache keeps it while somebody refers to it."""
+    if grammar is None:
+        return None
+    compiling = llm.engine.compile_grammar(grammar)
+    if compiling.done():
+        return compiling.result()
+    return await while_connected(receive, asyncio.wrap_future(compiling))
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """Await something; a client that disconnects ends it with `ClientGoneError`."""
+    job = asyncio.ensure_future(work)
+    gone = asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            raise ClientGoneError
+        return job.result()
+    finally:
+        for task in (job, gone):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

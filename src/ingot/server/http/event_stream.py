@@ -1,0 +1,75 @@
+"""Server-sent events as an HTTP response, which ends when the client disconnects.
+
+Events come in as bytes, which an endpoint makes from a `Generation`. It does not know their
+content.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ingot.server.errors import ClientGoneError
+from ingot.server.generation import Generation, disconnected
+from ingot.server.http.json_response import dumps, json_pieces
+from ingot.server.threads import iterate_in_threads
+
+DONE = b"data: [DONE]\n\n"  # the end of OpenAI's streams
+
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # a proxy would hold events back
+)
+
+
+# How the OpenAPI schema describes an endpoint that can stream.
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
+
+
+def event(value: object, name: str | None = None) -> bytes:
+    """One event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {dumps(value)}\n\n".encode()
+
+
+async def long_event(value: object) -> AsyncIterator[bytes]:
+    """One event in pieces that are made in threads; iterators in the value become lists."""
+    yield b"data: "
+    async for piece in iterate_in_threads(json_pieces(value)):
+        yield piece.encode()
+    yield b"\n\n"
+
+
+class EventStream(Response):
+    """A response whose events are sent as tokens are generated."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self._generation = generation
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send the events; a client that disconnects cancels the generation."""
+        gone = asyncio.create_task(self._cancel_when_gone(receive))
+        try:
+            async with self._generation:
+                await send(
+                    {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)}
+                )
+                try:
+                    async for sent in self._events:
+                        await send({"type": "http.response.body", "body": sent, "more_body": True})
+                except ClientGoneError:
+                    return
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+
+    async def _cancel_when_gone(self, receive: Receive) -> None:
+        await disconnected(receive)
+        self._generation.cancel()

@@ -1,0 +1,125 @@
+"""`/tokenize`, `/detokenize` and `/apply-template`: between messages, text and tokens."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ingot.api import LLM
+from ingot.server.body_limits import MAX_TOKEN_IDS, TokenId
+from ingot.server.chat import Chat, prompt_text
+from ingot.server.http.json_response import LongJsonResponse, RawJson, dumps
+from ingot.server.openai.chat_body import ChatBody, chat_of
+from ingot.server.sampling_body import Body
+from ingot.server.state import Server
+from ingot.server.threads import run_in_thread
+from ingot.tokenizer import Tokenizer
+
+_AT_ONCE = 4096  # token ids that become Python integers together
+
+
+class TokenizeBody(Body):
+    """A text; the default is empty."""
+
+    model: str | None = None
+    content: str = ""
+    add_special: bool = False  # add BOS and EOS as the model's file asks for it
+    parse_special: bool = True  # names of control tokens in the text become these tokens
+    with_pieces: bool = False
+
+
+class TokenPiece(BaseModel):
+    """A token and its text, or its bytes if they are not valid UTF-8."""
+
+    id: int
+    piece: str | list[int]
+
+
+class TokenList(BaseModel):
+    """The tokens of a text."""
+
+    tokens: list[int] | list[TokenPiece]
+
+
+class DetokenizeBody(Body):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_TOKEN_IDS)]
+
+
+class Content(BaseModel):
+    """The text of tokens."""
+
+    content: str
+
+
+class TemplatePrompt(BaseModel):
+    """A prompt for `/completion`."""
+
+    prompt: str
+
+
+def router(server: Server) -> APIRouter:
+    """The endpoints."""
+    routes = APIRouter()
+
+    @routes.post("/tokenize", response_model=TokenList)
+    async def tokenize(body: TokenizeBody) -> Response:
+        """Tokenize a text."""
+        with await server.catalog.lease(body.model) as lease:
+            tokenizer = lease.llm.tokenizer
+            ids = await run_in_thread(
+                tokenizer.encode_array, body.content, body.add_special, body.parse_special
+            )
+        tokens = _pieces(tokenizer, ids) if body.with_pieces else map(RawJson, _integers(ids))
+        return LongJsonResponse({"tokens": tokens})
+
+    @routes.post("/detokenize")
+    async def detokenize(body: DetokenizeBody) -> Content:
+        """Turn tokens into text."""
+        with await server.catalog.lease(body.model) as lease:
+            text = await run_in_thread(lease.llm.tokenizer.decode, body.tokens)
+            return Content(content=text)
+
+    @routes.post("/apply-template")
+    async def apply_template(body: ChatBody) -> TemplatePrompt:
+        """Render a conversation with the model's chat template."""
+        chat = chat_of(body, server.options)
+        with await server.catalog.lease(body.model) as lease:
+            return TemplatePrompt(prompt=await run_in_thread(_prompt, lease.llm, chat))
+
+    return routes
+
+
+def _integers(ids: NDArray[np.int32]) -> Iterator[int]:
+    """The ids as Python integers, without a list of all of them."""
+    for start in range(0, len(ids), _AT_ONCE):
+        yield from ids[start : start + _AT_ONCE].tolist()
+
+
+def _pieces(tokenizer: Tokenizer, ids: NDArray[np.int32]) -> Iterator[RawJson]:
+    """Each token with its text."""
+    known: dict[int, RawJson] = {}
+    for id in _integers(ids):
+        if id not in known:
+            known[id] = RawJson(dumps({"id": id, "piece": _piece(tokenizer, id)}))
+        yield known[id]
+
+
+def _piece(tokenizer: Tokenizer, token: int) -> str | list[int]:
+    content = tokenizer.token_bytes(token)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return list(content)
+
+
+def _prompt(llm: LLM, chat: Chat) -> str:
+    text = prompt_text(llm, chat)
+    # `/completion` adds BOS when it tokenizes the prompt.
+    return text.removeprefix(llm.chat_template.bos_token) if llm.tokenizer.adds_bos else text

@@ -1,0 +1,216 @@
+"""The response object of `/v1/responses`, whole and as a stream of events."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from ingot.engine import Completion
+from ingot.errors import IngotError
+from ingot.reply.events import merged
+from ingot.server.chat import ReplyReader
+from ingot.server.errors import ApiError, error_info
+from ingot.server.generation import Generation
+from ingot.server.http.event_stream import event
+from ingot.server.openai.response_items import (
+    Output,
+    OutputItem,
+    ReasoningItem,
+    StreamEvent,
+)
+from ingot.server.openai.responses_body import ResponsesBody
+from ingot.server.openai.shared import new_id, now
+
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class InputDetails(BaseModel):
+    """Prompt tokens by kind."""
+
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(BaseModel):
+    """Generated tokens by kind."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(BaseModel):
+    """Prompt tokens and generated tokens."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class ResponseFailure(BaseModel):
+    """An error during generation."""
+
+    code: str
+    message: str
+
+
+class Incomplete(BaseModel):
+    """Why a response is incomplete."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class ResponseObject(BaseModel):
+    """The output of the model, with the parameters of the request."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: ResponseStatus
+    error: ResponseFailure | None = None
+    incomplete_details: Incomplete | None = None
+    model: str
+    output: list[OutputItem]
+    usage: ResponseUsage | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool = True
+    background: bool = False
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    tools: list[dict[str, Any]] = []
+    tool_choice: str | dict[str, Any] = "auto"
+    parallel_tool_calls: bool = True
+    text: dict[str, Any]
+    reasoning: dict[str, Any]
+    truncation: Literal["disabled"] = "disabled"
+    metadata: dict[str, str] = {}
+    user: str | None = None
+
+
+class ResponseBuilder:
+    """Makes the response to one request; `keep` gets it when it is complete."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        body: ResponsesBody,
+        reader: ReplyReader,
+        keep: Callable[[ResponseObject], None],
+    ) -> None:
+        self._generation = generation
+        self._body = body
+        self._reader = reader
+        self._parser = reader.parser()
+        self._keep = keep
+        self._output = Output()
+        self._id = new_id("resp_")
+        self._created = now()
+        self._sent = 0  # events
+
+    async def whole(self) -> dict[str, object]:
+        """The response, once the completion is done."""
+        (done,) = await self._generation.results()
+        parts = merged([*self._parser.push(done.text), *self._parser.finish()])
+        for part in self._reader.allowed(parts):
+            list(self._output.push(part))
+        list(self._output.close(_status(done)))
+        return self._ended(done).model_dump()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The response as a stream of events."""
+        initial = self._response("in_progress").model_dump()
+        yield self._event({"type": "response.created", "response": initial})
+        yield self._event({"type": "response.in_progress", "response": initial})
+        try:
+            async for piece in self._generation.pieces():
+                parts = self._parser.push(piece.text)
+                if piece.done is not None:
+                    parts += self._parser.finish()
+                for part in self._reader.allowed(parts):
+                    for item_event in self._output.push(part):
+                        yield self._event(item_event)
+                if piece.done is not None:
+                    for item_event in self._output.close(_status(piece.done)):
+                        yield self._event(item_event)
+                    response = self._ended(piece.done)
+                    kind = f"response.{response.status}"
+                    yield self._event({"type": kind, "response": response.model_dump()})
+        except (ApiError, IngotError) as error:
+            info = error_info(error)
+            failure = ResponseFailure(code=info.code or info.kind, message=info.message)
+            failed = self._response("failed").model_copy(update={"error": failure})
+            yield self._event({"type": "response.failed", "response": failed.model_dump()})
+
+    def _event(self, content: StreamEvent) -> bytes:
+        numbered = event({**content, "sequence_number": self._sent}, content["type"])
+        self._sent += 1
+        return numbered
+
+    def _ended(self, done: Completion) -> ResponseObject:
+        status = _status(done)
+        response = self._response(status).model_copy(
+            update={
+                "completed_at": now() if status == "completed" else None,
+                "incomplete_details": None
+                if status == "completed"
+                else Incomplete(reason="max_output_tokens"),
+                "usage": self._usage(done),
+            }
+        )
+        if self._body.store is not False:
+            self._keep(response)
+        return response
+
+    def _response(self, status: ResponseStatus) -> ResponseObject:
+        body = self._body
+        choice = body.tool_choice or "auto"
+        form = body.text and body.text.format
+        return ResponseObject(
+            id=self._id,
+            created_at=self._created,
+            status=status,
+            model=self._generation.model,
+            output=list(self._output.items),
+            instructions=body.instructions,
+            previous_response_id=body.previous_response_id,
+            store=body.store is not False,
+            max_output_tokens=body.max_output_tokens,
+            **body.model_dump(include={"temperature", "top_p"}),
+            tools=[tool.model_dump() for tool in body.tools or ()],
+            tool_choice=choice if isinstance(choice, str) else choice.model_dump(),
+            parallel_tool_calls=body.parallel_tool_calls is not False,
+            text={"format": _dumped(form) if form else {"type": "text"}},
+            reasoning={"effort": body.reasoning and body.reasoning.effort, "summary": None},
+            metadata=body.metadata or {},
+            user=body.user,
+        )
+
+    def _usage(self, done: Completion) -> ResponseUsage:
+        """The tokens; those of reasoning are counted in its text, without its marks."""
+        reasoning_texts = [
+            part.text
+            for item in self._output.items
+            if isinstance(item, ReasoningItem)
+            for part in item.content
+        ]
+        tokenizer = self._generation.llm.tokenizer
+        reasoning = sum(len(tokenizer.encode(text, add_special=False)) for text in reasoning_texts)
+        read, generated = done.timings.prompt_tokens, len(done.token_ids)
+        return ResponseUsage(
+            input_tokens=read,
+            input_tokens_details=InputDetails(cached_tokens=done.timings.reused_tokens),
+            output_tokens=generated,
+            output_tokens_details=OutputDetails(reasoning_tokens=min(reasoning, generated)),
+            total_tokens=read + generated,
+        )
+
+
+def _status(done: Completion) -> Literal["completed", "incomplete"]:
+    return "completed" if done.finish_reason == "stop" else "incomplete"
+
+
+def _dumped(form: BaseModel) -> dict[str, object]:
+    return form.model_dump(by_alias=True, exclude_none=True)
