@@ -23,7 +23,7 @@ class Device:
     name: str
     multiprocessors: int
     assembly: bool  # whether kernels may use NVIDIA's instructions by name
-    ahead: bool  # whether a kernel may start before the one in front of it has ended
+    ahead: bool  # whether a kernel may start before the one before it has ended
     shared_memory: int = 1 << 30  # bytes that a program may have; without a device any number
 
     @property
@@ -32,9 +32,9 @@ class Device:
         return bool(self.torch.type == "cpu")
 
     def stages(self, tuned: int, step_bytes: int) -> int:
-        """Steps of a loop whose loads are on their way, as tuned, or fewer where memory is short.
+        """Steps of a loop whose loads are under way: as tuned, or fewer if memory is short.
 
-        A step waits in shared memory: 227 KiB of it on an H200, 99 on cards for games, 64 on AMD's.
+        A step waits in shared memory: 227 KiB of it on an H200, 99 on gaming cards, 64 on AMD's.
         """
         stages = tuned
         while (
@@ -48,7 +48,7 @@ class Device:
         return {"AHEAD": True, "launch_pdl": True} if self.ahead else {"AHEAD": False}
 
     def chosen(self) -> AbstractContextManager[object]:
-        """Within it, PyTorch and Triton mean this device; every thread has a choice of its own."""
+        """Make PyTorch and Triton use this device in a block; every thread has its own choice."""
         return nullcontext() if self.interpreted else torch.cuda.device(self.torch)
 
     def wait(self) -> None:

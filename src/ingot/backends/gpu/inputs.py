@@ -17,7 +17,7 @@ from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu.sampler import ROW_NUMBERS, Wanted, WantedTwin
 
-TWINS = 2  # steps that may be on their way at once
+TWINS = 2  # steps that may run at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class InputBuffer:
         return views
 
     def _wait(self) -> None:
-        """The twin may still be on its way for the last step."""
+        """The twin may still be in transfer for the last step."""
         if self._sent:
             self._sent.synchronize()
 
 
 class SingleTokens:
-    """One new token of each of `size` sequences, in a buffer of its own: for steps that repeat.
+    """One new token of each of `size` sequences, in a separate buffer: for steps that repeat.
 
-    On the host there are two twins of it, used in turn: one may still be on its way for a step
+    On the host there are two twins of it, used in turn: one may still be in transfer for a step
     while the other is filled for the next. Whoever fills it has waited for the step before these.
     """
 

@@ -28,11 +28,11 @@ from ingot.backends.gpu.weights import MatrixPlan, plan_linear
 from ingot.graph import ops as o
 
 MAX_PARTS = 3  # matrices of one input, in one matrix on the device
-MAX_COLUMNS = 64  # tokens that a program of a generation takes
+MAX_COLUMNS = 64  # tokens that a program takes when decoding
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 MATMUL_TILE = 128, 256  # rows and tokens
 _MAX_SPLITS = 16
-_PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough bytes on the way
+_PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough loads under way
 _FEW_COLUMNS = 8
 _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
@@ -98,7 +98,7 @@ def unroll_of(sizes: PlaneSizes) -> int:
 
 
 def stages_of(sizes: PlaneSizes, block: int, columns: int, few: int, device: Device) -> int:
-    """Steps whose loads are on their way, and the one that computes; more for `few` columns."""
+    """Steps whose loads are under way, and the one that computes; more for `few` columns."""
     unroll = unroll_of(sizes)
     tuned = {1: 6, 2: 4}.get(unroll, 3) if columns <= few else 3
     weights = (sizes.code_bytes + sizes.extra_bytes + sizes.scale_bytes) // sizes.rows
@@ -112,7 +112,7 @@ def matmul_stages(device: Device) -> int:
 
 
 def work_floats(sizes: PlaneSizes, device: Device) -> int:
-    """How many shares of sums a generation writes."""
+    """How many shares of sums decoding writes."""
     splits = Cut.of(sizes, device).splits
     return MAX_COLUMNS * sizes.rows * splits if splits > 1 else 0
 

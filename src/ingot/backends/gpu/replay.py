@@ -5,8 +5,8 @@ allocation. A step is captured in pieces, each longer than the one before: to st
 time for each of its kernels, and the device runs the first while the others are started. A batch is
 filled up to the next captured size with tokens at position -1, which touch nothing.
 
-Tokens are chosen on the device where a row wants that; what comes back are these, and the logits of
-the other rows. A step need not be waited for before the next is started, which may take its tokens
+Tokens are sampled on the device for rows that have a plan; these come back, and the logits of the
+other rows. A step need not be waited for before the next is started, which may take its tokens
 from it.
 """
 
@@ -95,7 +95,7 @@ class Replay:
 
     def _fetch(self, rows: int, wanted: Sequence[int]) -> Replayed:
         """Have the tokens sent, and some rows of logits."""
-        # Pinned memory of its own: PyTorch keeps what is given back for the next step.
+        # New pinned memory: PyTorch keeps what is given back for the next step.
         pinned = not self._device.interpreted
         vocabulary = self._work.logits.shape[1]
         chosen = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)

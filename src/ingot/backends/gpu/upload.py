@@ -1,6 +1,6 @@
 """Bytes of the mapped file to the device, through a ring of pinned buffers.
 
-What will be sent is said at the start, in order. A thread reads ahead, and some help it: while one
+The sources are known at the start, in order. A thread reads ahead, and some help it: while one
 buffer travels, and while the device packs what has arrived, the next are filled from the file.
 """
 
@@ -73,7 +73,7 @@ class Uploader:
         total: int,
         progress: OnSent | None = None,
     ) -> None:
-        """`total` bytes will be sent; `progress` is told how many have been."""
+        """`total` bytes will be sent; `progress` is called with how many have been."""
         self.sent = 0
         self.seconds = 0.0  # from the start to the end
         self._device, self._total, self._progress = device, total, progress
@@ -112,7 +112,7 @@ class Uploader:
                             return
                         buffer.fill(data[start : start + _BUFFER_BYTES], pool)
                         self._filled.put(buffer)
-            self._filled.put(_Failure(EOFError("all that was to be sent has been")))
+            self._filled.put(_Failure(EOFError("all sources have been sent")))
         except Exception as error:  # which the thread that receives raises
             self._filled.put(_Failure(error))
 

@@ -42,7 +42,7 @@ class MatrixPlan:
 
     @property
     def experts(self) -> int:
-        """Of how many experts it holds matrices; 0: it is no matrix of experts."""
+        """The number of experts whose matrices it holds; 0: none."""
         shape = self.weights[0].shape
         return shape[0] if len(shape) == 3 else 0
 
@@ -198,7 +198,7 @@ class MatrixStore:
         return torch.cat([_padded(r, h) for r, h in zip(raws, heights, strict=True)])
 
     def _raw(self, weight: o.Weight, planned: GgmlType, uploader: Uploader) -> torch.Tensor:
-        """A tensor's blocks [rows, bytes of a row]; floats where the device has no form for it.
+        """A tensor's blocks [rows, bytes of a row]; floats if the device has no form for it.
 
         Of experts: [experts, rows, bytes of a row].
         """
@@ -225,7 +225,7 @@ def _sent_data(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> NDArra
 
 
 def _sent_type(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> GgmlType:
-    """As what a tensor travels: as it is, or as floats where the device has no form for it."""
+    """The type as which a tensor is sent: its own, or floats if the device has no form for it."""
     type = model.tensors[weight.name].type
     as_it_is = type is planned and (type in _FLOATS or form_of(type).bits != 16)
     return type if as_it_is else GgmlType.F32

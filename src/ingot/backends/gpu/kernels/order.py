@@ -1,10 +1,10 @@
-"""Kernels that start before the one in front of them has ended (NVIDIA, from sm_90 on).
+"""Kernels that start before the one before them has ended (NVIDIA, from sm_90 on).
 
-With AHEAD a kernel lets the next one start when its own work is nearly done. That one works out its
-addresses, reads what no kernel writes, and then waits until all that is in front of it has ended:
-what other kernels of a step write is read, and all is written, behind the waiting only. A kernel
-that lets the next one start too early shares the multiprocessors with programs that wait, and is
-slower for it.
+With AHEAD a kernel lets the next one start when its own work is nearly done. The next one computes
+its addresses, reads what no kernel writes, and then waits until all kernels before it have ended.
+Only after that wait does it read what other kernels of a step write, and write anything itself. A
+kernel that lets the next one start too early shares the multiprocessors with programs that wait,
+and becomes slower.
 """
 
 import triton
@@ -21,6 +21,6 @@ def start_next(AHEAD: tl.constexpr):
 
 @triton.jit
 def wait_for_last(AHEAD: tl.constexpr):
-    """Go on when the kernels before this one have ended."""
+    """Wait until the kernels before this one have ended."""
     if AHEAD:
         gdc_wait()
