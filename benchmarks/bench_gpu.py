@@ -22,10 +22,10 @@ from torch.profiler import ProfilerActivity, profile
 import synthetic
 from ingot import LLM
 from ingot.backends.batch import ExecutionPhase
-from ingot.backends.choosing import RowChoice
+from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import GpuBackend
-from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin
 from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin
 from ingot.engine.fitting import make_planner
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.timed import timed_tokens
@@ -147,14 +147,14 @@ def generation_rate(llm: LLM, *, depth: int = 4, sequences: int = 1, **fields: A
 
 def report_choice(vocabulary: int) -> None:
     """Print the time of the kernels that choose a token among 40."""
-    work = ChoiceWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
+    work = SamplerWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
     work.logits.normal_(0, 3)
     for rows in (1, _TOGETHER):
         twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
-        WantedTwin(twin).fill([RowChoice(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
+        WantedTwin(twin).fill([SamplingPlan(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
         wanted = Wanted.of(twin.cuda())
         print(f"  the choice of {rows} of {vocabulary} tokens")
-        kernel_times(lambda: work.choose(wanted))  # noqa: B023 (called here)
+        kernel_times(lambda: work.sample(wanted))  # noqa: B023 (called here)
 
 
 def file_of(name: str, folder: Path) -> Path:

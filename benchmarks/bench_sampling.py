@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.gguf import GgufWriter, ValueType
-from ingot.sampling import ChainBuilder, Choosing, SamplingParams, choose
+from ingot.sampling import ChainBuilder, SamplingParams, TokenSampler, sample_tokens
 from ingot.tokenizer import Tokenizer
 
 VOCABULARIES = (151936, 262144)
@@ -107,7 +107,7 @@ class Ours:
         params = SamplingParams(**fields, seed=1)  # type: ignore[arg-type]
         prompt = np.random.default_rng(2).integers(0, 50000, HISTORY).astype(np.int32)
         self._requests = [
-            Choosing(
+            TokenSampler(
                 builder.build(params, prompt), logprobs=params.n_probs > 0, count=params.n_probs
             )
             for _ in range(requests)
@@ -117,7 +117,7 @@ class Ours:
         self._logits = logits.copy()  # samplers change it
 
     def step(self) -> None:
-        choices = choose(self._requests, self._logits, 2)
+        choices = sample_tokens(self._requests, self._logits, 2)
         for request, choice in zip(self._requests, choices, strict=True):
             if isinstance(choice, Exception):
                 raise choice

@@ -16,7 +16,6 @@ from ingot.backends.gpu.device import Device, imagined_device
 from ingot.backends.gpu.experts import FEW_COLUMNS
 from ingot.backends.gpu.kernels.attend_generation import attend_generation_kernel
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
-from ingot.backends.gpu.kernels.choose import choose_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.join_parts import join_parts_kernel
@@ -26,6 +25,7 @@ from ingot.backends.gpu.kernels.mix import gate_rows_kernel, mix_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
+from ingot.backends.gpu.kernels.sample import sample_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.linear import MATMUL_TILE, matmul_stages, stages_of, unroll_of
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
@@ -376,12 +376,12 @@ def attention_cases(device: Device) -> Iterator[KernelCase]:
         yield KernelCase(f"join parts {sinks}", join_parts_kernel, types, joined)
 
 
-def choice_cases() -> Iterator[KernelCase]:
-    """The choice of tokens."""
+def sampler_cases() -> Iterator[KernelCase]:
+    """The device sampler."""
     exact = {"enable_fp_fusion": False}
     yield KernelCase("shortlist", shortlist_kernel, {}, {"SLICE": 4096}, 8, exact)
     found = {"FEW": 4096, "MANY": 16384, "SLICES": 64}
-    yield KernelCase("choose", choose_kernel, {"work": "*fp64"}, found, 8, exact)
+    yield KernelCase("sample", sample_kernel, {"work": "*fp64"}, found, 8, exact)
 
 
 def cases(
@@ -398,4 +398,4 @@ def cases(
     yield from expert_cases(device, few)
     yield from row_cases(assembly=assembly)
     yield from attention_cases(device)
-    yield from choice_cases()
+    yield from sampler_cases()

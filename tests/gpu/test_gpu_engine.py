@@ -192,8 +192,8 @@ CHOICES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("count", [2] if find_device().interpreted else [3, len(CHOICES)])
-def test_choices_of_the_device(tmp_path: Path, count: int) -> None:
-    """The samplers choose the same tokens from the device's logits, whoever runs ahead."""
+def test_the_device_sampler(tmp_path: Path, count: int) -> None:
+    """The sampler chains give the same tokens from the device's logits, whoever runs ahead."""
     path = write_tiny_llama(tmp_path / "tiny.gguf")
     texts, most = (count, 3) if find_device().interpreted else (3 * count, 30)
 
@@ -207,7 +207,7 @@ def test_choices_of_the_device(tmp_path: Path, count: int) -> None:
     with LLM(path, context=64, device="cuda") as llm:
         found = written(llm)
     with LLM(path, context=64, device="cuda") as llm:
-        assert llm.engine.model.chooser is not None
-        llm.engine.model.chooser = None  # and all logits go to the host
+        assert llm.engine.model.device_sampler is not None
+        llm.engine.model.device_sampler = None  # and all logits go to the host
         assert written(llm) == found
     assert len(set(found)) == texts

@@ -1,4 +1,4 @@
-"""Steps that choose their tokens, and steps that take theirs from the one before."""
+"""Steps that sample their tokens, and steps that take theirs from the one before."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,15 +9,15 @@ from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.choosing import NOT_FINITE, Outcome, RowChoice, Started
+from ingot.backends.device_sampler import NOT_FINITE, Outcome, SamplingPlan, Started
 from ingot.graph.kv_type import KvType
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
-GREEDY = RowChoice(1, 2.0, np.inf, 1, 1.0, 0.0)
+GREEDY = SamplingPlan(1, 2.0, np.inf, 1, 1.0, 0.0)
 
 
-def sampled(uniform: float) -> RowChoice:
-    return RowChoice(8, 0.9, 5.0, 1, 1.5, uniform)
+def sampled(uniform: float) -> SamplingPlan:
+    return SamplingPlan(8, 0.9, 5.0, 1, 1.5, uniform)
 
 
 class Steps(GpuRunner):
@@ -27,7 +27,7 @@ class Steps(GpuRunner):
         """The prompts: the likeliest token after each."""
         return [int(rows[-1].argmax()) for rows in self.step(PROMPTS).values()]
 
-    def start(self, ids: Sequence[int], choices: Sequence[RowChoice | None]) -> Started:
+    def start(self, ids: Sequence[int], plans: Sequence[SamplingPlan | None]) -> Started:
         held = [self.sequences[name] for name in PROMPTS]
         for sequence in held:
             sequence.grow(1)
@@ -40,7 +40,7 @@ class Steps(GpuRunner):
                 outputs=np.arange(len(held), dtype=np.int32),
                 phase=ExecutionPhase.GENERATION,
             ),
-            choices,
+            plans,
         )
         return started
 
@@ -56,22 +56,22 @@ def steps(tmp_path: Path) -> Iterator[Steps]:
 
 def test_steps_ahead(steps: Steps) -> None:
     """The same tokens whether steps wait for each other or not."""
-    choices = [[sampled(0.1), GREEDY, sampled(0.7)], [sampled(0.9), GREEDY, sampled(0.3)]]
+    plans = [[sampled(0.1), GREEDY, sampled(0.7)], [sampled(0.9), GREEDY, sampled(0.3)]]
     first = steps.read()
     expected: list[list[int]] = []
-    for each in choices:
+    for each in plans:
         ids = expected[-1] if expected else first
         expected.append(steps.start(ids, each).result().tokens.tolist())
     for name in PROMPTS:
         steps.end(name)
     assert steps.read() == first
-    started = [steps.start(first, choices[0]), steps.start([-1, -2, -3], choices[1])]
+    started = [steps.start(first, plans[0]), steps.start([-1, -2, -3], plans[1])]
     assert [each.result().tokens.tolist() for each in started] == expected
     assert len({token for tokens in expected for token in tokens}) > 1
 
 
 def test_rows_for_the_host(steps: Steps) -> None:
-    """Only their logits come back, the same as those of a step that chooses nothing."""
+    """Only their logits come back, the same as those of a step that samples nothing."""
     first = steps.read()
     tokens = dict(zip(PROMPTS, [[each] for each in first], strict=True))
     rows = steps.step(tokens, ExecutionPhase.GENERATION)
@@ -83,7 +83,7 @@ def test_rows_for_the_host(steps: Steps) -> None:
     np.testing.assert_array_equal(found.logits, np.concatenate([rows["a"], rows["c"]]))
 
 
-def test_a_choice_that_failed_harms_nobody(steps: Steps) -> None:
+def test_a_sampler_that_failed_harms_nobody(steps: Steps) -> None:
     """A step whose row has no token before it runs, and the other rows are right."""
     first = steps.read()
     one = steps.start(first, [GREEDY] * 3).result().tokens

@@ -21,7 +21,7 @@ class ExecutionPhase(Enum):
 class Batch:
     """Tokens, sequence after sequence."""
 
-    ids: Ints  # [tokens]; below 0 for tokens that are not known yet: see choosing.Chooser
+    ids: Ints  # [tokens]; below 0 for tokens not known yet (device_sampler.py)
     positions: Ints  # [tokens]
     counts: Ints  # [sequences]: how many of the tokens belong to each
     tables: Sequence[Sequence[Ints]]  # [sequences][cache groups][blocks]

@@ -359,7 +359,7 @@ class InferenceEngine:
         grammar = None if params.grammar is None else self.compile_grammar(params.grammar).result()
 
         def copy() -> TextTask:
-            written = tuple(task.transcript.choices)
+            written = tuple(task.transcript.sampled)
             made = self._text(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
                 for strand, other in zip(made.strands, task.strands, strict=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.backend import Backend, OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.choosing import Chooser, Finished, RowChoice, Started
+from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.config import MAX_THREADS, config
 from ingot.engine import memory
 from ingot.engine.placing import GpuLayers, Placed
@@ -95,7 +95,7 @@ class LoadedModel:
             self.file.close()
             raise
         self._backend: Backend | None = placed.backend
-        self.chooser: Chooser | None = placed.chooser
+        self.device_sampler: DeviceSampler | None = placed.device_sampler
         self.gpu = placed.gpu  # None: all of it is on the CPU
         self.why_cpu = placed.why_cpu  # where the device is "auto"
         self._give_back = placed.give_back
@@ -173,12 +173,12 @@ class LoadedModel:
         ids: Sequence[Ints],
         outputs: Ints,
         phase: ExecutionPhase,
-        choices: Sequence[RowChoice | None],
+        choices: Sequence[SamplingPlan | None],
     ) -> Started:
         """The same without waiting, if the backend chooses the tokens of some of the rows."""
-        if self.chooser is None or not any(choices):
+        if self.device_sampler is None or not any(choices):
             return Finished(self.forward(sequences, ids, outputs, phase))
-        return self.chooser.start(_batch(sequences, ids, outputs, phase), choices)
+        return self.device_sampler.start(_batch(sequences, ids, outputs, phase), choices)
 
     @property
     def change(self) -> str | None:
@@ -241,7 +241,7 @@ class LoadedModel:
 
     def close(self) -> None:
         """Stop its threads and free its memory."""
-        self._backend = self.chooser = None
+        self._backend = self.device_sampler = None
         self.file.close()
         if self._give_back is not None:
             self._give_back()

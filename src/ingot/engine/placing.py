@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ingot.backends.backend import Backend, OnSent, choose_device
-from ingot.backends.choosing import Chooser
 from ingot.backends.cpu import CpuBackend
+from ingot.backends.device_sampler import DeviceSampler
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine import memory
 from ingot.engine.cache_size import CacheSize, cache_size, require_memory
@@ -66,7 +66,7 @@ class Placed:
     size: CacheSize
     gpu: OnGpu | None = None  # None: all of it is on the CPU
     why_cpu: str | None = None  # why it is, where the device is "auto"
-    chooser: Chooser | None = None  # the backend, if it chooses tokens by itself
+    device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
     give_back: Callable[[], None] | None = None  # for others, what a closed model leaves
 
     def __init__(
@@ -133,7 +133,7 @@ class Placed:
     def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
         wanted = cache_size(self._layout, self._context, self._cache_tokens, gpu.free_memory())
         self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
-        self.backend = self.chooser = self._on_gpu(gpu, self._graph, self._layout, layers)
+        self.backend = self.device_sampler = self._on_gpu(gpu, self._graph, self._layout, layers)
 
     def _split_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
         """The cache has as many blocks in both places."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ingot.engine.channel import WATCH_SECONDS, Progress, Wish
 from ingot.errors import IngotError, RequestCancelledError
-from ingot.sampling import Choice, FinishReason, SamplingParams, TokenLogprobs
+from ingot.sampling import FinishReason, SampledToken, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
     from ingot.engine.text_task import TextTask
@@ -181,9 +181,9 @@ class Request(Iterator[str], AsyncIterator[str]):
         """Those of the tokens so far by the model, if they were asked for."""
         return self._task.transcript.logprobs
 
-    def choices(self, start: int = 0) -> tuple[Choice, ...]:
+    def sampled_tokens(self, start: int = 0) -> tuple[SampledToken, ...]:
         """The tokens from a position on, each with what was asked for about it."""
-        return tuple(self._task.transcript.choices[start:])
+        return tuple(self._task.transcript.sampled[start:])
 
     @property
     def params(self) -> SamplingParams:

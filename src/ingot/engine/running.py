@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from ingot.backends.choosing import Chooser, RowChoice, Started
+from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
 from ingot.engine.other_tasks import BeamTask, KeepTask, RowsTask
 from ingot.engine.scheduler import Plan, Share
 from ingot.engine.text_task import TextTask
@@ -26,7 +26,7 @@ class Part:
     """The tokens of a phase, on their way through the model."""
 
     shares: Sequence[Share[Task]]
-    choices: Sequence[RowChoice | None]  # of each share, if the backend chooses
+    choices: Sequence[SamplingPlan | None]  # of each share, if the backend chooses
     started: Started
 
 
@@ -46,10 +46,10 @@ class Following:
 
     shares: list[Share[Task]]
     rows: list[int]
-    choices: list[RowChoice]
+    choices: list[SamplingPlan]
 
     @classmethod
-    def after(cls, running: Running, tasks: int, chooser: Chooser) -> "Following | None":
+    def after(cls, running: Running, tasks: int, device_sampler: DeviceSampler) -> "Following | None":
         """The next step of `tasks` tasks, if all run and go on; there is room for it then."""
         if running.plan.prompt or len(running.parts) != 1:
             return None
@@ -62,7 +62,7 @@ class Following:
             if chosen is None or not isinstance(task, TextTask):
                 return None
             choice = task.choice_ahead()
-            if choice is None or not chooser.accepts(choice):
+            if choice is None or not device_sampler.accepts(choice):
                 return None
             found.shares.append(Share(task, share.strand, share.end, 1))
             found.rows.append(row)

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.backends.choosing import RowChoice
+from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.gaps import Gaps
 from ingot.engine.loaded import LoadedModel
 from ingot.engine.running import Following, Part, Running, Task
 from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
 from ingot.engine.text_task import TextTask
 from ingot.errors import IngotError
-from ingot.sampling import Choice, choose
+from ingot.sampling import SampledToken, sample_tokens
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -66,10 +66,10 @@ class Stepper:
 
     def _follow(self, running: Running) -> Running | None:
         """Start the step after one that runs, if it is certain what that will be."""
-        chooser = self._model.chooser
-        if chooser is None or not self._scheduler.is_steady:
+        device_sampler = self._model.device_sampler
+        if device_sampler is None or not self._scheduler.is_steady:
             return None
-        following = Following.after(running, len(self._scheduler.running), chooser)
+        following = Following.after(running, len(self._scheduler.running), device_sampler)
         if following is None:
             return None
         ids = [np.array([-1 - row], np.int32) for row in following.rows]
@@ -122,7 +122,7 @@ class Stepper:
         shares: Sequence[Share[Task]],
         ids: Sequence[Ints],
         outputs: Ints,
-        choices: Sequence[RowChoice | None],
+        choices: Sequence[SamplingPlan | None],
     ) -> Part | None:
         try:
             blocks = [share.strand.blocks for share in shares]
@@ -134,15 +134,15 @@ class Stepper:
 
     def _choices(
         self, phase: ExecutionPhase, shares: Sequence[Share[Task]]
-    ) -> Sequence[RowChoice | None]:
+    ) -> Sequence[SamplingPlan | None]:
         """What the backend can choose by itself, if every sequence has one token to run."""
-        chooser = self._model.chooser
+        device_sampler = self._model.device_sampler
         single = all(share.count == len(share.wanted) == 1 for share in shares)
-        if chooser is None or phase is PROMPT or not single:
+        if device_sampler is None or phase is PROMPT or not single:
             return [None] * len(shares)
         tasks = [share.task for share in shares]
-        choices = [task.plain_choice() if isinstance(task, TextTask) else None for task in tasks]
-        return [choice if choice and chooser.accepts(choice) else None for choice in choices]
+        choices = [task.sampling_plan() if isinstance(task, TextTask) else None for task in tasks]
+        return [choice if choice and device_sampler.accepts(choice) else None for choice in choices]
 
     def _hand_out(self, part: Part) -> Logits:
         """Wait for a part of the step; give tasks their tokens, or their rows of logits."""
@@ -186,26 +186,26 @@ class Stepper:
         rows: list[tuple[TextTask, Logits]] = []
         for text in texts:
             first = self._guarded(text, text.first_row)
-            if isinstance(first, Choice):
+            if isinstance(first, SampledToken):
                 self._take(text, first)
             elif first is not None:
                 rows.append((text, first))
         if not rows:
             return
         together = _together([row for _, row in rows], logits)
-        choosing = [text.transcript.choosing for text, _ in rows]
+        choosing = [text.transcript.sampler for text, _ in rows]
         for (text, _), choice in zip(
-            rows, choose(choosing, together, self._model.threads), strict=True
+            rows, sample_tokens(choosing, together, self._model.threads), strict=True
         ):
             if isinstance(choice, IngotError):
                 self._fail(text, choice)
             else:
                 self._take(text, choice)
 
-    def _take(self, text: TextTask, choice: Choice) -> None:
-        before = len(text.transcript.choices)
+    def _take(self, text: TextTask, choice: SampledToken) -> None:
+        before = len(text.transcript.sampled)
         self._guarded(text, text.take, choice)
-        self.generated_tokens += len(text.transcript.choices) - before
+        self.generated_tokens += len(text.transcript.sampled) - before
         if text.gap is not None:
             self.gaps.add(text.gap)
 

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.backends.choosing import RowChoice
+from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.channel import Channel, Progress
 from ingot.engine.request import Completion, RequestState, Timings
 from ingot.engine.strand import Strand
 from ingot.engine.transcript import Transcript
 from ingot.errors import ContextLengthError
-from ingot.sampling import ChainBuilder, Choice, FinishReason, SamplingParams, guide
-from ingot.sampling.plain import plain_choice, require_token
+from ingot.sampling import ChainBuilder, FinishReason, SampledToken, SamplingParams, guide
+from ingot.sampling.plan import require_token, sampling_plan
 from ingot.tokenizer import Tokenizer
 
 Ints = NDArray[np.int32]
@@ -64,7 +64,7 @@ class Asked:
     overflow: Overflow = Overflow.ERROR
     keep: int = 0  # tokens that a shift leaves at the front
     reuse: bool = True  # begin with what the cache has of the prompt
-    written: tuple[Choice, ...] = ()  # tokens of the text that are there already
+    written: tuple[SampledToken, ...] = ()  # tokens of the text that are there already
     parse: Callable[[str], Any] | None = None  # from the whole text to `Completion.parsed`
 
 
@@ -129,7 +129,7 @@ class TextTask:
         return Timings(
             prompt_tokens=len(self.prompt),
             prompt_seconds=clock.first - clock.began if clock.began and clock.first else 0.0,
-            generated_tokens=len(self.transcript.choices),
+            generated_tokens=len(self.transcript.sampled),
             steps=clock.steps,
             generation_seconds=clock.last - clock.first if clock.first and clock.last else 0.0,
             queue_seconds=(clock.began or time.perf_counter()) - clock.came,
@@ -164,25 +164,25 @@ class TextTask:
         """Take what the backend has chosen instead."""
         self._chosen = token
 
-    def plain_choice(self) -> RowChoice | None:
+    def sampling_plan(self) -> SamplingPlan | None:
         """How the next token is chosen, if a backend may be able to do it by itself."""
         if self._guessed or len(self.strands) > 1:
             return None
-        return plain_choice(self.transcript.choosing)
+        return sampling_plan(self.transcript.sampler)
 
-    def choice_ahead(self) -> RowChoice | None:
+    def choice_ahead(self) -> SamplingPlan | None:
         """How the token after the next is chosen, if that is known, and there is room for both."""
         most = self.asked.params.max_tokens
         if (
             self._proposer is not None
             or len(self.strands) > 1
             or len(self.strands[0]) + 1 >= self._context
-            or (most is not None and len(self.transcript.choices) + 2 > most)
+            or (most is not None and len(self.transcript.sampled) + 2 > most)
         ):
             return None
-        return plain_choice(self.transcript.choosing, ahead=1)
+        return sampling_plan(self.transcript.sampler, ahead=1)
 
-    def first_row(self) -> Logits | Choice | None:
+    def first_row(self) -> Logits | SampledToken | None:
         """Logits [1, vocabulary] to choose the next token from, if there is to be one.
 
         If the backend has chosen, it is that.
@@ -194,7 +194,7 @@ class TextTask:
             self._clock.steps += 1
         chosen, self._chosen = self._chosen, None
         if chosen is not None:
-            return Choice(require_token(chosen)) if self._has_room() else None
+            return SampledToken(require_token(chosen)) if self._has_room() else None
         rows = [_joined(self._rows[id(strand)]) for strand in self.strands]
         self._rows.clear()
         if not self._has_room():
@@ -205,7 +205,7 @@ class TextTask:
             guide(row[0], rows[1][0], self.asked.cfg_scale)
         return row
 
-    def take(self, choice: Choice) -> None:
+    def take(self, choice: SampledToken) -> None:
         """Add the token chosen from the first row, and those that later rows confirm."""
         strand, guessed, rows = self.strands[0], self._guessed, self._later
         self._guessed = []
@@ -214,7 +214,7 @@ class TextTask:
         right = 0
         self._push(choice)
         while self._has_room() and right < len(guessed) and choice.token == guessed[right]:
-            choice = self.transcript.choosing.choose(rows[right : right + 1])
+            choice = self.transcript.sampler.sample(rows[right : right + 1])
             right += 1
             self._push(choice)
         if guessed:
@@ -227,7 +227,7 @@ class TextTask:
         while self._has_room() and (forced := self.transcript.forced_tokens()):
             for token in forced:
                 if self._has_room():
-                    self._push(Choice(token))
+                    self._push(SampledToken(token))
         if self.transcript.is_open:
             self._guess()
         else:
@@ -244,7 +244,7 @@ class TextTask:
             self._proposer.close()
         self.channel.fail(error)
 
-    def _push(self, choice: Choice) -> None:
+    def _push(self, choice: SampledToken) -> None:
         text = self.transcript.push(choice)
         if text:
             self.channel.write(text)
@@ -258,7 +258,7 @@ class TextTask:
         strand = self.strands[0]
         room = self._context - len(strand) - 1
         if self.asked.params.max_tokens is not None:
-            room = min(room, self.asked.params.max_tokens - len(self.transcript.choices) - 1)
+            room = min(room, self.asked.params.max_tokens - len(self.transcript.sampled) - 1)
         if room > 0:
             self._guessed = self._proposer.propose(strand.tokens, room)
             strand.extend(self._guessed, rows=1 + len(self._guessed))

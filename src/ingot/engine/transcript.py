@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ingot.sampling import (
     ChainBuilder,
-    Choice,
-    Choosing,
     FinishReason,
+    SampledToken,
     SamplingParams,
     StopChecker,
     TokenLogprobs,
+    TokenSampler,
 )
 from ingot.tokenizer import Tokenizer
 
@@ -33,12 +33,12 @@ class Transcript:
         """`begun` are bytes of the prompt that the text begins with (see healing)."""
         self.params = params
         self.chain = builder.build(params, prompt, begun)
-        self.choosing = Choosing.of(self.chain, params)
-        self.choices: list[Choice] = []
+        self.sampler = TokenSampler.of(self.chain, params)
+        self.sampled: list[SampledToken] = []
         self.pieces: list[str] = []
         self.finish_reason: FinishReason | None = "length" if params.max_tokens == 0 else None
         self.stopped_by: str | int | None = None
-        self.ending: Choice | None = None  # the token that ended it, which is no part of it
+        self.ending: SampledToken | None = None  # the token that ended it, which is no part of it
         self._stop = StopChecker(params, tokenizer, skip_special=False, skip_bytes=len(begun))
 
     @property
@@ -59,26 +59,26 @@ class Transcript:
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The tokens so far, without one that ended the text."""
-        return tuple(choice.token for choice in self.choices[:])
+        return tuple(choice.token for choice in self.sampled[:])
 
     @property
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
         """Those of the tokens by the model, if they were asked for."""
-        found = (choice.logprobs for choice in self.choices[:])
+        found = (choice.logprobs for choice in self.sampled[:])
         return tuple(logprobs for logprobs in found if logprobs is not None)
 
     @property
     def chain_logprobs(self) -> tuple[TokenLogprobs, ...]:
         """And those behind the samplers."""
-        found = (choice.chain_logprobs for choice in self.choices[:])
+        found = (choice.chain_logprobs for choice in self.sampled[:])
         return tuple(logprobs for logprobs in found if logprobs is not None)
 
-    def push(self, choice: Choice) -> str:
+    def push(self, choice: SampledToken) -> str:
         """Add a token: the text that it brings."""
         taken = self._stop.tokens
         piece = self._stop.push(choice.token)
         if self._stop.tokens > taken:  # not one that ended the text
-            self.choices.append(choice)
+            self.sampled.append(choice)
             self.chain.accept(choice.token)
         else:
             self.ending = choice
@@ -103,6 +103,6 @@ class Transcript:
 
     def forced_tokens(self) -> list[int]:
         """The tokens that must come next by a grammar, unless their probabilities are wanted."""
-        if self.params.grammar is None or self.choosing.logprobs:
+        if self.params.grammar is None or self.sampler.logprobs:
             return []
         return self.chain.forced_tokens()

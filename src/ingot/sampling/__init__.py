@@ -13,9 +13,9 @@ from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.logprobs import TokenLogprobs, logprobs_of
 from ingot.sampling.params import SamplingParams
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.step import Choice, Choosing, choose
 from ingot.sampling.stop import FinishReason, Piece, StopChecker
 from ingot.sampling.thinking import ThinkingBudget
+from ingot.sampling.token_sampler import SampledToken, TokenSampler, sample_tokens
 
 if TYPE_CHECKING:
     from ingot.sampling.beam import Beam as Beam
@@ -37,22 +37,22 @@ __all__ = [
     "BeamSearch",
     "Candidates",
     "ChainBuilder",
-    "Choice",
-    "Choosing",
     "FinishReason",
     "Grammar",
     "Piece",
+    "SampledToken",
     "Sampler",
     "SamplerChain",
     "SamplingParams",
     "StopChecker",
     "ThinkingBudget",
     "TokenLogprobs",
-    "choose",
+    "TokenSampler",
     "grammar_of",
     "guide",
     "logprobs_of",
     "parse_as",
+    "sample_tokens",
 ]
 
 

@@ -8,7 +8,7 @@ randomness they need comes from the candidates, so `apply` twice gives the same 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
-from ingot.backends.choosing import RowEdits
+from ingot.backends.device_sampler import LogitEdits
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 
@@ -22,7 +22,7 @@ class Sampler(ABC):
     def apply(self, candidates: Candidates) -> None:
         """Change logits, leave out candidates, or choose one."""
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
         """What `apply` does to a row, if a few tokens' edits say it all; else None.
 
         `generated` tokens of the text were written, and `ahead` more will be by then.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingot import _native
-from ingot.backends.choosing import NOT_FINITE
+from ingot.backends.device_sampler import NOT_FINITE
 from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
 from ingot.sampling.arithmetic import Logits
@@ -64,7 +64,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class TailRequest:
-    """A row of logits to choose from, how, and what sets its random number."""
+    """A row of logits, how to sample it, and what its random number depends on."""
 
     row: int
     tail: Tail
@@ -72,7 +72,7 @@ class TailRequest:
     generated: int
 
 
-def choose_tails(
+def sample_tails(
     requests: Sequence[TailRequest], logits: Logits, threads: int
 ) -> list[int | LogitsError]:
     """A token for each request, from its row of the logits [rows, vocabulary]."""
@@ -91,11 +91,11 @@ def choose_tails(
         tokens,
         threads,
     )
-    return [chosen_token(token) for token in tokens.tolist()]
+    return [token_or_error(token) for token in tokens.tolist()]
 
 
-def chosen_token(token: int) -> int | LogitsError:
-    """What was chosen, or why nothing was."""
+def token_or_error(token: int) -> int | LogitsError:
+    """The token, or why there is none."""
     if token >= 0:
         return token
     return arithmetic.not_finite() if token == NOT_FINITE else arithmetic.nothing_left()

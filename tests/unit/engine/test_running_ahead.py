@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choosing_backend import CpuChooser
+from cpu_device_sampler import CpuSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ class Engine:
     def __init__(self, path: Path, *, ahead: bool, **options: Any) -> None:
         self.llm = LLM(path, threads=1, reuse="prompt", **options)
         self.loop = self.llm.engine._loop
-        self.chooser = CpuChooser.of(self.llm) if ahead else None
+        self.device_sampler = CpuSampler.of(self.llm) if ahead else None
         self.tasks: list[TextTask] = []
 
     def submit(self, number: int, kind: int, length: int, most: int) -> None:
@@ -124,8 +124,8 @@ def test_nobody_notices(
                 asked.append(event)
                 engine.submit(*event)
     engine.finish()
-    assert engine.chooser
-    assert engine.chooser.running == 0, "every step was waited for"
+    assert engine.device_sampler
+    assert engine.device_sampler.running == 0, "every step was waited for"
     assert engine.llm.stats.blocks_held == 0
     for task, key, found in zip(engine.tasks, asked, engine.texts(), strict=True):
         if isinstance(task.channel.error, RequestCancelledError):
@@ -144,8 +144,8 @@ def test_steps_run_ahead(tiny: Path) -> None:
             engine.submit(number, 2, 10, 30 if options else 20)
         engine.finish()
         assert set(map(len, engine.texts())) == {20}
-        assert engine.chooser
-        assert (engine.chooser.steps, engine.chooser.ahead) == (19, 18)
+        assert engine.device_sampler
+        assert (engine.device_sampler.steps, engine.device_sampler.ahead) == (19, 18)
         assert engine.loop.stepper.generated_tokens == 3 * 20
         engine.close()
 
@@ -169,8 +169,8 @@ def test_what_hangs_on_the_text_does_not(tiny: Path, kind: int) -> None:
     engine = Engine(tiny, ahead=True)
     engine.submit(0, kind, 10, 20)
     engine.finish()
-    assert engine.chooser
-    assert engine.chooser.ahead == 0
+    assert engine.device_sampler
+    assert engine.device_sampler.ahead == 0
     engine.close()
 
 
@@ -192,22 +192,22 @@ def test_the_cache_is_told_what_was_written(tiny: Path) -> None:
 def test_an_error_of_a_step_ahead(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends those that ran, and leaves a model that goes on."""
     engine = Engine(tiny, ahead=True)
-    chooser = engine.chooser
-    assert chooser
-    real = chooser.start
+    sampler = engine.device_sampler
+    assert sampler
+    real = sampler.start
 
     def fail(*arguments: Any) -> Any:
-        if chooser.steps == 5:
+        if sampler.steps == 5:
             raise MemoryError("none left")
         return real(*arguments)
 
-    monkeypatch.setattr(chooser, "start", fail)
+    monkeypatch.setattr(sampler, "start", fail)
     engine.submit(0, 1, 10, 20)
     engine.submit(1, 1, 10, 20)
     engine.finish()
     assert all(isinstance(task.channel.error, MemoryError) for task in engine.tasks)
     assert engine.llm.stats.blocks_held == 0
-    chooser.steps = 6
+    sampler.steps = 6
     engine.submit(2, 1, 10, 20)
     engine.finish()
     assert len(engine.texts()[-1]) == 20
@@ -221,7 +221,7 @@ def test_arrivals_and_forks(tiny: Path) -> None:
     with LLM(tiny, threads=1) as llm:
         expected = [llm.generate([*prompt, n], seed=n, **fields).token_ids for n in range(6)]
     with LLM(tiny, threads=1) as llm:
-        chooser = CpuChooser.of(llm)
+        sampler = CpuSampler.of(llm)
         requests = []
         for n in range(6):
             requests.append(llm.stream([*prompt, n], seed=n, **fields))
@@ -229,4 +229,4 @@ def test_arrivals_and_forks(tiny: Path) -> None:
         fork = requests[-1].fork(seed=5)
         assert [request.result().token_ids for request in requests] == expected
         assert fork.result().token_ids == expected[-1]
-        assert chooser.ahead > 0
+        assert sampler.ahead > 0

@@ -47,7 +47,7 @@ def test_a_text_that_is_to_be_read_anew(llm: LLM) -> None:
 def test_tokens_that_were_written_are_saved_as_such(llm: LLM, tmp_path: Path) -> None:
     request = llm.stream(PROMPT, max_tokens=60, **GREEDY)
     written = request.result().token_ids
-    assert [choice.token for choice in request.choices(50)] == list(written[50:])
+    assert [choice.token for choice in request.sampled_tokens(50)] == list(written[50:])
     path = tmp_path / "text"
     runs = llm.stats.steps
     assert llm.engine.save([*PROMPT, *written], path, prompted=len(PROMPT)) == 192

@@ -5,7 +5,14 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot.errors import LogitsError, ProcessorError, SamplingError
-from ingot.sampling import ChainBuilder, Choice, Choosing, SamplerChain, SamplingParams, choose
+from ingot.sampling import (
+    ChainBuilder,
+    SampledToken,
+    SamplerChain,
+    SamplingParams,
+    TokenSampler,
+    sample_tokens,
+)
 from ingot.sampling.samplers.draw import Draw
 from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.samplers.temperature import Temperature
@@ -140,12 +147,12 @@ def test_a_step_gives_what_each_chain_gives_alone(builder: ChainBuilder) -> None
     ]  # fmt: skip
     params = [SamplingParams(**f, seed=i) for i, f in enumerate(fields)]
     alone = [builder.build(p, [1, 2, 3]) for p in params]
-    together = [Choosing(builder.build(p, [1, 2, 3])) for p in params]
+    together = [TokenSampler(builder.build(p, [1, 2, 3])) for p in params]
     for step in range(12):
         rows = random_rows(len(params), 264, seed=step)
         expected = [chain.apply(row.copy()).token for chain, row in zip(alone, rows, strict=True)]
         for threads in (3, 1):
-            choices = choose(together, rows.copy(), threads)
+            choices = sample_tokens(together, rows.copy(), threads)
             assert [choice.token for choice in choices] == expected
         for chain, request, token in zip(alone, together, expected, strict=True):
             chain.accept(token)
@@ -158,16 +165,16 @@ def test_what_fails_fails_alone(builder: ChainBuilder) -> None:
 
     ban_all = dict.fromkeys(range(264), False)
     fields = [{}, {"processors": broken}, {}, {"logit_bias": ban_all}, {"top_k": 0}, {}]
-    requests = [Choosing(builder.build(SamplingParams(**f, seed=1))) for f in fields]
+    requests = [TokenSampler(builder.build(SamplingParams(**f, seed=1))) for f in fields]
     rows = random_rows(len(fields), 264)
     rows[2, 5] = np.nan
     rows[4, 6] = np.inf
-    results = choose(requests, rows)
-    kinds = [Choice, ProcessorError, LogitsError, LogitsError, LogitsError, Choice]
+    results = sample_tokens(requests, rows)
+    kinds = [SampledToken, ProcessorError, LogitsError, LogitsError, LogitsError, SampledToken]
     assert [type(result) for result in results] == kinds
     assert "NaN" in str(results[2])
     assert "banned" in str(results[3])
-    assert choose([], np.zeros((0, 264), np.float32)) == []
+    assert sample_tokens([], np.zeros((0, 264), np.float32)) == []
 
 
 def test_the_text_so_far(letters: Tokenizer) -> None:

@@ -5,7 +5,14 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot.errors import LogitsError
-from ingot.sampling import ChainBuilder, Choice, Choosing, SamplingParams, choose, logprobs_of
+from ingot.sampling import (
+    ChainBuilder,
+    SampledToken,
+    SamplingParams,
+    TokenSampler,
+    logprobs_of,
+    sample_tokens,
+)
 
 
 def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -42,11 +49,11 @@ def test_what_does_not_go_together_is_refused() -> None:
 def test_logprobs_before_and_behind_the_chain(builder: ChainBuilder) -> None:
     row = np.random.default_rng(3).normal(scale=2, size=264).astype(np.float32)
     chain = builder.build(SamplingParams(seed=5, logit_bias={9: 30.0, 10: False}, top_k=4))
-    results = choose(
-        [Choosing(chain, logprobs=True, chain_logprobs=True, count=3)], row.copy()[np.newaxis]
+    results = sample_tokens(
+        [TokenSampler(chain, logprobs=True, chain_logprobs=True, count=3)], row.copy()[np.newaxis]
     )
     choice = results[0]
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, SampledToken)
     assert choice.token == 9
     expected = log_softmax(row)
     order = np.argsort(-row)[:3]
@@ -64,8 +71,10 @@ def test_logprobs_before_and_behind_the_chain(builder: ChainBuilder) -> None:
 def test_logprobs_behind_the_chain_are_normalized(builder: ChainBuilder) -> None:
     row = np.random.default_rng(3).normal(size=264).astype(np.float32)
     chain = builder.build(SamplingParams(seed=5, top_k=5, top_p=1, min_p=0, temperature=0.5))
-    choice = choose([Choosing(chain, chain_logprobs=True, count=9)], row.copy()[np.newaxis])[0]
-    assert isinstance(choice, Choice)
+    choice = sample_tokens(
+        [TokenSampler(chain, chain_logprobs=True, count=9)], row.copy()[np.newaxis]
+    )[0]
+    assert isinstance(choice, SampledToken)
     assert choice.logprobs is None
     assert choice.chain_logprobs is not None
     order = np.argsort(-row)[:5]
@@ -79,8 +88,8 @@ def test_logprobs_behind_the_chain_are_normalized(builder: ChainBuilder) -> None
 def test_no_alternatives_are_listed_unless_asked(builder: ChainBuilder) -> None:
     chain = builder.build(SamplingParams(seed=5))
     rows = np.zeros((1, 264), np.float32)
-    choice = choose([Choosing(chain, logprobs=True)], rows)[0]
-    assert isinstance(choice, Choice)
+    choice = sample_tokens([TokenSampler(chain, logprobs=True)], rows)[0]
+    assert isinstance(choice, SampledToken)
     assert choice.logprobs is not None
     assert choice.logprobs.top == ()
     assert choice.logprobs.logprob == pytest.approx(-np.log(264))
@@ -96,5 +105,5 @@ def test_what_the_parameters_want_to_know(builder: ChainBuilder) -> None:
         ({"post_sampling_probs": True}, (False, False, 0)),
     ):
         params = SamplingParams(**fields)
-        made = Choosing.of(builder.build(params), params)
+        made = TokenSampler.of(builder.build(params), params)
         assert (made.logprobs, made.chain_logprobs, made.count) == expected

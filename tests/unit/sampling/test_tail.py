@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ingot import _native
 from ingot.errors import LogitsError
-from ingot.sampling import Choice, Choosing, Sampler, SamplerChain, choose
+from ingot.sampling import SampledToken, Sampler, SamplerChain, TokenSampler, sample_tokens
 from ingot.sampling.samplers.draw import Draw
 from ingot.sampling.samplers.greedy import Greedy
 from ingot.sampling.samplers.logit_bias import LogitBias
@@ -16,7 +16,7 @@ from ingot.sampling.samplers.temperature import Temperature
 from ingot.sampling.samplers.top_k import TopK
 from ingot.sampling.samplers.top_p import TopP
 from ingot.sampling.samplers.xtc import Xtc
-from ingot.sampling.tail import Tail, TailRequest, choose_tails
+from ingot.sampling.tail import Tail, TailRequest, sample_tails
 
 
 @st.composite
@@ -48,7 +48,7 @@ def test_the_tokens_are_those_of_the_samplers(
     for _ in requests:
         tokens.append(chain.apply(row.copy()).token)
         chain.accept(tokens[-1])
-    assert choose_tails(requests, row[np.newaxis], threads=1) == tokens
+    assert sample_tails(requests, row[np.newaxis], threads=1) == tokens
 
 
 def test_which_samplers_are_a_tail() -> None:
@@ -80,8 +80,8 @@ def test_what_cuts_before_it_is_no_part_of_it() -> None:
 def test_editors_run_before_it() -> None:
     rows = np.zeros((2, 9), np.float32)
     chains = [SamplerChain([LogitBias({i + 3: 5.0}), Greedy()], seed=1) for i in range(2)]
-    choices = choose([Choosing(chain) for chain in chains], rows)
-    assert choices == [Choice(3), Choice(4)]
+    choices = sample_tokens([TokenSampler(chain) for chain in chains], rows)
+    assert choices == [SampledToken(3), SampledToken(4)]
 
 
 def test_rows_without_a_token_are_refused() -> None:
@@ -89,7 +89,7 @@ def test_rows_without_a_token_are_refused() -> None:
     rows[0, 200] = np.nan
     rows[1] = -np.inf
     requests = [TailRequest(row, Tail(5), 1, 0) for row in range(3)]
-    first, second, third = choose_tails(requests, rows, threads=1)
+    first, second, third = sample_tails(requests, rows, threads=1)
     assert isinstance(first, LogitsError)
     assert "NaN" in str(first)
     assert isinstance(second, LogitsError)
@@ -114,7 +114,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 def test_as_many_requests_as_rows_are_needed() -> None:
     chain = SamplerChain([Greedy()], seed=1)
     with pytest.raises(LogitsError, match="1 requests do not go with 2 rows"):
-        choose([Choosing(chain)], np.zeros((2, 5), np.float32))
+        sample_tokens([TokenSampler(chain)], np.zeros((2, 5), np.float32))
     for rows in (np.zeros((1, 5)), np.zeros((5, 1), np.float32).T[:, ::2]):
         with pytest.raises(LogitsError, match="32-bit floats"):
-            choose([Choosing(chain)], rows)
+            sample_tokens([TokenSampler(chain)], rows)

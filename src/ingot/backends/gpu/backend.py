@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ingot.backends.backend import OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.choosing import RowChoice, Started
+from ingot.backends.device_sampler import SamplingPlan, Started
 from ingot.backends.gpu.attention import AttentionLauncher, PromptTile
-from ingot.backends.gpu.choice import accepts as choice_accepts
 from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.experts import ExpertLauncher
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
@@ -28,6 +27,7 @@ from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.planner import GpuPlan, count_needs
 from ingot.backends.gpu.replay import Replay
 from ingot.backends.gpu.room import Room
+from ingot.backends.gpu.sampler import accepts as sampler_accepts
 from ingot.backends.gpu.step import Step
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values, half_values
@@ -132,10 +132,10 @@ class GpuBackend:
             table_blocks=self.inputs.blocks,
             x=places.x,
             turned=places.turned,
-            chosen=places.choice.chosen,
+            chosen=places.sampler.chosen,
         )
         self._program = lower(state)
-        self._replay = Replay(device, self._program, self.inputs, places.choice)
+        self._replay = Replay(device, self._program, self.inputs, places.sampler)
         device.wait()
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
@@ -160,18 +160,18 @@ class GpuBackend:
         found: NDArray[np.float32] = logits.cpu().numpy()
         return found
 
-    def accepts(self, choice: RowChoice) -> bool:
-        """Whether it can choose a row's token so."""
-        return choice_accepts(choice, self.vocabulary)
+    def accepts(self, plan: SamplingPlan) -> bool:
+        """Whether the device can follow this plan."""
+        return sampler_accepts(plan, self.vocabulary)
 
-    def start(self, batch: Batch, choices: Sequence[RowChoice | None]) -> Started:
-        """Run one new token of each of some sequences and choose their next; at most two at a time.
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
+        """Run one new token of each of some sequences and sample their next; at most two at a time.
 
-        An id of -1 - r is the token that row r of the step started before this one chose.
+        An id of -1 - r is the token that row r of the step started before this one sampled.
         """
         assert self._replay.takes(batch), "one token of each sequence"
         with _at_work(self.device):
-            return self._replay.start(batch, choices)
+            return self._replay.start(batch, plans)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch
-from ingot.backends.choosing import RowChoice
-from ingot.backends.gpu.choice import ROW_NUMBERS, Wanted, WantedTwin
+from ingot.backends.device_sampler import SamplingPlan
+from ingot.backends.gpu.sampler import ROW_NUMBERS, Wanted, WantedTwin
 
 TWINS = 2  # steps that may be on their way at once
 
@@ -118,9 +118,9 @@ class SingleTokens:
             size, size, 0, parts[0], parts[1], parts[2], parts[3], parts[0][:0], tables
         )
 
-    def fill(self, twin: int, batch: Batch, choices: Sequence[RowChoice | None]) -> None:
+    def fill(self, twin: int, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
         """Put a batch into a twin; tokens that it has too few of are at position -1."""
-        self._twins[twin].fill(batch, choices)
+        self._twins[twin].fill(batch, plans)
 
     def send(self, twin: int) -> None:
         """To the device."""
@@ -139,9 +139,9 @@ class _Twin:
         numbers[2 * size : 4 * size] = np.tile(np.arange(size), 2)  # sequences, and the wanted
         self._tables = numbers[4 * size :].reshape(buffer.groups, size, buffer.blocks)
 
-    def fill(self, batch: Batch, choices: Sequence[RowChoice | None]) -> None:
+    def fill(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
         real = len(batch.ids)
-        self._wanted.fill(choices)
+        self._wanted.fill(plans)
         self._ids[:real] = batch.ids
         self._positions[:real] = batch.positions
         self._positions[real:] = -1

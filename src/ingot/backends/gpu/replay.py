@@ -17,10 +17,10 @@ import torch
 import triton
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.choosing import Outcome, RowChoice
-from ingot.backends.gpu.choice import ROWS, ChoiceWork
+from ingot.backends.device_sampler import Outcome, SamplingPlan
 from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
+from ingot.backends.gpu.sampler import ROWS, SamplerWork
 from ingot.backends.gpu.step import Program, Step
 
 FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
@@ -31,7 +31,7 @@ class _Captured:
     tokens: SingleTokens
     starts: list[Callable[[], None]]  # the first piece, for each of the twins
     pieces: list[Callable[[], None]]
-    choice: Callable[[], None]
+    sample: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Replay:
         device: Device,
         program: Program,
         inputs: InputBuffer,
-        work: ChoiceWork,
+        work: SamplerWork,
     ) -> None:
         self._device = device
         self._program = program
@@ -76,22 +76,22 @@ class Replay:
             and len(batch.counts) == tokens == len(batch.outputs)
         )
 
-    def start(self, batch: Batch, choices: Sequence[RowChoice | None]) -> Replayed:
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Replayed:
         """Run a step; at most two at a time."""
         rows = len(batch.ids)
         # The interpreter warns of what the rows hold that fill a batch up.
         size = rows if self._device.interpreted else int(triton.next_power_of_2(rows))
         if size not in self._captured:
-            self._captured[size] = self._capture(batch, choices, size)
+            self._captured[size] = self._capture(batch, plans, size)
         captured = self._captured[size]
         self._turn = (self._turn + 1) % TWINS
-        captured.tokens.fill(self._turn, batch, choices)
+        captured.tokens.fill(self._turn, batch, plans)
         captured.starts[self._turn]()
         for piece in captured.pieces:
             piece()
-        if any(choices):
-            captured.choice()
-        return self._fetch(rows, [row for row, choice in enumerate(choices) if choice is None])
+        if any(plans):
+            captured.sample()
+        return self._fetch(rows, [row for row, plan in enumerate(plans) if plan is None])
 
     def _fetch(self, rows: int, wanted: Sequence[int]) -> Replayed:
         """Have the tokens sent, and some rows of logits."""
@@ -112,7 +112,7 @@ class Replay:
         done.record()
         return Replayed(chosen, logits, done)
 
-    def _capture(self, batch: Batch, choices: Sequence[RowChoice | None], size: int) -> _Captured:
+    def _capture(self, batch: Batch, plans: Sequence[SamplingPlan | None], size: int) -> _Captured:
         program, work = self._program, self._work
         tokens = SingleTokens(self._inputs, self._device.torch, size)
         logits = work.logits[:size]
@@ -126,14 +126,14 @@ class Replay:
 
             return self._graph(run)
 
-        def choose() -> None:
-            work.choose(tokens.wanted)
+        def sample() -> None:
+            work.sample(tokens.wanted)
 
         if not self._device.interpreted:
-            tokens.fill(0, batch, [None] * len(choices))
+            tokens.fill(0, batch, [None] * len(plans))
             tokens.send(0)
             program.run(step)  # compiles; and runs the step, which is then repeated
-            choose()
+            sample()
             self._device.wait()
         starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
         pieces = []
@@ -141,7 +141,7 @@ class Replay:
         while start < len(program):
             pieces.append(part(start, length))
             start, length = start + length, 2 * length
-        return _Captured(tokens, starts, pieces, self._graph(choose))
+        return _Captured(tokens, starts, pieces, self._graph(sample))
 
     def _graph(self, run: Callable[[], None]) -> Callable[[], None]:
         """What has the same effect; the interpreter has nothing to capture."""

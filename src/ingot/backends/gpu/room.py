@@ -12,13 +12,13 @@ import triton
 
 from ingot.backends.gpu import attention, linear
 from ingot.backends.gpu.attention import AttentionWork
-from ingot.backends.gpu.choice import ChoiceWork
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
 from ingot.backends.gpu.linear import Workspace
 from ingot.backends.gpu.matrices import MatrixPlan
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK
+from ingot.backends.gpu.sampler import SamplerWork
 from ingot.graph import MemoryPlan
 from ingot.graph import ops as o
 from ingot.graph.fusion import ExpertMix, FusedGraph
@@ -36,7 +36,7 @@ class Room:
     linear: Workspace
     attention: AttentionWork
     experts: ExpertWork | None
-    choice: ChoiceWork
+    sampler: SamplerWork
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class Room:
             linear=_linear(memory, matrices, device),
             attention=_attention(memory, attends, context),
             experts=_experts(memory, graph, tokens),
-            choice=ChoiceWork.of(memory, graph.logits.width),
+            sampler=SamplerWork.of(memory, graph.logits.width),
         )
 
 

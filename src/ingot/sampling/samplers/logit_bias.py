@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ingot.backends.choosing import RowEdits
+from ingot.backends.device_sampler import LogitEdits
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
@@ -35,9 +35,9 @@ class LogitBias(Sampler):
             where, _ = candidates.find(self._ends)
             candidates.logits[where] = -np.inf
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
         """The same, once the text is long enough."""
         del token_ids
         if generated + ahead < self._min_tokens:
             return None
-        return RowEdits(self._ids, -self._biases, 1.0)
+        return LogitEdits(self._ids, -self._biases, 1.0)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ingot.backends.choosing import RowEdits
+from ingot.backends.device_sampler import LogitEdits
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
@@ -35,14 +35,14 @@ class Penalties(Sampler):
         scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
         candidates.logits[where] = scaled - edits.lowered[which]
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> RowEdits | None:
+    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
         """The same; of tokens to come nothing is known."""
         del generated
         return None if ahead else self._edits(token_ids)
 
-    def _edits(self, tokens: Ids) -> RowEdits:
+    def _edits(self, tokens: Ids) -> LogitEdits:
         recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
         ids, counts = np.unique(recent, return_counts=True)
         lowered = counts * np.float32(self.frequency) + np.float32(self.presence)
         # A smaller number would be none in 32 bits.
-        return RowEdits(ids, lowered.astype(np.float32), max(self.repeat, 1e-9))
+        return LogitEdits(ids, lowered.astype(np.float32), max(self.repeat, 1e-9))

@@ -83,7 +83,7 @@ class Answering:
 
     def _chunk(self, piece: Piece) -> CompletionChunk:
         request = self._writing.requests[piece.index]
-        choices = request.choices(self._told[piece.index])
+        choices = request.sampled_tokens(self._told[piece.index])
         self._told[piece.index] += len(choices)
         timings = request.timings
         chunk = CompletionChunk(
@@ -127,7 +127,7 @@ class Answering:
             timings=timings_of(text.timings),
         )
         if self._body.n_probs and not streamed:
-            answer.completion_probabilities = self._probabilities(request.choices())
+            answer.completion_probabilities = self._probabilities(request.sampled_tokens())
         return answer
 
     def _probabilities(self, choices: Sequence[Any]) -> Probabilities:

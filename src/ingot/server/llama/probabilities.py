@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ingot.sampling import Choice
+from ingot.sampling import SampledToken
 from ingot.tokenizer import Tokenizer
 
 _LEAST = -3.4028234663852886e38  # in place of minus infinity, which JSON lacks
@@ -51,7 +51,7 @@ Probabilities = list[TokenLogprobs] | list[TokenProbs]
 
 
 def probabilities(
-    tokenizer: Tokenizer, choices: Iterable[Choice], *, behind_samplers: bool
+    tokenizer: Tokenizer, choices: Iterable[SampledToken], *, behind_samplers: bool
 ) -> Probabilities:
     """Those of tokens that were chosen; a token of which nothing is known is left out."""
 

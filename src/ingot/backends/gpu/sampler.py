@@ -1,4 +1,4 @@
-"""Launch the choice of tokens, and the memory it takes: what a row wants, and room to work."""
+"""Launch the device sampler; the memory that it needs for sampling plans and for its work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from ingot.backends.choosing import RowChoice
-from ingot.backends.gpu.kernels.choose import (
+from ingot.backends.device_sampler import SamplingPlan
+from ingot.backends.gpu.kernels.sample import (
     DOUBLES,
     EDITS,
     FLOATS,
     INTS,
     MOST,
-    choose_kernel,
+    sample_kernel,
     shortlist_kernel,
 )
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 
-ROWS = 64  # of a step that chooses
+ROWS = 64  # of a step that samples
 _SLICE = 4096  # logits that a program looks through
 _FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
 _MANY = 32768  # more would overflow the kernel's counts
@@ -29,11 +29,11 @@ _EDITS, _MOST = EDITS.value, MOST.value
 ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _EDITS  # of 32 bits, what a row wants
 
 
-def accepts(choice: RowChoice, vocabulary: int) -> bool:
-    """Whether the kernels can choose so."""
-    edits = choice.edits
+def accepts(plan: SamplingPlan, vocabulary: int) -> bool:
+    """Whether the kernels can follow this plan."""
+    edits = plan.edits
     return (
-        1 <= choice.count <= _MOST
+        1 <= plan.count <= _MOST
         and -(-vocabulary // _SLICE) * _MOST <= _MANY
         and (edits is None or len(edits.ids) <= _EDITS)
     )
@@ -41,7 +41,7 @@ def accepts(choice: RowChoice, vocabulary: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the rows of a step want, on the device: parts of the step's one transfer."""
+    """The sampling plans of a step's rows, on the device: parts of the step's one transfer."""
 
     doubles: torch.Tensor
     ints: torch.Tensor
@@ -75,24 +75,24 @@ class WantedTwin:
         self._edited: NDArray[np.int32] = views.edited.numpy()
         self._lowered: NDArray[np.float32] = views.lowered.numpy()
 
-    def fill(self, choices: Sequence[RowChoice | None]) -> None:
-        """Put the rows' wishes there; rows without one choose nothing."""
+    def fill(self, plans: Sequence[SamplingPlan | None]) -> None:
+        """Write the rows' plans; rows without one sample nothing."""
         self._ints[:, 0] = 0
-        for row, choice in enumerate(choices):
-            if choice is None:
+        for row, plan in enumerate(plans):
+            if plan is None:
                 continue
-            self._doubles[row, :3] = (choice.share, choice.distance, choice.uniform)
-            edits, count, repeat = choice.edits, 0, 1.0
+            self._doubles[row, :3] = (plan.share, plan.distance, plan.uniform)
+            edits, count, repeat = plan.edits, 0, 1.0
             if edits is not None:
                 count, repeat = len(edits.ids), edits.repeat
                 self._edited[row, :count] = edits.ids
                 self._lowered[row, :count] = edits.lowered
-            self._ints[row, :3] = (choice.count, choice.least, count)
-            self._floats[row, :2] = (choice.temperature, repeat)
+            self._ints[row, :3] = (plan.count, plan.least, count)
+            self._floats[row, :2] = (plan.temperature, repeat)
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceWork:
+class SamplerWork:
     """Memory for the rows of one step."""
 
     logits: torch.Tensor  # [ROWS, vocabulary]
@@ -102,7 +102,7 @@ class ChoiceWork:
     chosen: torch.Tensor  # int32 [ROWS]
 
     @classmethod
-    def of(cls, memory: DeviceMemory, vocabulary: int) -> "ChoiceWork":
+    def of(cls, memory: DeviceMemory, vocabulary: int) -> "SamplerWork":
         """For a vocabulary of that many tokens."""
         slices = -(-vocabulary // _SLICE)
         sizes = [
@@ -118,8 +118,8 @@ class ChoiceWork:
             chosen.view(torch.int32),
         )
 
-    def choose(self, wanted: Wanted) -> None:
-        """Choose the tokens of the first rows of the logits, as many as something is known of."""
+    def sample(self, wanted: Wanted) -> None:
+        """Sample the tokens of the first rows of the logits, as many as there are plans."""
         rows, vocabulary = len(wanted.ints), self.logits.shape[1]
         slices = -(-vocabulary // _SLICE)
         shortlist_kernel[(slices, rows)](
@@ -136,7 +136,7 @@ class ChoiceWork:
             enable_fp_fusion=False,
         )
         many = int(triton.next_power_of_2(slices * _MOST))
-        choose_kernel[(rows,)](
+        sample_kernel[(rows,)](
             self.keys,
             wanted.ints,
             wanted.floats,

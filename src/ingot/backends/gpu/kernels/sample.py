@@ -9,7 +9,7 @@ number. NaN counts as +inf, which the tail refuses; -inf is a banned token.
 import triton
 import triton.language as tl
 
-from ingot.backends import choosing
+from ingot.backends import device_sampler
 
 # Of a row; four each, so that all rows are well aligned.
 INTS = tl.constexpr(4)  # likeliest tokens to draw from, tokens to leave at least, edits
@@ -18,8 +18,8 @@ DOUBLES = tl.constexpr(4)  # top-p's share, min-p's distance, the random number
 EDITS = tl.constexpr(128)  # tokens of a row whose logits can be changed
 MOST = tl.constexpr(256)  # of the likeliest: what one block of the CPU's sums holds
 
-_NOT_FINITE = tl.constexpr(choosing.NOT_FINITE)
-_NOTHING_LEFT = tl.constexpr(choosing.NOTHING_LEFT)
+_NOT_FINITE = tl.constexpr(device_sampler.NOT_FINITE)
+_NOTHING_LEFT = tl.constexpr(device_sampler.NOTHING_LEFT)
 _LANES = tl.constexpr(16)  # running sums of a block
 _COMPARED = tl.constexpr(32)  # candidates that all are compared with at once
 _SIGN = tl.constexpr(-(2**31))
@@ -268,7 +268,7 @@ def _sorted(best, k):
 
 
 @triton.jit
-def choose_kernel(
+def sample_kernel(
     keys,  # [rows, slices, k]
     ints,
     floats,

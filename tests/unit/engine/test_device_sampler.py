@@ -1,11 +1,11 @@
-"""Tokens that the backend chooses: the same texts, beside requests that only the host can serve."""
+"""Tokens that the backend samples: the same texts, beside requests that only the host can serve."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from choosing_backend import CpuChooser
+from cpu_device_sampler import CpuSampler
 from numpy.typing import NDArray
 
 from holding import held
@@ -49,9 +49,9 @@ def test_the_same_texts(tiny: Path) -> None:
         expected = run(llm, PLAIN)
         assert len(set(expected)) == len(PLAIN)
     with LLM(tiny, threads=1) as llm:
-        chooser = CpuChooser.of(llm)
+        sampler = CpuSampler.of(llm)
         assert run(llm, PLAIN) == expected
-        assert chooser.chosen >= 20 * len(PLAIN)
+        assert sampler.sampled >= 20 * len(PLAIN)
 
 
 def test_beside_texts_of_the_host(tiny: Path) -> None:
@@ -59,18 +59,18 @@ def test_beside_texts_of_the_host(tiny: Path) -> None:
     with LLM(tiny, threads=1) as llm:
         expected = run(llm, fields)
     with LLM(tiny, threads=1) as llm:
-        chooser = CpuChooser.of(llm)
+        sampler = CpuSampler.of(llm)
         assert run(llm, fields) == expected
-        assert 10 * len(HOST) < chooser.chosen <= 24 * len(HOST)
+        assert 10 * len(HOST) < sampler.sampled <= 24 * len(HOST)
 
 
 def test_what_the_backend_does_not_accept(tiny: Path) -> None:
     with LLM(tiny, threads=1) as llm:
         expected = run(llm, PLAIN)
     with LLM(tiny, threads=1) as llm:
-        chooser = CpuChooser.of(llm, most=40)
+        sampler = CpuSampler.of(llm, most=40)
         assert run(llm, PLAIN) == expected
-        assert 20 * 5 < chooser.chosen <= 24 * 5
+        assert 20 * 5 < sampler.sampled <= 24 * 5
 
 
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (-np.inf, "banned")])
@@ -83,7 +83,7 @@ def test_an_error_is_one_text_s(tiny: Path, value: float, message: str) -> None:
             logits[1] = value
 
     with LLM(tiny, threads=1) as llm:
-        CpuChooser.of(llm, spoil=spoil)
+        CpuSampler.of(llm, spoil=spoil)
         with held(llm):  # or else the first would be alone in the step that is spoilt
             requests = [
                 llm.stream([*PROMPT, number], max_tokens=24, seed=number, **each)
@@ -100,10 +100,10 @@ def test_ends_of_the_context(tiny: Path) -> None:
     """Also those that go on behind it."""
     for overflow in ("stop", "shift"):
         texts = []
-        for choosing in (False, True):
+        for on_device in (False, True):
             with LLM(tiny, threads=1, context=64) as llm:
-                if choosing:
-                    CpuChooser.of(llm)
+                if on_device:
+                    CpuSampler.of(llm)
                 done = llm.generate(
                     PROMPT, max_tokens=100, temperature=3.0, seed=1, context_overflow=overflow
                 )

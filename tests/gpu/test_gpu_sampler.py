@@ -1,4 +1,4 @@
-"""Tokens chosen on the GPU are those that the samplers choose on the CPU from the same logits."""
+"""The GPU samples the tokens that the sampler chains give on the CPU from the same logits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingot import _native
-from ingot.backends.choosing import RowChoice
+from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import find_device
-from ingot.backends.gpu.choice import ROW_NUMBERS, ChoiceWork, Wanted, WantedTwin, accepts
 from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin, accepts
 from ingot.errors import IngotError, LogitsError
-from ingot.sampling import Choosing, SamplerChain, SamplingParams, choose
+from ingot.sampling import SamplerChain, SamplingParams, TokenSampler, sample_tokens
 from ingot.sampling.build import _MAKERS, _last
-from ingot.sampling.plain import plain_choice
+from ingot.sampling.plan import sampling_plan
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.tail import chosen_token
+from ingot.sampling.tail import token_or_error
 
 DEVICE = find_device()
 Logits = NDArray[np.float32]
@@ -44,28 +44,28 @@ def chain(params: SamplingParams, text: Sequence[int] = (), generated: int = 0) 
     return found
 
 
-def on_device(choices: Sequence[RowChoice | None], logits: Logits) -> list[int]:
+def on_device(plans: Sequence[SamplingPlan | None], logits: Logits) -> list[int]:
     """Tokens of all rows, from the kernels."""
     rows, vocabulary = logits.shape
-    assert all(choice and accepts(choice, vocabulary) for choice in choices)
-    work = ChoiceWork.of(DeviceMemory(DEVICE.torch), vocabulary)
+    assert all(plan and accepts(plan, vocabulary) for plan in plans)
+    work = SamplerWork.of(DeviceMemory(DEVICE.torch), vocabulary)
     work.keys.fill_(-7)  # what was there before must not matter
     work.best.fill_(-7)
     work.powers.fill_(float("nan"))
     twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
-    WantedTwin(twin).fill(choices)
+    WantedTwin(twin).fill(plans)
     work.logits[:rows] = torch.from_numpy(logits).to(DEVICE.torch)
     with np.errstate(over="ignore"):  # of the interpreter's divisions
-        work.choose(Wanted.of(twin.to(DEVICE.torch)))
+        work.sample(Wanted.of(twin.to(DEVICE.torch)))
     found: list[int] = work.chosen[:rows].tolist()
     return found
 
 
-def compare(choosing: Sequence[Choosing], logits: Logits) -> list[int | LogitsError]:
+def compare(samplers: Sequence[TokenSampler], logits: Logits) -> list[int | LogitsError]:
     """Both, which are the same."""
-    choices = [plain_choice(each) for each in choosing]
-    found = [chosen_token(token) for token in on_device(choices, logits.copy())]
-    expected = choose(choosing, logits.copy())
+    plans = [sampling_plan(each) for each in samplers]
+    found = [token_or_error(token) for token in on_device(plans, logits.copy())]
+    expected = sample_tokens(samplers, logits.copy())
     said = [str(e) if isinstance(e, IngotError) else e.token for e in expected]
     assert [str(f) if isinstance(f, LogitsError) else f for f in found] == said
     return found
@@ -114,11 +114,11 @@ def test_all_parameters(kind: str) -> None:
     logits = rows_of(kind, len(PARAMS), vocabulary, rng)
     text = rng.integers(0, vocabulary, 90).tolist()
     likeliest = logits.argmax(axis=1).tolist()
-    choosing = [
-        Choosing(chain(SamplingParams(seed=number, **params), [*text, *likeliest], number))
+    samplers = [
+        TokenSampler(chain(SamplingParams(seed=number, **params), [*text, *likeliest], number))
         for number, params in enumerate(PARAMS)
     ]
-    compare(choosing, logits)
+    compare(samplers, logits)
 
 
 @settings(max_examples=15 if DEVICE.interpreted else 500, deadline=None)
@@ -146,7 +146,7 @@ def test_any_parameters(
 ) -> None:
     rng = np.random.default_rng(number)
     logits = rows_of(kind, len(fields), vocabulary, rng)
-    compare([Choosing(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
+    compare([TokenSampler(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
 
 
 @pytest.mark.skipif(DEVICE.interpreted, reason="the interpreter takes minutes for it")
@@ -159,7 +159,7 @@ def test_large_vocabularies(vocabulary: int) -> None:
         logits = rows_of(kind, len(fields), vocabulary, rng)
         text = rng.integers(0, vocabulary, 40).tolist()
         chains = [chain(SamplingParams(seed=n, **each), text) for n, each in enumerate(fields)]
-        compare([Choosing(each) for each in chains], logits)
+        compare([TokenSampler(each) for each in chains], logits)
 
 
 @pytest.mark.parametrize("count", [37, 256])
@@ -170,23 +170,23 @@ def test_sums_to_the_last_bit(count: int) -> None:
     logits = np.sort(rng.normal(0, 1, 256).astype(np.float32))[::-1][np.newaxis]
     powers = _native.exp((logits[0, :count] - logits[0, 0].astype(np.float64)).astype(np.float64))
     sums = np.cumsum(powers)
-    choices = []
+    plans = []
     for row in range(rows):
         at = float(sums[rng.integers(0, count)] / sums[-1])
         at = float(np.clip(at + rng.integers(-1, 2) * np.spacing(at), 0.0, 1.0 - 2.0**-53))
         share, uniform = (at, 1.0 - 2.0**-53) if row % 2 else (2.0, at)
-        choices.append(RowChoice(count, share, math.inf, 1, 1.0, uniform))
+        plans.append(SamplingPlan(count, share, math.inf, 1, 1.0, uniform))
     expected = np.empty(rows, np.int32)
     _native.choose_from_rows(
         np.ascontiguousarray(logits),
         np.zeros(rows, np.int32),
         np.full(rows, count, np.int32),
         np.ones(rows, np.int32),
-        np.array([(c.share, c.distance, c.temperature, c.uniform) for c in choices]),
+        np.array([(c.share, c.distance, c.temperature, c.uniform) for c in plans]),
         expected,
         1,
     )
-    found = on_device(choices, np.repeat(logits, rows, axis=0))
+    found = on_device(plans, np.repeat(logits, rows, axis=0))
     assert found == expected.tolist()
     assert len(set(found)) > rows // 4
 
@@ -195,55 +195,55 @@ def test_draws_differ() -> None:
     """A test that compares could compare the same token every time."""
     logits = np.repeat(rows_of("normal", 1, 300, np.random.default_rng(0)), 8, axis=0)
     chains = [chain(SamplingParams(seed=seed, **HOT)) for seed in range(8)]
-    assert len(set(compare([Choosing(each) for each in chains], logits))) > 4
+    assert len(set(compare([TokenSampler(each) for each in chains], logits))) > 4
 
 
 @pytest.mark.parametrize("params", [GREEDY, {}, HOT])
-def test_rows_without_a_choice(params: Mapping[str, Any]) -> None:
+def test_rows_without_a_token(params: Mapping[str, Any]) -> None:
     """What is wrong with a row is that row's error."""
     logits = rows_of("normal", 5, 5000, np.random.default_rng(1))
     logits[0, 4999] = np.nan
     logits[1, 17] = np.inf
     logits[2] = -np.inf
     logits[3, 100:] = -np.inf
-    found = compare([Choosing(chain(SamplingParams(seed=1, **params)))] * 5, logits)
+    found = compare([TokenSampler(chain(SamplingParams(seed=1, **params)))] * 5, logits)
     assert [isinstance(each, LogitsError) for each in found] == [True, True, True, False, False]
 
 
-def test_rows_that_choose_nothing() -> None:
+def test_rows_without_a_plan() -> None:
     """Their logits and tokens stay as they are."""
     logits = rows_of("normal", 3, 5000, np.random.default_rng(2))
-    work = ChoiceWork.of(DeviceMemory(DEVICE.torch), 5000)
+    work = SamplerWork.of(DeviceMemory(DEVICE.torch), 5000)
     work.chosen.fill_(77)
     work.logits[:3] = torch.from_numpy(logits).to(DEVICE.torch)
     twin = torch.zeros(3 * ROW_NUMBERS, dtype=torch.int32)
     params = SamplingParams(seed=1, repeat_penalty=2.0, temperature=0.0)
-    choice = plain_choice(Choosing(chain(params, [1, 2, 3])))
-    WantedTwin(twin).fill([choice] * 3)
-    WantedTwin(twin).fill([None, choice])
-    work.choose(Wanted.of(twin.to(DEVICE.torch)))
+    plan = sampling_plan(TokenSampler(chain(params, [1, 2, 3])))
+    WantedTwin(twin).fill([plan] * 3)
+    WantedTwin(twin).fill([None, plan])
+    work.sample(Wanted.of(twin.to(DEVICE.torch)))
     assert work.chosen[:3].tolist()[::2] == [77, 77]
     np.testing.assert_array_equal(work.logits[:3:2].cpu().numpy(), logits[::2])
 
 
 def test_what_is_left_to_the_host() -> None:
     text = list(range(200))
-    assert plain_choice(Choosing(chain(SamplingParams(top_k=0)))) is None
-    assert plain_choice(Choosing(chain(SamplingParams()), logprobs=True)) is None
+    assert sampling_plan(TokenSampler(chain(SamplingParams(top_k=0)))) is None
+    assert sampling_plan(TokenSampler(chain(SamplingParams()), logprobs=True)) is None
     penalized = SamplingParams(repeat_penalty=1.1, repeat_last_n=-1)
-    assert plain_choice(Choosing(chain(penalized)), ahead=1) is None
+    assert sampling_plan(TokenSampler(chain(penalized)), ahead=1) is None
     short = SamplerChain([LogitBias({}, [1], min_tokens=3), *chain(SamplingParams()).samplers])
-    assert plain_choice(Choosing(short), ahead=2) is None
-    assert plain_choice(Choosing(short), ahead=3) is not None
+    assert sampling_plan(TokenSampler(short), ahead=2) is None
+    assert sampling_plan(TokenSampler(short), ahead=3) is not None
     for params, count, taken in (
         (SamplingParams(top_k=256), 0, True),
         (SamplingParams(top_k=257), 0, False),
         (penalized, 128, True),
         (penalized, 129, False),
     ):
-        choice = plain_choice(Choosing(chain(params, text[:count])))
-        assert choice is not None
-        assert accepts(choice, 262144) is taken
-    choice = plain_choice(Choosing(chain(SamplingParams())))
-    assert choice is not None
-    assert not accepts(choice, 1 << 20)
+        plan = sampling_plan(TokenSampler(chain(params, text[:count])))
+        assert plan is not None
+        assert accepts(plan, 262144) is taken
+    plan = sampling_plan(TokenSampler(chain(SamplingParams())))
+    assert plan is not None
+    assert not accepts(plan, 1 << 20)

@@ -1,0 +1,83 @@
+"""DeviceSampler: a backend that samples tokens on its device, and runs steps without waiting.
+
+In: a sampling plan for each row, if the device may sample it. Out: tokens, and the logits of the
+other rows. It knows neither sampler chains nor requests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.batch import Batch, Ints
+
+Floats = NDArray[np.float32]
+
+NOT_FINITE = -1  # instead of a token: the row contains NaN or +inf
+NOTHING_LEFT = -2  # instead of a token: all tokens are banned
+
+
+@dataclass(frozen=True, slots=True)
+class LogitEdits:
+    """Logits are divided by `repeat` (negative ones multiplied), then lowered.
+
+    Penalties do both; biases and bans only lower.
+    """
+
+    ids: Ints  # all different
+    lowered: Floats  # by how much
+    repeat: float
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingPlan:
+    """How to sample one row: the usual end of a sampler chain (ingot.sampling.tail) as numbers."""
+
+    count: int  # top-k; 1: the likeliest
+    share: float  # top-p; above 1: none
+    distance: float  # min-p, as a distance from the largest logit; infinite: none
+    least: int  # tokens that top-p and min-p leave at least
+    temperature: float
+    uniform: float  # the random number, in [0, 1)
+    edits: LogitEdits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a step."""
+
+    tokens: Ints  # [rows]: a token, NOT_FINITE or NOTHING_LEFT; undefined for rows without a plan
+    logits: Floats  # [rows without a plan, vocabulary]
+
+
+class Started(Protocol):
+    """A step that may still be running."""
+
+    def result(self) -> Outcome:
+        """Wait for it."""
+
+
+class DeviceSampler(Protocol):
+    """Samples tokens where the logits are; the caller need not wait for a step."""
+
+    def accepts(self, plan: SamplingPlan) -> bool:
+        """Whether the device can follow this plan."""
+
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
+        """Run one new token of each sequence; None: return the row's logits instead.
+
+        An id of -1 - r stands for the token that row r of the previous step sampled.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A step that has already run and sampled nothing."""
+
+    logits: Floats  # [rows, vocabulary]
+
+    def result(self) -> Outcome:
+        """All of its logits."""
+        return Outcome(np.empty(len(self.logits), np.int32), self.logits)
