@@ -15,26 +15,23 @@ from numpy.typing import NDArray
 
 from ingot.sampling import Candidates, Sampler
 from ingot.sampling.guidance import guide
-from ingot.sampling.samplers.adaptive_p import AdaptiveP
-from ingot.sampling.samplers.breakers import Breakers
-from ingot.sampling.samplers.draw import Draw
-from ingot.sampling.samplers.dry import Dry
-from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
-from ingot.sampling.samplers.epsilon import Epsilon
-from ingot.sampling.samplers.eta import Eta
-from ingot.sampling.samplers.greedy import Greedy
+from ingot.sampling.samplers.cuts import (
+    Epsilon,
+    Eta,
+    MinP,
+    TailFree,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+)
+from ingot.sampling.samplers.draw import AdaptiveP, Draw, Greedy
 from ingot.sampling.samplers.infill import Infill
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.samplers.min_p import MinP
 from ingot.sampling.samplers.mirostat import Mirostat1, Mirostat2
-from ingot.sampling.samplers.penalties import Penalties
-from ingot.sampling.samplers.tail_free import TailFree
-from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_n_sigma import TopNSigma
-from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.samplers.typical_p import TypicalP
-from ingot.sampling.samplers.xtc import Xtc
+from ingot.sampling.samplers.penalties import Dry, Penalties, SequenceBreakers
+from ingot.sampling.samplers.temperature import DynamicTemperature, Temperature
 
 # Twenty tokens: some good ones, then a tail.
 P = np.array(
@@ -86,7 +83,7 @@ PLOTS = [
     Plot(
         "dry",
         "dry_multiplier 1.5; bar 5 would go on repeating",
-        Dry(1.5, 1.75, 2, -1, Breakers([], lambda id: bytes([97 + id]))),
+        Dry(1.5, 1.75, 2, -1, SequenceBreakers([], lambda id: bytes([97 + id]))),
     ),
     Plot("logit_bias", "bar 2 banned, bar 8 lifted by 1.5", LogitBias({1: -np.inf, 7: 1.5})),
     Plot(

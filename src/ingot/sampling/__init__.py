@@ -6,15 +6,14 @@ What only some requests need is imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingot.sampling.build import ChainBuilder
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
+from ingot.sampling.chain_builder import ChainBuilder
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.logprobs import TokenLogprobs, logprobs_of
-from ingot.sampling.params import SamplingParams
+from ingot.sampling.params import SamplingParams, ThinkingBudget
 from ingot.sampling.sampler import Sampler
 from ingot.sampling.stop import FinishReason, Piece, StopChecker
-from ingot.sampling.thinking import ThinkingBudget
 from ingot.sampling.token_sampler import SampledToken, TokenSampler, sample_tokens
 
 if TYPE_CHECKING:

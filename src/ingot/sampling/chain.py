@@ -13,8 +13,8 @@ import numpy as np
 
 from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
+from ingot.sampling.fused_tail import FusedTail
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.tail import Tail
 
 _SEED_BITS = 53  # a JSON number holds it exactly
 
@@ -38,7 +38,7 @@ class SamplerChain:
         # together (step.py).
         cutting = (place for place, sampler in enumerate(self.samplers) if sampler.cuts)
         first = next(cutting, len(self.samplers))
-        self.tail = Tail.of(self.samplers[first:])
+        self.tail = FusedTail.of(self.samplers[first:])
         self.editors = self.samplers[:first]
 
     @property

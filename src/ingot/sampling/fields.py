@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ingot.sampling.grammar.spec import Grammar
-from ingot.sampling.params import Processor
-from ingot.sampling.thinking import ThinkingBudget
+from ingot.sampling.params import Processor, ThinkingBudget
 
 
 class SamplingFields(TypedDict, total=False):

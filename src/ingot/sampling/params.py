@@ -2,7 +2,7 @@
 
 Comes in: values under llama.cpp's names, with llama.cpp's defaults where both exist; other
 names through `SamplingParams.from_names`. Goes out: a frozen, checked value. It does not
-know the vocabulary: ids are checked against it when a chain is built (build.py).
+know the vocabulary: ids are checked against it when a chain is built (chain_builder.py).
 """
 
 import json
@@ -15,7 +15,6 @@ from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import checks
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.order import DEFAULT_ORDER, checked_order
-from ingot.sampling.thinking import ThinkingBudget
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +25,16 @@ Processor = Callable[["NDArray[np.int32]", "NDArray[np.float32]"], None]
 
 DRY_BREAKERS = ("\n", ":", '"', "*")
 DEFAULT_MAX_TOKENS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingBudget:
+    """How many tokens a text may spend on reasoning (see `ingot.reply.thinking_budget`)."""
+
+    tokens: int
+    opens: bytes  # what reasoning begins with; empty if the prompt has opened it
+    closes: bytes  # what ends it
+    forced: tuple[int, ...]  # the tokens to write when the budget is spent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ None if only the chain can. What depends on the seed or on the text so far is co
 from ingot import _native
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.errors import LogitsError
+from ingot.sampling.fused_tail import token_or_error
 from ingot.sampling.samplers.draw import DRAW
-from ingot.sampling.tail import token_or_error
 from ingot.sampling.token_sampler import TokenSampler
 
 

@@ -14,9 +14,9 @@ from ingot.errors import IngotError, LogitsError
 from ingot.sampling.arithmetic import Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
+from ingot.sampling.fused_tail import TailRequest, sample_tails
 from ingot.sampling.logprobs import TokenLogprobs, candidate_logprobs, row_logprobs
 from ingot.sampling.params import SamplingParams
-from ingot.sampling.tail import TailRequest, sample_tails
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from ingot.sampling import (
     TokenSampler,
     sample_tokens,
 )
+from ingot.sampling.samplers.cuts import TopK
 from ingot.sampling.samplers.draw import Draw
 from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
 from ingot.tokenizer import Tokenizer
 
 END = 262

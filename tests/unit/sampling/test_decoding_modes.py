@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ingot.errors import LogitsError, SamplingError
 from ingot.sampling import BeamSearch, Candidates, guide
-from ingot.sampling.samplers.healing import Healing, TokenIndex
+from ingot.sampling.samplers.token_healing import TokenHealing, TokenIndex
 
 
 def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -46,14 +46,14 @@ TEXTS = [b"h", b"ht", b"http", b"http://", b"tp", b"t", b"p", b"x", b"hello", b"
 INDEX = TokenIndex({text: id for id, text in enumerate(TEXTS)})
 
 
-def allowed(sampler: Healing) -> set[bytes]:
+def allowed(sampler: TokenHealing) -> set[bytes]:
     candidates = Candidates(np.zeros(len(TEXTS), np.float32), np.zeros(0, np.int32))
     sampler.apply(candidates)
     return {TEXTS[i] for i in np.flatnonzero(candidates.logits > -np.inf)}
 
 
 def test_only_what_goes_on_as_the_prompt_ended_is_allowed() -> None:
-    healing = Healing(b"http", INDEX)
+    healing = TokenHealing(b"http", INDEX)
     assert allowed(healing) == {b"h", b"ht", b"http", b"http://", b"https"}
     copy = healing.clone()
     healing.accept(TEXTS.index(b"ht"))

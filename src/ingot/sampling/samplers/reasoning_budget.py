@@ -1,9 +1,9 @@
-"""Thinking: ends the reasoning of a text when it has had its tokens.
+"""ReasoningBudget: ends the reasoning of a text after a number of tokens.
 
-It follows the text by its bytes, as marks may be one token or several. When the budget is spent,
-the tokens that close the reasoning are the only ones left, one after the other; a mark that the
-model is just writing itself it may finish. Reasoning comes at the beginning of a text or not at
-all, as `ReplyParser` reads it: behind it, or without it, the sampler does nothing.
+It follows the text by its bytes, because a tag may be one token or several. When the budget is
+spent, it forces the tokens that close the reasoning, one after the other. If the model is writing
+the closing tag itself, it may finish. As `ReplyParser` reads it, reasoning comes at the beginning
+of a text or not at all: after it, or without it, the sampler does nothing.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,19 @@ from typing import Self
 import numpy as np
 
 from ingot.sampling.candidates import Candidates
+from ingot.sampling.params import ThinkingBudget
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.thinking import ThinkingBudget
 
 
 class _Place(Enum):
-    """Where a text is."""
-
-    BEFORE = auto()  # it may still begin to reason
+    BEFORE = auto()  # reasoning may still begin
     INSIDE = auto()
     CLOSING = auto()  # the budget is spent
-    BEHIND = auto()
+    AFTER = auto()
 
 
-class Thinking(Sampler):
-    """Bans all tokens but those that end the reasoning, when it is time."""
+class ReasoningBudget(Sampler):
+    """Bans all tokens except those that close the reasoning once the budget is spent."""
 
     cuts = False
 
@@ -36,27 +34,25 @@ class Thinking(Sampler):
         self.reset()
 
     def reset(self) -> None:
-        """Begin again."""
         self._place = _Place.BEFORE if self._budget.opens else _Place.INSIDE
-        self._text = b""  # of the beginning; inside, the end that may hold a part of the mark
+        self._text = (
+            b""  # the beginning; inside, an end that may be part of the tag
+        )
         self._tokens = 0  # of the reasoning
         self._forced = 0
 
     def clone(self) -> Self:
-        """Copy how far it is."""
         copy = type(self)(self._budget, self._token_bytes)
         copy._place, copy._text = self._place, self._text
         copy._tokens, copy._forced = self._tokens, self._forced
         return copy
 
     def apply(self, candidates: Candidates) -> None:
-        """Ban."""
         if self._place is _Place.CLOSING:
             others = candidates.candidate_ids() != self._budget.forced[self._forced]
             candidates.logits[others] = -np.inf
 
     def accept(self, token: int) -> None:
-        """Follow the text."""
         match self._place:
             case _Place.BEFORE:
                 self._begin(self._token_bytes(token))
@@ -65,14 +61,14 @@ class Thinking(Sampler):
             case _Place.CLOSING:
                 self._forced += 1
                 if self._forced == len(self._budget.forced):
-                    self._place = _Place.BEHIND
+                    self._place = _Place.AFTER
 
     def _begin(self, text: bytes) -> None:
         self._text = (self._text + text).lstrip()
         if self._text.startswith(self._budget.opens):
             self._place, self._text = _Place.INSIDE, b""
         elif not self._budget.opens.startswith(self._text):
-            self._place = _Place.BEHIND
+            self._place = _Place.AFTER
 
     def _think(self, text: bytes) -> None:
         closes = self._budget.closes
@@ -80,7 +76,7 @@ class Thinking(Sampler):
         seen = self._text + text
         self._text = seen[-len(closes) :]
         if closes in seen:
-            self._place = _Place.BEHIND
+            self._place = _Place.AFTER
         elif self._tokens >= self._budget.tokens and not _ends_in_part_of(closes, seen):
             self._place = _Place.CLOSING
 

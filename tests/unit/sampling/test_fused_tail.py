@@ -8,15 +8,11 @@ from hypothesis import strategies as st
 from ingot import _native
 from ingot.errors import LogitsError
 from ingot.sampling import SampledToken, Sampler, SamplerChain, TokenSampler, sample_tokens
-from ingot.sampling.samplers.draw import Draw
-from ingot.sampling.samplers.greedy import Greedy
+from ingot.sampling.fused_tail import FusedTail, TailRequest, sample_tails
+from ingot.sampling.samplers.cuts import MinP, TopK, TopP, Xtc
+from ingot.sampling.samplers.draw import Draw, Greedy
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.samplers.min_p import MinP
 from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.samplers.xtc import Xtc
-from ingot.sampling.tail import Tail, TailRequest, sample_tails
 
 
 @st.composite
@@ -53,11 +49,11 @@ def test_the_tokens_are_those_of_the_samplers(
 
 def test_which_samplers_are_a_tail() -> None:
     everything = [TopK(4), TopP(0.9, 2), MinP(0.1, 2), Temperature(0.5), Draw()]
-    tail = Tail.of(everything)
+    tail = FusedTail.of(everything)
     assert tail is not None
     assert (tail.count, tail.share, tail.temperature, tail.least) == (4, 0.9, 0.5, 2)
-    assert Tail.of([Greedy()]) == Tail(1)
-    assert Tail.of([TopK(4), Draw()]) == Tail(4)
+    assert FusedTail.of([Greedy()]) == FusedTail(1)
+    assert FusedTail.of([TopK(4), Draw()]) == FusedTail(4)
     for other in (
         [],
         [Draw()],
@@ -69,11 +65,11 @@ def test_which_samplers_are_a_tail() -> None:
         [TopK(4), Xtc(1.0, 0.1), Draw()],
         [TopK(4), Greedy()],
     ):
-        assert Tail.of(other) is None, other
+        assert FusedTail.of(other) is None, other
 
 
 def test_what_cuts_before_it_is_no_part_of_it() -> None:
-    assert SamplerChain([LogitBias({1: 1.0}), TopK(4), Draw()], seed=1).tail == Tail(4)
+    assert SamplerChain([LogitBias({1: 1.0}), TopK(4), Draw()], seed=1).tail == FusedTail(4)
     assert SamplerChain([MinP(0.1), TopK(4), Draw()], seed=1).tail is None
 
 
@@ -88,7 +84,7 @@ def test_rows_without_a_token_are_refused() -> None:
     rows = np.zeros((3, 300), np.float32)
     rows[0, 200] = np.nan
     rows[1] = -np.inf
-    requests = [TailRequest(row, Tail(5), 1, 0) for row in range(3)]
+    requests = [TailRequest(row, FusedTail(5), 1, 0) for row in range(3)]
     first, second, third = sample_tails(requests, rows, threads=1)
     assert isinstance(first, LogitsError)
     assert "NaN" in str(first)

@@ -1,8 +1,8 @@
-"""Token healing: the first tokens must begin as the cut end of the prompt did.
+"""Token healing: the first tokens of a text replace the last token of the prompt.
 
 A prompt may end in the middle of what the model knows as one token ("http:" before "//").
-The last token is taken back, and the text goes on with any token that begins with its bytes,
-or with tokens that make them up. Behind these bytes the sampler does nothing.
+The last token is removed, and the text continues with any token that begins with its bytes,
+or with tokens that spell them. After these bytes the sampler does nothing.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from ingot.sampling.sampler import Sampler
 
 
 class TokenIndex:
-    """The tokens of a vocabulary in the order of their bytes."""
+    """The tokens of a vocabulary, sorted by their bytes."""
 
     def __init__(self, by_bytes: Mapping[bytes, int]) -> None:
         self._texts = sorted(by_bytes)
@@ -25,21 +25,21 @@ class TokenIndex:
         self.text_of = {id: text for text, id in by_bytes.items()}
 
     def longer(self, begun: bytes) -> list[int]:
-        """The tokens that begin with some bytes, or are these."""
+        """The tokens that begin with `begun`, or are equal to it."""
         first = last = bisect_left(self._texts, begun)
         while last < len(self._texts) and self._texts[last].startswith(begun):
             last += 1
         return [self._by_bytes[text] for text in self._texts[first:last]]
 
     def fitting(self, begun: bytes) -> Ids:
-        """The tokens that begin with some bytes, or that these begin with."""
+        """The tokens that begin with `begun`, or that it begins with."""
         shorter = [self._by_bytes.get(begun[:size]) for size in range(1, len(begun))]
         parts = [id for id in shorter if id is not None]
         return np.array(self.longer(begun) + parts, np.int32)
 
 
-class Healing(Sampler):
-    """Bans the tokens that do not go on as the prompt's end began."""
+class TokenHealing(Sampler):
+    """Bans the tokens that do not spell the bytes that were removed from the prompt."""
 
     cuts = False
 
@@ -48,22 +48,19 @@ class Healing(Sampler):
         self.reset()
 
     def reset(self) -> None:
-        """Begin again."""
         self._left = self._begun
 
     def clone(self) -> Self:
-        """Copy how far it is."""
         copy = type(self)(self._begun, self._index)
         copy._left = self._left
         return copy
 
     @property
     def left(self) -> bytes:
-        """The bytes that are still to come."""
+        """The bytes that the next tokens must spell."""
         return self._left
 
     def apply(self, candidates: Candidates) -> None:
-        """Ban."""
         if not self._left:
             return
         fitting = self._index.fitting(self._left)
@@ -71,6 +68,5 @@ class Healing(Sampler):
         candidates.logits[~stays] = -np.inf
 
     def accept(self, token: int) -> None:
-        """Go on behind the bytes of a token."""
         written = self._index.text_of.get(token, b"")
         self._left = self._left[len(written) :]

@@ -1,8 +1,8 @@
-"""The usual end of a chain, in one native call for all requests of a step.
+"""The usual end of a sampler chain, fused into one native call for all requests of a step.
 
-Top-k, then top-p, min-p and temperature as far as they are there, then the draw: most chains
-end so, the default one is nothing else. Native code does these steps as the samplers do, to the
-bit, without a Python object for each (native/sampling/tail.cpp).
+Top-k, then optionally top-p, min-p and temperature, then the draw: most chains end like this, and
+the default chain is nothing else. Native code gives the same bits as the samplers, without Python
+objects in between (native/sampling/tail.cpp).
 """
 
 import math
@@ -17,19 +17,16 @@ from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
 from ingot.sampling.arithmetic import Logits
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.samplers.draw import DRAW, Draw
-from ingot.sampling.samplers.greedy import Greedy
-from ingot.sampling.samplers.min_p import MinP
+from ingot.sampling.samplers.cuts import MinP, TopK, TopP
+from ingot.sampling.samplers.draw import DRAW, Draw, Greedy
 from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_p import TopP
 
 _NO_SHARE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """What the last samplers of a chain do."""
+class FusedTail:
+    """The parameters of the samplers that are fused."""
 
     count: int
     share: float = _NO_SHARE
@@ -38,8 +35,8 @@ class Tail:
     least: int = 1
 
     @classmethod
-    def of(cls, samplers: Sequence[Sampler]) -> "Tail | None":
-        """The tail that some samplers are, if they are one."""
+    def of(cls, samplers: Sequence[Sampler]) -> "FusedTail | None":
+        """Fuse samplers; None if they are not the usual end of a chain."""
         if [type(sampler) for sampler in samplers] == [Greedy]:
             return cls(count=1)
         if not samplers or not isinstance(samplers[0], TopK):
@@ -67,7 +64,7 @@ class TailRequest:
     """A row of logits, how to sample it, and what its random number depends on."""
 
     row: int
-    tail: Tail
+    tail: FusedTail
     seed: int
     generated: int
 

@@ -6,7 +6,7 @@ import pytest
 from ingot.errors import SamplingError
 from ingot.reply import CallStyle, Marks, ReplyStyle, thinking_budget
 from ingot.sampling import Candidates, SamplingParams, ThinkingBudget
-from ingot.sampling.samplers.thinking import Thinking
+from ingot.sampling.samplers.reasoning_budget import ReasoningBudget
 
 OPEN, CLOSE = b"<think>", b"</think>"
 # Tokens of one letter, parts of marks, and marks that are tokens of their own.
@@ -16,16 +16,16 @@ A, B, SPACE, OPEN_1, MARK_2, CLOSE_1, WHOLE_OPEN, WHOLE_CLOSE, SLASH = range(len
 
 def sampler(tokens: int, *, begun: bool = False, forced: tuple[int, ...] = (CLOSE_1, MARK_2)):
     budget = ThinkingBudget(tokens, b"" if begun else OPEN, CLOSE, forced)
-    return Thinking(budget, TOKENS.__getitem__)
+    return ReasoningBudget(budget, TOKENS.__getitem__)
 
 
-def allowed(thinking: Thinking) -> list[int]:
+def allowed(thinking: ReasoningBudget) -> list[int]:
     candidates = Candidates(np.zeros(len(TOKENS), np.float32), np.empty(0, np.int32))
     thinking.apply(candidates)
     return np.flatnonzero(candidates.logits > -np.inf).tolist()
 
 
-def written(thinking: Thinking, wanted: list[int]) -> list[int]:
+def written(thinking: ReasoningBudget, wanted: list[int]) -> list[int]:
     """What becomes of a text whose model wants these tokens, in order."""
     found, left = [], list(wanted)
     while left:

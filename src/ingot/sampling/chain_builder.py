@@ -1,9 +1,8 @@
-"""From parameters to a chain.
+"""ChainBuilder: from sampling parameters to a sampler chain.
 
-Comes in: `SamplingParams` and a tokenizer. Goes out: a `SamplerChain` with the samplers that
-have something to do, in the order the parameters say. What depends on the vocabulary is
-checked here: token ids, and the grammar. Samplers that most requests do without are imported
-when one asks for them.
+In: `SamplingParams` and a tokenizer. Out: a `SamplerChain` with the samplers that have something
+to do, in the order of the parameters. Whatever depends on the vocabulary is checked here: token
+ids and the grammar. Samplers that few requests use are imported when one asks for them.
 """
 
 import math
@@ -16,15 +15,21 @@ from ingot.errors import SamplingError
 from ingot.sampling.arithmetic import Ids
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.grammar.spec import Grammar
-from ingot.sampling.params import SamplingParams
+from ingot.sampling.params import SamplingParams, ThinkingBudget
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.samplers.draw import Draw
-from ingot.sampling.samplers.greedy import Greedy
-from ingot.sampling.samplers.min_p import MinP
-from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.thinking import ThinkingBudget
+from ingot.sampling.samplers.cuts import (
+    Epsilon,
+    Eta,
+    MinP,
+    TailFree,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+)
+from ingot.sampling.samplers.draw import AdaptiveP, Draw, Greedy
+from ingot.sampling.samplers.temperature import DynamicTemperature, Temperature
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -33,11 +38,11 @@ if TYPE_CHECKING:
     from ingot.sampling.grammar.compile import GrammarCompiler
     from ingot.sampling.grammar.lane import Compiled
     from ingot.sampling.grammar.state import GrammarState
-    from ingot.sampling.samplers.healing import TokenIndex
+    from ingot.sampling.samplers.token_healing import TokenIndex
 
-# Samplers that change logits and leave all candidates in.
+# Samplers that change logits and keep all candidates.
 _EDITORS = ("logit_bias", "processors", "penalties", "dry", "grammar")
-# Cuts that never take the likeliest token away: they change nothing for greedy.
+# Cuts that always keep the likeliest token: they change nothing for greedy sampling.
 _KEEP_THE_LIKELIEST = ("top_n_sigma", "top_k", "tail_free", "epsilon", "eta", "top_p", "min_p")
 
 
@@ -50,38 +55,37 @@ class ChainBuilder:
     def build(
         self, params: SamplingParams, prompt: Sequence[int] | Ids = (), begun: bytes = b""
     ) -> SamplerChain:
-        """Make a new chain.
+        """A new chain for a text that follows `prompt`.
 
-        `prompt` is the text before the first token it chooses; `begun` are bytes that the first
-        tokens must begin with (see healing.py).
+        `begun`: bytes that the first tokens must begin with (see token_healing.py).
         """
         self._check_ids(params)
-        first = [self._healing(begun)] if begun else []
+        first = [self._token_healing(begun)] if begun else []
         if params.thinking is not None:
-            first.append(self._thinking(params.thinking))
+            first.append(self._reasoning_budget(params.thinking))
         samplers = [self._make(name, params) for name in self._names(params)]
         active = [sampler for sampler in samplers if sampler is not None]
         return SamplerChain([*first, *active, _last(params)], seed=params.seed, prompt=prompt)
 
     def begun_by(self, token: int) -> bytes:
-        """The bytes of a prompt's last token, if other tokens begin with them, too."""
+        """The bytes of a prompt's last token if longer tokens begin with them, else none."""
         text = self._index.text_of.get(token, b"")
         longer = text and any(self._index.text_of[id] != text for id in self._index.longer(text))
         return text if longer else b""
 
-    def _healing(self, begun: bytes) -> Sampler:
-        from ingot.sampling.samplers.healing import Healing
+    def _token_healing(self, begun: bytes) -> Sampler:
+        from ingot.sampling.samplers.token_healing import TokenHealing
 
-        return Healing(begun, self._index)
+        return TokenHealing(begun, self._index)
 
-    def _thinking(self, budget: ThinkingBudget) -> Sampler:
-        from ingot.sampling.samplers.thinking import Thinking
+    def _reasoning_budget(self, budget: ThinkingBudget) -> Sampler:
+        from ingot.sampling.samplers.reasoning_budget import ReasoningBudget
 
-        return Thinking(budget, self._tokenizer.token_bytes)
+        return ReasoningBudget(budget, self._tokenizer.token_bytes)
 
     @cached_property
     def _index(self) -> "TokenIndex":
-        from ingot.sampling.samplers.healing import TokenIndex
+        from ingot.sampling.samplers.token_healing import TokenIndex
 
         return TokenIndex(self._compiler.vocabulary.tokens.by_bytes)
 
@@ -93,8 +97,8 @@ class ChainBuilder:
         return list(params.samplers)
 
     def _make(self, name: str, params: SamplingParams) -> Sampler | None:
-        if name in _MAKERS:
-            return _MAKERS[name](params)
+        if name in _FACTORIES:
+            return _FACTORIES[name](params)
         if name == "logit_bias":
             return self._logit_bias(params)
         if name == "dry":
@@ -126,15 +130,14 @@ class ChainBuilder:
     def _dry(self, params: SamplingParams) -> Sampler | None:
         if params.dry_multiplier == 0.0 or params.dry_penalty_last_n == 0:
             return None
-        from ingot.sampling.samplers.breakers import Breakers
-        from ingot.sampling.samplers.dry import Dry
+        from ingot.sampling.samplers.penalties import Dry, SequenceBreakers
 
         return Dry(
             params.dry_multiplier,
             params.dry_base,
             params.dry_allowed_length,
             params.dry_penalty_last_n,
-            Breakers(params.dry_sequence_breakers, self._tokenizer.token_bytes),
+            SequenceBreakers(params.dry_sequence_breakers, self._tokenizer.token_bytes),
         )
 
     def _grammar(self, params: SamplingParams) -> Sampler | None:
@@ -145,23 +148,25 @@ class ChainBuilder:
         return GrammarMask(self.grammar_state(params.grammar))
 
     def grammar_state(self, grammar: Grammar) -> "GrammarState":
-        """A grammar at the start of a text."""
+        """The state of a grammar at the start of a text; waits until it is compiled."""
         from ingot.sampling.grammar.state import GrammarState
 
         return GrammarState(self._compiler.wait(grammar), self._tokenizer.vocab_size)
 
     def compile_grammar(self, grammar: Grammar) -> "Future[Compiled]":
-        """A grammar to come, for those who cannot wait for it in their thread."""
+        """Compile a grammar without waiting for it."""
         return self._compiler.compile(grammar)
 
     def close(self) -> None:
-        """Compile no more grammars."""
+        """Stop compiling grammars."""
         if "_compiler" in self.__dict__:
             self._compiler.close()
 
     def _infill(self) -> Sampler:
         if not self._ends:
-            raise SamplingError("samplers", "infill", "for a vocabulary with an end-of-text token")
+            raise SamplingError(
+                "samplers", "infill", "used with a vocabulary that has an end-of-text token"
+            )
         from ingot.sampling.samplers.infill import Infill
 
         end = self._tokenizer.eos_id
@@ -177,9 +182,7 @@ class ChainBuilder:
         ):
             for id in ids:
                 if id >= size:
-                    raise SamplingError(
-                        field, id, f"a token id below {size}, the vocabulary's size"
-                    )
+                    raise SamplingError(field, id, f"a token id below {size}, the vocabulary size")
 
 
 def _is_greedy(params: SamplingParams) -> bool:
@@ -187,6 +190,7 @@ def _is_greedy(params: SamplingParams) -> bool:
 
 
 def _last(params: SamplingParams) -> Sampler:
+    """The sampler that picks the token."""
     if _is_greedy(params):
         return Greedy()
     if params.mirostat:
@@ -195,8 +199,6 @@ def _last(params: SamplingParams) -> Sampler:
         kind = Mirostat1 if params.mirostat == 1 else Mirostat2
         return kind(params.mirostat_tau, params.mirostat_eta)
     if params.adaptive_target >= 0.0:
-        from ingot.sampling.samplers.adaptive_p import AdaptiveP
-
         return AdaptiveP(params.adaptive_target, params.adaptive_decay)
     return Draw()
 
@@ -221,8 +223,6 @@ def _penalties(params: SamplingParams) -> Sampler | None:
 
 def _temperature(params: SamplingParams) -> Sampler | None:
     if params.dynatemp_range > 0.0:
-        from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
-
         return DynamicTemperature(
             params.temperature, params.dynatemp_range, params.dynatemp_exponent
         )
@@ -231,63 +231,9 @@ def _temperature(params: SamplingParams) -> Sampler | None:
     return Temperature(params.temperature)
 
 
-def _top_k(params: SamplingParams) -> Sampler | None:
-    return TopK(params.top_k) if params.top_k > 0 else None
-
-
-def _top_p(params: SamplingParams) -> Sampler | None:
-    return TopP(params.top_p, _least(params)) if params.top_p < 1.0 else None
-
-
-def _min_p(params: SamplingParams) -> Sampler | None:
-    return MinP(params.min_p, _least(params)) if params.min_p > 0.0 else None
-
-
-def _typical_p(params: SamplingParams) -> Sampler | None:
-    if params.typical_p == 1.0:
-        return None
-    from ingot.sampling.samplers.typical_p import TypicalP
-
-    return TypicalP(params.typical_p, _least(params))
-
-
-def _tail_free(params: SamplingParams) -> Sampler | None:
-    if params.tfs_z == 1.0:
-        return None
-    from ingot.sampling.samplers.tail_free import TailFree
-
-    return TailFree(params.tfs_z, _least(params))
-
-
-def _epsilon(params: SamplingParams) -> Sampler | None:
-    if params.epsilon_cutoff == 0.0:
-        return None
-    from ingot.sampling.samplers.epsilon import Epsilon
-
-    return Epsilon(params.epsilon_cutoff, _least(params))
-
-
-def _eta(params: SamplingParams) -> Sampler | None:
-    if params.eta_cutoff == 0.0:
-        return None
-    from ingot.sampling.samplers.eta import Eta
-
-    return Eta(params.eta_cutoff, _least(params))
-
-
-def _top_n_sigma(params: SamplingParams) -> Sampler | None:
-    if params.top_n_sigma <= 0.0:
-        return None
-    from ingot.sampling.samplers.top_n_sigma import TopNSigma
-
-    return TopNSigma(params.top_n_sigma)
-
-
 def _xtc(params: SamplingParams) -> Sampler | None:
     if params.xtc_probability == 0.0 or params.xtc_threshold > 0.5:
         return None
-    from ingot.sampling.samplers.xtc import Xtc
-
     return Xtc(params.xtc_probability, params.xtc_threshold, _least(params))
 
 
@@ -295,19 +241,19 @@ def _least(params: SamplingParams) -> int:
     return max(1, params.min_keep)
 
 
-# Those that need no tokenizer. Each gives None where its parameters switch it off.
-_MAKERS: Mapping[str, Callable[[SamplingParams], Sampler | None]] = MappingProxyType(
+# The samplers that need no tokenizer; None if the parameters switch one off.
+_FACTORIES: Mapping[str, Callable[[SamplingParams], Sampler | None]] = MappingProxyType(
     {
         "processors": _processors,
         "penalties": _penalties,
-        "top_n_sigma": _top_n_sigma,
-        "top_k": _top_k,
-        "typical_p": _typical_p,
-        "tail_free": _tail_free,
-        "epsilon": _epsilon,
-        "eta": _eta,
-        "top_p": _top_p,
-        "min_p": _min_p,
+        "top_n_sigma": lambda p: TopNSigma(p.top_n_sigma) if p.top_n_sigma > 0.0 else None,
+        "top_k": lambda p: TopK(p.top_k) if p.top_k > 0 else None,
+        "typical_p": lambda p: TypicalP(p.typical_p, _least(p)) if p.typical_p != 1.0 else None,
+        "tail_free": lambda p: TailFree(p.tfs_z, _least(p)) if p.tfs_z != 1.0 else None,
+        "epsilon": lambda p: Epsilon(p.epsilon_cutoff, _least(p)) if p.epsilon_cutoff else None,
+        "eta": lambda p: Eta(p.eta_cutoff, _least(p)) if p.eta_cutoff else None,
+        "top_p": lambda p: TopP(p.top_p, _least(p)) if p.top_p < 1.0 else None,
+        "min_p": lambda p: MinP(p.min_p, _least(p)) if p.min_p > 0.0 else None,
         "xtc": _xtc,
         "temperature": _temperature,
     }
