@@ -84,13 +84,13 @@ def tool_grammar(
     before = _reasoning(style, begins_in_reasoning)
     if is_free and answer is not None:
         if choice == "none" or not tools or answer.kind is not GrammarKind.JSON_SCHEMA:
-            return answer.behind(_answer_begun(style, before))
+            return answer.preceded_by(_answer_begun(style, before))
         said = [*_answer_header(style), json_by(json.loads(answer.source))]
         rules = [f"start: calls | {' '.join(said)}", _calls(style, tools, parallel, free=True)]
-        return Grammar.lark("\n".join(rules)).behind(before)
+        return Grammar.lark("\n".join(rules)).preceded_by(before)
     if not is_free:
         rules = ["start: calls", _calls(style, tools, parallel)]
-        return Grammar.lark("\n".join(rules)).behind(before)
+        return Grammar.lark("\n".join(rules)).preceded_by(before)
     opener = _frame(style).opener
     if choice == "none" or opener is None or not any(tool.strict for tool in tools):
         return None

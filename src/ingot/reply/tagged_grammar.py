@@ -15,7 +15,7 @@ from ingot.reply import lark
 from ingot.reply.style import ReplyStyle
 from ingot.reply.tagged import Tags
 from ingot.reply.values import DEEPEST, kinds_of, listed, object_schema, resolved
-from ingot.sampling.grammar import regex
+from ingot.sampling.grammar.lark_source import regex_to_lark
 
 _ANY_TEXT = "/(?s:.*)/"
 _MOST_OTHERS = 16  # arguments that a schema does not name
@@ -233,4 +233,4 @@ def _matching(pattern: str) -> str:
     bare = pattern.removesuffix("$")
     if bare != pattern and (len(bare) - len(bare.rstrip("\\"))) % 2 == 0:
         pattern, behind = bare, ""
-    return f"/{before}(?:{regex.to_lark(pattern)}){behind}/"
+    return f"/{before}(?:{regex_to_lark(pattern)}){behind}/"

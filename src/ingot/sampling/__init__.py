@@ -19,16 +19,16 @@ from ingot.sampling.token_sampler import SampledToken, TokenSampler, sample_toke
 if TYPE_CHECKING:
     from ingot.sampling.beam import Beam as Beam
     from ingot.sampling.beam import BeamSearch as BeamSearch
-    from ingot.sampling.grammar.typed import grammar_of as grammar_of
-    from ingot.sampling.grammar.typed import parse_as as parse_as
+    from ingot.sampling.grammar.python_types import grammar_of as grammar_of
+    from ingot.sampling.grammar.python_types import parse_as as parse_as
     from ingot.sampling.guidance import guide as guide
 
 _HOME = {
     "Beam": "ingot.sampling.beam",
     "BeamSearch": "ingot.sampling.beam",
-    "grammar_of": "ingot.sampling.grammar.typed",
+    "grammar_of": "ingot.sampling.grammar.python_types",
     "guide": "ingot.sampling.guidance",
-    "parse_as": "ingot.sampling.grammar.typed",
+    "parse_as": "ingot.sampling.grammar.python_types",
 }
 
 __all__ = [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ingot.sampling.grammar.compile import GrammarCompiler
-    from ingot.sampling.grammar.lane import Compiled
+    from ingot.sampling.grammar.compile_worker import CompiledGrammar
     from ingot.sampling.grammar.state import GrammarState
     from ingot.sampling.samplers.token_healing import TokenIndex
 
@@ -153,7 +153,7 @@ class ChainBuilder:
 
         return GrammarState(self._compiler.wait(grammar), self._tokenizer.vocab_size)
 
-    def compile_grammar(self, grammar: Grammar) -> "Future[Compiled]":
+    def compile_grammar(self, grammar: Grammar) -> "Future[CompiledGrammar]":
         """Compile a grammar without waiting for it."""
         return self._compiler.compile(grammar)
 

@@ -35,9 +35,7 @@ class ReasoningBudget(Sampler):
 
     def reset(self) -> None:
         self._place = _Place.BEFORE if self._budget.opens else _Place.INSIDE
-        self._text = (
-            b""  # the beginning; inside, an end that may be part of the tag
-        )
+        self._text = b""  # the beginning; inside, an end that may be part of the tag
         self._tokens = 0  # of the reasoning
         self._forced = 0
 

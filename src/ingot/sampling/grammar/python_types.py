@@ -1,9 +1,8 @@
 """Python types as JSON schemas, and JSON as objects of these types.
 
-Comes in: a pydantic model, a dataclass, or what may stand in its fields: str, int, float,
-bool, None, list, tuple, dict, Literal, enumerations, unions, and other dataclasses. Goes out:
-a schema, and an object made of a text that follows it. pydantic does both for its own models;
-it is not needed for the others.
+In: a pydantic model, a dataclass, or a type of its fields: str, int, float, bool, None, list,
+tuple, dict, Literal, enumerations, unions, and other dataclasses. Out: a schema, and an object
+from a text that follows it. pydantic does both for its own models; the others do not need it.
 """
 
 import json
@@ -25,7 +24,7 @@ _PLAIN: Mapping[object, str] = {
 
 
 def grammar_of(schema: type | Mapping[str, object]) -> Grammar:
-    """The grammar of JSON that follows a schema, or describes an object of a type."""
+    """The grammar of JSON that follows a schema or describes an object of a type."""
     return Grammar.json_schema(schema if isinstance(schema, Mapping) else schema_of(schema))
 
 
@@ -40,18 +39,18 @@ def schema_of(kind: type) -> Schema:
 
 
 def parse_as(schema: type | Mapping[str, object], text: str) -> Any:
-    """The value of a text in JSON: an object of the type, or plain data if `schema` is JSON."""
+    """The value of a JSON text: an object of the type, or plain data if `schema` is a mapping."""
     if _is_pydantic(schema):
         return schema.model_validate_json(text)  # type: ignore[union-attr]
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise GrammarError(f"the text is not complete JSON: {error}") from None
-    return value if isinstance(schema, Mapping) else _made(schema, value)
+        raise GrammarError(f"the text is not valid JSON: {error}") from None
+    return value if isinstance(schema, Mapping) else _convert(schema, value)
 
 
 def _is_pydantic(kind: object) -> bool:
-    module = sys.modules.get("pydantic")  # whoever has a model has imported it
+    module = sys.modules.get("pydantic")  # a caller with a model has imported it
     return module is not None and isinstance(kind, type) and issubclass(kind, module.BaseModel)
 
 
@@ -78,7 +77,9 @@ def _schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
     if is_dataclass(kind) and isinstance(kind, type):
         return _dataclass_schema(kind, definitions)
     if _is_pydantic(kind):
-        raise GrammarError(f"{kind.__name__}: pydantic models go into pydantic models only")
+        raise GrammarError(
+            f"{kind.__name__}: a pydantic model can only be a field of a pydantic model"
+        )
     raise GrammarError(f"{kind!r} has no JSON schema: use a pydantic model or a dataclass")
 
 
@@ -93,10 +94,10 @@ def _tuple_schema(arguments: tuple[Any, ...], definitions: dict[str, Schema]) ->
 
 
 def _dataclass_schema(kind: type, definitions: dict[str, Schema]) -> Schema:
-    """A reference, since a dataclass may hold others of its own kind."""
+    """A reference, because a dataclass may contain objects of its own type."""
     name = kind.__name__
     if name not in definitions:
-        definitions[name] = {}  # known before its fields are
+        definitions[name] = {}  # present before its fields, which may refer to it
         hints = get_type_hints(kind)
         entries = [entry for entry in fields(kind) if entry.init]
         definitions[name] = {
@@ -112,7 +113,7 @@ def _has_default(entry: Any) -> bool:
     return entry.default is not MISSING or entry.default_factory is not MISSING
 
 
-def _made(kind: Any, value: Any) -> Any:
+def _convert(kind: Any, value: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
         hints = get_type_hints(kind)
@@ -120,24 +121,26 @@ def _made(kind: Any, value: Any) -> Any:
         if not value.keys() <= known:
             raise GrammarError(f"{kind.__name__} has no field {min(value.keys() - known)!r}")
         try:
-            return kind(**{name: _made(hints[name], part) for name, part in value.items()})
+            return kind(**{name: _convert(hints[name], part) for name, part in value.items()})
         except TypeError as error:
-            raise GrammarError(f"{kind.__name__} cannot be made: {error}") from None
+            raise GrammarError(f"{kind.__name__} cannot be created: {error}") from None
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value)
     if origin in (Union, UnionType):
-        return _made_of_one(arguments, value)
+        return _convert_union(arguments, value)
     if origin is list and isinstance(value, list):
-        return [_made(arguments[0], part) for part in value]
+        return [_convert(arguments[0], part) for part in value]
     if origin is tuple and isinstance(value, list):
         kinds = arguments
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             kinds = (arguments[0],) * len(value)
-        return tuple(_made(part_kind, part) for part_kind, part in zip(kinds, value, strict=True))
+        return tuple(
+            _convert(part_kind, part) for part_kind, part in zip(kinds, value, strict=True)
+        )
     if origin is dict and isinstance(value, dict):
-        return {name: _made(arguments[1], part) for name, part in value.items()}
+        return {name: _convert(arguments[1], part) for name, part in value.items()}
     if not _fits(kind, value):
-        raise GrammarError(f"{value!r} is no {kind}")
+        raise GrammarError(f"{value!r} is not of type {kind}")
     return float(value) if kind is float else value
 
 
@@ -153,11 +156,11 @@ def _fits(kind: Any, value: Any) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def _made_of_one(options: tuple[Any, ...], value: Any) -> Any:
-    """The first of several types that a value fits."""
+def _convert_union(options: tuple[Any, ...], value: Any) -> Any:
+    """Convert to the first type that the value fits."""
     for option in options:
         try:
-            return _made(option, value)
+            return _convert(option, value)
         except (GrammarError, ValueError, TypeError):
             continue
     raise GrammarError(f"{value!r} fits none of {options}")

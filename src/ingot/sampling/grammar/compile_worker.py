@@ -1,7 +1,7 @@
-"""Lane: a thread and a process that compile grammars, one after the other.
+"""CompileWorker: a thread and a process that compile grammars, one after the other.
 
-A grammar is tried in the process first. Only what compiles there within its limits is compiled
-again in this one, in the lane's thread: llguidance does that without the interpreter lock.
+A grammar is tried in the process first. Only if it compiles there within the limits, it is
+compiled again in this process, in the thread of the worker: llguidance releases the GIL for that.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError, QueueFullError
-from ingot.sampling.grammar.source import body_of, frame_of, joined
+from ingot.sampling.grammar.lark_source import body_of, frame_of, joined
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.trial_process import OvertimeError, TrialProcess
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
@@ -23,51 +23,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Compiled:
-    """A grammar that texts can follow."""
+class CompiledGrammar:
+    """A grammar that is ready to give token masks."""
 
     matcher: "LLMatcher"  # at the start of a text
-    memory: int  # bytes, about
+    memory: int  # bytes, approximately
 
 
 @dataclass(slots=True)
-class Job:
-    """A grammar to compile, those who wait for it, and whom to tell."""
+class CompileJob:
+    """A grammar to compile, what to call when it is done, and the futures of those who wait."""
 
     grammar: Grammar
-    done: "Callable[[Job, Compiled | Exception], None]"
-    waiting: "list[Future[Compiled]]" = field(default_factory=list)
+    done: "Callable[[CompileJob, CompiledGrammar | Exception], None]"
+    waiting: "list[Future[CompiledGrammar]]" = field(default_factory=list)
 
 
-class Lane:
+class CompileWorker:
     """Compiles grammars in the order they come."""
 
     def __init__(
-        self, vocabulary: GrammarVocabulary, trial: TrialProcess, slower: "Lane | None" = None
+        self,
+        vocabulary: GrammarVocabulary,
+        trial: TrialProcess,
+        slower: "CompileWorker | None" = None,
     ) -> None:
-        """`slower` takes what takes more time than there is here."""
+        """`slower`: the worker that takes over grammars that exceed the time limit of this one."""
         self._vocabulary = vocabulary
         self._trial = trial
         self._slower = slower
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._lock = Lock()  # of the next two
-        self._current: Job | None = None
+        self._queue: SimpleQueue[CompileJob | None] = SimpleQueue()
+        self._lock = Lock()  # guards the next two
+        self._current: CompileJob | None = None
         self._thread: Thread | None = None
 
-    def put(self, job: Job) -> None:
+    def put(self, job: CompileJob) -> None:
         """Compile a grammar when its turn comes."""
         with self._lock:
             if self._thread is None:
                 thread = Thread(target=self._run, name="ingot-grammars", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # the system has no more of them
-                    raise QueueFullError(f"no grammar can be compiled now: {error}") from None
+                except RuntimeError as error:  # the system has no more threads
+                    raise QueueFullError(f"grammars cannot be compiled now: {error}") from None
                 self._thread = thread
         self._queue.put(job)
 
-    def drop(self, job: Job) -> None:
-        """Stop a job for which nobody waits any more."""
+    def drop(self, job: CompileJob) -> None:
+        """Stop a job that nobody waits for any more."""
         with self._lock:
             if self._current is job:
                 self._trial.kill()
@@ -83,19 +86,19 @@ class Lane:
         try:
             while (job := self._queue.get()) is not None:
                 self._do(job)
-                del job  # it knows the compiler, which may go when nobody else does
+                del job  # it refers to the compiler, which must stay collectable
         finally:
             self._trial.close()
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: CompileJob) -> None:
         with self._lock:
             self._current = job if job.waiting else None
         if not job.waiting:
             return
-        result: Compiled | Exception
+        result: CompiledGrammar | Exception
         try:
             result = self._compile(job.grammar)
-        except Exception as error:  # whatever it is, somebody waits for an answer
+        except Exception as error:  # whatever it is, the callers wait for a result
             result = error
         finally:
             with self._lock:
@@ -107,17 +110,17 @@ class Lane:
             except QueueFullError as error:
                 result = error
         if isinstance(result, GrammarError):
-            result = GrammarError(f"the {job.grammar.kind} cannot be honoured: {result}")
+            result = GrammarError(f"the {job.grammar.kind} grammar cannot be used: {result}")
         job.done(job, result)
 
-    def _compile(self, grammar: Grammar) -> Compiled:
+    def _compile(self, grammar: Grammar) -> CompiledGrammar:
         from llguidance import LLMatcher  # noqa: PLC0415 (0.1 s)
 
         text = joined(frame_of(grammar, self._vocabulary), body_of(grammar))
         self._trial.start()
-        vocabulary = self._vocabulary.native  # both get ready at the same time
+        vocabulary = self._vocabulary.native  # built while the process starts
         tried = self._trial.run(text, gbnf=grammar.kind is GrammarKind.GBNF)
         matcher = LLMatcher(vocabulary, tried.text, log_level=0)
         if matcher.is_error():
             raise GrammarError(matcher.get_error().strip())
-        return Compiled(matcher, tried.memory)
+        return CompiledGrammar(matcher, tried.memory)

@@ -1,7 +1,7 @@
-"""Rules that call themselves at their end, as repetitions.
+"""Tail recursion of rules, rewritten as repetition.
 
-`ws ::= ([ \\t] ws)?` is `[ \\t]*`: written so, it has no recursion and may become part of a
-terminal. Other recursion is left alone.
+`ws ::= ([ \\t] ws)?` is `[ \\t]*`: without recursion it may become part of a terminal. Other
+recursion stays.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _EMPTY = Sequence(())
 
 
 def without_tail_recursion(rules: Mapping[str, Expression]) -> Mapping[str, Expression]:
-    """The same rules, with repetitions in place of calls of a rule at its own end."""
+    """The same rules, with repetition in place of tail recursion."""
     return {name: _unrolled(name, expression) for name, expression in rules.items()}
 
 
@@ -33,10 +33,10 @@ def _unrolled(name: str, expression: Expression) -> Expression:
         calls = last == Reference(name)
         rest = Sequence(tuple(before)) if calls else Sequence(tuple(parts))
         if name in references(rest):
-            return expression  # it calls itself elsewhere
+            return expression  # recursive in another place, too
         if not calls:
             ends.append(rest)
-        elif before:  # a call alone says nothing
+        elif before:  # a rule that is only itself adds nothing
             loops.append(rest)
     if not ends:
         return expression
@@ -45,7 +45,7 @@ def _unrolled(name: str, expression: Expression) -> Expression:
 
 
 def _ways(expression: Expression) -> list[tuple[Expression, ...]]:
-    """The sequences that an expression is a choice of."""
+    """The alternatives of an expression, as sequences."""
     match expression:
         case Choice(options):
             return [way for option in options for way in _ways(option)]

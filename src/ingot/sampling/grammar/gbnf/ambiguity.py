@@ -1,9 +1,9 @@
-"""Whether a text of one terminal may be taken for the beginning of another's.
+"""Whether a text of one terminal can be mistaken for the beginning of another one.
 
-llguidance cuts a text into the longest terminals that fit. That is what the grammar means only
-if a terminal never goes on with a byte that may come behind a shorter one: then there is one
-way to cut. This module answers that question for expressions without recursion, by walking
-the positions of both at once. Where the walk gets too long the answer is yes, the careful one.
+llguidance splits a text into the longest terminals that fit. That agrees with the grammar only if
+a terminal never continues with a byte that may follow a shorter one: then there is one way to
+split. This module answers that question for expressions without recursion, by walking the
+positions of both at once. If the walk gets too long, the answer is yes, which is safe.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ from ingot.sampling.grammar.gbnf.expressions import (
     Repeat,
     Sequence,
 )
-from ingot.sampling.grammar.gbnf.follow import first_bytes
+from ingot.sampling.grammar.gbnf.follow_sets import first_bytes
 
-_MOST_STEPS = 20000  # parts of an expression, those of the rules it uses counted each time
-_DEEPEST = 200  # rules within each other
+_MOST_STEPS = 20000  # parts of an expression; those of a rule count at each use
+_DEEPEST = 200  # nested rules
 _MOST_POSITIONS = 3000
 _MOST_STATES = 5000
 
@@ -33,7 +33,7 @@ class TooLargeError(Exception):
 
 @dataclass(slots=True)
 class Positions:
-    """An expression as its characters, and which of them may follow which (Glushkov, 1961)."""
+    """The characters of an expression, and which may follow which (Glushkov automaton, 1961)."""
 
     characters: list[Ranges] = field(default_factory=list)
     following: list[set[int]] = field(default_factory=list)
@@ -109,9 +109,9 @@ class Positions:
 _Part = tuple[frozenset[int], frozenset[int], bool]  # first, last, nullable
 
 
-def may_go_on(shorter: Positions, longer: Positions, behind: int) -> bool:
-    """Whether a text of `shorter` can become one of `longer` by a byte that is in `behind`."""
-    if not behind:
+def may_continue(shorter: Positions, longer: Positions, followers: int) -> bool:
+    """Whether a text of `shorter` can continue as one of `longer` with a byte in `followers`."""
+    if not followers:
         return False
     start = (shorter.first, longer.first)
     waiting, seen = [start], {start}
@@ -121,7 +121,7 @@ def may_go_on(shorter: Positions, longer: Positions, behind: int) -> bool:
             matched_left, matched_right = pair
             next_right = _after(matched_right, longer)
             if matched_left & shorter.last and any(
-                first_bytes(longer.characters[position]) & behind for position in next_right
+                first_bytes(longer.characters[position]) & followers for position in next_right
             ):
                 return True
             state = (_after(matched_left, shorter), next_right)
@@ -140,7 +140,7 @@ def _after(matched: frozenset[int], positions: Positions) -> frozenset[int]:
 def _steps(
     left: frozenset[int], right: frozenset[int], shorter: Positions, longer: Positions
 ) -> set[tuple[frozenset[int], frozenset[int]]]:
-    """The positions of both that one same character can match, for every character."""
+    """For every character, the positions of both sides that it matches."""
     borders: set[int] = set()
     for positions, of in ((left, shorter), (right, longer)):
         for position in positions:

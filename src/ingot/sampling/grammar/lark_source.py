@@ -1,18 +1,18 @@
 """From a `Grammar` to the text that llguidance reads.
 
-Comes in: a grammar in any of its languages. Goes out: a list of two grammars in JSON, a frame in
-Lark and the grammar itself. GBNF is converted in Python, which takes long for large grammars; that
-is left to whoever has the time (trial.py). What is wrong with a grammar shows when it is compiled.
+In: a grammar in any of its languages. Out: a list of two grammars in JSON, a frame in Lark and the
+grammar itself. GBNF is not converted here, because the conversion is in Python and slow for large
+grammars; the trial process does it (trial_main.py). Mistakes in a grammar are found when it is
+compiled.
 """
 
 import json
 
-from ingot.sampling.grammar import regex
-from ingot.sampling.grammar.forcing import may_force_much
+from ingot.sampling.grammar.forced_bytes import may_force_much
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
-# Without a bound a model at a high temperature can write blanks for ever.
+# Without a bound, a model at a high temperature can write white space for ever.
 _BLANKS = r"[\x20\x0A\x0D\x09]{1,64}"
 _SETTINGS = "x-guidance"
 
@@ -22,20 +22,20 @@ def frame_of(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
     frame = f"start: before @body\n{grammar.before}" if grammar.before else "start: @body"
     if grammar.markers:
         frame = _lazy(grammar, vocabulary)
-    # llguidance takes bytes that must come for written, also if no token can write them.
+    # llguidance treats forced bytes as written even if no token can spell them.
     if not vocabulary.tokens.writes_all_text or may_force_much(grammar):
         frame = f'%llguidance {{"no_forcing": true}}\n{frame}'
     return frame
 
 
 def body_of(grammar: Grammar) -> dict[str, object]:
-    """The grammar itself, unless it is GBNF."""
+    """The grammar itself; GBNF stays unconverted."""
     source = grammar.source
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
             return {"name": "body", "json_schema": _bounded(json.loads(source))}
         case GrammarKind.REGEX:
-            return lark_body(f"start: /{regex.to_lark(source)}/")
+            return lark_body(f"start: /{regex_to_lark(source)}/")
         case GrammarKind.CHOICES:
             options = " | ".join(json.dumps(option) for option in json.loads(source))
             return lark_body(f"start: CHOICE\nCHOICE: {options}")
@@ -43,13 +43,20 @@ def body_of(grammar: Grammar) -> dict[str, object]:
             return lark_body(source)
 
 
+def regex_to_lark(pattern: str) -> str:
+    r"""A regular expression as Lark has it between slashes; `\d` matches 0 to 9 only."""
+    from llguidance import regex_to_lark as convert  # noqa: PLC0415 (0.1 s)
+
+    return str(convert(pattern, use_ascii="d"))
+
+
 def lark_body(text: str) -> dict[str, object]:
-    """A grammar that is there in Lark."""
+    """A body in Lark (or in GBNF, to be converted)."""
     return {"name": "body", "lark_grammar": text}
 
 
 def joined(frame: str, body: dict[str, object]) -> str:
-    """Both together."""
+    """Frame and body as the JSON text that llguidance compiles."""
     return json.dumps({"grammars": [{"lark_grammar": frame}, body]})
 
 
@@ -66,7 +73,7 @@ def _lazy(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
 
 
 def _bounded(schema: object) -> object:
-    """A schema with a bound on blanks, unless it has its own settings for llguidance."""
+    """A schema with a bound on white space, unless it has its own settings for llguidance."""
     if schema is True:
         schema = {}
     if not isinstance(schema, dict) or _SETTINGS in schema:

@@ -12,7 +12,7 @@ from grammar_runs import write
 
 from ingot.errors import GrammarError
 from ingot.sampling import ChainBuilder
-from ingot.sampling.grammar.typed import grammar_of, parse_as, schema_of
+from ingot.sampling.grammar.python_types import grammar_of, parse_as, schema_of
 from ingot.tokenizer import Tokenizer
 
 

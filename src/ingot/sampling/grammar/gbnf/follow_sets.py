@@ -1,7 +1,7 @@
-"""Which bytes a piece of a grammar may begin with, and which may come behind it.
+"""First sets and follow sets: the bytes that a piece may begin with, and that may follow it.
 
-Sets of bytes are whole numbers, bit n for byte n. Characters count by the first byte of their
-UTF-8 form, since that is what a lexer sees when it decides whether a terminal goes on.
+Sets of bytes are integers, bit n for byte n. Characters count by the first byte of their UTF-8
+form, because a lexer sees that byte when it decides whether a terminal continues.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from ingot.sampling.grammar.gbnf.expressions import (
     Sequence,
 )
 
-# Characters up to the first number begin with a byte of the second or more: 1 to 4 bytes long.
+# Last character, first byte and shift of UTF-8 forms of 1 to 4 bytes.
 _LENGTHS = ((0x7F, 0x00, 0), (0x7FF, 0xC0, 6), (0xFFFF, 0xE0, 12), (0x10FFFF, 0xF0, 18))
 
 
@@ -38,15 +38,15 @@ def first_bytes(ranges: Ranges) -> int:
 
 
 class Follow:
-    """What comes first in, and next behind, each rule."""
+    """The first and follow sets of each rule."""
 
     def __init__(self, rules: Mapping[str, Expression]) -> None:
         self._rules = rules
         self._first = dict.fromkeys(rules, 0)
         self._nullable = dict.fromkeys(rules, False)
-        self.behind = dict.fromkeys(rules, 0)  # the bytes that may come behind a rule
+        self.followers = dict.fromkeys(rules, 0)  # the bytes that may follow a rule
         self._until_stable(self._learn_first)
-        self._until_stable(self._learn_behind)
+        self._until_stable(self._learn_followers)
 
     def first(self, expression: Expression) -> tuple[int, bool]:
         """The bytes an expression may begin with, and whether it may be empty."""
@@ -69,28 +69,28 @@ class Follow:
             case Sequence(parts):
                 return self.first_of(parts, 0)
 
-    def first_of(self, parts: tuple[Expression, ...], behind: int) -> tuple[int, bool]:
-        """The same of a sequence, with what comes behind it if it may be empty."""
+    def first_of(self, parts: tuple[Expression, ...], followers: int) -> tuple[int, bool]:
+        """The same for a sequence; if it may be empty, with the bytes that follow it."""
         union = 0
         for part in parts:
             found, nullable = self.first(part)
             union |= found
             if not nullable:
                 return union, False
-        return union | behind, True
+        return union | followers, True
 
-    def parts(self, expression: Expression, behind: int) -> Iterator[tuple[Expression, int]]:
-        """The parts of an expression, each with the bytes that may come behind it."""
+    def parts(self, expression: Expression, followers: int) -> Iterator[tuple[Expression, int]]:
+        """The parts of an expression, each with the bytes that may follow it."""
         match expression:
             case Sequence(parts):
                 for number, part in enumerate(parts, 1):
-                    yield part, self.first_of(parts[number:], behind)[0]
+                    yield part, self.first_of(parts[number:], followers)[0]
             case Choice(options):
                 for option in options:
-                    yield option, behind
+                    yield option, followers
             case Repeat(part, _, most):
                 again = self.first(part)[0] if most is None or most > 1 else 0
-                yield part, behind | again
+                yield part, followers | again
             case _:
                 return
 
@@ -107,13 +107,13 @@ class Follow:
         self._first[name], self._nullable[name] = found
         return changed
 
-    def _learn_behind(self, name: str, expression: Expression) -> bool:
+    def _learn_followers(self, name: str, expression: Expression) -> bool:
         changed = False
-        waiting = [(expression, self.behind[name])]
+        waiting = [(expression, self.followers[name])]
         while waiting:
-            part, behind = waiting.pop()
+            part, followers = waiting.pop()
             if isinstance(part, Reference):
-                changed |= bool(behind & ~self.behind[part.name])
-                self.behind[part.name] |= behind
-            waiting += self.parts(part, behind)
+                changed |= bool(followers & ~self.followers[part.name])
+                self.followers[part.name] |= followers
+            waiting += self.parts(part, followers)
         return changed

@@ -1,9 +1,9 @@
-"""A process in which grammars are tried before they are let into the one that serves.
+"""The program of the process that tries grammars before the serving process compiles them.
 
-This file is run as a program by trial_process.py. It reads a vocabulary, then one grammar after
-the other, and answers what came of each. Every grammar is compiled in a fork, with limits that the
-kernel enforces: whatever a grammar does to llguidance, only the fork ends. It imports nothing of
-Ingot unless a grammar is GBNF. Messages are marshalled, since both ends run the same Python.
+trial_process.py runs this file. It reads a vocabulary, then one grammar after the other, and
+answers with the result of each. Every grammar is compiled in a fork with limits that the kernel
+enforces: whatever a grammar does to llguidance, only the fork ends. It imports nothing of Ingot
+unless a grammar is GBNF. Messages are marshalled, because both ends run the same Python.
 """
 
 import json
@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_POLITENESS = 10  # below the threads that write texts
-_THREAD_STACK = 2 << 20  # bytes that a thread has if the stack has no limit
-_MESSAGE = 2000  # characters of a reason
+_NICE = 10  # lower priority than the threads that generate text
+_THREAD_STACK = 2 << 20  # bytes of a thread's stack if the stack limit is infinite
+_MAX_REASON = 2000  # characters
 
 
 class _Tokens:
-    """The vocabulary as llguidance reads it; texts are cut greedily, which takes as long."""
+    """The vocabulary as llguidance reads it. Greedy tokenization takes as long as the real one."""
 
     def __init__(self, tokens: list[bytes], special: list[int], end: int) -> None:
         self.tokens = tokens
@@ -49,11 +49,11 @@ class _Tokens:
 
 
 def main(read: BinaryIO, write: BinaryIO) -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests until the other end closes the pipe."""
     sys.path[:], tokens, special, ends = marshal.load(read)
     from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (by that path)
 
-    os.nice(_POLITENESS)
+    os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     wrapper = TokenizerWrapper(_Tokens(tokens, special, ends[0]))
     vocabulary = LLTokenizer(wrapper, eos_token=ends)
@@ -67,7 +67,7 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
 
 
 def _fork(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
-    """What a trial comes to in a fork, or the signal that ended it."""
+    """The result of a trial in a fork, or the signal that ended it."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -85,26 +85,26 @@ def _fork(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code:
         return {"ended": code}
-    told: dict[str, Any] = marshal.loads(answer)
-    return told
+    result_of_child: dict[str, Any] = marshal.loads(answer)
+    return result_of_child
 
 
 def _limit(limits: dict[str, Any]) -> None:
-    """Let the kernel end this process when it goes too far."""
+    """Let the kernel end this process when it exceeds a limit."""
     for timer, limit in ((signal.ITIMER_PROF, "seconds"), (signal.ITIMER_REAL, "patience")):
         signal.setitimer(timer, limits[limit])
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     half = (_THREAD_STACK if stack == resource.RLIM_INFINITY else stack) // 2
-    with suppress(ValueError, OSError):  # what is enough here is enough in a thread over there
+    with suppress(ValueError, OSError):  # half of what a thread of the serving process has
         resource.setrlimit(resource.RLIMIT_STACK, (half, half))
-    with suppress(ValueError, OSError):  # not every system has both
+    with suppress(ValueError, OSError):  # some systems lack /proc or the limit
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + limits["memory"]
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _try(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
-    """Convert, validate and compile a grammar, and find the first tokens that it allows."""
+    """Convert, validate and compile a grammar, and compute its first mask."""
     from llguidance import LLMatcher  # noqa: PLC0415 (loaded already)
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -114,23 +114,23 @@ def _try(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
             text = _converted(text)
         failed, messages = LLMatcher.validate_grammar_with_warnings(text, vocabulary)
         if failed:
-            return {"refused": messages[0].strip()[:_MESSAGE]}
+            return {"refused": messages[0].strip()[:_MAX_REASON]}
         matcher = LLMatcher(vocabulary, text, log_level=0)
         matcher.compute_ff_tokens()
         matcher.compute_bitmask()
     except MemoryError:
         return {"ended": -signal.SIGABRT}  # as in Rust
-    except (ValueError, RecursionError) as error:  # of GBNF
-        return {"refused": str(error)[:_MESSAGE]}
+    except (ValueError, RecursionError) as error:  # from the conversion of GBNF
+        return {"refused": str(error)[:_MAX_REASON]}
     if matcher.is_error():
-        return {"refused": matcher.get_error().partition("\n<state>")[0].strip()[:_MESSAGE]}
+        return {"refused": matcher.get_error().partition("\n<state>")[0].strip()[:_MAX_REASON]}
     unit = 1 if sys.platform == "darwin" else 1024
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"text": text, "grown": grown * unit}
 
 
 def _converted(text: str) -> str:
-    """The same list of grammars with the one in GBNF in Lark."""
+    """The same list of grammars, with the GBNF one converted to Lark."""
     from ingot.sampling.grammar.gbnf import to_lark  # noqa: PLC0415 (loaded already)
 
     grammars = json.loads(text)
@@ -141,5 +141,5 @@ def _converted(text: str) -> str:
 
 if __name__ == "__main__":
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not speak in between
+    os.dup2(2, 1)  # prints must not mix with the messages
     main(sys.stdin.buffer, out)

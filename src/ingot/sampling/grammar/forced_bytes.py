@@ -1,9 +1,9 @@
-"""Whether a grammar may leave no choice for very many bytes in a row.
+"""An upper bound on how many bytes in a row a grammar can force.
 
-llguidance computes all such bytes in one go, and holds the interpreter lock meanwhile: a million
-of them, which 15 characters can ask for, stop everybody for seconds. This looks at the text of a
-grammar and says about how long its longest run can be. It takes every count at its largest, and
-adds up alternatives: what it says is too much rather than too little.
+llguidance computes all forced bytes at once and holds the GIL meanwhile: a million of them, which
+15 characters can ask for, stop all requests for seconds. This module estimates the longest run
+from the text of the grammar. It takes every count at its largest and adds up alternatives, so it
+says too much rather than too little.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 
-_MOST = 16 << 10  # bytes in a row; they take 60 ms
-_DEEPEST = 50  # rules that call each other
+_MOST = 16 << 10  # bytes in a row, which take 60 ms
+_DEEPEST = 50  # nested rules
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _RULE = re.compile(r"\s*[?!]?([A-Za-z_][\w-]*)[^:\"'/]*:(?::=)?(.*)", re.DOTALL)
-# Of patterns and rules: an escape, a class of characters, a literal, a group's ends, a count.
+# Parts of patterns and rules: escape, character class, literal, group, count, name.
 _PIECE = re.compile(
     r"\\.|\[(?:[^\]\\]|\\.){0,200}\]|(?P<literal>\"(?:[^\"\\]|\\.)*\")|(?P<open>\()|(?P<close>\))"
     r"|(?P<count>[{~]\s*(?P<least>\d{1,9})(?:\s*(?:,|\.\.)\s*(?P<most>\d{1,9}))?)"
@@ -25,7 +25,7 @@ _PIECE = re.compile(
 
 
 def may_force_much(grammar: Grammar) -> bool:
-    """Whether it is better not to look for bytes that must come."""
+    """Whether llguidance should not look for forced bytes in this grammar."""
     text = grammar.source
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
@@ -39,7 +39,7 @@ def may_force_much(grammar: Grammar) -> bool:
 
 
 class _Rules:
-    """The rules of a grammar in Lark or GBNF."""
+    """The rules of a Lark or GBNF grammar, by name."""
 
     def __init__(self, text: str) -> None:
         self._bodies: dict[str, str] = {}
@@ -53,11 +53,11 @@ class _Rules:
 
     @property
     def longest(self) -> int:
-        """The length of the longest rule."""
+        """The longest run that any rule can force."""
         return max(map(self._length, list(self._bodies)))
 
     def _length(self, name: str) -> int:
-        """That of a rule; within itself it is short, since such rules must have a choice."""
+        """The longest run of a rule; recursion counts as short, because it needs a choice."""
         if name not in self._bodies or name in self._path:
             return len(name)
         if len(self._path) == _DEEPEST:
@@ -70,7 +70,7 @@ class _Rules:
 
 
 def _longest(pattern: str, length: Callable[[str], int]) -> int:
-    """How many characters a pattern stands for; `length` says it of the names in it."""
+    """The longest text that a pattern can force; `length` gives that of a name."""
     totals, last = [0], 0
     for found in _PIECE.finditer(pattern):
         match found.lastgroup:
@@ -82,7 +82,7 @@ def _longest(pattern: str, length: Callable[[str], int]) -> int:
             case "count":
                 counts = [int(count) for count in found.group("least", "most") if count]
                 if pattern[found.start() - 1] == "/" or found.group().startswith("~"):
-                    last = totals[-1]  # a regular expression in Lark, and what is before it
+                    last = totals[-1]  # a regular expression in Lark, and everything before it
                 totals[-1] -= last
                 last *= max(counts)
             case "literal":
