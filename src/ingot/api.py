@@ -277,13 +277,12 @@ class LLM:
     ) -> list[int]:
         """The tokens that messages become by the model's chat template; `extra` is for it.
 
-        A template that knows no tools gets them told in the system message.
+        If the template has no place for tools, the system message lists them.
         """
-        if (tools or _holds_calls(messages)) and not self.reply_style.template_knows_tools:
-            from ingot.reply import read_tools, with_tools_told  # noqa: PLC0415 (few need it)
+        if tools or _holds_calls(messages):
+            from ingot.reply import for_template  # noqa: PLC0415 (few need it)
 
-            messages = with_tools_told(messages, read_tools(tools), self.reply_style)
-            tools = None
+            messages, tools = for_template(messages, tools, self.reply_style)
         prompt = self.chat_template.render(messages, tools=tools, **extra)
         return self.tokenizer.encode(
             prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans

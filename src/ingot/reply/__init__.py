@@ -12,7 +12,7 @@ from ingot.reply.events import (
 from ingot.reply.grammar import NamedTool, ToolChoice, tool_grammar
 from ingot.reply.parser import ReplyParser, parse_reply
 from ingot.reply.style import CallStyle, Marks, ReplyStyle, style_of
-from ingot.reply.telling import with_tools_told
+from ingot.reply.telling import for_template
 from ingot.reply.thinking import thinking_budget
 from ingot.reply.tools import Tool, read_tools
 
@@ -31,10 +31,10 @@ __all__ = [
     "ToolCallArguments",
     "ToolCallBegin",
     "ToolChoice",
+    "for_template",
     "parse_reply",
     "read_tools",
     "style_of",
     "thinking_budget",
     "tool_grammar",
-    "with_tools_told",
 ]

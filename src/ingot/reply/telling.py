@@ -1,8 +1,9 @@
-"""Tools for models whose chat templates know nothing of them: all is said in plain messages.
+"""Messages and tools in the form that a model's chat template can render.
 
-Comes in: messages in OpenAI's form, and tools. Goes out: messages whose system message lists the
-tools and says how to call them; calls and answers of tools become text. Where the template
-writes calls itself (`CallStyle` is not JSON), only the list is missing.
+Messages in OpenAI's form and tools come in. If the template has no place for tools, the system
+message lists them and explains how to call them, and earlier tool calls and their results become
+text. If the template renders tool calls but no tools (`CallStyle` is not JSON), only the list is
+added.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingot.reply.style import CallStyle, ReplyStyle
-from ingot.reply.tools import Tool
+from ingot.reply.tools import read_tools
 
 Message = Mapping[str, Any]
 
@@ -22,21 +23,21 @@ _HOW = (
 )
 
 
-def with_tools_told(
-    messages: Sequence[Message], tools: Sequence[Tool], style: ReplyStyle
-) -> list[Message]:
-    """The messages as a template that knows no tools can write them."""
+def for_template(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, style: ReplyStyle
+) -> tuple[Sequence[Message], Sequence[Mapping[str, Any]] | None]:
+    """The messages and tools to render; tools that the template ignores move into a message."""
     if style.template_knows_tools:
-        return list(messages)
+        return messages, tools
     is_plain = style.calls is CallStyle.JSON
-    told = [_as_text(message) for message in messages] if is_plain else list(messages)
+    plain = [_as_text(message) for message in messages] if is_plain else list(messages)
     if not tools:
-        return told
-    lines = [_LIST, *(_json(tool.as_mapping()["function"]) for tool in tools)]
+        return plain, None
+    lines = [_LIST, *(_json(tool.as_mapping()["function"]) for tool in read_tools(tools))]
     text = "\n".join([*lines, _HOW] if is_plain else lines)
-    if told and told[0].get("role") == "system" and isinstance(told[0].get("content"), str):
-        return [{**told[0], "content": f"{told[0]['content']}\n\n{text}"}, *told[1:]]
-    return [{"role": "system", "content": text}, *told]
+    if plain and plain[0].get("role") == "system" and isinstance(plain[0].get("content"), str):
+        return [{**plain[0], "content": f"{plain[0]['content']}\n\n{text}"}, *plain[1:]], None
+    return [{"role": "system", "content": text}, *plain], None
 
 
 def _as_text(message: Message) -> Message:

@@ -18,10 +18,10 @@ from ingot.reply import (
     ToolCallArguments,
     ToolCallBegin,
     ToolChoice,
+    for_template,
     read_tools,
     thinking_budget,
     tool_grammar,
-    with_tools_told,
 )
 from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
@@ -110,36 +110,39 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A conversation as a template is told of it, and what the answer has to begin with."""
+class _Conversation:
+    """A chat's messages without the answer that the client has begun, and the tools to offer."""
 
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] | None
+    messages: list[Message]
     begun: str
-    known: tuple[Tool, ...]
+    tools: tuple[Tool, ...]
+
+    @property
+    def tool_list(self) -> list[dict[str, Any]] | None:
+        """The tools in OpenAI's form; None if there are none."""
+        return [tool.as_mapping() for tool in self.tools] or None
 
 
 def prepare(llm: LLM, chat: Chat) -> tuple[list[int], Reading]:
-    """The tokens of a conversation, and how its answer is to be read."""
-    told = _told(llm, chat)
-    ids = llm.chat_prompt(told.messages, tools=told.tools, **chat.template_options)
+    """The prompt's tokens, and how to read the answer."""
+    talk = _conversation(llm, chat)
+    ids = llm.chat_prompt(talk.messages, tools=talk.tool_list, **chat.template_options)
     opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
-    if told.begun:
-        ids += llm.tokenizer.encode(told.begun, add_special=False)
+    if talk.begun:
+        ids += llm.tokenizer.encode(talk.begun, add_special=False)
         opened = False
-    return ids, Reading(llm.reply_style, told.known, opened, chat.parallel_tool_calls)
+    return ids, Reading(llm.reply_style, talk.tools, opened, chat.parallel_tool_calls)
 
 
 def prompt_text(llm: LLM, chat: Chat) -> str:
-    """The text of a conversation."""
-    told = _told(llm, chat)
-    options = chat.template_options
-    prompt = llm.chat_template.render(told.messages, tools=told.tools, **options)
-    return prompt.text + told.begun
+    """The prompt as text."""
+    talk = _conversation(llm, chat)
+    messages, tools = for_template(talk.messages, talk.tool_list, llm.reply_style)
+    prompt = llm.chat_template.render(messages, tools=tools, **chat.template_options)
+    return prompt.text + talk.begun
 
 
-def _told(llm: LLM, chat: Chat) -> _Told:
-    style = llm.reply_style
+def _conversation(llm: LLM, chat: Chat) -> _Conversation:
     tools = read_tools(chat.tools) if chat.tool_choice != "none" else ()
     if chat.tool_choice not in ("none", "auto") and not tools:
         raise ApiError(400, "tool_choice asks for a tool, and there are none", param="tool_choice")
@@ -147,8 +150,7 @@ def _told(llm: LLM, chat: Chat) -> _Told:
     if not messages:
         raise ApiError(400, "messages is empty; there must be at least one", param="messages")
     begun = _prefill(messages)
-    told = [tool.as_mapping() for tool in tools] if style.template_knows_tools else []
-    return _Told(with_tools_told(messages, tools, style), told or None, begun, tools)
+    return _Conversation(messages, begun, tools)
 
 
 _TAIL = 8  # tokens of a prompt that can hold the mark that opens reasoning

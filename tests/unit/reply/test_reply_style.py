@@ -4,7 +4,7 @@ import pytest
 
 from data.chat_templates.cases import families
 from ingot.errors import ToolError
-from ingot.reply import CallStyle, Marks, ReplyStyle, Tool, read_tools, style_of, with_tools_told
+from ingot.reply import CallStyle, Marks, ReplyStyle, Tool, for_template, read_tools, style_of
 
 THINK = Marks("<think>", "</think>")
 SOURCES = {family.name: family.source for family in families()}
@@ -70,20 +70,24 @@ def test_prompts_that_open_reasoning() -> None:
     assert not ReplyStyle().is_opened_by("<think>")
 
 
-def test_tools_are_told_to_templates_that_know_none() -> None:
-    tools = read_tools([{"name": "now", "description": "The time."}])
-    told = with_tools_told(MESSAGES, tools, ReplyStyle())
+def test_tools_move_into_a_message_if_the_template_has_no_place_for_them() -> None:
+    tools = [{"name": "now", "description": "The time."}]
+    told, left = for_template(MESSAGES, tools, ReplyStyle())
+    assert left is None
     assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
     assert '"name": "now", "description": "The time."' in told[0]["content"]
     assert told[2]["content"] == 'I look.\n{"name": "now", "arguments": {"zone": 1}}'
     assert "noon" in told[3]["content"]
     system = {"role": "system", "content": "Be kind."}
-    assert with_tools_told([system], tools, ReplyStyle())[0]["content"].startswith("Be kind.\n\n")
-    assert with_tools_told(MESSAGES[:1], (), ReplyStyle()) == MESSAGES[:1]
+    told, _ = for_template([system], tools, ReplyStyle())
+    assert told[0]["content"].startswith("Be kind.\n\n")
+    assert for_template(MESSAGES[:1], (), ReplyStyle()) == (MESSAGES[:1], None)
     knowing = ReplyStyle(CallStyle.HERMES, template_knows_tools=True)
-    assert with_tools_told(MESSAGES, tools, knowing) == MESSAGES
+    assert for_template(MESSAGES, tools, knowing) == (MESSAGES, tools)
     calling = ReplyStyle(CallStyle.DEEPSEEK)
-    assert with_tools_told(MESSAGES, tools, calling)[1:] == MESSAGES
+    told, left = for_template(MESSAGES, tools, calling)
+    assert told[1:] == MESSAGES
+    assert left is None
 
 
 def test_tools() -> None:
