@@ -1,13 +1,13 @@
-"""JSON in a text that comes in pieces: read as far as it is right, to the letter of RFC 8259.
+"""Reads JSON (RFC 8259, strictly) in a text that comes in pieces.
 
-What is read stays with the reader; these readings say where a value ends and when a text is no
-JSON any more. Nesting costs no recursion: a model may write brackets for ever.
+The reader holds what was read; these functions find where a value ends, and raise `Mismatch` where
+a text stops being JSON. Nesting needs no recursion, because a model may write brackets for ever.
 """
 
 import json
 from contextlib import suppress
 
-from ingot.reply.reader import Mismatch, Reader, Reading, literal
+from ingot.reply.text_reader import Mismatch, Reader, Reading, literal
 
 _DIGITS = frozenset("0123456789")
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -30,7 +30,7 @@ def value(reader: Reader) -> Reading[None]:
         if opened is not None:
             closers.append(opened)
             continue
-        while closers:  # a value has ended within another
+        while closers:  # a value inside another one has ended
             yield from blanks(reader)
             char = yield from reader.peek()
             if char == ",":
@@ -48,7 +48,7 @@ def value(reader: Reader) -> Reading[None]:
 
 
 def is_value(text: str) -> bool:
-    """Whether a text is one value, and nothing else."""
+    """Whether a text is exactly one value."""
     reader = Reader()
     reading = value(reader)
     with suppress(Mismatch):
@@ -62,7 +62,7 @@ def is_value(text: str) -> bool:
 
 
 def key(reader: Reader) -> Reading[str]:
-    """Read a key, its colon and the blanks behind it."""
+    """Read a key, its colon and the blanks after it."""
     name = yield from string(reader)
     yield from blanks(reader)
     yield from literal(reader, ":")
@@ -71,7 +71,7 @@ def key(reader: Reader) -> Reading[str]:
 
 
 def string(reader: Reader) -> Reading[str]:
-    """Read a string: what it stands for."""
+    """Read a string and return its value."""
     yield from literal(reader, '"')
     read = ['"']
     while (char := (yield from reader.peek())) != '"':
@@ -87,7 +87,7 @@ def string(reader: Reader) -> Reading[str]:
 
 
 def _leaf_or_bracket(reader: Reader) -> Reading[str | None]:
-    """Read a value without others in it, or the beginning of one with: the bracket to come."""
+    """Read a scalar or an empty container, or open a container and return its closing bracket."""
     char = yield from reader.peek()
     match char:
         case "{" | "[":
@@ -109,7 +109,7 @@ def _leaf_or_bracket(reader: Reader) -> Reading[str | None]:
 
 
 def _escape(reader: Reader) -> Reading[str]:
-    """Read what follows a backslash."""
+    """Read the rest of an escape sequence."""
     char = yield from reader.peek()
     if char == "u":
         reader.advance()

@@ -1,4 +1,4 @@
-"""A budget for the reasoning of one reply, in the style of its model."""
+"""thinking_budget: a limit on the reasoning of one reply, in the style of its model."""
 
 from ingot.reply.style import CHANNEL, END, MESSAGE, START, CallStyle, ReplyStyle
 from ingot.sampling import ThinkingBudget
@@ -17,9 +17,10 @@ def thinking_budget(
     begins_in_reasoning: bool = False,
     may_call: bool = False,
 ) -> ThinkingBudget | None:
-    """What ends the reasoning after so many tokens; None for a model that has no marks for it.
+    """A budget that ends the reasoning after `tokens`; None if the model has no tags for it.
 
-    Where channels hold reasoning, the answer's one is opened, unless a call `may` come first.
+    If reasoning has a channel (harmony), it also opens the channel of the answer, unless the model
+    `may_call` tools first.
     """
     if style.calls is CallStyle.HARMONY:
         opens, closes = _ANALYSIS, END

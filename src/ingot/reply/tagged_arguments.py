@@ -1,4 +1,4 @@
-"""Arguments that are written one by one, between tags, their texts as they are.
+"""Tool call arguments between tags, one by one, with strings that are not quoted.
 
     <function=write>                       write
     <parameter=path>                       <arg_key>path</arg_key>
@@ -9,19 +9,18 @@
     </parameter>
     </function>
 
-Comes in: a reader at the place behind a call's name. Goes out: the arguments as JSON, piece by
-piece: strings as they come, other values when they are complete. A text may hold the tags too, so
-a value ends only where behind its tag comes what has to. MiniMax's tags are like the left ones, but
-for names in quotes and values without lines of their own. Models leave tags out: one that opens
-the next parameter on a new line ends a value as well, and so does the end of the function.
+In: a reader after the name of a call. Out: the arguments as JSON, piece by piece: strings as they
+come, other values when they are complete. A string may contain the tags, too, so a value ends only
+if its closing tag is followed by a tag that may come next. MiniMax's tags are like the left ones,
+but with names in quotes and values that are not on separate lines. Models leave tags out: the tag
+of the next parameter on a new line also ends a value, and so does the end of the function.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from ingot.reply.reader import Mismatch, Reader, Reading, attempt, literal, one_of, spaces, up_to
+from ingot.reply.argument_values import ONLY_TEXT, as_json, escaped, kinds_of_argument
 from ingot.reply.style import (
     ARG_KEY_CLOSE,
     ARG_KEY_OPEN,
@@ -36,7 +35,16 @@ from ingot.reply.style import (
     PARAMETER_CLOSE,
     PARAMETER_OPEN,
 )
-from ingot.reply.values import ONLY_TEXT, as_json, escaped, kinds_of_argument
+from ingot.reply.text_reader import (
+    Mismatch,
+    Reader,
+    Reading,
+    attempt,
+    literal,
+    one_of,
+    spaces,
+    up_to,
+)
 
 _NO_NAME = "<>\n"
 _RUN = re.compile(r"[^<\n]+")
@@ -44,26 +52,26 @@ _RUN = re.compile(r"[^<\n]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """What stands around the parts of a call."""
+    """The tags around the parts of a call."""
 
-    open: str  # before calls
+    open: str  # before the calls
     key: str
     keyed: tuple[str, ...]  # between a key and its value
     value_end: str
-    end: str  # behind the last argument
-    close: str = ""  # behind calls; nothing where the end of one is all
+    end: str  # after the last argument
+    close: str = ""  # after the calls; empty if `end` closes them
     name: str = ""  # before the name of the function
     named: str = ""
-    on_lines: bool = False  # whether a value stands between line breaks that are not its own
+    on_lines: bool = False  # whether line breaks that are not part of it surround a value
 
     @property
     def no_key(self) -> str:
-        """Characters that no key holds."""
+        """Characters that cannot be in a key."""
         return _NO_NAME + self.keyed[0][0]
 
     @property
     def no_text(self) -> tuple[str, ...]:
-        """What no value can hold in all places."""
+        """Tags that cannot be everywhere in a value."""
         return (self.value_end, self.end, *([self.key] if self.on_lines else []))
 
 
@@ -98,55 +106,55 @@ MINIMAX_TAGS = Tags(
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What comes behind a name or a value: the next key, the end, or the end of the text."""
+class Following:
+    """What follows a name or a value: the next key, or else the end of the call or of the text."""
 
     key: str | None = None
     is_cut: bool = False
 
 
 def name_of(reader: Reader, tags: Tags) -> Reading[str]:
-    """Read a function's name, and the tag behind it if there is one."""
+    """Read the name of a function, and the tag after it if there is one."""
     name = yield from up_to(reader, _NO_NAME + tags.named[:1])
     yield from literal(reader, tags.named)
     return name.strip()
 
 
-def behind_name(reader: Reader, tags: Tags) -> Reading[Behind]:
-    """Read what follows a name or the end of a value."""
+def after_name(reader: Reader, tags: Tags) -> Reading[Following]:
+    """Read what follows a name or the closing tag of a value."""
     yield from spaces(reader)
     ends = (tags.end, tags.close) if tags.close else (tags.end,)
     if (yield from one_of(reader, (tags.key, *ends))) in ends:
-        return Behind()
-    return Behind((yield from _key(reader, tags)))
+        return Following()
+    return Following((yield from _key(reader, tags)))
 
 
 def arguments(
     reader: Reader,
     tags: Tags,
-    parameters: Mapping[str, Any],
-    behind: Behind,
-    say: Callable[[str], None],
+    parameters: Mapping[str, object],
+    following: Following,
+    emit: Callable[[str], None],
 ) -> Reading[None]:
-    """Read from behind the first key to the end of the function."""
-    say("{")
+    """Read from after the first key to the end of the function; emit JSON."""
+    emit("{")
     separator = ""
-    while (key := behind.key) is not None:
+    while (key := following.key) is not None:
         begun = f'{separator}"{escaped(key)}": '
         kinds = kinds_of_argument(parameters, key)
         if kinds == ONLY_TEXT:
-            say(f'{begun}"')
-            behind = yield from _value(reader, tags, lambda text: say(escaped(text)))
+            emit(f'{begun}"')
+            following = yield from _value(reader, tags, lambda text: emit(escaped(text)))
             rest = '"'
         else:
             read: list[str] = []
-            behind = yield from _value(reader, tags, read.append)
+            following = yield from _value(reader, tags, read.append)
             rest = begun + as_json("".join(read), kinds)
-        if behind.is_cut:
+        if following.is_cut:
             return
-        say(rest)
+        emit(rest)
         separator = ", "
-    say("}")
+    emit("}")
 
 
 def _key(reader: Reader, tags: Tags) -> Reading[str]:
@@ -158,26 +166,26 @@ def _key(reader: Reader, tags: Tags) -> Reading[str]:
     return key
 
 
-def _value(reader: Reader, tags: Tags, say: Callable[[str], None]) -> Reading[Behind]:
-    """Read a value: what comes behind it."""
+def _value(reader: Reader, tags: Tags, emit: Callable[[str], None]) -> Reading[Following]:
+    """Read a value and return what follows it."""
     if tags.on_lines and (yield from reader.peek()) == "\n":
         reader.advance()
     reader.release()
     while char := (yield from reader.peek()):
         if char in "\n<":
-            behind = yield from attempt(reader, _ending(reader, tags))
-            if behind is not None:
+            following = yield from attempt(reader, _ending(reader, tags))
+            if following is not None:
                 reader.release()
-                return behind
+                return following
             reader.advance()
         else:
             reader.advance_over(_RUN)
-        say(reader.release())
-    return Behind(is_cut=True)
+        emit(reader.release())
+    return Following(is_cut=True)
 
 
-def _ending(reader: Reader, tags: Tags) -> Reading[Behind]:
-    """Read the end of a value, from its line break on; a text that is cut in it is cut."""
+def _ending(reader: Reader, tags: Tags) -> Reading[Following]:
+    """Read the end of a value, from its line break on; the text may be cut off in it."""
     try:
         marks = [tags.value_end, tags.end]
         if tags.on_lines and (yield from reader.peek()) == "\n":
@@ -185,21 +193,21 @@ def _ending(reader: Reader, tags: Tags) -> Reading[Behind]:
             marks.append(tags.key)
         mark = yield from one_of(reader, marks)
         if mark == tags.value_end:
-            return (yield from behind_name(reader, tags))
+            return (yield from after_name(reader, tags))
         if mark == tags.key:
-            return Behind((yield from _key(reader, tags)))
+            return Following((yield from _key(reader, tags)))
         return (yield from _left_open(reader, tags))
     except Mismatch:
         if reader.is_over:
-            return Behind(is_cut=True)
+            return Following(is_cut=True)
         raise
 
 
-def _left_open(reader: Reader, tags: Tags) -> Reading[Behind]:
-    """The end of a function whose last value was not closed: nothing but calls may follow."""
+def _left_open(reader: Reader, tags: Tags) -> Reading[Following]:
+    """Check the end of a function whose last value has no closing tag: only calls may follow."""
     yield from spaces(reader)
     if (yield from reader.peek()):
         marks = filter(None, (tags.name, tags.close, tags.open))
         mark = yield from one_of(reader, marks)
         reader.go_back(mark)
-    return Behind()
+    return Following()

@@ -1,26 +1,16 @@
-"""Calls of tools, as the styles write them.
+"""ToolCallReader: reads tool calls in the style of a model.
 
-Comes in: a reader at the place behind a call's first mark, or at its first bracket. Goes out:
-the beginning of each call and its arguments, to `emit`. A call is certain when its name is one
-of the tools and its arguments begin as an object, or with a tag; from there on the arguments are
-given out as they come, as far as they are JSON or become it. Before that, what does not fit
-raises `Mismatch`, and all of it is still held.
+In: a reader after the marker that opens a call, or at its first bracket. Out: events with the name
+of each call and its arguments, passed to `emit`. A call is certain once its name is one of the
+tools and its arguments begin as an object or with a tag. From then on the arguments are emitted as
+they come, as far as they are JSON. Before that, anything unexpected raises `Mismatch`, and the
+reader still holds all of the text.
 """
 
 from collections.abc import Callable, Mapping
 
-from ingot.reply import json_text, tagged
+from ingot.reply import json_reader, tagged_arguments
 from ingot.reply.events import Event, ToolCallArguments, ToolCallBegin, new_call_id
-from ingot.reply.reader import (
-    Mismatch,
-    Reader,
-    Reading,
-    attempt,
-    literal,
-    one_of,
-    spaces,
-    up_to,
-)
 from ingot.reply.style import (
     CALL_BEGIN,
     CALL_END,
@@ -43,12 +33,22 @@ from ingot.reply.style import (
     SECTION_END,
     CallStyle,
 )
-from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS, Tags
+from ingot.reply.tagged_arguments import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS, Tags
+from ingot.reply.text_reader import (
+    Mismatch,
+    Reader,
+    Reading,
+    attempt,
+    literal,
+    one_of,
+    spaces,
+    up_to,
+)
 from ingot.reply.tools import Tool
 
 _FENCE = "```"
 
-# The marks that calls of a style begin with, the right one first.
+# The markers that calls of a style begin with, the standard one first.
 OPENERS = {
     CallStyle.HERMES: (HERMES_OPEN,),
     CallStyle.LLAMA3: (PYTHON_TAG,),
@@ -64,17 +64,17 @@ OPENERS = {
     CallStyle.HARMONY: (),
     CallStyle.JSON: (HERMES_OPEN,),
 }
-# Styles in which a text may begin with a call that has no mark, and how such calls begin.
+# Styles in which a text may begin with a call without a marker, and how such calls begin.
 BARE = {CallStyle.LLAMA3: "{[", CallStyle.JSON: "{[`"}
 
 
-class Calls:
-    """Reads the calls of one text."""
+class ToolCallReader:
+    """Reads the tool calls of one text."""
 
     def __init__(
         self, reader: Reader, tools: Mapping[str, Tool], emit: Callable[[Event], None]
     ) -> None:
-        """`tools` are those that may be called, by their names."""
+        """`tools`: those that may be called, by name."""
         self._reader = reader
         self._tools = tools
         self._emit = emit
@@ -82,7 +82,7 @@ class Calls:
         self.count = 0
 
     def after(self, opener: str) -> Reading[None]:
-        """Read what stands behind a mark of `OPENERS`."""
+        """Read the calls after a marker of `OPENERS`."""
         match opener:
             case _ if opener == HERMES_OPEN:
                 yield from self._in_tool_call()
@@ -103,7 +103,7 @@ class Calls:
                 yield from self.bare()
 
     def bare(self) -> Reading[None]:
-        """Read a call, or a list of calls, perhaps in a fence, without a mark."""
+        """Read a call or a list of calls without a marker, maybe in a code fence."""
         yield from spaces(self._reader)
         if (yield from self._reader.peek()) == "`":
             yield from literal(self._reader, _FENCE)
@@ -115,13 +115,13 @@ class Calls:
             self._reader.release()
 
     def arguments(self, name: str, id: str = "") -> Reading[None]:
-        """Read the arguments of a call whose name is known, and perhaps its id."""
+        """Read the arguments of a call whose name (and maybe id) is known."""
         if name not in self._tools or (yield from self._reader.peek()) != "{":
             raise Mismatch
         index = self._begin(name, id)
         self._reader.sink = self._arguments_of(index)
         try:
-            yield from json_text.value(self._reader)
+            yield from json_reader.value(self._reader)
         finally:
             self._reader.sink = None
 
@@ -135,7 +135,7 @@ class Calls:
         return index
 
     def _in_tool_call(self) -> Reading[None]:
-        """The families that share this mark are told apart by what stands behind it."""
+        """Read `<tool_call>`: what follows it tells the families apart that share this marker."""
         yield from spaces(self._reader)
         match (yield from self._reader.peek()):
             case "{" | "[":
@@ -146,23 +146,23 @@ class Calls:
                 yield from self._functions(GLM_TAGS)
 
     def _opened_functions(self, tags: Tags) -> Reading[None]:
-        """Functions with the first tag; if it is another, that may begin something else."""
+        """Read functions from their first tag; `Mismatch` if it is another tag."""
         if (yield from attempt(self._reader, one_of(self._reader, [tags.name]))) is None:
             raise Mismatch
         yield from self._functions(tags)
 
     def _functions(self, tags: Tags) -> Reading[None]:
-        """Functions in tags, from behind the first tag to what closes them."""
+        """Read functions between tags, from after the first tag to the closing one."""
         mark: str | None = tags.name
         while mark == tags.name:
-            name = yield from tagged.name_of(self._reader, tags)
+            name = yield from tagged_arguments.name_of(self._reader, tags)
             if name not in self._tools:
                 raise Mismatch
-            behind = yield from tagged.behind_name(self._reader, tags)
+            following = yield from tagged_arguments.after_name(self._reader, tags)
             index = self._begin(name)
             parameters = self._tools[name].parameters
-            yield from tagged.arguments(
-                self._reader, tags, parameters, behind, self._arguments_of(index)
+            yield from tagged_arguments.arguments(
+                self._reader, tags, parameters, following, self._arguments_of(index)
             )
             self._reader.release()
             if not tags.close:
@@ -175,7 +175,7 @@ class Calls:
         return lambda text: self._emit(ToolCallArguments(index, text))
 
     def _tagged(self, close: str) -> Reading[None]:
-        """Calls up to a mark."""
+        """Read calls up to a closing marker."""
         yield from spaces(self._reader)
         yield from self._objects()
         yield from spaces(self._reader)
@@ -183,7 +183,7 @@ class Calls:
         self._reader.release()
 
     def _granite(self) -> Reading[None]:
-        """The mark behind the calls is Phi's; Granite writes none."""
+        """Read Granite's calls, and Phi's, which have a closing marker."""
         yield from spaces(self._reader)
         yield from self._objects()
         yield from spaces(self._reader)
@@ -192,7 +192,7 @@ class Calls:
         self._reader.release()
 
     def _mistral(self) -> Reading[None]:
-        """A list of calls, or a name and its arguments."""
+        """Read a list of calls, or a name and its arguments."""
         yield from spaces(self._reader)
         if (yield from self._reader.peek()) in ("[", "{"):
             yield from self._objects()
@@ -204,7 +204,7 @@ class Calls:
         self._reader.release()
 
     def _deepseek(self) -> Reading[None]:
-        """Marked calls, up to the mark behind all of them."""
+        """Read calls with markers, up to the one that closes all of them."""
         yield from spaces(self._reader)
         yield from literal(self._reader, CALL_BEGIN)
         mark = CALL_BEGIN
@@ -212,7 +212,7 @@ class Calls:
             name = yield from up_to(self._reader, CALL_SEP[0])
             yield from literal(self._reader, CALL_SEP)
             fenced = (yield from self._reader.peek()) != "{"
-            if fenced:  # what came was the kind of tool
+            if fenced:  # the text before the separator was the type of tool
                 name = yield from up_to(self._reader, "\n")
                 yield from spaces(self._reader)
                 yield from literal(self._reader, f"{_FENCE}json")
@@ -229,7 +229,7 @@ class Calls:
         self._reader.release()
 
     def _kimi(self) -> Reading[None]:
-        """Marked calls, each with an id that holds its name, up to the mark behind all of them."""
+        """Read calls with markers, each with an id that contains its name."""
         yield from spaces(self._reader)
         yield from literal(self._reader, KIMI_BEGIN)
         mark = KIMI_BEGIN
@@ -247,21 +247,21 @@ class Calls:
         self._reader.release()
 
     def _objects(self) -> Reading[None]:
-        """One object that says a call, or a list of them."""
+        """Read an object that is a call, or a list of such objects."""
         if (yield from self._reader.peek()) != "[":
             yield from self._object()
             return
         char = ","
         while char == ",":
             self._reader.advance()
-            yield from json_text.blanks(self._reader)
+            yield from json_reader.blanks(self._reader)
             yield from self._object()
-            yield from json_text.blanks(self._reader)
+            yield from json_reader.blanks(self._reader)
             char = yield from self._reader.peek()
         yield from literal(self._reader, "]")
 
     def _object(self) -> Reading[None]:
-        """`{"name": ..., "arguments": {...}}`, in any order and with anything beside them."""
+        """Read `{"name": ..., "arguments": {...}}`, in any order and with other keys."""
         reader = self._reader
         yield from literal(reader, "{")
         name: str | None = None
@@ -269,18 +269,18 @@ class Calls:
         begun = False
         char = ","
         while char == ",":
-            yield from json_text.blanks(reader)
-            key = yield from json_text.key(reader)
+            yield from json_reader.blanks(reader)
+            key = yield from json_reader.key(reader)
             if key == "name" and name is None:
-                name = yield from json_text.string(reader)
+                name = yield from json_reader.string(reader)
             elif key not in ("arguments", "parameters") or begun or early:
-                yield from json_text.value(reader)
+                yield from json_reader.value(reader)
             elif name is not None:
                 yield from self.arguments(name)
                 begun = True
             else:
                 early = yield from self._held_object()
-            yield from json_text.blanks(reader)
+            yield from json_reader.blanks(reader)
             char = yield from reader.peek()
             if char == ",":
                 reader.advance()
@@ -291,14 +291,14 @@ class Calls:
             self._emit(ToolCallArguments(self._begin(name), early or "{}"))
 
     def _held_object(self) -> Reading[str]:
-        """An object that nobody may see yet."""
+        """Read an object without emitting it yet."""
         if (yield from self._reader.peek()) != "{":
             raise Mismatch
         read: list[str] = []
         before = self._reader.release()
         self._reader.sink = read.append
         try:
-            yield from json_text.value(self._reader)
+            yield from json_reader.value(self._reader)
         finally:
             self._reader.sink = None
             self._reader.hold(before + "".join(read))

@@ -1,10 +1,10 @@
-"""Grammars of replies: calls that must come, and answers that must have a form.
+"""Grammars of replies: required tool calls, and answers with a grammar.
 
-Comes in: a style, tools, whether and which of them must be called, and the grammar of an answer.
-Goes out: a `Grammar` of whole texts. What `ReplyParser` reads in them is calls in the model's own
-style, with arguments that follow the tools' schemas, or an answer of that form. Reasoning may come
-first. Where calling is up to the model and the answer is free, only calls of `strict` tools are
-ruled, from the mark they begin with on, in styles that have one.
+In: a style, tools, a tool choice, and the grammar of the answer. Out: a `Grammar` of whole texts.
+`ReplyParser` reads such a text as calls in the style of the model, with arguments that follow the
+schemas of the tools, or as an answer that follows its grammar. Reasoning may come first. If the
+model is free to call tools and to answer, only calls of `strict` tools are constrained, after the
+marker that opens them, in styles that have one.
 """
 
 import json
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ingot.errors import ToolError
-from ingot.reply.calls import OPENERS
-from ingot.reply.lark import json_by, mark, text
+from ingot.reply.lark_parts import json_by, marker, text
 from ingot.reply.style import (
     CALL_BEGIN,
     CALL_END,
@@ -35,13 +34,14 @@ from ingot.reply.style import (
     CallStyle,
     ReplyStyle,
 )
-from ingot.reply.tagged import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
+from ingot.reply.tagged_arguments import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
 from ingot.reply.tagged_grammar import TaggedCall
+from ingot.reply.tool_call_reader import OPENERS
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
 from ingot.sampling.grammar import GrammarKind
 
-_MOST_CALLS = 16  # without a bound a model at a high temperature can call for ever
+_MOST_CALLS = 16  # without a bound, a model at a high temperature can call for ever
 _NUMBER = "0|[1-9][0-9]?[0-9]?"  # of a call in a conversation
 _NOTHING = {"properties": {}, "additionalProperties": False}
 _TAGS = {
@@ -53,7 +53,7 @@ _TAGS = {
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """The one tool that must be called."""
+    """A tool choice: this tool must be called."""
 
     name: str
 
@@ -70,23 +70,23 @@ def tool_grammar(
     begins_in_reasoning: bool = False,
     answer: Grammar | None = None,
 ) -> Grammar | None:
-    """The grammar of a text that calls tools as it must; None if there is nothing to rule.
+    """The grammar of a text that follows the tool choice; None if nothing is constrained.
 
-    `answer` rules what is said in place of calls.
+    `answer` is the grammar of an answer without calls.
     """
     if isinstance(choice, NamedTool):
         tools, parallel = [tool for tool in tools if tool.name == choice.name], False
         if not tools:
-            raise ToolError(f"the tool to be called, {choice.name!r}, is not one of the tools")
+            raise ToolError(f"tool_choice names {choice.name!r}, which is not one of the tools")
     elif choice == "required" and not tools:
-        raise ToolError("a tool must be called, but there are none; give tools")
+        raise ToolError("tool_choice requires a tool call, but there are no tools; pass tools")
     is_free = choice in ("none", "auto")
     before = _reasoning(style, begins_in_reasoning)
     if is_free and answer is not None:
         if choice == "none" or not tools or answer.kind is not GrammarKind.JSON_SCHEMA:
             return answer.preceded_by(_answer_begun(style, before))
-        said = [*_answer_header(style), json_by(json.loads(answer.source))]
-        rules = [f"start: calls | {' '.join(said)}", _calls(style, tools, parallel, free=True)]
+        content = [*_answer_header(style), json_by(json.loads(answer.source))]
+        rules = [f"start: calls | {' '.join(content)}", _calls(style, tools, parallel, free=True)]
         return Grammar.lark("\n".join(rules)).preceded_by(before)
     if not is_free:
         rules = ["start: calls", _calls(style, tools, parallel)]
@@ -100,60 +100,60 @@ def tool_grammar(
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What stands around calls, in Lark; None between calls where there is only one."""
+    """The text around calls, in Lark; None between calls if there is only one."""
 
-    opener: str | None = None  # the mark of a style, as it is
+    opener: str | None = None  # the marker of a style, not in Lark
     before: str = ""
     between: str | None = None
-    behind: str = ""
-    between_marks: str | None = None  # where each call has its own mark
+    after: str = ""
+    between_markers: str | None = None  # if each call has its own marker
 
 
 def _frame(style: ReplyStyle) -> _Frame:
     opener = OPENERS[style.calls][0] if OPENERS[style.calls] else None
     match style.calls:
         case CallStyle.HERMES:
-            close = text("\n") + " " + mark(style, HERMES_CLOSE)
-            return _Frame(opener, text("\n"), behind=close, between_marks=text("\n"))
+            close = text("\n") + " " + marker(style, HERMES_CLOSE)
+            return _Frame(opener, text("\n"), after=close, between_markers=text("\n"))
         case CallStyle.QWEN_XML:
-            close = mark(style, HERMES_CLOSE)
-            return _Frame(opener, text("\n"), behind=close, between_marks=text("\n"))
+            close = marker(style, HERMES_CLOSE)
+            return _Frame(opener, text("\n"), after=close, between_markers=text("\n"))
         case CallStyle.GLM:
-            return _Frame(opener, behind=mark(style, HERMES_CLOSE), between_marks=text("\n"))
+            return _Frame(opener, after=marker(style, HERMES_CLOSE), between_markers=text("\n"))
         case CallStyle.MINIMAX:
-            close = mark(style, MINIMAX_CLOSE)
-            return _Frame(opener, text("\n"), between="", behind=close)
+            close = marker(style, MINIMAX_CLOSE)
+            return _Frame(opener, text("\n"), between="", after=close)
         case CallStyle.KIMI:
-            begin, end = mark(style, KIMI_BEGIN), mark(style, KIMI_END)
-            behind = f"{end} {mark(style, SECTION_END)}"
-            return _Frame(opener, begin, between=f"{end} {begin}", behind=behind)
+            begin, end = marker(style, KIMI_BEGIN), marker(style, KIMI_END)
+            after = f"{end} {marker(style, SECTION_END)}"
+            return _Frame(opener, begin, between=f"{end} {begin}", after=after)
         case CallStyle.MISTRAL | CallStyle.GRANITE:
-            return _Frame(opener, '" "? "["', between=text(", "), behind=text("]"))
+            return _Frame(opener, '" "? "["', between=text(", "), after=text("]"))
         case CallStyle.MISTRAL_ARGS:
-            return _Frame(opener, between_marks="")
+            return _Frame(opener, between_markers="")
         case CallStyle.DEEPSEEK | CallStyle.DEEPSEEK_V31:
-            begin, end = mark(style, CALL_BEGIN), mark(style, CALL_END)
+            begin, end = marker(style, CALL_BEGIN), marker(style, CALL_END)
             line = text("\n") if style.calls is CallStyle.DEEPSEEK else ""
-            behind = f"{end} {mark(style, CALLS_END)}"
-            return _Frame(opener, begin, between=f"{end} {line} {begin}", behind=behind)
+            after = f"{end} {marker(style, CALLS_END)}"
+            return _Frame(opener, begin, between=f"{end} {line} {begin}", after=after)
         case CallStyle.HARMONY:
-            return _Frame(before=mark(style, CHANNEL))
-        case CallStyle.LLAMA3:  # it makes one call at a time
+            return _Frame(before=marker(style, CHANNEL))
+        case CallStyle.LLAMA3:  # one call per reply
             return _Frame()
         case CallStyle.JSON:
             return _Frame(between=text("\n"))
 
 
 def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bool = False) -> str:
-    """The rules `calls`; `within`, what stands behind their mark; and `call`, one of the tools.
+    """The rules `calls`, `within` (calls after their marker) and `call` (one of the tools).
 
-    `free` arguments follow a schema only if their tool is strict.
+    If `free`, arguments follow a schema only if their tool is strict.
     """
     frame = _frame(style)
-    opened = "within" if frame.opener is None else f"{mark(style, frame.opener)} within"
-    within = [frame.before, "call", *_more(frame.between, "call", parallel), frame.behind]
+    opened = "within" if frame.opener is None else f"{marker(style, frame.opener)} within"
+    within = [frame.before, "call", *_more(frame.between, "call", parallel), frame.after]
     lines = [
-        " ".join(["calls:", opened, *_more(frame.between_marks, opened, parallel)]),
+        " ".join(["calls:", opened, *_more(frame.between_markers, opened, parallel)]),
         " ".join(["within:", *within]),
         "call: " + " | ".join(f"call{number}" for number in range(len(tools))),
     ]
@@ -162,8 +162,8 @@ def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bo
         if style.calls in _TAGS:
             lines += TaggedCall(style, _TAGS[style.calls], number, tool.name).rules(schema)
             continue
-        before, behind = _around_arguments(style, tool.name)
-        lines.append(f"call{number}: {before} arguments{number} {behind}")
+        before, after = _around_arguments(style, tool.name)
+        lines.append(f"call{number}: {before} arguments{number} {after}")
         lines.append(f"arguments{number}: {json_by({'type': 'object', **(schema or {})})}")
     return "\n".join(lines)
 
@@ -171,17 +171,17 @@ def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bo
 def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:
     match style.calls:
         case CallStyle.MISTRAL_ARGS:
-            return f"{text(name)} {mark(style, MISTRAL_ARGS)}", ""
+            return f"{text(name)} {marker(style, MISTRAL_ARGS)}", ""
         case CallStyle.DEEPSEEK:
-            sep = f"{text('function')} {mark(style, CALL_SEP)}"
+            sep = f"{text('function')} {marker(style, CALL_SEP)}"
             return " ".join([sep, text(f"{name}\n```json\n")]), text("\n```")
         case CallStyle.DEEPSEEK_V31:
-            return f"{text(name)} {mark(style, CALL_SEP)}", ""
+            return f"{text(name)} {marker(style, CALL_SEP)}", ""
         case CallStyle.KIMI:
-            number = f"/{_NUMBER}/ {mark(style, KIMI_ARGUMENTS)}"
+            number = f"/{_NUMBER}/ {marker(style, KIMI_ARGUMENTS)}"
             return f"{text(f'functions.{name}:')} {number}", ""
         case CallStyle.HARMONY:
-            form = f"{mark(style, CONSTRAIN)} {text('json')} {mark(style, MESSAGE)}"
+            form = f"{marker(style, CONSTRAIN)} {text('json')} {marker(style, MESSAGE)}"
             return f"{text(f'commentary to=functions.{name} ')} {form}", ""
     key = "parameters" if style.calls is CallStyle.LLAMA3 else "arguments"
     quoted = json.dumps(name, ensure_ascii=False)
@@ -189,26 +189,26 @@ def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:
 
 
 def _reasoning(style: ReplyStyle, is_begun: bool) -> str:
-    """The rules of what may come first, from `before` on; nothing if nothing may."""
+    """The rules of reasoning, beginning with `before`; empty if the style has none."""
     if style.calls is CallStyle.HARMONY:
-        opening = f"{mark(style, CHANNEL)} {text('analysis')} {mark(style, MESSAGE)}"
-        closing = f"{mark(style, START)} {text('assistant')}"
+        opening = f"{marker(style, CHANNEL)} {text('analysis')} {marker(style, MESSAGE)}"
+        closing = f"{marker(style, START)} {text('assistant')}"
         end = END
     elif style.thinking is not None:
-        opening = "" if is_begun else mark(style, style.thinking.open)
+        opening = "" if is_begun else marker(style, style.thinking.open)
         closing, end = "/\\n{0,2}/", style.thinking.close
     else:
         return ""
     thoughts = f"thoughts[lazy]: TEXT {text(end)}"
     if end in style.controls:
-        thoughts = f"thoughts: TEXT {mark(style, end)}"
+        thoughts = f"thoughts: TEXT {marker(style, end)}"
     optional = "?" if opening else ""
     before = f"before: ({opening} thoughts {closing}){optional}"
     return "\n".join([before, thoughts, "TEXT: /(?s:.*)/"])
 
 
 def _answer_begun(style: ReplyStyle, reasoning: str) -> str:
-    """The same with what an answer begins with."""
+    """The same rules, followed by the header of an answer."""
     rule, *rules = reasoning.split("\n")
     return "\n".join([" ".join([rule, *_answer_header(style)]), *rules])
 
@@ -216,7 +216,7 @@ def _answer_begun(style: ReplyStyle, reasoning: str) -> str:
 def _answer_header(style: ReplyStyle) -> list[str]:
     if style.calls is not CallStyle.HARMONY:
         return []
-    return [mark(style, CHANNEL), text("final"), mark(style, MESSAGE)]
+    return [marker(style, CHANNEL), text("final"), marker(style, MESSAGE)]
 
 
 def _more(between: str | None, what: str, parallel: bool) -> list[str]:

@@ -1,9 +1,9 @@
-"""Reading a text that comes in pieces, always one character ahead.
+"""Reading a text that comes in pieces, with a lookahead of one character.
 
-Readings are generators: they yield where they need the next piece of text, and return what they
-read. Every decision is made by looking at one character that is not taken yet, or by going back
-(`attempt`), so where the borders of pieces lie changes nothing. What does not fit raises
-`Mismatch`; what was taken until then is still held, so that nothing of a text gets lost.
+Readings are generators: they yield when they need the next piece of text, and return what they
+read. Every decision looks at one character that is not taken yet, or goes back (`attempt`), so the
+boundaries of the pieces do not matter. Unexpected text raises `Mismatch`. The reader still holds
+what was taken until then, so no text is lost.
 """
 
 import re
@@ -14,22 +14,22 @@ T = TypeVar("T")
 Reading = Generator[None, str, T]
 
 
-class Mismatch(Exception):  # noqa: N818 (no error: the text is something else)
-    """The next character is not one that may come."""
+class Mismatch(Exception):  # noqa: N818 (not an error: the text is something else)
+    """The next character does not fit what is being read."""
 
 
 class Reader:
-    """A place in a text, and the characters before it that nobody has shown yet."""
+    """A position in a text, and the characters before it that are held back."""
 
     def __init__(self) -> None:
         self._piece = ""
         self._at = 0
         self._ended = False
         self._held: list[str] = []
-        self.sink: Callable[[str], None] | None = None  # takes what would be held, if set
+        self.sink: Callable[[str], None] | None = None  # gets what would be held
 
     def peek(self) -> Reading[str]:
-        """The next character; nothing at the end of the text."""
+        """The next character; empty at the end of the text."""
         while self._at == len(self._piece) and not self._ended:
             self._piece = yield
             self._at = 0
@@ -37,34 +37,34 @@ class Reader:
         return self._piece[self._at : self._at + 1]
 
     def advance(self) -> None:
-        """Take the character that was seen."""
+        """Take the next character, which `peek` has seen."""
         (self.sink or self._held.append)(self._piece[self._at])
         self._at += 1
 
     def advance_over(self, run: re.Pattern[str]) -> None:
-        """Take what a pattern matches of the text that is here; it may be nothing."""
+        """Take what a pattern matches in the current piece; maybe nothing."""
         if found := run.match(self._piece, self._at):
             self._held.append(found[0])
             self._at = found.end()
 
     @property
     def is_over(self) -> bool:
-        """Whether the end of the text was seen, and nothing is left before it."""
+        """Whether all of the text was taken and it has ended."""
         return self._ended and self._at == len(self._piece)
 
     def go_back(self, text: str) -> None:
-        """Go to the place before a text that was just taken."""
+        """Go back to before a text that was just taken."""
         if len(text) > self._at:  # it began in an earlier piece
             self._piece = text + self._piece[self._at :]
             self._at = len(text)
         self._at -= len(text)
 
     def hold(self, text: str) -> None:
-        """Hold a text that was read already."""
+        """Hold a text that was read before."""
         self._held.append(text)
 
     def release(self) -> str:
-        """What is held; it is not held any more."""
+        """Return the text that is held, and hold it no longer."""
         text = "".join(self._held)
         self._held.clear()
         return text
@@ -79,7 +79,7 @@ def literal(reader: Reader, text: str) -> Reading[None]:
 
 
 def one_of(reader: Reader, texts: Iterable[str]) -> Reading[str]:
-    """Read one of several texts, none of which begins with another."""
+    """Read one of several texts, none of which is a prefix of another."""
     left = tuple(texts)
     read = ""
     while read not in left:
@@ -93,7 +93,7 @@ def one_of(reader: Reader, texts: Iterable[str]) -> Reading[str]:
 
 
 def attempt(reader: Reader, reading: Reading[T]) -> Reading[T | None]:
-    """Read what may be there; None if it is not, and nothing of it is taken."""
+    """Read something optional; None if it is not there, and nothing is taken."""
     before = reader.release()
     try:
         return (yield from reading)
@@ -105,7 +105,7 @@ def attempt(reader: Reader, reading: Reading[T]) -> Reading[T | None]:
 
 
 def up_to(reader: Reader, ends: str, most: int = 200) -> Reading[str]:
-    """Read the text before any of these characters: not empty, and not longer than a name."""
+    """Read the text before any of these characters: 1 to `most` characters."""
     read = ""
     while (char := (yield from reader.peek())) not in ends:
         if len(read) == most:
@@ -118,6 +118,6 @@ def up_to(reader: Reader, ends: str, most: int = 200) -> Reading[str]:
 
 
 def spaces(reader: Reader) -> Reading[None]:
-    """Read white space, as much as there is."""
+    """Read white space."""
     while (yield from reader.peek()).isspace():
         reader.advance()
