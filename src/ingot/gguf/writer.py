@@ -21,7 +21,7 @@ from ingot.errors import GgufError
 from ingot.files import Draft, remove_file
 from ingot.gguf.splits import COUNT_KEY, NUMBER_KEY, TENSORS_KEY, part_path
 from ingot.gguf.types import GgmlType, ValueType
-from ingot.gguf.values import Writable, encode_string, encode_value
+from ingot.gguf.value_encoding import Writable, encode_string, encode_value
 
 _VERSION = 3
 _ALIGNMENT_KEY = "general.alignment"

@@ -80,10 +80,10 @@ def test_subclasses_of_text_become_text() -> None:
         (["Hello"], r"messages\[0\] is not a message but 'Hello'"),
         ([{"content": "x"}], r'messages\[0\] has no "role"'),
         ([*HELLO, {"role": None}], r'messages\[1\] has no "role"'),
-        ([{"role": "user", "content": object()}], "messages holds a object"),
-        ([{"role": "user", "content": b"x"}], "messages holds a bytes"),
-        ([{"role": "user", "content": {1, 2}}], "messages holds a set"),
-        ([{"role": "user", "content": print}], "messages holds a builtin"),
+        ([{"role": "user", "content": object()}], "messages contains a object"),
+        ([{"role": "user", "content": b"x"}], "messages contains a bytes"),
+        ([{"role": "user", "content": {1, 2}}], "messages contains a set"),
+        ([{"role": "user", "content": print}], "messages contains a builtin"),
     ],
 )
 def test_bad_messages(messages: Any, reason: str) -> None:
@@ -92,9 +92,9 @@ def test_bad_messages(messages: Any, reason: str) -> None:
 
 
 def test_bad_options() -> None:
-    with pytest.raises(ChatTemplateError, match="clock holds a builtin"):
+    with pytest.raises(ChatTemplateError, match="clock contains a builtin"):
         ChatTemplate("{{ clock() }}").render(HELLO, clock=print)
-    with pytest.raises(ChatTemplateError, match="tools holds a function"):
+    with pytest.raises(ChatTemplateError, match="tools contains a function"):
         ChatTemplate("x").render(HELLO, tools=[test_bad_options])  # type: ignore[list-item]
 
 

@@ -1,9 +1,9 @@
-"""Turns the source of a template into a program that runs inside the sandbox.
+"""CompiledTemplate: a template that runs in the sandbox.
 
-Jinja parses the source. The tree may hold only what prompts need, and every step in it
-that could take long or grow large is led through operations that count. Then Jinja
-compiles it. A `Program` runs any number of times, in any thread. It does not know what
-a message is.
+Jinja parses the source. Its syntax tree may contain only what prompts need. Every step that could
+take long or create large values is replaced by an operation that counts its cost. Then Jinja
+compiles it. A `CompiledTemplate` runs any number of times, in any thread. It does not know
+messages.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.visitor import NodeTransformer
 
 from ingot.errors import ChatTemplateError
-from ingot.tokenizer.sandbox.disguise import Disguise
 from ingot.tokenizer.sandbox.environment import RenderContext, Sandbox
 from ingot.tokenizer.sandbox.limits import Limits, Meter
-from ingot.tokenizer.sandbox.session import Session
+from ingot.tokenizer.sandbox.placeholders import Placeholders
+from ingot.tokenizer.sandbox.render_state import RenderState
 
 # The longest templates in use have some 30,000 characters.
 _MAX_SOURCE = 128 * 1024
@@ -40,7 +40,7 @@ _ALLOWED = frozenset(
     }
 )
 
-# Bytes of what a node makes each time it runs and a template can hold on to.
+# Bytes of the value that a node creates each time it runs, if a template can keep it.
 _MEMORY: dict[type[nodes.Node], int] = {
     nodes.List: 128,
     nodes.Tuple: 128,
@@ -53,7 +53,7 @@ _MEMORY: dict[type[nodes.Node], int] = {
 
 
 class _Counting(NodeTransformer):
-    """Rewrites a tree so that its loops, output and operators count what they use up."""
+    """Rewrites a tree so that its loops, output and operators count their cost."""
 
     def __init__(self, environment: Sandbox) -> None:
         self._environment = environment
@@ -71,7 +71,7 @@ class _Counting(NodeTransformer):
         }
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Check a node, rewrite what is in it, then the node."""
+        """Check a node, rewrite its children, then the node."""
         self._check(node)
         self._nodes += 1
         self._memory += _MEMORY.get(type(node), 0)
@@ -109,14 +109,14 @@ class _Counting(NodeTransformer):
     def _count(
         self, node: nodes.For | nodes.Macro | nodes.CallBlock, steps: int, memory: int
     ) -> None:
-        """Put a step at the head of a body, as large as the body."""
+        """Insert a step at the head of a body, with the cost of the body."""
         step = self._operation("@step", node, nodes.Const(steps), nodes.Const(memory))
         node.body.insert(0, nodes.ExprStmt(step, lineno=node.lineno))
         if isinstance(node, nodes.For) and node.test is not None:
             node.test = nodes.And(step, node.test, lineno=node.lineno)
 
     def _literal(self, node: nodes.TemplateData) -> nodes.Node:
-        # As an expression it is written through the sandbox, which counts it.
+        # As an expression it is written by the sandbox, which counts it.
         self.literals.add(node.data)
         return nodes.Const(node.data, lineno=node.lineno)
 
@@ -151,21 +151,21 @@ class _Counting(NodeTransformer):
         return node
 
 
-class Program:
-    """A compiled template."""
+class CompiledTemplate:
+    """A template that was checked and compiled."""
 
     def __init__(self, source: str) -> None:
         if len(source) > _MAX_SOURCE:
             raise ChatTemplateError(
-                f"the chat template has {len(source):,} characters; {_MAX_SOURCE:,} is the most"
+                f"the chat template has {len(source):,} characters; "
+                f"at most {_MAX_SOURCE:,} are allowed"
             )
         failure: ChatTemplateError
         try:
             self._template = self._compile(source)
             return
         except Exception as error:
-            # Anything may go wrong with a source from a stranger; Python's compiler has
-            # limits of its own.
+            # An untrusted source can cause any error, also in Python's compiler.
             failure = _failure(error)
         raise failure
 
@@ -174,29 +174,29 @@ class Program:
         counting = _Counting(self._environment)
         tree = counting.visit(self._environment.parse(source, filename=_FILENAME))
         self.literals = frozenset(counting.literals)
-        # What a template can write by itself.
+        # All text that the template can write by itself.
         self.written = "\n".join(sorted(self.literals))
         code = self._environment.compile(tree, filename=_FILENAME)
         return Template.from_code(self._environment, code, self._environment.globals)
 
-    def run(self, variables: Mapping[str, Any], limits: Limits, disguise: Disguise) -> str:
-        """Render, with texts in `variables` and in the result in disguise."""
+    def run(self, variables: Mapping[str, Any], limits: Limits, placeholders: Placeholders) -> str:
+        """Render; texts in `variables` and in the result have placeholders."""
         context = self._template.new_context(dict(variables))
         assert isinstance(context, RenderContext)
-        context.session = Session(self._environment, Meter(limits), disguise)
+        context.state = RenderState(self._environment, Meter(limits), placeholders)
         failure: ChatTemplateError
         try:
             return "".join(self._template.root_render_func(context))
         except Exception as error:
-            failure = _failure(error, self._template, disguise.lift)
-        # Raised out here, it does not keep alive the frames and values of the render.
+            failure = _failure(error, self._template, placeholders.original)
+        # Raised outside the handler, it does not keep the frames and values of the render alive.
         raise failure
 
 
 def _failure(
-    error: Exception, template: Template | None = None, lift: Callable[[str], str] = str
+    error: Exception, template: Template | None = None, original: Callable[[str], str] = str
 ) -> ChatTemplateError:
-    """What went wrong, for the one who has to deal with the template."""
+    """An error with the reason and the line of the template."""
     line: int | None = None
     if isinstance(error, TemplateSyntaxError):
         line = error.lineno
@@ -212,5 +212,5 @@ def _failure(
     elif isinstance(error, RecursionError | SyntaxError):
         reason = "it is nested too deeply"
     elif isinstance(error, KeyError):
-        reason = f"there is nothing named {error}"
-    return ChatTemplateError(lift(reason[:_MAX_REASON]) or type(error).__name__, line=line)
+        reason = f"there is no {error}"
+    return ChatTemplateError(original(reason[:_MAX_REASON]) or type(error).__name__, line=line)

@@ -1,6 +1,6 @@
-"""Tests that templates may use (`x is defined`): Jinja's, which look or compare.
+"""Jinja tests (`x is defined`) that templates may use.
 
-Each takes the session first. Texts are compared as they were said.
+Each takes the render state first. Texts are compared by their original characters.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,27 +10,27 @@ from jinja2.runtime import Macro
 from jinja2.tests import TESTS as JINJA_TESTS
 
 from ingot.tokenizer.sandbox.limits import is_number
-from ingot.tokenizer.sandbox.methods import METHODS
 from ingot.tokenizer.sandbox.operators import binary, compare_two
-from ingot.tokenizer.sandbox.session import Operation, Session
+from ingot.tokenizer.sandbox.render_state import Operation, RenderState
 from ingot.tokenizer.sandbox.text_filters import on_text
+from ingot.tokenizer.sandbox.value_methods import METHODS
 
 Test = Callable[..., bool]
 
 
 def _simple(test: Callable[..., Any]) -> Test:
-    """A test of Jinja that looks at a value's kind only."""
+    """A test of Jinja that looks only at the type of a value."""
     return lambda _, value, *args: test(value, *args)
 
 
 def _comparison(name: str) -> Test:
-    return lambda session, value, other: compare_two(session, name, value, other)
+    return lambda state, value, other: compare_two(state, name, value, other)
 
 
-def _divisible(session: Session, value: Any, number: Any) -> bool:
+def _divisible(state: RenderState, value: Any, number: Any) -> bool:
     if not is_number(value):
         raise TypeError("only numbers can be divided")  # for texts, "%" formats
-    return bool(binary(session, "%", value, number) == 0)
+    return bool(binary(state, "%", value, number) == 0)
 
 
 _COMPARISON_NAMES = {
@@ -56,8 +56,8 @@ TESTS: Mapping[str, Test] = {
     },
     "callable": lambda _, value: isinstance(value, Operation | Macro),
     "divisibleby": _divisible,
-    "even": lambda session, value: _divisible(session, value, 2),
+    "even": lambda state, value: _divisible(state, value, 2),
     "lower": on_text(METHODS[str]["islower"]),
-    "odd": lambda session, value: not _divisible(session, value, 2),
+    "odd": lambda state, value: not _divisible(state, value, 2),
     "upper": on_text(METHODS[str]["isupper"]),
 }

@@ -1,15 +1,15 @@
-"""Keeps what a message says apart from what a template writes.
+"""Placeholders: tell control tokens in messages apart from those that the template writes.
 
-Control tokens are plain text until they are tokenized, so a message that says
-`<|im_start|>` must not look like the template's own. Before a render the characters of
-a message that control tokens are made of are swapped for stand-ins: symbols that occur
-neither in the messages nor in the template, one for one. The template cannot tell,
-because the sandbox compares, searches and cuts text as if it held the originals. After
-the render the stand-ins are swapped back, and a control token in which one stood is
-text, however the template trimmed, cut, joined or rewrote what was around it.
+Control tokens are plain text until they are tokenized, so a message that contains `<|im_start|>`
+must not look like the template's own. Before a render, the characters of a message that control
+tokens consist of are replaced by placeholders: symbols that occur neither in the messages nor in
+the template, one for each character. The template does not notice, because the sandbox compares,
+searches and splits text as if it had the originals. After the render, the originals come back, and
+a control token that had a placeholder is plain text, however the template trimmed, split, joined
+or rewrote the text around it.
 
-Comes in: the texts of control tokens, the strings of a render. Goes out: disguised
-strings; then the text and its plain spans. It does not know messages or templates.
+In: the texts of control tokens and the strings of a render. Out: strings with placeholders; then
+the rendered text and its plain spans. It does not know messages or templates.
 """
 
 import json
@@ -20,13 +20,13 @@ from functools import cached_property
 
 from ingot.errors import ChatTemplateError
 
-# Symbols like these have no case, are printable (`repr` leaves them alone), and are
-# neither words, digits, quotes nor white space: as inert as the punctuation they stand for.
-_STAND_INS = range(0x2800, 0x20000)
-# Characters that JSON or `repr` would treat differently from a stand-in.
-_NEVER_DISGUISED = frozenset("\"'\\")
+# These symbols have no case, are printable (`repr` does not escape them), and are neither words,
+# digits, quotes nor white space: as inert as the punctuation they replace.
+_PLACEHOLDERS = range(0x2800, 0x20000)
+# Characters that JSON or `repr` would treat differently from a placeholder.
+_NEVER_REPLACED = frozenset("\"'\\")
 
-# Characters that sort out most places where no control token begins.
+# Characters to compare first: enough to rule out most places where no control token begins.
 _HEAD = 3
 
 Span = tuple[int, int]
@@ -48,12 +48,12 @@ class ControlTokens:
         self._sorted = sorted(self.texts)
         self._all = "\n".join(self._sorted)
         symbols = {character for character in set(self._all) if _is_symbol(character)}
-        self.punctuation = frozenset(symbols - _NEVER_DISGUISED)
-        # Tokens without any: they are known only when a text holds them whole.
+        self.punctuation = frozenset(symbols - _NEVER_REPLACED)
+        # Tokens without punctuation: they are found only if a text contains them whole.
         self.words = frozenset(t for t in self.texts if self.punctuation.isdisjoint(t))
 
     def can_hold(self, word: str) -> bool:
-        """Whether a control token could be made by writing something around a word."""
+        """Whether text around a word could complete a control token."""
         return bool(word) and word in self._all and all(map(_is_word, word))
 
     def completed_after(self, literals: Iterable[str]) -> bool:
@@ -66,13 +66,13 @@ class ControlTokens:
         )
 
     def _begins(self, part: str) -> bool:
-        """Whether a control token goes on after this part."""
+        """Whether a control token begins with this part and is longer."""
         place = bisect_right(self._sorted, part)
         return place < len(self._sorted) and self._sorted[place].startswith(part)
 
     @cached_property
     def _heads(self) -> tuple[re.Pattern[str], dict[str, list[int]]]:
-        """What tokens begin with, and the lengths of those that begin so, longest first."""
+        """The beginnings of control tokens, and the lengths of the tokens, longest first."""
         size = min(_HEAD, *map(len, self.texts))
         heads: dict[str, set[int]] = {}
         for text in self.texts:
@@ -81,7 +81,7 @@ class ControlTokens:
         return pattern, {head: sorted(sizes, reverse=True) for head, sizes in heads.items()}
 
     def find(self, text: str) -> Iterator[Span]:
-        """Every place where a control token begins, with the end of the longest there."""
+        """The span of the longest control token at every place where one begins."""
         if not self.texts:
             return
         pattern, sizes = self._heads
@@ -94,18 +94,18 @@ class ControlTokens:
                     break
 
 
-class Disguise:
-    """The stand-ins of one render."""
+class Placeholders:
+    """The placeholders of one render."""
 
-    __slots__ = ("_pairs", "_stand_in", "_tokens", "_words", "active")
+    __slots__ = ("_pairs", "_placeholder", "_tokens", "_words", "active")
 
     def __init__(
         self, tokens: ControlTokens, texts: list[str], template: str, words: frozenset[str]
     ) -> None:
-        """Choose stand-ins for `texts`.
+        """Choose placeholders for `texts`.
 
-        `words` are texts to disguise though they hold no punctuation, because a template
-        could write the rest of a control token around them.
+        `words` also get one although they have no punctuation, because a template could write the
+        rest of a control token around them.
         """
         everything = "\n".join(texts)
         originals = {c for c in tokens.punctuation if c in everything}
@@ -114,57 +114,61 @@ class Disguise:
         taken = (everything, template, *tokens.punctuation)
         unused = (
             symbol
-            for symbol in map(chr, _STAND_INS)
+            for symbol in map(chr, _PLACEHOLDERS)
             if _is_symbol(symbol) and not any(symbol in text for text in taken)
         )
-        # Sorted, so that the same render gives the same stand-ins.
+        # Sorted, so that the same render gives the same placeholders.
         self._pairs = tuple(zip(sorted(originals), unused, strict=False))
         if len(self._pairs) < len(originals):
-            raise ChatTemplateError("the messages use every symbol there is; shorten them")
-        self._stand_in = dict(self._pairs)
+            raise ChatTemplateError(
+                "the messages use every symbol that could be a placeholder; shorten them"
+            )
+        self._placeholder = dict(self._pairs)
         self._tokens = tokens
         self._words = words
         self.active = bool(self._pairs)
 
-    def hide(self, text: str) -> str:
-        """Swap what control tokens are made of for stand-ins."""
+    def substitute(self, text: str) -> str:
+        """Replace the characters of control tokens by placeholders."""
         for word in self._words:
             if text.strip() == word or (word in self._tokens.words and word in text):
-                text = text.replace(word, self._stand_in[word[0]] + word[1:])
-        for original, stand_in in self._pairs:
+                text = text.replace(word, self._placeholder[word[0]] + word[1:])
+        for original, placeholder in self._pairs:
             if original in self._tokens.punctuation and original in text:
-                text = text.replace(original, stand_in)
+                text = text.replace(original, placeholder)
         return text
 
-    def lift(self, text: str) -> str:
-        """The text as it was said."""
-        for original, stand_in in self._pairs:
-            if stand_in in text:
-                text = text.replace(stand_in, original)
+    def original(self, text: str) -> str:
+        """The text with its original characters."""
+        for original, placeholder in self._pairs:
+            if placeholder in text:
+                text = text.replace(placeholder, original)
         return text
 
-    def letters(self, text: str) -> str:
-        """The text with its letters as they were said, for a change of case."""
-        for original, stand_in in self._pairs:
+    def original_letters(self, text: str) -> str:
+        """The text with its original letters, for a change of case."""
+        for original, placeholder in self._pairs:
             if _is_word(original):
-                text = text.replace(stand_in, original)
+                text = text.replace(placeholder, original)
         return text
 
-    def with_stand_ins(self, characters: str) -> str:
-        """Characters, and what stands for them."""
-        return characters + "".join(self._stand_in.get(character, "") for character in characters)
+    def with_placeholders(self, characters: str) -> str:
+        """Characters and their placeholders."""
+        return characters + "".join(
+            self._placeholder.get(character, "") for character in characters
+        )
 
     def escaped(self, text: str, escapes: dict[str, str]) -> str:
-        """Escape characters, also where a stand-in stands for one."""
+        """Escape characters and their placeholders."""
         for original, escape in escapes.items():
             text = text.replace(original, escape)
-            if original in self._stand_in:
-                text = text.replace(self._stand_in[original], escape)
+            if original in self._placeholder:
+                text = text.replace(self._placeholder[original], escape)
         return text
 
     def ascii(self, text: str) -> str:
-        """Escape as JSON does whatever is not ASCII, or stands for something that is not."""
-        originals = {stand_in: original for original, stand_in in self._pairs}
+        """Escape characters that are not ASCII, or whose original is not, as JSON does."""
+        originals = {placeholder: original for original, placeholder in self._pairs}
 
         def escape(match: re.Match[str]) -> str:
             original = originals.get(match[0], match[0])
@@ -172,16 +176,16 @@ class Disguise:
 
         return re.sub(r"[^\x00-\x7e]", escape, text)
 
-    def reveal(self, rendered: str) -> tuple[str, tuple[Span, ...]]:
-        """The text with every stand-in swapped back, and where control tokens are not meant.
+    def restore(self, rendered: str) -> tuple[str, tuple[Span, ...]]:
+        """The text with its original characters, and the spans that are not control tokens.
 
-        Only what was said is marked: the rest of such a token may begin one of the template's.
+        A span covers only what came from a message: the rest may begin a token of the template.
         """
-        text = self.lift(rendered)
+        text = self.original(rendered)
         if text is rendered:
             return text, ()
         marks = re.compile("[" + re.escape("".join(mark for _, mark in self._pairs)) + "]")
-        said = (
+        replaced = (
             [m.start() for m in marks.finditer(rendered, *span)] for span in self._tokens.find(text)
         )
-        return text, tuple((places[0], places[-1] + 1) for places in said if places)
+        return text, tuple((places[0], places[-1] + 1) for places in replaced if places)
