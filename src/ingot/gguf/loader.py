@@ -1,7 +1,7 @@
-"""A model's file or files, opened in milliseconds: header now, tensors when asked for.
+"""GgufLoader: the files of a model, opened in milliseconds; tensors load on demand.
 
-A path comes in; typed metadata and lazy tensors go out. It does not know what
-architecture the metadata describe nor how a backend keeps a tensor.
+In: a path. Out: typed metadata and lazy tensors. It does not know the architecture, nor how a
+backend stores a tensor.
 """
 
 import os
@@ -22,24 +22,24 @@ from ingot.gguf.tensor import Backend, LazyTensor, TensorState
 
 T = TypeVar("T")
 _REMEDY = (
-    "open the model again once the file is whole; to replace a file that is in use, write the new "
-    "one beside it and rename it"
+    "open the model again once the file is complete; to replace a file that is in use, write the "
+    "new one next to it and rename it"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CacheCounts:
-    """How often `load_tensor` found a tensor where it was wanted, and how often not."""
+    """How often `load_tensor` found a tensor already loaded, and how often not."""
 
     hits: int
     misses: int
 
 
 class GgufLoader:
-    """An open model; safe to use from any thread."""
+    """The open files of a model, for any number of threads."""
 
     def __init__(self, path: str | os.PathLike[str], *, mapped: bool = True) -> None:
-        """Without `mapped`, every tensor that is used is read into memory of its own."""
+        """Without `mapped`, every tensor that is used is read into memory."""
         parts = open_parts(Path(path), mapped=mapped)
         self.files = tuple(part.file for part in parts)
         self.path = self.files[0].path
@@ -62,7 +62,7 @@ class GgufLoader:
     @overload
     def load_tensor(self, name: str, backend: Backend[T]) -> T: ...
     def load_tensor(self, name: str, backend: Backend[Any] | None = None) -> Any:
-        """One tensor's bytes, or what the backend made of them; made once, then kept."""
+        """The bytes of a tensor, or the backend's tensor, which is uploaded once and kept."""
         loaded, hit = self._tensor(name).load(backend)
         with self._counting:
             self._hits += hit
@@ -83,7 +83,7 @@ class GgufLoader:
 
     @property
     def cache(self) -> CacheCounts:
-        """What `load_tensor` and `load_all` found so far."""
+        """The counts of `load_tensor` and `load_all` so far."""
         with self._counting:
             return CacheCounts(self._hits, self._misses)
 
@@ -94,7 +94,7 @@ class GgufLoader:
 
     @property
     def change(self) -> str | None:
-        """What somebody did to a file of the model since it was opened; None: nothing known."""
+        """How a file of the model changed since it was opened; None if no change is known."""
         for file in self.files:
             if file.change is not None:
                 return f"{file.path} {file.change}"
@@ -102,11 +102,11 @@ class GgufLoader:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether a path of the model leads to another file by now. This one can be used on."""
+        """Whether another file has replaced one of the model. The open one stays usable."""
         return any(file.is_replaced for file in self.files)
 
     def check(self) -> None:
-        """Raise `ModelChangedError` if what was read of the files cannot be trusted any more."""
+        """Raise `ModelChangedError` if a file changed since it was opened."""
         if (change := self.change) is not None:
             raise ModelChangedError(f"{change}; {_REMEDY}")
 
@@ -116,12 +116,12 @@ class GgufLoader:
             file.prefetch()
 
     def lock(self) -> None:
-        """Read the files and keep them in memory as long as a tensor's view lives."""
+        """Read the files and lock them in memory as long as a view of a tensor lives."""
         for file in self.files:
             file.lock()
 
     def close(self) -> None:
-        """Close the files. Views that were handed out stay valid."""
+        """Close the files. Existing views stay valid."""
         for file in self.files:
             file.close()
 
@@ -141,5 +141,5 @@ class GgufLoader:
 
     def _tensor(self, name: str) -> LazyTensor:
         if name not in self.tensors:
-            raise GgufError("there is no such tensor", field=name, path=self.path)
+            raise GgufError("the file has no such tensor", field=name, path=self.path)
         return self.tensors[name]

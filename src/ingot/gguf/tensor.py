@@ -1,8 +1,8 @@
-"""A tensor that is a name and a place until someone needs its bytes.
+"""LazyTensor: a tensor of a file that is mapped or uploaded on first use.
 
-A `TensorInfo` and its file come in; a view of the bytes, or what a backend made of them,
-goes out, made at most once. It does not know what the bytes mean (`quant/`) nor what a
-backend is beyond a name and an upload.
+In: a `TensorInfo` and its file. Out: a view of the bytes, or the tensor that a backend uploaded,
+created at most once. It does not know what the bytes mean (`quant/`), nor what a backend is beyond
+a name and an upload.
 """
 
 from enum import Enum
@@ -21,26 +21,26 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class TensorState(Enum):
-    """Where a tensor's bytes are."""
+    """Where the bytes of a tensor are."""
 
     UNLOADED = "unloaded"
     MAPPED = "mapped"  # a view of the file
-    RESIDENT = "resident"  # with at least one backend
+    RESIDENT = "resident"  # uploaded to at least one device
 
 
 class Backend(Protocol[T_co]):
-    """What puts tensors on a device. Its name tells devices apart (`cuda:0`, `cuda:1`)."""
+    """Uploads tensors to a device, which its name identifies (`cuda:0`, `cuda:1`)."""
 
     @property
     def name(self) -> str:
-        """The device's name."""
+        """The name of the device."""
 
     def upload(self, tensor: "LazyTensor") -> T_co:
-        """Put the tensor on the device."""
+        """Copy the tensor to the device."""
 
 
 class LazyTensor:
-    """One tensor of a file; safe to use from any thread."""
+    """One tensor of a file, for any number of threads."""
 
     __slots__ = (
         "_file",
@@ -64,12 +64,12 @@ class LazyTensor:
         self._file = file
         self._view: NDArray[np.uint8] | None = None
         self._uploads: dict[str, Any] = {}
-        self._mapping = Lock()  # apart from the next: an upload needs the view, in any thread
+        self._mapping = Lock()  # separate from the next: an upload needs the view, in any thread
         self._loading = Lock()
 
     @property
     def path(self) -> Path:
-        """The file it lies in (one of several when the model is split)."""
+        """The file of the tensor (one of several if the model is split)."""
         return self._file.path
 
     @property
@@ -81,12 +81,12 @@ class LazyTensor:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the backends it is resident with."""
+        """The devices it was uploaded to."""
         return tuple(self._uploads)
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes, a flat view of the file."""
+        """The bytes: a flat view of the file."""
         with self._mapping:
             if self._view is None:
                 self._view = self._file.get_slice(self.offset, self.nbytes)
@@ -97,7 +97,7 @@ class LazyTensor:
     @overload
     def load(self, backend: Backend[T]) -> tuple[T, bool]: ...
     def load(self, backend: Backend[Any] | None = None) -> tuple[Any, bool]:
-        """The bytes or the backend's tensor, and whether they were there already."""
+        """The bytes or the backend's tensor, and whether they were loaded before."""
         with self._loading:
             if backend is None:
                 hit = self._view is not None
@@ -105,7 +105,7 @@ class LazyTensor:
             if backend.name in self._uploads:
                 return self._uploads[backend.name], True
             uploaded = self._uploads[backend.name] = backend.upload(self)
-            if not self._file.is_mapped:  # the device has the bytes: free the copy read for it
+            if not self._file.is_mapped:  # free the copy that was read for the upload
                 self._view = None
             return uploaded, False
 

@@ -1,8 +1,7 @@
-"""Metadata values as bytes: the writer's half of what `metadata.py` reads.
+"""Encodes metadata values for the writer; `metadata.py` reads them.
 
-A Python or NumPy value comes in, with or without the type it should have; the bytes that
-a file holds for it go out. Floats are rounded to their type; whatever else does not fit
-is an error.
+In: a Python or NumPy value, with or without its type in the file. Out: the bytes in the file.
+Floats are rounded to their type; any other value that does not fit is an error.
 """
 
 from collections.abc import Sequence
@@ -28,10 +27,10 @@ def encode_string(data: bytes) -> bytes:
 
 
 def encode_value(key: str, value: Writable, type: ValueType | None = None) -> bytes:
-    """The value's type and bytes. Of an array, `type` is that of the elements.
+    """The type and the bytes of a value. For an array, `type` is that of the elements.
 
-    Without `type`: NumPy values keep theirs; integers become UINT32 (INT32 if one is
-    negative; 64 bits wide if need be), floats FLOAT32, `str` and `bytes` STRING.
+    Without `type`: NumPy values keep theirs; integers become UINT32 (INT32 if one is negative; 64
+    bits wide if necessary), floats FLOAT32, `str` and `bytes` STRING.
     """
     encoder = _Encoder(key)
     if isinstance(value, bool | int | float | str | bytes | np.generic):
@@ -39,7 +38,7 @@ def encode_value(key: str, value: Writable, type: ValueType | None = None) -> by
         return pack("<I", kind) + encoder.encode([value], kind)
     if isinstance(value, np.ndarray):
         if value.ndim != 1:
-            raise encoder.error(f"arrays have one dimension, this one has {value.ndim}")
+            raise encoder.error(f"an array must have one dimension, this one has {value.ndim}")
         value = value.astype(value.dtype.newbyteorder("<"), copy=False)
     kind = encoder.infer(value) if type is None else type
     return pack("<IIQ", ValueType.ARRAY, kind, len(value)) + encoder.encode(value, kind)
@@ -51,7 +50,7 @@ def _is_bool(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Encoder:
-    """Encodes the values of one key; knows it for error messages only."""
+    """Encodes the values of one key, which error messages name."""
 
     key: str
 
@@ -64,7 +63,7 @@ class _Encoder:
         if isinstance(values, np.ndarray):
             return self._of_dtype(values.dtype)
         if len(values) == 0:
-            raise self.error("the type of an empty array must be given")
+            raise self.error("an empty array needs a type")
         if all(isinstance(v, str | bytes) for v in values):
             return ValueType.STRING
         if all(isinstance(v, np.generic) for v in values):
@@ -75,13 +74,13 @@ class _Encoder:
         for kind in ValueType:
             if kind not in (ValueType.STRING, ValueType.ARRAY) and dtype == np.dtype(kind.dtype):
                 return kind
-        raise self.error(f"there is no metadata type for NumPy's {dtype}")
+        raise self.error(f"NumPy's {dtype} has no metadata type")
 
     def _of_numbers(self, values: Any) -> ValueType:
         if all(_is_bool(v) for v in values):
             return ValueType.BOOL
         if not all(isinstance(v, Real) and not _is_bool(v) for v in values):
-            raise self.error("a value is a bool, a number, a string or an array of one of them")
+            raise self.error("a value must be a bool, a number, a string, or an array of these")
         if not all(isinstance(v, Integral) for v in values):
             return ValueType.FLOAT32
         low, high = min(values), max(values)
@@ -91,7 +90,7 @@ class _Encoder:
 
     def encode(self, values: Any, kind: ValueType) -> bytes:
         if kind is ValueType.ARRAY:
-            raise self.error("arrays of arrays are not part of the format")
+            raise self.error("the format has no arrays of arrays")
         if kind is ValueType.STRING:
             return self._strings(values)
         dtype = np.dtype(kind.dtype)
@@ -113,11 +112,11 @@ class _Encoder:
         pieces = []
         for value in values:
             if not isinstance(value, str | bytes):
-                raise self.error(f"STRING needs text or bytes, not {value!r}")
+                raise self.error(f"STRING needs str or bytes, not {value!r}")
             try:
                 data = value.encode() if isinstance(value, str) else value
             except UnicodeEncodeError as error:
-                raise self.error(f"the text cannot be written as UTF-8: {error}") from None
+                raise self.error(f"text cannot be encoded as UTF-8: {error}") from None
             pieces.append(encode_string(data))
         return b"".join(pieces)
 
