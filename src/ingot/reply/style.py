@@ -26,7 +26,7 @@ class CallStyle(StrEnum):
     MINIMAX = "minimax"  # <invoke name="f">, and each argument in <parameter name="...">
     KIMI = "kimi"  # functions.f:0, a separator, {...}
     HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel
-    JSON = "json"  # {"name": "f", "arguments": {...}}: models without a format of their own
+    JSON = "json"  # {"name": "f", "arguments": {...}}: models without a format for calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class TaggedCall:
         if texts is None:
             self._rule_of_json(which, schema, root)
             return
-        # Texts that begin like JSON are left out: while one can go on, JSON would never end.
+        # Texts that begin like JSON are excluded: while one can continue, JSON would never end.
         others = sorted(kinds - {"string", "null"})
         for kind in others:
             texts += f" & ~/(?s:{_BLANKS}({_BEGINNINGS[kind]}).*)/"

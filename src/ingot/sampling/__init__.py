@@ -1,6 +1,6 @@
-"""From logits to a token: parameters, chains of samplers, log-probabilities, ends.
+"""Sampling: from logits to a token. Parameters, sampler chains, log-probabilities, stop sequences.
 
-What only some requests need is imported on first use.
+Names that few requests need are imported on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Sampling plans for a device: chains that are the usual tail, with at most penalties or biases.
+"""Sampling plans for a device, for fused chains with at most penalties or biases.
 
 In: a request's token sampler. Out: what a device needs to sample the same token as the chain, or
 None if only the chain can. What depends on the seed or on the text so far is computed here.

@@ -36,7 +36,7 @@ def test_what_is_banned_stays_banned() -> None:
     row = np.array([-np.inf, 1.0, -np.inf, 2.0], np.float32)
     other = np.array([-np.inf, 0.0, 5.0, 1.0], np.float32)
     assert guide(row, other, 2.0).tolist() == [-np.inf, 2.0, -np.inf, 3.0]
-    with pytest.raises(LogitsError, match="do not go together"):
+    with pytest.raises(LogitsError, match="the shapes of the logits differ"):
         guide(row, other[:3], 2.0)
 
 
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(SamplingError, match="beam width is 0"):
         BeamSearch(0, ENDS, max_tokens=3)
     beams = BeamSearch(2, ENDS, max_tokens=3)
-    with pytest.raises(LogitsError, match="2 rows of logits do not go with 1"):
+    with pytest.raises(LogitsError, match="2 rows of logits for 1 texts"):
         beams.step(np.zeros((2, 5), np.float32))
     row = np.zeros((1, 5), np.float32)
     row[0, 2] = np.nan

@@ -109,7 +109,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 def test_as_many_requests_as_rows_are_needed() -> None:
     chain = SamplerChain([Greedy()], seed=1)
-    with pytest.raises(LogitsError, match="1 requests do not go with 2 rows"):
+    with pytest.raises(LogitsError, match="1 requests for 2 rows"):
         sample_tokens([TokenSampler(chain)], np.zeros((2, 5), np.float32))
     for rows in (np.zeros((1, 5)), np.zeros((5, 1), np.float32).T[:, ::2]):
         with pytest.raises(LogitsError, match="32-bit floats"):

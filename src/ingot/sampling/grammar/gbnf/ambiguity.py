@@ -141,13 +141,13 @@ def _steps(
     left: frozenset[int], right: frozenset[int], shorter: Positions, longer: Positions
 ) -> set[tuple[frozenset[int], frozenset[int]]]:
     """For every character, the positions of both sides that it matches."""
-    borders: set[int] = set()
+    boundaries: set[int] = set()
     for positions, of in ((left, shorter), (right, longer)):
         for position in positions:
             for first, last in of.characters[position]:
-                borders |= {first, last + 1}
+                boundaries |= {first, last + 1}
     pairs = set()
-    for character in borders:
+    for character in boundaries:
         matched_left = frozenset(p for p in left if _holds(shorter.characters[p], character))
         matched_right = frozenset(p for p in right if _holds(longer.characters[p], character))
         if matched_left and matched_right:
