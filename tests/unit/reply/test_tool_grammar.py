@@ -49,7 +49,7 @@ def builder(marked: Tokenizer) -> ChainBuilder:
 
 
 def check_calls(reply: Reply, tools: tuple[Tool, ...] = TOOLS, *, free: bool = False) -> None:
-    """Every call is one of the tools with arguments by its schema, and nothing else is said.
+    """Every call is one of the tools with arguments by its schema, and there is no other text.
 
     `free` arguments are any object.
     """

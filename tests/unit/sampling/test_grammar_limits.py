@@ -143,7 +143,7 @@ def test_only_so_many_may_wait(letters: Tokenizer) -> None:
     bombs = [compiler.compile(crossing(count)) for count in (39, 40)]
     with pytest.raises(QueueFullError, match="2 grammars are waiting to be compiled"):
         compiler.compile(PLAIN)
-    compiler.compile(crossing(39)).cancel()  # one more who waits for the same is no more work
+    compiler.compile(crossing(39)).cancel()  # a second caller of the same grammar adds no work
     compiler.close()
     for bomb in bombs:
         assert isinstance(bomb.exception(PATIENCE), ModelError)

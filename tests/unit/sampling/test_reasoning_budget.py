@@ -9,7 +9,7 @@ from ingot.sampling import Candidates, SamplingParams, ThinkingBudget
 from ingot.sampling.samplers.reasoning_budget import ReasoningBudget
 
 OPEN, CLOSE = b"<think>", b"</think>"
-# Tokens of one letter, parts of marks, and marks that are tokens of their own.
+# Tokens of one letter, parts of tags, and tags that are single tokens.
 TOKENS = [b"a", b"b", b" ", b"<th", b"ink>", b"</th", OPEN, CLOSE, b"</"]
 A, B, SPACE, OPEN_1, MARK_2, CLOSE_1, WHOLE_OPEN, WHOLE_CLOSE, SLASH = range(len(TOKENS))
 

@@ -31,7 +31,7 @@ def random_row(seed: int, size: int = VOCABULARY) -> NDArray[np.float32]:
 def run(
     sampler: Sampler, row: NDArray[np.float32], listed: bool = False, tokens: list[int] = ()
 ) -> NDArray[np.float32]:
-    """The logits behind a sampler, in the order of the ids."""
+    """The logits after a sampler, in the order of the ids."""
     candidates = Candidates(row.copy(), np.array(tokens, np.int32))
     if listed:
         order = np.random.default_rng(1).permutation(len(row)).astype(np.int32)

@@ -264,7 +264,7 @@ def test_bos_as_the_file_says(tmp_path: Path, values: dict[str, Any], text: str)
 
 @pytest.mark.parametrize("name", ["phi-3", "qwen2", "llama-bpe", "llama-spm", "deepseek-coder"])
 def test_prompts_become_ids(shared: Path, name: str) -> None:
-    """Every control token of a real vocabulary, said by a user, stays text."""
+    """Every control token of a real vocabulary stays text in a message of the user."""
     path = shared / "tokenizers" / f"{name}.gguf"
     tokenizer = Tokenizer.from_gguf(path)
     with GgufLoader(path) as loader:
@@ -278,6 +278,6 @@ def test_prompts_become_ids(shared: Path, name: str) -> None:
         )
         return [id for id in ids if tokenizer.is_control(id)]
 
-    said = "".join(tokenizer.control_tokens())
+    controls_as_text = "".join(tokenizer.control_tokens())
     assert tokenizer.control_tokens()
-    assert controls(f"a{said}b") == controls("x")
+    assert controls(f"a{controls_as_text}b") == controls("x")
