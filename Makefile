@@ -132,7 +132,7 @@ $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	@touch $@
 
 test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends, built with sanitizers
-	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/unit/backends \
+	$(call SANITIZED_PYTHON,) -m pytest -p no:cacheprovider tests/kernels tests/ops tests/unit/backends \
 	  --dist worksteal --tx '2*popen//python=$(BIN)/python -S' \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
 

@@ -26,9 +26,9 @@ from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import GpuBackend
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin
-from ingot.engine.fitting import make_planner
-from ingot.engine.loaded import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.gpu_fit import make_planner
+from ingot.engine.model.loaded_model import LoadedModel
+from ingot.engine.model.timed_tokens import timed_tokens
 
 _DEPTH, _LONG = 4096, 8192
 _GENERATED = 128

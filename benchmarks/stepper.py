@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine import LoadedModel
 from ingot.graph.kv_layout import whole_blocks
-from ingot.kvcache import Sequence
+from ingot.kvcache import SequenceBlocks
 
 _NONE = np.empty(0, np.int32)
 
@@ -25,7 +25,7 @@ class Stepper:
             cache_tokens=sequences * whole_blocks(context),
         )
         self._vocabulary = self._model.graph.vocabulary_size
-        self._kept: list[Sequence] = []
+        self._kept: list[SequenceBlocks] = []
 
     def prompt(self, tokens: int) -> float:
         """Seconds a prompt takes on an empty context."""
@@ -68,7 +68,7 @@ class Stepper:
         self._drop()
         self._model.close()
 
-    def _read(self, sequence: Sequence, tokens: int, *, wanted: bool) -> None:
+    def _read(self, sequence: SequenceBlocks, tokens: int, *, wanted: bool) -> None:
         ids = ((np.arange(tokens) * 7919 + 13) % self._vocabulary).astype(np.int32)
         for start in range(0, tokens, self._model.step_tokens):
             part = ids[start : start + self._model.step_tokens]

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from ingot.backends.gpu import imagined_device
-from ingot.engine.fitting import GpuFit, fit_gpu
+from ingot.engine.model.gpu_fit import GpuFit, fit_gpu
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph

@@ -8,11 +8,12 @@
 
 namespace nb = nanobind;
 
-void bind_executor(nb::module_& module);
+void bind_codes(nb::module_& module);
 void bind_gguf(nb::module_& module);
 void bind_isa(nb::module_& module);
 void bind_json(nb::module_& module);
 void bind_kernels(nb::module_& module);
+void bind_program(nb::module_& module);
 void bind_quant(nb::module_& module);
 void bind_rowwise(nb::module_& module);
 void bind_sampling(nb::module_& module);
@@ -42,7 +43,8 @@ NB_MODULE(_native, module) {
   bind_gguf(module);
   bind_json(module);
   bind_quant(module);
-  bind_executor(module);
+  bind_codes(module);
+  bind_program(module);
   bind_tokenizer(module);
   bind_kernels(module);
   bind_rowwise(module);

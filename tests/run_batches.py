@@ -19,8 +19,7 @@ from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import BlockPool
-from ingot.kvcache import Sequence as KvSequence
+from ingot.kvcache import BlockPool, SequenceBlocks
 
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
 Logits = NDArray[np.float32]
@@ -55,7 +54,7 @@ class Runner:
         self.pool = BlockPool(layout, blocks, blocks)
         for memory in self.backend.pools:  # what a block held before must not matter
             self.spoil(memory)
-        self.sequences: dict[object, KvSequence] = {}
+        self.sequences: dict[object, SequenceBlocks] = {}
 
     def make_backend(
         self,
@@ -92,7 +91,7 @@ class Runner:
         types: Sequence[int] | None = None,
     ) -> dict[object, Logits]:
         """Run the next tokens of some sequences together; logits of all tokens, by name."""
-        held = [self.sequences.setdefault(name, KvSequence(self.pool)) for name in tokens]
+        held = [self.sequences.setdefault(name, SequenceBlocks(self.pool)) for name in tokens]
         counts = [len(ids) for ids in tokens.values()]
         starts = [sequence.length for sequence in held]
         for sequence, count in zip(held, counts, strict=True):

@@ -32,12 +32,9 @@ void softcap(Row x, float cap, Out out) {
   active_kernels().softcap(x.data(), common_length(out, x), cap, out.data());
 }
 
-void activate(int kind, Row gate, std::optional<Row> up, Out out) {
-  if (kind < 0 || kind >= ingot::kActivationKinds)
-    throw std::invalid_argument("there is no such activation");
-  active_kernels().activate(static_cast<ingot::ActivationKind>(kind), gate.data(),
-                            up ? up->data() : nullptr, common_length(out, gate, up ? *up : gate),
-                            out.data());
+void activate(ingot::Activation kind, Row gate, std::optional<Row> up, Out out) {
+  active_kernels().activate(kind, gate.data(), up ? up->data() : nullptr,
+                            common_length(out, gate, up ? *up : gate), out.data());
 }
 
 void norm(bool layer, Row x, Row weight, std::optional<Row> bias, float epsilon, Out out) {

@@ -92,13 +92,13 @@ class ExpertOp : public Op {
 class ExpertGateOp : public ExpertOp {
  public:
   // The weights are gate and perhaps up.
-  ExpertGateOp(ValueRef source, bool own, std::vector<ExpertWeight> weights, ActivationKind kind,
+  ExpertGateOp(ValueRef source, bool own, std::vector<ExpertWeight> weights, Activation kind,
                ValueRef out, ExpertBuffers& buffers)
       : ExpertOp(source, own, std::move(weights), buffers), kind_(kind), out_(out) {}
   void run(const Step& step, int member) override;
 
  private:
-  const ActivationKind kind_;
+  const Activation kind_;
   const ValueRef out_;
 };
 

@@ -17,15 +17,18 @@ void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
-LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens,
-                           int64_t width)
-    : members(members),
-      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)),
-      width(width),
-      normed((members + this->max_tokens) * width),
-      quantized_stride(kernels.quantized_bytes(width)),
-      kernel_scratch(kernels.scratch_bytes(width)) {
-  quantized = AlignedBytes((members + this->max_tokens) * quantized_stride);
+LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens)
+    : kernels(kernels),
+      members(members),
+      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)) {}
+
+void LinearOp::Buffers::make_room(int64_t wanted) {
+  if (wanted <= width) return;
+  width = wanted;
+  quantized_stride = kernels.quantized_bytes(width);
+  kernel_scratch = kernels.scratch_bytes(width);
+  normed.resize((members + max_tokens) * width);
+  quantized = AlignedBytes((members + max_tokens) * quantized_stride);
   const int64_t results =
       std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
   member_scratch =

@@ -31,21 +31,25 @@ class LinearOp : public Op {
     ValueRef source;
     std::optional<NormRef> norm;
     std::vector<LinearPart> parts;
-    std::optional<ActivationKind>
-        gate;  // parts are gate and perhaps up; parts[0].out is the result's
+    std::optional<Activation> gate;  // parts are gate and perhaps up; parts[0].out is the result's
   };
   // Buffers of the largest input any linear of the model has, shared by all of them.
   struct Buffers {
-    int64_t members, max_tokens, width;
+    const KernelTable& kernels;
+    int64_t members, max_tokens;
+    int64_t width = 0;          // the largest so far
     std::vector<float> normed;  // [tokens][width], then one row per member
     AlignedBytes quantized;     // [tokens][quantized bytes of width], then one per member
     AlignedBytes scratch;       // per member: the kernels', then gated results
-    int64_t quantized_stride, kernel_scratch, member_scratch;
-    Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens, int64_t width);
+    int64_t quantized_stride = 0, kernel_scratch = 0, member_scratch = 0;
+    Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens);
+    void make_room(int64_t width);
   };
 
   LinearOp(Spec spec, Buffers& buffers)
-      : spec_(std::move(spec)), buffers_(buffers), rows_(buffers.members) {}
+      : spec_(std::move(spec)), buffers_(buffers), rows_(buffers.members) {
+    buffers_.make_room(spec_.source.width);
+  }
   void reset() override {
     columns_.reset();
     rows_.reset();

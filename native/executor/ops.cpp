@@ -70,7 +70,7 @@ void RotaryTable::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
     float* out = values_.data() + 2 * t * pairs();
     for (int64_t i = 0; i < pairs(); ++i) {
-      const double angle = step.batch.positions[t] * rotary_.speeds[i];
+      const double angle = step.batch.positions[t] * rotary_.frequencies[i];
       out[i] = static_cast<float>(std::cos(angle) * rotary_.magnitude);
       out[pairs() + i] = static_cast<float>(std::sin(angle) * rotary_.magnitude);
     }

@@ -29,13 +29,13 @@ struct NormRef {
   int64_t count;      // of weights: one run's, or those of all runs of a row
   int64_t length;     // of a run
   float epsilon;
-  bool layer;  // else RMS
+  NormKind kind;
 
   // In place or not; the row is cut into runs of `length`.
   void apply(const KernelTable& kernels, const float* x, int64_t width, float* out) const {
     for (int64_t i = 0; i < width; i += length) {
       const int64_t own = i % count;
-      (layer ? kernels.layer_norm : kernels.rms_norm)(
+      (kind == NormKind::LAYER ? kernels.layer_norm : kernels.rms_norm)(
           x + i, weight + own, bias ? bias + own : nullptr, length, epsilon, out + i);
     }
   }
@@ -93,7 +93,7 @@ class NormOp : public Op {
 // out = activation(gate) * up, or activation(gate) where there is no up
 class ActivateOp : public Op {
  public:
-  ActivateOp(ValueRef gate, std::optional<ValueRef> up, ActivationKind kind, ValueRef out)
+  ActivateOp(ValueRef gate, std::optional<ValueRef> up, Activation kind, ValueRef out)
       : gate_(gate), up_(up), kind_(kind), out_(out) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
@@ -101,7 +101,7 @@ class ActivateOp : public Op {
  private:
   const ValueRef gate_;
   const std::optional<ValueRef> up_;
-  const ActivationKind kind_;
+  const Activation kind_;
   const ValueRef out_;
   Queue queue_;
 };
@@ -133,21 +133,24 @@ class SoftCapOp : public Op {
 };
 
 struct Rotary {
-  std::vector<double> speeds;  // radians per position, one per pair
+  std::vector<double> frequencies;  // radians per position, one per pair
   double magnitude;
-  bool adjacent;
+  RopeLayout layout;
+
+  bool operator==(const Rotary&) const = default;
 };
 
 // The cosines and sines of every token's position, once per step for all layers.
 class RotaryTable : public Op {
  public:
   RotaryTable(Rotary rotary, int64_t max_tokens)
-      : rotary_(std::move(rotary)), values_(2 * rotary_.speeds.size() * max_tokens) {}
+      : rotary_(std::move(rotary)), values_(2 * rotary_.frequencies.size() * max_tokens) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
-  int64_t pairs() const { return static_cast<int64_t>(rotary_.speeds.size()); }
-  bool adjacent() const { return rotary_.adjacent; }
+  const Rotary& rotary() const { return rotary_; }
+  int64_t pairs() const { return static_cast<int64_t>(rotary_.frequencies.size()); }
+  bool adjacent() const { return rotary_.layout == RopeLayout::ADJACENT; }
   const float* cos(int64_t token) const { return values_.data() + 2 * token * pairs(); }
   const float* sin(int64_t token) const { return cos(token) + pairs(); }
 
@@ -157,13 +160,13 @@ class RotaryTable : public Op {
   Queue queue_;
 };
 
-// Normalize and turn query and key heads in place; store key and value in the cache.
+// Normalize and rotate query and key heads in place; store key and value in the cache.
 class StoreKvOp : public Op {
  public:
   struct Spec {
     ValueRef query, key, value;
     std::optional<NormRef> query_norm, key_norm;
-    const RotaryTable* rotary;  // null: positions are not turned
+    const RotaryTable* rotary;  // null: no rotary embedding
     CacheLayer cache;
   };
   explicit StoreKvOp(Spec spec) : spec_(std::move(spec)) {}

@@ -11,6 +11,16 @@ constexpr int64_t kPieceVectors = 8;     // of a state space
 
 }  // namespace
 
+CausalConvOp::CausalConvOp(Spec spec)
+    : spec_(spec),
+      weight_(spec.taps * spec.source.width),
+      nothing_((spec.taps - 1) * spec.source.width, 0.0f) {
+  const int64_t channels = spec.source.width;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t t = 0; t < spec.taps; ++t)
+      weight_[t * channels + c] = spec.weight[c * spec.taps + t];
+}
+
 void CausalConvOp::run(const Step& step, int) {
   const int64_t width = spec_.source.width;
   const int64_t pieces = (width + kPieceChannels - 1) / kPieceChannels;
@@ -26,7 +36,7 @@ void CausalConvOp::convolve(const Step& step, const SequenceRun& run, int64_t be
   const StateWalk walk(step, run, spec_.state);
   const float* source = step.row(spec_.source, run.first);
   const float* past = walk.source() ? walk.source() : nothing_.data();
-  step.kernels.causal_conv({source, past, spec_.weight, spec_.bias, run.count, width, spec_.taps,
+  step.kernels.causal_conv({source, past, weight_.data(), spec_.bias, run.count, width, spec_.taps,
                             begin, end, step.row(spec_.out, run.first)});
   // The rows before a token are the state there. The latest is written first and each one's oldest
   // row first: a place that is still read is never overwritten.
@@ -40,6 +50,25 @@ void CausalConvOp::convolve(const Step& step, const SequenceRun& run, int64_t be
   keep(walk.target(), run.count);
   for (int64_t r = walk.last() - 1; r >= walk.first(); --r)
     if (float* state = walk.kept(r)) keep(state, walk.tokens_to_end_of(r));
+}
+
+StateScanOp::StateScanOp(Spec spec)
+    : spec_(spec),
+      decay_(in_lanes(spec.decay, spec.one_decay ? 1 : spec.states())),
+      skip_(in_lanes(spec.skip, 1)) {}
+
+std::vector<float> StateScanOp::in_lanes(const float* rows, int64_t columns) const {
+  const int64_t head_size = spec_.x.width / spec_.step.width;
+  std::vector<float> lanes(spec_.groups * spec_.vectors() * columns * kLanes, 0.0f);
+  for (int64_t channel = 0; channel < spec_.x.width; ++channel) {
+    const int64_t group = channel / spec_.group_channels(),
+                  place = channel % spec_.group_channels();
+    const int64_t vector = group * spec_.vectors() + place / kLanes;
+    for (int64_t column = 0; column < columns; ++column)
+      lanes[(vector * columns + column) * kLanes + place % kLanes] =
+          rows[channel / head_size * columns + column];
+  }
+  return lanes;
 }
 
 void StateScanOp::run(const Step& step, int) {
@@ -71,8 +100,8 @@ void StateScanOp::scan(const Step& step, const SequenceRun& run, int64_t vector)
          step.row(spec_.x, token) + first, step.row(spec_.out, token) + first, spec_.x.width,
          step.row(spec_.step, token), spec_.step.width, spec_.x.width / spec_.step.width,
          step.row(spec_.b, token) + group * states, step.row(spec_.c, token) + group * states,
-         spec_.b.width, states, spec_.decay + vector * (spec_.one_decay ? kLanes : floats),
-         spec_.one_decay, spec_.skip + vector * kLanes, state});
+         spec_.b.width, states, decay_.data() + vector * (spec_.one_decay ? kLanes : floats),
+         spec_.one_decay, skip_.data() + vector * kLanes, state});
     done = to;
   };
   for (int64_t r = walk.first(); r < walk.last(); ++r) {

@@ -2,7 +2,7 @@
 //
 // States lie in blocks of a cache group of their own: the block of a run of kKvBlockTokens
 // positions holds the state after the last of them that was computed. A step reads the state
-// before its first token, writes that behind its last, and, where runs that it passes have a block,
+// before its first token, writes that after its last, and, if runs that it passes have a block,
 // those at their ends. Work is split by channels; the tokens of a sequence go one after the other.
 #pragma once
 
@@ -36,7 +36,7 @@ class StateWalk {
   const float* source() const {
     return begin_ == 0 ? nullptr : ref_.of(run_, (begin_ - 1) / kKvBlockTokens);
   }
-  // The state behind the last one.
+  // The state after the last one.
   float* target() const { return ref_.of(run_, last()); }
 
   // Runs whose end is passed, and where the state there goes, if anywhere.
@@ -57,13 +57,12 @@ class CausalConvOp : public Op {
  public:
   struct Spec {
     ValueRef source, out;
-    const float* weight;  // [taps][channels]
+    const float* weight;  // [channels][taps]
     const float* bias;
     int64_t taps;
     StateRef state;  // [taps - 1][channels]
   };
-  explicit CausalConvOp(Spec spec)
-      : spec_(spec), nothing_((spec.taps - 1) * spec.source.width, 0.0f) {}
+  explicit CausalConvOp(Spec spec);
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
@@ -71,6 +70,7 @@ class CausalConvOp : public Op {
   void convolve(const Step& step, const SequenceRun& run, int64_t begin, int64_t end) const;
 
   const Spec spec_;
+  std::vector<float> weight_;         // [taps][channels]
   const std::vector<float> nothing_;  // before the first token
   Queue queue_;
 };
@@ -80,9 +80,9 @@ class StateScanOp : public Op {
  public:
   struct Spec {
     ValueRef x, step, b, c, out;
-    const float* decay;  // [groups][vectors of a group][states, or 1][kLanes]
-    const float* skip;   // [groups][vectors of a group][kLanes]
-    bool one_decay;
+    const float* decay;  // [heads][states, or 1]
+    const float* skip;   // [heads]
+    bool one_decay;      // of a head, for all elements of its states
     int64_t groups;
     StateRef state;  // [groups][vectors of a group][states][kLanes]
 
@@ -90,14 +90,18 @@ class StateScanOp : public Op {
     int64_t vectors() const { return (group_channels() + kLanes - 1) / kLanes; }
     int64_t states() const { return b.width / groups; }
   };
-  explicit StateScanOp(Spec spec) : spec_(spec) {}
+  explicit StateScanOp(Spec spec);
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
  private:
   void scan(const Step& step, const SequenceRun& run, int64_t vector) const;
+  // Rows of the heads [heads][columns] for every channel: [groups][vectors][columns][kLanes].
+  std::vector<float> in_lanes(const float* rows, int64_t columns) const;
 
   const Spec spec_;
+  const std::vector<float> decay_;  // [groups][vectors of a group][states, or 1][kLanes]
+  const std::vector<float> skip_;   // [groups][vectors of a group][kLanes]
   Queue queue_;
 };
 

@@ -97,28 +97,28 @@ void RouteOp::route(const Step& step, int64_t token, int member) {
   float* taken = rank + experts;
   std::fill_n(taken, experts, 0.0f);
   switch (spec_.gating) {
-    case GatingKind::kSoftmax: {
+    case Gating::SOFTMAX: {
       const double sum = powers(step.kernels, scores, experts, shares);
       for (int64_t e = 0; e < experts; ++e) shares[e] = static_cast<float>(shares[e] / sum);
       break;
     }
-    case GatingKind::kSigmoid:
+    case Gating::SIGMOID:
       for (int64_t e = 0; e < experts; ++e) shares[e] = -scores[e];
       step.kernels.exponentials(shares, experts, shares);
       for (int64_t e = 0; e < experts; ++e) shares[e] = 1.0f / (1.0f + shares[e]);
       break;
-    case GatingKind::kChosenSoftmax:
-    case GatingKind::kSparseMixer:
+    case Gating::CHOSEN_SOFTMAX:
+    case Gating::SPARSE_MIXER:
       std::copy_n(scores, experts, shares);
   }
-  if (spec_.gating == GatingKind::kSparseMixer) {
+  if (spec_.gating == Gating::SPARSE_MIXER) {
     mix_sparsely(scores, taken, out);
   } else {
     for (int64_t e = 0; e < experts; ++e) rank[e] = shares[e] + (spec_.bias ? spec_.bias[e] : 0);
     choose(rank, taken, out);
     for (int64_t k = 0; k < used; ++k) weights[k] = shares[static_cast<int64_t>(out[k])];
   }
-  if (spec_.gating == GatingKind::kChosenSoftmax) {
+  if (spec_.gating == Gating::CHOSEN_SOFTMAX) {
     const double sum = powers(step.kernels, weights, used, weights);
     for (int64_t k = 0; k < used; ++k) weights[k] = static_cast<float>(weights[k] / sum);
   }

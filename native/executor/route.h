@@ -8,8 +8,6 @@
 
 namespace ingot {
 
-enum class GatingKind : int { kSoftmax = 0, kSigmoid = 1, kChosenSoftmax = 2, kSparseMixer = 3 };
-inline constexpr int kGatingKinds = 4;
 inline constexpr int64_t kMaxExpertsUsed = 64;  // by one token
 
 // The pairs of a token and an expert it uses, sorted by expert, so that all inputs of an expert
@@ -49,7 +47,7 @@ class RouteOp : public Op {
   struct Spec {
     ValueRef scores, out;
     int64_t used;
-    GatingKind gating;
+    Gating gating;
     bool normalize;
     float scale;
     float near;         // of the sparse mixer

@@ -27,7 +27,7 @@ inline void causal_conv(const ConvTask& task) {
         const float* x = row < 0 ? task.past + (before + row) * width : task.source + row * width;
         sum = simd::fma(at(task.weight + j * width), at(x), sum);
       }
-      const F32x16 y = activation(ActivationKind::kSilu, sum);
+      const F32x16 y = activation(Activation::SILU, sum);
       float* out = task.out + t * width + i;
       if (rest >= 16)
         y.store(out);

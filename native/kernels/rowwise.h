@@ -89,31 +89,31 @@ inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* co
 
 inline constexpr float kSwigluLimit = 7.0f;
 
-inline F32x16 activation(ActivationKind kind, F32x16 x) {
+inline F32x16 activation(Activation kind, F32x16 x) {
   const F32x16 one = F32x16::splat(1.0f), half = F32x16::splat(0.5f);
   switch (kind) {
-    case ActivationKind::kSilu:
+    case Activation::SILU:
       // Below -88.7 the divisor grows no more; nor must what is divided.
       return simd::max(F32x16::splat(-88.7f), x) / (one + simd::exp(F32x16::splat(0.0f) - x));
-    case ActivationKind::kGeluTanh: {
+    case Activation::GELU_TANH: {
       const F32x16 cube = x * x * x;
       const F32x16 inner =
           (x + cube * F32x16::splat(0.044715f)) * F32x16::splat(0.79788456080286536f);
       return half * x * (one + simd::tanh(inner));
     }
-    case ActivationKind::kGelu: {
+    case Activation::GELU: {
       float lanes[16];
       x.store(lanes);
       for (float& lane : lanes) lane = 0.5f * lane * (1.0f + std::erf(lane * 0.70710678118654752f));
       return F32x16::load(lanes);
     }
-    case ActivationKind::kReluSquared: {
+    case Activation::RELU_SQUARED: {
       const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
       return positive * positive;
     }
-    case ActivationKind::kTanh:
+    case Activation::TANH:
       return simd::tanh(x);
-    case ActivationKind::kSoftplus: {
+    case Activation::SOFTPLUS: {
       // max(x, 0) + log(1 + e), e = exp(-|x|): twice the inverse hyperbolic tangent of s.
       const F32x16 positive = simd::max(F32x16::splat(0.0f), x);
       const F32x16 e = simd::exp(x - positive - positive);
@@ -123,7 +123,7 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
         series = simd::fma(series, square, F32x16::splat(1.0f / static_cast<float>(divisor)));
       return positive + (s + s) * series;
     }
-    case ActivationKind::kClampedSwiglu: {
+    case Activation::CLAMPED_SWIGLU: {
       const F32x16 limited = simd::min(F32x16::splat(kSwigluLimit), x);
       const F32x16 power = simd::exp(F32x16::splat(-1.702f) * limited);
       return simd::max(F32x16::splat(-52.1f), limited) / (one + power);  // as above
@@ -133,16 +133,15 @@ inline F32x16 activation(ActivationKind kind, F32x16 x) {
 }
 
 // What an activated gate is multiplied by.
-inline F32x16 gated(ActivationKind kind, F32x16 up) {
-  if (kind != ActivationKind::kClampedSwiglu) return up;
+inline F32x16 gated(Activation kind, F32x16 up) {
+  if (kind != Activation::CLAMPED_SWIGLU) return up;
   const F32x16 limited =
       simd::max(F32x16::splat(-kSwigluLimit), simd::min(F32x16::splat(kSwigluLimit), up));
   return limited + F32x16::splat(1.0f);
 }
 
 // out = activation(gate) * up, or activation(gate) where up is null.
-inline void activate(ActivationKind kind, const float* gate, const float* up, int64_t n,
-                     float* out) {
+inline void activate(Activation kind, const float* gate, const float* up, int64_t n, float* out) {
   map_row(n, gate, out, [&](int64_t i, F32x16 x) {
     const F32x16 y = activation(kind, x);
     if (!up) return y;

@@ -5,19 +5,9 @@
 #include <cstdint>
 
 #include "formats/types.h"
+#include "kernels/codes.h"
 
 namespace ingot {
-
-enum class ActivationKind : int {
-  kSilu = 0,
-  kGelu = 1,
-  kGeluTanh = 2,
-  kReluSquared = 3,
-  kClampedSwiglu = 4,
-  kTanh = 5,
-  kSoftplus = 6,
-};
-inline constexpr int kActivationKinds = 7;
 
 // Positions in a block of the cache.
 inline constexpr int kKvBlockTokens = 32;

@@ -1,5 +1,6 @@
 """Types of the compiled module (see native/bindings/)."""
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 import numpy as np
@@ -164,7 +165,7 @@ def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
 def exponentials(x: NDArray[np.float32], out: _Floats) -> None: ...
 def softcap(x: NDArray[np.float32], cap: float, out: _Floats) -> None: ...
 def activate(
-    kind: int,
+    kind: Enum,  # of CODES["Activation"]
     gate: NDArray[np.float32],
     up: NDArray[np.float32] | None,
     out: NDArray[np.float32],
@@ -178,22 +179,24 @@ def norm(
     out: NDArray[np.float32],
 ) -> None: ...
 
-# executor: operations are added in the order they run; values are the numbers value() gave
+# codes: the enums of native/kernels/codes.h, by name
+CODES: Mapping[str, type[Enum]]
+
+# program: operations are added in the order they run; values are the numbers value() gave
 KV_BLOCK_TOKENS: int
 MAX_GENERATION_TOKENS: int  # sequences that one generation step takes
 
 def has_linear(type: int) -> bool: ...
 
+class Operation:
+    """The record of an operation, made by keyword; it is checked when it is added."""
+
+# Records by the names of ingot.graph.ops: operations, and parts of them. Each class has FIELDS.
+OPERATIONS: Mapping[str, Callable[..., Operation]]
+PARTS: Mapping[str, Callable[..., object]]
+
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
-_Weight = tuple[NDArray[np.uint8], int, int, int]  # bytes, type, rows, columns
-# weight, bias, length of a run, epsilon, layer norm
-_Norm = tuple[_Floats, _Floats | None, int, float, bool]
-_Part = tuple[_Weight, _Floats | None, float, int | None, int]  # weight, bias, scale, residual, out
-_Experts = tuple[_Weight, _Floats | None]  # rows of all experts, their biases
-# group, pool, bytes of a block, offset inside a block, type, head size
-_Cache = tuple[int, NDArray[np.uint8], int, int, int, int]
-_State = tuple[int, NDArray[np.uint8], int, int]  # group, pool, bytes of a block, offset inside
 
 class Program:
     def __init__(
@@ -203,87 +206,9 @@ class Program:
         arena_bytes_per_token: int,
         max_tokens: int,
         max_positions: int,
-        max_width: int,
     ) -> None: ...
     def value(self, *, offset: int, width: int, selected: bool, logits: bool) -> int: ...
-    def embed(
-        self,
-        *,
-        weight: _Weight,
-        scale: float,
-        positions: _Weight | None,
-        types: _Floats | None,
-        out: int,
-    ) -> None: ...
-    def take_rows(self, *, out: int) -> None: ...
-    def norm(self, *, norm: _Norm, source: int, residual: int | None, out: int) -> None: ...
-    def select(self, *, source: int, out: int) -> None: ...
-    def activate(self, *, gate: int, up: int | None, kind: int, out: int) -> None: ...
-    def causal_conv(
-        self, *, source: int, weight: _Floats, bias: _Floats, out: int, state: _State
-    ) -> None: ...
-    def state_scan(
-        self,
-        *,
-        x: int,
-        step: int,
-        b: int,
-        c: int,
-        out: int,
-        decay: _Floats,
-        skip: _Floats,
-        groups: int,
-        state: _State,
-    ) -> None: ...
-    def softcap(self, *, source: int, cap: float, out: int) -> None: ...
-    def rotary(self, *, speeds: list[float], magnitude: float, adjacent: bool) -> int: ...
-    def linear(
-        self, *, source: int, norm: _Norm | None, parts: list[_Part], activation: int | None
-    ) -> None: ...
-    def route(
-        self,
-        *,
-        scores: int,
-        out: int,
-        used: int,
-        gating: int,
-        normalize: bool,
-        scale: float,
-        near: float,
-        bias: _Floats | None,
-    ) -> None: ...
-    def expert_gate(
-        self, *, source: int, choice: int, parts: list[_Experts], activation: int, out: int
-    ) -> None: ...
-    def expert_mix(
-        self, *, source: int, choice: int, part: _Experts, residual: int | None, out: int
-    ) -> None: ...
-    def gate_rows(self, *, source: int, gate: int, residual: int | None, out: int) -> None: ...
-    def store_kv(
-        self,
-        *,
-        query: int,
-        key: int,
-        value: int,
-        query_norm: _Norm | None,
-        key_norm: _Norm | None,
-        rotary: int | None,
-        cache: _Cache,
-    ) -> None: ...
-    def attend(
-        self,
-        *,
-        query: int,
-        out: int,
-        cache: _Cache,
-        heads: int,
-        kv_heads: int,
-        scale: float,
-        softcap: float,
-        window: int,
-        sinks: _Floats | None,
-        causal: bool,
-    ) -> None: ...
+    def add(self, operation: Operation) -> None: ...
     def run(
         self,
         *,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import models
+from ingot.arrays import Floats
 from ingot.backends.backend import OnSent
 from ingot.bar import Bar
 from ingot.engine import (
@@ -41,7 +42,7 @@ from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.engine.probe import Probe
+    from ingot.engine.model.hidden_states import Probe
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
@@ -49,7 +50,6 @@ Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Pooling = Literal["mean", "last", "cls"]
-Floats = NDArray[np.float32]
 
 
 class LLM:
@@ -439,7 +439,7 @@ class LLM:
             ...
         ingot.errors.ModelError: ... use embed
         """
-        from ingot.engine.ranking import PairEncoder  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.rerank_pairs import PairEncoder  # noqa: PLC0415 (few need it)
 
         pairs = PairEncoder(self.engine.model, self.tokenizer)
         if not documents:
@@ -561,7 +561,7 @@ class LLM:
 
     @cached_property
     def _probe(self) -> "Probe":
-        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
 
         with self._making_probe:
             model = self.engine.model
@@ -569,7 +569,7 @@ class LLM:
 
     @cached_property
     def _ranker(self) -> "Probe":
-        from ingot.engine.probe import Probe  # noqa: PLC0415 (few need it)
+        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
 
         with self._making_probe:
             return Probe(self.engine.model, self.graph)

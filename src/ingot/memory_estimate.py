@@ -1,17 +1,19 @@
-"""How much memory a model takes: weights, KV cache and arena, from its metadata alone.
+"""How much memory a model takes on the CPU: weights, KV cache and arena.
+
+`estimate_memory` builds the graph and asks its cache layout and memory plan, which are what runs. A
+file that cannot be built (an unknown architecture, missing tensors) is estimated from its metadata:
 
     weights   the bytes of all tensors; they stay in the mapped file
     KV cache  per layer: tokens * kv_heads * (a key and a value as the KV type stores them);
               tokens is the context, and in a sliding-window layer at most
               window + batch; a recurrent layer (no heads) has one state instead, of
               4 bytes * (inner * states + (taps - 1) * (inner + 2 * groups * states))
-    arena     batch * 4 bytes * (2 * embedding + the widest pair of a layer) + 4 bytes * vocabulary,
-              where the widest pair is the larger of queries + keys + values + attention
-              output and of gate + up, or twice the inner size; the last term is one row of logits
+    arena     batch * 4 bytes * (2 * embedding + the widest pair of a layer) + 4 bytes * vocabulary;
+              the widest pair is the larger of queries + keys + values + attention output and of
+              gate + up, or twice the inner size; the last term is one row of logits
 
-In come metadata; out go bytes. It does not know architectures: a layer slides only where the
-file says so (`sliding_window_pattern`), so for a file that leaves it to the architecture the
-KV cache is an upper bound.
+Metadata do not say which layers slide if the architecture decides it; then this KV cache is an
+upper bound.
 """
 
 from collections.abc import Mapping
@@ -19,27 +21,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingot.gguf import Value
+from ingot.errors import IngotError
+from ingot.gguf import GgufLoader, Value
 from ingot.graph.kv_type import KvType
 
-BATCH_TOKENS = 512  # tokens of a prompt that one step takes
+BATCH_TOKENS = 512  # tokens of a prompt in one step
 
 _FLOAT = 4
-_MAX_LAYERS = 10_000  # what a damaged file claims must not keep us counting
+_MAX_LAYERS = 10_000  # a damaged file must not keep us counting
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer keeps per token, and how wide its intermediate values are."""
+    """The sizes of one layer that memory depends on."""
 
     heads: int
     kv_heads: int
     key_length: int
     value_length: int
     feed_forward: int
-    window: int | None  # None: attends to the whole context
+    window: int | None  # None: attention sees the whole context
     inner: int = 0  # channels of a recurrent layer
-    state: int = 0  # bytes that it keeps of all tokens together
+    state: int = 0  # bytes of its recurrent state
 
     def kv_bytes(self, tokens: int, kv_type: KvType) -> int:
         """Bytes of this layer's keys and values."""
@@ -64,6 +67,7 @@ class MemoryEstimate:
     weights: int
     kv_cache: int
     arena: int
+    built: bool = False  # from the graph, not from metadata
 
     @property
     def total(self) -> int:
@@ -73,18 +77,18 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ModelDimensions:
-    """The numbers of a model that its memory depends on."""
+    """The sizes in a model's metadata."""
 
     layers: tuple[Layer, ...]
     embedding: int
     vocabulary: int
-    context: int  # the longest the model was made for; 0 where the file does not say
+    context: int  # the longest that the model was trained for; 0 if the file does not say
     causal: bool
-    unplaced_window: int | None  # a sliding window that the file does not give to any layer
+    unplaced_window: int | None  # a sliding window without the layers that have it
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Value]) -> "ModelDimensions | None":
-        """Read them; None where the file does not describe a transformer."""
+        """Read them; None if the file does not describe a transformer."""
         arch = metadata.get("general.architecture")
 
         def one(key: str) -> int:
@@ -131,10 +135,10 @@ class ModelDimensions:
         )
 
     def estimate(self, weights: int, context: int, kv_type: KvType) -> MemoryEstimate:
-        """The memory for a context of that many tokens, the weights being that many bytes."""
+        """Memory for a context of that many tokens, from metadata alone; `weights` are bytes."""
         batch = min(context, BATCH_TOKENS)
         kv_cache = 0
-        if self.causal:  # an encoder keeps nothing between steps
+        if self.causal:  # an encoder has no cache
             for layer in self.layers:
                 tokens = context if layer.window is None else min(context, layer.window + batch)
                 kv_cache += layer.kv_bytes(tokens, kv_type) + layer.state
@@ -143,8 +147,42 @@ class ModelDimensions:
         return MemoryEstimate(context, batch, kv_type, weights, kv_cache, arena)
 
 
+def estimate_memory(
+    file: GgufLoader, context: int | None, kv_type: KvType
+) -> MemoryEstimate | None:
+    """Memory for one sequence of `context` tokens, by default the longest of the model.
+
+    None if the file does not say enough.
+    """
+    weights = sum(tensor.nbytes for tensor in file.tensors.values())
+    try:
+        return _from_graph(file, weights, context, kv_type)
+    except IngotError:  # it cannot run
+        dimensions = ModelDimensions.from_metadata(file.metadata)
+        tokens = context or (dimensions.context if dimensions else 0)
+        return dimensions.estimate(weights, tokens, kv_type) if dimensions and tokens else None
+
+
+def _from_graph(
+    file: GgufLoader, weights: int, context: int | None, kv_type: KvType
+) -> MemoryEstimate:
+    from ingot.graph.fusion import fuse  # noqa: PLC0415 (`ingot list` needs none of these)
+    from ingot.graph.kv_layout import KvLayout  # noqa: PLC0415
+    from ingot.graph.memory_plan import MemoryPlan  # noqa: PLC0415
+    from ingot.models import build_graph  # noqa: PLC0415
+
+    graph = build_graph(file, context)
+    tokens = context or graph.context_length
+    batch = min(tokens, BATCH_TOKENS) if graph.causal else tokens
+    layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
+    blocks = (group.blocks_of(tokens, batch) * group.block_bytes for group in layout.groups)
+    logits = _FLOAT * graph.logits.width
+    arena = MemoryPlan.of(fuse(graph)).size * batch + logits
+    return MemoryEstimate(tokens, batch, kv_type, weights, sum(blocks), arena, built=True)
+
+
 def vocabulary_size(metadata: Mapping[str, Value]) -> int:
-    """The number of tokens, from the vocabulary itself or from what the file says of it."""
+    """The number of tokens: those in the file, or what its metadata state."""
     tokens = metadata.get("tokenizer.ggml.tokens")
     if tokens is not None and not isinstance(tokens, (bool, int, float, str)):
         return len(tokens)

@@ -1,4 +1,4 @@
-"""What `LLM` gives back beside completions."""
+"""Results of `LLM` other than completions."""
 
 from dataclasses import dataclass
 from math import exp
@@ -6,20 +6,20 @@ from math import exp
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The tokens of a text and how likely the model finds them."""
+    """The tokens of a text and their log-probabilities."""
 
     token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]  # of the last tokens; nothing is known of the first of all
+    logprobs: tuple[float, ...]  # of the last tokens; the first token of all has none
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean surprise."""
+        """exp of the mean negative log-probability."""
         return exp(-sum(self.logprobs) / len(self.logprobs)) if self.logprobs else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class BeamText:
-    """One of the texts that a beam search found."""
+    """One result of a beam search."""
 
     text: str
     token_ids: tuple[int, ...]

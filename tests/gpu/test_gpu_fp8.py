@@ -5,10 +5,10 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from fp8_rows import fp8_rows
 
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, write_row
+from ops.fp8_rows import fp8_rows
 
 DEVICE = find_device().torch
 POSITIONS = BLOCK_TOKENS.value

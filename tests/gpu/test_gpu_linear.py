@@ -1,38 +1,20 @@
-"""Linear maps of every format on the GPU, against the reference on the same bytes."""
+"""What the table of operations does not have: extreme weights, more columns, long prompts."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_graphs import SmallGraph, expected_logits
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import find_device
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
+from ops.linear import FORMATS
+from ops.small_graph import SmallGraph, expected_logits
 from run_batches import GENERATION, PROMPT
 
-FORMATS = [
-    GgmlType.F32,
-    GgmlType.F16,
-    GgmlType.BF16,
-    GgmlType.Q4_0,
-    GgmlType.Q4_1,
-    GgmlType.Q5_0,
-    GgmlType.Q5_1,
-    GgmlType.Q8_0,
-    GgmlType.Q2_K,
-    GgmlType.Q3_K,
-    GgmlType.Q4_K,
-    GgmlType.Q5_K,
-    GgmlType.Q6_K,
-    GgmlType.IQ4_NL,
-    GgmlType.IQ4_XS,
-    GgmlType.MXFP4,
-    GgmlType.TQ2_0,  # decoded
-]
 ELSEWHERE = {o.Activation.TANH, o.Activation.SOFTPLUS}  # in encoders and in models with states
 # Inputs and weights are rounded to 11 bits; an error of one logit, in units of their usual size.
 HALVES = 2e-3
@@ -53,27 +35,6 @@ def run(
         found = runner.step({token: [token] for token in range(tokens)}, phase)
         rows = np.concatenate([found[token] for token in range(tokens)])
         return relative_error(rows, expected_logits(graph, model, range(tokens)))
-
-
-FORMATS_AND_PHASES = [(type, GENERATION) for type in FORMATS] + [
-    (type, PROMPT)  # the same products, other tiles
-    for type in FORMATS
-    if not find_device().interpreted or type is GgmlType.Q4_K
-]
-
-
-@pytest.mark.parametrize(("type", "phase"), FORMATS_AND_PHASES)
-def test_formats(type: GgmlType, phase: ExecutionPhase, tmp_path: Path) -> None:
-    """Rows and columns that are no whole tiles; columns shared out in a generation.
-
-    The embedding is of the same format.
-    """
-    columns = 512 if type.block_size == 256 else 416
-    small = SmallGraph(int(type))
-    x = small.value(columns)
-    small.ops.append(o.Embed(weight=small.weight(small.random(35, columns), type), out=x))
-    y = small.linear(x, small.random(70, columns, scale=0.05), type=type)
-    assert run(small, y, tmp_path, 3, phase) < HALVES
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.api import LLM
@@ -23,6 +22,7 @@ from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
 from models.recipes_recurrent import RECURRENT
 from models.tiny_models import Fixture
+from ops.attention import AttentionCase
 
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 INTERPRETED = find_device().interpreted
@@ -77,7 +77,7 @@ def test_what_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_kinds_of_operations_that_no_kernel_computes(tmp_path: Path) -> None:
     """They are refused when a model is planned: nothing has been sent by then."""
-    case = Case(norms=True)
+    case = AttentionCase(norms=True)
     small, logits = case.build()
     bias = small.weight(small.random(case.size))
     made, model = small.build(logits, tmp_path / "small.gguf")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_attention_ops import Case
 
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import NOT_FINITE, Outcome, SamplingPlan, Started
+from ingot.backends.device_sampler import NOT_FINITE, SamplingPlan, Started, StepResult
 from ingot.graph.kv_type import KvType
+from ops.attention import AttentionCase
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
 GREEDY = SamplingPlan(1, 2.0, np.inf, 1, 1.0, 0.0)
@@ -48,7 +48,7 @@ class Steps(GpuRunner):
 @pytest.fixture
 def steps(tmp_path: Path) -> Iterator[Steps]:
     """Of an embedding and an attention, which writes 32 different tokens."""
-    small, logits = Case(tokens=32, heads=2, size=16).build()
+    small, logits = AttentionCase(tokens=32, heads=2, size=16).build()
     graph, model = small.build(logits, tmp_path / "small.gguf")
     with model:
         yield Steps(graph, model, kv_type=KvType.F16, positions=64, sequences=3)
@@ -78,7 +78,7 @@ def test_rows_for_the_host(steps: Steps) -> None:
     for name in PROMPTS:
         steps.end(name)
     steps.read()
-    found: Outcome = steps.start(first, [None, GREEDY, None]).result()
+    found: StepResult = steps.start(first, [None, GREEDY, None]).result()
     assert found.tokens[1] == rows["b"][0].argmax()
     np.testing.assert_array_equal(found.logits, np.concatenate([rows["a"], rows["c"]]))
 

@@ -17,7 +17,7 @@ from ingot.backends.gpu.matrices import MatrixStore
 from ingot.backends.reference import Reference
 from ingot.backends.split import SplitBackend
 from ingot.engine import LoadedModel
-from ingot.engine.fitting import fit_gpu, make_planner
+from ingot.engine.model.gpu_fit import fit_gpu, make_planner
 from ingot.errors import GraphError, MemoryShortageError, ModelError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import BLOCK_TOKENS

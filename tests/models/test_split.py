@@ -127,13 +127,13 @@ def test_reference(tmp_path: Path) -> None:
 
 def test_what_cannot_be_cut() -> None:
     """A part without layers; a value beside the residual stream."""
-    stream, other, summed, out = (o.Value(name, 4) for name in ("x", "y", "blk.1.sum", "out"))
+    stream, other, summed, out = (o.Value(name, 4) for name in ("x", "y", "sum", "out"))
     table = o.Weight("token_embd.weight", (8, 4))
     graph = ComputationGraph(
         ops=(
             o.Embed(weight=table, out=stream),
             o.Norm(source=stream, out=other, weight=None, kind=o.NormKind.RMS, epsilon=1e-6),
-            o.Add(left=stream, right=other, out=summed),
+            o.Add(left=stream, right=other, out=summed, layer=1),
             o.Select(source=summed, out=out),
         ),
         logits=out,

@@ -60,7 +60,10 @@ async def call(app: FastAPI, request: BrokenBody) -> tuple[int, bytes]:
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(k.encode(), v.encode("latin-1")) for k, v in request.headers.items()],
+        "headers": [
+            (name.encode(), value.encode("latin-1"))
+            for name, value in {"host": "localhost", **request.headers}.items()
+        ],
         "client": ("fuzz", 1),
         "server": ("tiny", 80),
     }

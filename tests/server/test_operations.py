@@ -12,7 +12,7 @@ from serving import PATIENCE
 from starlette.testclient import TestClient
 
 from ingot.engine import EngineOptions
-from ingot.engine.placing import OnGpu, Placed
+from ingot.engine.model.placement import OnGpu, Placed
 from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions, create_app
 from tiny_llama import write_tiny_llama

@@ -80,7 +80,7 @@ def test_an_end_token_ends_the_text(path: Path, tmp_path: Path) -> None:
 
 def test_a_full_context_is_an_error(llm: LLM) -> None:
     stream = llm.stream([1] * (CONTEXT - 3), max_tokens=10, temperature=0)
-    with pytest.raises(ContextLengthError, match=f"end of the context of {CONTEXT} tokens"):
+    with pytest.raises(ContextLengthError, match=f"filled the context of {CONTEXT} tokens"):
         list(stream)
     assert len(stream.token_ids) == 3
     with pytest.raises(ContextLengthError, match="context_overflow='shift' or 'stop'"):
@@ -319,10 +319,10 @@ def test_numbers_that_make_no_text(llm: LLM, wrong: dict[str, int]) -> None:
 
 
 def test_too_little_memory_says_how_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.engine.memory.available", lambda: 10 << 10)
+    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: 10 << 10)
     with pytest.raises(MemoryError, match=r"cache for 256 tokens as f16 takes .* MiB.*smaller"):
         LLM(path)
-    monkeypatch.setattr("ingot.engine.memory.available", lambda: 100 << 10)
+    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: 100 << 10)
     LLM(path, kv_type="q4_0").close()
     with pytest.raises(ModelError, match="weights='read' takes"):
         LLM(path, weights="read", kv_type="q4_0")

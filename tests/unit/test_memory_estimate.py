@@ -1,12 +1,17 @@
-"""The memory arithmetic, against numbers worked out by hand."""
+"""The memory arithmetic, against models that are open and numbers worked out by hand."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ingot.backends.cpu import CpuBackend
+from ingot.engine import LoadedModel
+from ingot.gguf import GgufLoader
 from ingot.graph.kv_type import KvType
-from ingot.memory_estimate import Layer, ModelDimensions, vocabulary_size
+from ingot.memory_estimate import Layer, ModelDimensions, estimate_memory, vocabulary_size
+from tiny_llama import write_tiny_llama
 
 SMALL: dict[str, Any] = {
     "general.architecture": "llama",
@@ -25,6 +30,35 @@ def dimensions(**changes: Any) -> ModelDimensions:
     found = ModelDimensions.from_metadata(SMALL | keys)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(("context", "kv_type"), [(None, KvType.F16), (100, KvType.Q8_0)])
+def test_what_an_open_model_takes(tmp_path: Path, context: int | None, kv_type: KvType) -> None:
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    with GgufLoader(path) as file:
+        found = estimate_memory(file, context, kv_type)
+    with LoadedModel(path, threads=1, context=context, kv_type=kv_type, cache_tokens=1) as model:
+        backend = model._running
+        assert isinstance(backend, CpuBackend)
+        groups = zip(model.layout.groups, model.pool.sizes, strict=True)
+        assert found is not None
+        assert found.built
+        assert (found.context, found.batch) == (model.context, model.context)
+        assert found.kv_cache == sum(group.block_bytes * size for group, size in groups)
+        assert found.arena == backend.plan.size * found.batch + 4 * model.graph.logits.width
+        assert found.weights == sum(tensor.nbytes for tensor in model.file.tensors.values())
+
+
+def test_a_model_that_cannot_be_built(tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    path.write_bytes(path.read_bytes().replace(b"llama", b"lhama"))
+    with GgufLoader(path) as file:
+        found = estimate_memory(file, None, KvType.F16)
+        sizes = ModelDimensions.from_metadata(file.metadata)
+    assert found is not None
+    assert sizes is not None
+    assert not found.built
+    assert found == sizes.estimate(found.weights, sizes.context, KvType.F16)
 
 
 def test_a_plain_transformer() -> None:

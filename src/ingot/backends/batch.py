@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
+from ingot.arrays import Ints
 
 
 class ExecutionPhase(Enum):

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ingot.backends.batch import Batch, Ints
-
-Floats = NDArray[np.float32]
+from ingot.arrays import Floats, Ints
+from ingot.backends.batch import Batch
 
 NOT_FINITE = -1  # instead of a token: the row contains NaN or +inf
 NOTHING_LEFT = -2  # instead of a token: all tokens are banned
@@ -45,7 +43,7 @@ class SamplingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """The result of a step."""
 
     tokens: Ints  # [rows]: a token, NOT_FINITE or NOTHING_LEFT; undefined for rows without a plan
@@ -55,7 +53,7 @@ class Outcome:
 class Started(Protocol):
     """A step that may still be running."""
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         """Wait for it."""
 
 
@@ -78,6 +76,6 @@ class Finished:
 
     logits: Floats  # [rows, vocabulary]
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         """All of its logits."""
-        return Outcome(np.empty(len(self.logits), np.int32), self.logits)
+        return StepResult(np.empty(len(self.logits), np.int32), self.logits)

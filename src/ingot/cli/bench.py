@@ -24,7 +24,7 @@ from ingot.cli.summary import architecture, quantization
 from ingot.cli.text import printable, quantity, write_json
 from ingot.config import config
 from ingot.engine import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.timed_tokens import timed_tokens
 from ingot.errors import ConfigError
 from ingot.graph.kv_layout import whole_blocks
 

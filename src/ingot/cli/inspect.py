@@ -16,7 +16,7 @@ from ingot.cli.text import write_json
 from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.graph.kv_type import KvType
-from ingot.memory_estimate import MemoryEstimate
+from ingot.memory_estimate import estimate_memory
 
 
 def command(
@@ -87,7 +87,7 @@ def command(
             _show_tensor(loader, _find(loader, tensor), json)
             return
         summary = ModelSummary.of(loader)
-        memory = _estimate(summary, context, kv_type)
+        memory = estimate_memory(loader, context, kv_type)
         if json:
             write_json(model_json(loader, summary, memory))
         else:
@@ -101,14 +101,6 @@ def _show_tensor(loader: GgufLoader, tensor: LazyTensor, json: bool) -> None:
         write_json(tensor_json(tensor, found))
     else:
         inspect_view.show_tensor(console(), tensor, found)
-
-
-def _estimate(summary: ModelSummary, context: int | None, kv_type: KvType) -> MemoryEstimate | None:
-    dimensions = summary.dimensions
-    tokens = context or (dimensions.context if dimensions else 0)
-    if dimensions is None or not tokens:
-        return None
-    return dimensions.estimate(summary.tensor_bytes, tokens, kv_type)
 
 
 def _find(loader: GgufLoader, name: str) -> LazyTensor:

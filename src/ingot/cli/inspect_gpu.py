@@ -13,14 +13,14 @@ from rich.text import Text
 
 from ingot.backends.backend import choose_device, require_packages
 from ingot.cli.text import size, write_json
-from ingot.engine.loaded import DEFAULT_CONTEXT
+from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 
 if TYPE_CHECKING:
-    from ingot.engine.fitting import GpuFit
+    from ingot.engine.model.gpu_fit import GpuFit
 
 HERE = "here"
 
@@ -38,7 +38,7 @@ def show_gpu(
     asked = None if gpu == HERE else _bytes(gpu)
     require_packages(f"--gpu {gpu}")
     from ingot.backends.gpu import imagined_device  # noqa: PLC0415 (PyTorch)
-    from ingot.engine.fitting import fit_gpu  # noqa: PLC0415
+    from ingot.engine.model.gpu_fit import fit_gpu  # noqa: PLC0415
 
     device = choose_device("cuda") if asked is None else None
     room = asked if device is None else device.free_memory()

@@ -113,17 +113,16 @@ def _show_memory(out: Console, summary: ModelSummary, memory: MemoryEstimate | N
             reason = "name one with --context" if summary.dimensions else "no layers are described"
             out.print(Text(f"\nmemory: unknown, the file does not state a context: {reason}"))
         return
-    window = summary.dimensions.unplaced_window if summary.dimensions else None
+    dimensions = summary.dimensions
+    window = dimensions.unplaced_window if dimensions and not memory.built else None
     bound = f"; less where layers slide over {window}" if window else ""
+    values = f"values between operations for {memory.batch} tokens, and a row of logits"
+    formula = f"4 * ({memory.batch} * (2 * embedding + widest layer) + vocabulary)"
     out.print(Text(f"\nmemory for {memory.context} tokens", _HEADING))
     rows = [
         ("weights", memory.weights, "the tensors, mapped from the file"),
         ("KV cache", memory.kv_cache, f"{memory.kv_type.name} keys and values{bound}"),
-        (
-            "arena",
-            memory.arena,
-            f"4 * ({memory.batch} * (2 * embedding + widest layer) + vocabulary)",
-        ),
+        ("arena", memory.arena, values if memory.built else formula),
         ("total", memory.total, ""),
     ]
     for label, count, remark in rows:

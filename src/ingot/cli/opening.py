@@ -6,8 +6,8 @@ from typing import Any
 from ingot.api import LLM
 from ingot.bar import Bar
 from ingot.cli.text import notice
-from ingot.engine.loaded import LoadedModel
-from ingot.engine.placing import GpuLayers
+from ingot.engine.model.loaded_model import LoadedModel
+from ingot.engine.model.placement import GpuLayers
 from ingot.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ingot.engine.loaded import DEFAULT_CONTEXT
+from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
 
 ThreadsOption = Annotated[
     int | None,

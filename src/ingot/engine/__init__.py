@@ -1,9 +1,10 @@
 """From an open model to texts: requests, the scheduler and the step loop."""
 
-from ingot.engine.engine import EngineStats, InferenceEngine, Prompt
-from ingot.engine.loaded import LoadedModel, Weights
+from ingot.engine.engine import InferenceEngine, Prompt
+from ingot.engine.model.loaded_model import LoadedModel, Weights
 from ingot.engine.options import EngineOptions
 from ingot.engine.request import Completion, OnProgress, Request, RequestState, Timings
+from ingot.engine.stats import EngineStats
 
 __all__ = [
     "Completion",

@@ -1,15 +1,15 @@
-"""Channel: what a request has produced so far, between the step thread and whoever reads it.
+"""Channel: what a request has produced so far, between the step thread and its readers.
 
-The step thread writes pieces, progress and the end. Readers are threads that wait, or tasks of
-an event loop that are called back. Pieces stay: a late reader finds all of them. The good end is
-published only when the engine has taken note of it: who has a result finds it counted.
+The step thread writes pieces, progress and the end. Readers are threads that wait, or tasks of an
+event loop that are called back. Pieces stay: a late reader finds all of them. A result is published
+only when the engine has counted it in its statistics.
 
-Ctrl-C may come at any time to a thread that waits. It leaves a plain lock as it should be, and not
-always a condition or an event, for which the step thread would then wait for ever.
+Ctrl-C may interrupt a waiting thread at any time. A plain lock survives that; a condition or an
+event does not always, and the step thread would then wait for it forever.
 
-The step thread may fail, hang, or be in another process. Who has to wait for it asks `watch` before
-that and now and then, which raises an error then. In a process that has a channel from a fork the
-lock may be one that nobody will release, so what is there already is read without it.
+The step thread may fail, hang, or be in another process. A reader calls `watch` before it waits and
+once a second, which raises an error in these cases. After a fork, the lock may be held by a thread
+that does not exist in the child, so what is there already is read without it.
 """
 
 import math
@@ -23,19 +23,19 @@ from ingot.errors import IngotError
 
 T = TypeVar("T")
 Listener = Callable[[], None]
-WATCH_SECONDS = 1.0  # from one look at the step thread to the next, for who waits
+WATCH_SECONDS = 1.0  # between two looks of a waiting reader at the step thread
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So many tokens of a prompt are read, of so many."""
+    """`done` of the `total` tokens of a prompt are read."""
 
     done: int
     total: int
 
 
 class Wish:
-    """What the reader wants; apart from the channel, so that it can outlive the reader."""
+    """What the reader wants; separate from the channel, so that it can outlive the reader."""
 
     __slots__ = ("cancelled",)
 
@@ -48,8 +48,8 @@ class Channel(Generic[T]):
 
     def __init__(self) -> None:
         self.events: list[str | Progress] = []
-        self.watch: Callable[[], None] = _nothing  # raises an error if no more can come
-        self.wish = Wish()  # at which the step thread looks before every step
+        self.watch: Callable[[], None] = _nothing  # raises an error if nothing more can come
+        self.wish = Wish()  # the step thread looks at it before every step
         self.is_ended = False  # for the step thread: nothing more will come
         self.is_published = False  # for readers
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Channel(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it, if that was an error."""
+        """The error that ended it, if one did."""
         return self._error
 
     def write(self, event: str | Progress) -> None:
@@ -71,11 +71,11 @@ class Channel(Generic[T]):
         _call(listeners)
 
     def finish(self, result: T) -> None:
-        """Come to a good end, which readers do not see yet."""
+        """End with a result, which readers do not see yet."""
         self._end(result, None)
 
     def fail(self, error: BaseException) -> None:
-        """Come to another one, if it has not ended yet; readers see either."""
+        """End with an error, unless it has ended already; publish the end."""
         self._end(None, error)
         self.publish()
 
@@ -121,7 +121,7 @@ class Channel(Generic[T]):
         listener()
 
     def check(self) -> None:
-        """Raise an error if no more can come; what nobody waits for is not gone on with."""
+        """Raise an error if nothing more can come, and cancel the request."""
         try:
             self.watch()
         except IngotError:
@@ -129,7 +129,7 @@ class Channel(Generic[T]):
             raise
 
     def _wait(self, register: Callable[[Listener], None], timeout: float | None = None) -> bool:
-        """Wait for a listener to be called back; whether it was in time."""
+        """Wait for a listener to be called back; False after the timeout."""
         called = threading.Lock()
         called.acquire()
         register(called.release)

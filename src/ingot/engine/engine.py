@@ -6,7 +6,7 @@
     for piece in request:
         print(piece, end="")
 
-A thread of its own runs the model (see loop.py); whoever submits only reads.
+The step thread runs the model (loop.py); threads that submit requests only read.
 """
 
 import os
@@ -20,18 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Ints
 from ingot.backends.backend import OnSent
-from ingot.engine.gaps import Gaps
-from ingot.engine.loaded import Ints, LoadedModel
+from ingot.engine.beam_task import BeamTask
+from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loop import StepLoop
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.options import EngineOptions
-from ingot.engine.other_tasks import BeamTask, Consume, KeepTask, RowsTask
 from ingot.engine.request import OnProgress, Request
-from ingot.engine.saving import copy_text, insert_text
 from ingot.engine.scheduler import Limits
-from ingot.engine.speculation import NgramProposer
-from ingot.engine.strand import Strand
-from ingot.engine.text_task import Asked, Overflow, Proposer, TextTask
+from ingot.engine.speculation import (
+    DraftProposer,
+    NgramProposer,
+    Proposer,
+    require_rewind,
+    require_same_vocabulary,
+)
+from ingot.engine.stats import EngineStats, TokenGaps
+from ingot.engine.task import LogitsTask, ReadLogits
+from ingot.engine.text_task import Asked, Overflow, TextTask, TextTools
 from ingot.errors import (
     ConfigError,
     EngineError,
@@ -41,7 +48,7 @@ from ingot.errors import (
     SavedCacheSizeError,
 )
 from ingot.graph.kv_layout import BLOCK_TOKENS
-from ingot.kvcache.saved import SavedText, read_saved
+from ingot.kvcache.saved import read_saved
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
@@ -58,25 +65,8 @@ _ROW_BYTES = 128 << 20  # of logits in a step: 127 rows of a vocabulary of 262,1
 
 
 @dataclass(frozen=True, slots=True)
-class EngineStats:
-    """What the engine is doing now, and has done since it started."""
-
-    waiting: int
-    running: int
-    steps: int
-    prompt_tokens: int  # read
-    reused_tokens: int  # of prompts, which were in the cache already
-    generated_tokens: int
-    preemptions: int
-    blocks: int  # of the cache
-    blocks_held: int  # by texts that run
-    blocks_kept: int  # for texts to come
-    step_seconds: float  # since the step that runs began; 0 if none does
-
-
-@dataclass(frozen=True, slots=True)
 class _Parts:
-    """What an engine has once its model is loaded."""
+    """What an engine has after its model is loaded."""
 
     model: LoadedModel
     draft: LoadedModel | None
@@ -93,12 +83,12 @@ class InferenceEngine:
         self._loaded: _Parts | None = None
 
     def load_gguf_model(self, path: str | os.PathLike[str], progress: OnSent | None = None) -> None:
-        """Open a model; all that can be wrong with it is said here.
+        """Open a model; everything that can be wrong with it is an error here.
 
-        `progress` is told how many bytes of the weights have been sent to a GPU, and of how many.
+        `progress` is called with the bytes of the weights that a GPU has so far, and with all.
         """
         if self._loaded is not None:
-            raise ModelError(f"the engine has a model: {self.model.file.path}")
+            raise ModelError(f"the engine has a model already: {self.model.file.path}")
         options = self.options
         model = LoadedModel(
             path,
@@ -114,7 +104,7 @@ class InferenceEngine:
         )
         try:
             if options.speculation or options.draft:
-                _check_guesses(model)
+                require_rewind(model)
             tokenizer = Tokenizer.from_metadata(model.file.metadata)
             draft = _open_draft(options, model)
         except BaseException:
@@ -144,7 +134,7 @@ class InferenceEngine:
         text continue from inside the prompt's last token. `context_overflow`: what to do with a
         text that fills the context: "error", "stop", or "shift", which keeps the first `keep`
         tokens and the newest. `reuse`: whether to reuse what the KV cache holds of the prompt.
-        `progress(done, total)` is called, by whoever iterates, as the prompt is read. `parse`
+        `progress(done, total)` is called by the thread that iterates, during prefill. `parse`
         turns a complete text into `Completion.parsed`.
         """
         self.model.require_logits()
@@ -177,8 +167,8 @@ class InferenceEngine:
     def compile_grammar(self, grammar: "Grammar") -> "Future[CompiledGrammar]":
         """Have a grammar compiled, which may take seconds; then submit requests with it.
 
-        It stays compiled at least as long as somebody has the result. Cancel the future if the
-        grammar is not wanted any more.
+        It stays compiled at least as long as the result exists. Cancel the future if the grammar
+        is not needed any more.
         """
         return self._parts.chains.compile_grammar(grammar)
 
@@ -187,18 +177,18 @@ class InferenceEngine:
         ids = self.tokenizer.encode_array(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
-    def read_rows(self, tokens: Ints, consume: Consume, *, first: int = 0) -> None:
-        """Run a text and hand the logits of its tokens from `first` on to a function.
+    def read_rows(self, tokens: Ints, read: ReadLogits, *, first: int = 0) -> None:
+        """Run a text and pass the logits of its tokens from `first` on to a function.
 
-        It is called in the thread that runs the model, some rows at a time, in order.
+        It is called in the step thread, some rows at a time, in order.
         """
         self.model.require_logits()
-        task = RowsTask(tokens, first, consume)
+        task = LogitsTask(tokens, first, read)
         self._loop.submit(task)
         task.channel.result()
 
     def run_beams(self, tokens: Ints, search: "BeamSearch") -> None:
-        """Take a beam search to its end, or to the end of the context."""
+        """Run a beam search to its end, or to the end of the context."""
         self.model.require_logits()
         task = BeamTask(
             tokens, search, self.model.context, self.model.threads, self.model.copy_blocks
@@ -214,11 +204,11 @@ class InferenceEngine:
         prompted: int | None = None,
         most_bytes: int | None = None,
     ) -> int:
-        """Write what the cache has of a prompt or a request's text to a file: so many tokens.
+        """Write the KV cache of a prompt or of a request's text to a file; returns its tokens.
 
-        What it does not have is computed first. The last tokens, up to a block, are left out.
-        `prompted`: how many of the tokens were read and not written, if not all of them. A file
-        of more than `most_bytes` is not written: `SavedCacheSizeError`.
+        What the cache lacks is computed first. The last tokens, up to a block, are left out.
+        `prompted`: how many of the tokens were read as a prompt, by default all of them. If the
+        file would have more than `most_bytes`, raise `SavedCacheSizeError`.
         """
         self.model.require_logits()
         if isinstance(text, Request):
@@ -227,27 +217,20 @@ class InferenceEngine:
         else:
             tokens = self.encode(text)
             prompted = len(tokens) if prompted is None else prompted
-        # A state is that of the last token which ran: it must be the one that is saved.
+        # A recurrent state is that of the last token that ran, which must be the one that is saved.
         tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
-        prompted = min(prompted, len(tokens))
-        saved: list[SavedText] = []
-
-        def show(strand: Strand) -> None:
-            strand.settle()
-            saved.append(copy_text(self.model, strand))
-
-        task = KeepTask(tokens, prompted, show)
+        task = SaveTask(self.model, tokens, min(prompted, len(tokens)))
         self._loop.submit(task)
-        task.channel.result()
-        if most_bytes is not None and saved[0].nbytes > most_bytes:
+        saved = task.channel.result()
+        if most_bytes is not None and saved.nbytes > most_bytes:
             raise SavedCacheSizeError(
-                f"the saved text would have {saved[0].nbytes} bytes, and {most_bytes} are allowed"
+                f"the saved text would have {saved.nbytes} bytes, and {most_bytes} are allowed"
             )
-        saved[0].write(path)
-        return saved[0].header.tokens
+        saved.write(path)
+        return saved.header.tokens
 
     def restore(self, path: str | os.PathLike[str]) -> tuple[int, ...]:
-        """Bring a saved text back, for all prompts that begin with it; its tokens."""
+        """Put a saved text into the cache, for prompts that begin with it; returns its tokens."""
         model = self.model
         saved = read_saved(path, model.layout, model.fingerprint, most_tokens=model.context)
         if saved.header.tokens:
@@ -260,7 +243,7 @@ class InferenceEngine:
 
     @property
     def model(self) -> LoadedModel:
-        """The model that is loaded."""
+        """The loaded model."""
         return self._parts.model
 
     @property
@@ -282,15 +265,15 @@ class InferenceEngine:
     @property
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
-        scheduler, stepper, pool = self._loop.scheduler, self._loop.stepper, self.model.pool
+        scheduler, counters, pool = self._loop.scheduler, self._loop.counters, self.model.pool
         groups = range(len(pool.layout.groups))
         return EngineStats(
             waiting=len(scheduler.waiting),
             running=len(scheduler.running),
-            steps=stepper.steps,
-            prompt_tokens=stepper.prompt_tokens,
+            steps=counters.steps,
+            prompt_tokens=counters.prompt_tokens,
             reused_tokens=scheduler.reused_tokens,
-            generated_tokens=stepper.generated_tokens,
+            generated_tokens=counters.generated_tokens,
             preemptions=scheduler.preemptions,
             blocks=max(pool.sizes, default=0),
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
@@ -300,12 +283,12 @@ class InferenceEngine:
 
     @property
     def change(self) -> str | None:
-        """What somebody did to a file that it runs from, so that its requests fail; or None."""
+        """How a model file was changed while in use, so that requests fail; None: it was not."""
         return next((model.change for model in self._models if model.change is not None), None)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the path of a file leads to another one by now. This one can be used on."""
+        """Whether a path leads to another file now. The open file can still be used."""
         return any(model.file.is_replaced for model in self._models)
 
     @property
@@ -314,12 +297,12 @@ class InferenceEngine:
         return (parts.model,) if parts.draft is None else (parts.model, parts.draft)
 
     @property
-    def token_gaps(self) -> Gaps:
-        """How long texts have waited from token to token."""
-        return self._loop.stepper.gaps
+    def token_gaps(self) -> TokenGaps:
+        """A histogram of the seconds between the tokens of a text."""
+        return self._loop.counters.gaps
 
     def check(self) -> None:
-        """Raise an error if no request could be answered.
+        """Raise an error if no request can be answered.
 
         That is `EngineError` if the step thread failed, hangs, or is in another process, and
         `ModelError` if the engine is closed.
@@ -331,7 +314,7 @@ class InferenceEngine:
         self._loop.call(self.model.cache.clear)
 
     def close(self) -> None:
-        """Free everything, after the step that may be running.
+        """Free everything after the running step.
 
         Requests that have not ended fail with `ModelError`.
         """
@@ -341,9 +324,14 @@ class InferenceEngine:
 
     def _text(self, asked: Asked) -> TextTask:
         parts = self._parts
-        return TextTask(
-            asked, parts.chains, parts.tokenizer, parts.model.context, self._proposer(parts.draft)
+        tools = TextTools(
+            chains=parts.chains,
+            tokenizer=parts.tokenizer,
+            context=parts.model.context,
+            counters=parts.loop.counters,
+            in_background=parts.loop.background.submit,
         )
+        return TextTask(asked, tools, self._proposer(parts.draft))
 
     def _request(self, task: TextTask, progress: OnProgress | None = None) -> Request:
         if task.channel.is_ended:
@@ -362,8 +350,8 @@ class InferenceEngine:
             written = tuple(task.transcript.sampled)
             made = self._text(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
-                for strand, other in zip(made.strands, task.strands, strict=True):
-                    self.model.copy_blocks(strand.share(other))
+                for sequence, other in zip(made.sequences, task.sequences, strict=True):
+                    self.model.copy_blocks(sequence.share(other))
             return made
 
         request = self._request(self._loop.call(copy))
@@ -372,8 +360,6 @@ class InferenceEngine:
 
     def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
         if draft is not None:
-            from ingot.engine.draft import DraftProposer  # noqa: PLC0415 (few need it)
-
             return DraftProposer(draft)
         return NgramProposer() if self.options.speculation else None
 
@@ -381,25 +367,14 @@ class InferenceEngine:
 def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | None:
     if options.draft is None:
         return None
-    from ingot.engine.draft import check_draft  # noqa: PLC0415 (few need it)
-
     draft = LoadedModel(options.draft, threads=options.threads, device=options.device)
     try:
-        _check_guesses(draft)
-        check_draft(model, draft)
+        require_rewind(draft)
+        require_same_vocabulary(model, draft)
     except ConfigError:
         draft.close()
         raise
     return draft
-
-
-def _check_guesses(model: LoadedModel) -> None:
-    """Refuse guesses of or for a model that cannot take a token back."""
-    if model.layout.recurrent:
-        raise ConfigError(
-            f"{model.file.path} is a recurrent model, whose state cannot be taken back behind a "
-            "wrong guess; leave speculation and draft out"
-        )
 
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:

@@ -1,7 +1,7 @@
-"""Health: whether the step thread of an engine can go on.
+"""Health: whether the step thread of an engine can continue.
 
-The step thread says when it begins something and when it rests; every other thread may ask. Nobody
-watches all the time: whoever waits for the step thread asks now and then (channel.py).
+The step thread reports when it begins something and when it is idle; every other thread may ask.
+There is no watchdog: readers that wait for the step thread ask once a second (channel.py).
 """
 
 import os
@@ -11,16 +11,16 @@ from ingot.errors import EngineError
 
 
 class Home:
-    """The process in which a model was opened. A fork has no threads of it."""
+    """The process in which a model was opened. Its threads do not exist in a fork."""
 
     def __init__(self, name: str) -> None:
-        """`name` is that of the model, for the error."""
+        """`name` of the model, for the error."""
         self._name = name
         self._process = os.getpid()
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this process."""
+        """Whether this is that process."""
         return os.getpid() == self._process
 
     def check(self) -> None:
@@ -36,45 +36,45 @@ class Health:
     """The home, the failure and the running step of a step thread."""
 
     def __init__(self, name: str, step_timeout: float | None) -> None:
-        """`name` is that of the model."""
+        """`name` of the model, for errors."""
         self.home = Home(name)
         self._name = name
         self._step_timeout = step_timeout
         self._began: float | None = None
-        self._cause: BaseException | None = None  # of an end that nobody asked for
+        self._cause: BaseException | None = None  # of an unexpected end
 
     def begin_step(self) -> None:
-        """The step thread begins a step, or something that others ask for between two steps."""
+        """The step thread begins a step, or a call between two steps."""
         self._began = time.monotonic()
 
     def rest(self) -> None:
-        """It has nothing to do."""
+        """The step thread is idle."""
         self._began = None
 
     def fail(self, error: BaseException) -> None:
-        """It has ended with an error."""
+        """The step thread has ended with an error."""
         self._cause = error
 
     @property
     def failure(self) -> EngineError | None:
-        """An error that says so, if it has."""
+        """The error that requests get if it has."""
         if self._cause is None:
             return None
         failure = EngineError(
             f"the thread that runs {self._name} has ended with an error: {self._cause!r}; open the "
-            "model again to go on"
+            "model again"
         )
         failure.__cause__ = self._cause
         return failure
 
     @property
     def step_seconds(self) -> float:
-        """How long the step that runs has taken so far; 0 if none does."""
+        """How long the running step has taken so far; 0 if none runs."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
     def check(self) -> None:
-        """Raise an error if the step thread cannot go on."""
+        """Raise an error if the step thread cannot continue."""
         self.home.check()
         if failure := self.failure:
             raise failure

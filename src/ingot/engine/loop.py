@@ -1,11 +1,11 @@
 """StepLoop: the thread that owns a model and runs its steps, and the inbox of that thread.
 
-Tasks and calls come in from any thread; the thread runs while one of them has something to do
-and sleeps otherwise. It does not know what texts are.
+Tasks and calls come in from any thread; the step thread sleeps when there are none. It does not
+know what tasks do.
 
-If the thread ends with an error, everything that waits fails with it and nothing new is taken: what
-the thread left half done is not gone on with. A process that has the loop from a fork has no such
-thread, and perhaps locks that nobody will release: there each method looks at `health` first.
+If the thread ends with an error, all tasks fail with it and new ones are refused, because it may
+have left things half done. After a fork the child has no such thread, and perhaps locks that nobody
+will release: therefore each method looks at `health` first.
 """
 
 import threading
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ingot.engine.channel import Channel
 from ingot.engine.health import Health
-from ingot.engine.loaded import LoadedModel
-from ingot.engine.running import Task
+from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.scheduler import Limits, Scheduler
+from ingot.engine.stats import Counters
 from ingot.engine.step import Stepper
-from ingot.engine.text_task import TextTask
+from ingot.engine.task import Task
 from ingot.errors import (
     IngotError,
     ModelError,
@@ -33,33 +33,34 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
 R = TypeVar("R")
-_LOOK_SECONDS = 1.0  # after which whoever waits for the end of the thread looks at its health
+_LOOK_SECONDS = 1.0  # between two looks at the health of a thread that should end
 
 
 class StepLoop:
-    """Runs tasks on a model in a thread of its own, which starts with the first of them."""
+    """Runs tasks on a model in a thread that starts with the first of them."""
 
     def __init__(
         self, model: LoadedModel, limits: Limits, step_timeout: float | None = None
     ) -> None:
         self.health = Health(str(model.file.path), step_timeout)
-        self.scheduler: Scheduler[Task] = Scheduler(model.cache, limits)
-        self.stepper = Stepper(model, self.scheduler, self._do_beside)
+        self.scheduler: Scheduler = Scheduler(model.cache, limits)
+        self.counters = Counters()
+        self.background = Background()
+        self.stepper = Stepper(model, self.scheduler, self.counters)
         self._model = model
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._state = threading.Lock()  # of the next three
+        self._state = threading.Lock()  # guards the next three
         self._arriving = 0  # tasks in the inbox
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._helper: Executor | None = None
 
     def submit(self, task: Task) -> None:
-        """Let a task be run; if too many wait already, it is refused."""
+        """Have a task run; QueueFullError if too many wait already."""
         self.health.check()
         if threading.current_thread() is self._thread:
             raise ModelError(
-                "a logits processor runs in the thread that writes all texts, and cannot wait for "
-                "another one there"
+                "a logits processor runs in the step thread and cannot wait for another request "
+                "there"
             )
         task.channel.watch = self.health.check
         with self._state:
@@ -73,13 +74,13 @@ class StepLoop:
             self._inbox.put(partial(self._arrive, task))
 
     def check(self) -> None:
-        """Raise an error if no task could be run."""
+        """Raise an error if no task can be run."""
         self.health.check()
         if self._stopped:
             raise self._why_closed()
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run something between two steps, in the thread that owns the model."""
+        """Run a function between two steps, in the step thread."""
         self.health.check()
         if threading.current_thread() is self._thread:
             return function()
@@ -87,11 +88,11 @@ class StepLoop:
         done.watch = self.health.check
 
         def run() -> None:
-            self._go_on(self.stepper.land)
+            self._run_step(self.stepper.land)
             try:
                 done.finish((function(),))
                 done.publish()
-            except BaseException as error:  # it is the caller's
+            except BaseException as error:  # for the caller
                 done.fail(error)
 
         with self._state:
@@ -100,14 +101,14 @@ class StepLoop:
         return done.result()[0]
 
     def wake(self) -> None:
-        """Look at the tasks again: one was cancelled."""
+        """Have the tasks looked at again, because one was cancelled."""
         if self.health.home.is_here:
             self._inbox.put(_nothing)
 
     def stop(self) -> None:
-        """End all tasks after the step that runs, then the thread, and close the model.
+        """End all tasks after the running step, then the thread, and close the model.
 
-        Of a step that does not end there is an error; the thread stops if it ends after all.
+        If the step hangs, raise an error; the thread stops if the step ends after all.
         """
         if not self.health.home.is_here:
             return
@@ -127,7 +128,7 @@ class StepLoop:
                 thread.join(_LOOK_SECONDS)
 
     def _start(self) -> None:
-        """See that the thread runs, or say why it cannot."""
+        """Start the thread if it does not run; raise an error if it cannot."""
         if self._stopped:
             raise self._why_closed()
         if self._thread is not None:
@@ -154,9 +155,9 @@ class StepLoop:
                 self._end_unwanted()
                 if self.scheduler.running or self.scheduler.waiting:
                     self.health.begin_step()
-                    self._go_on(self.stepper.step)
+                    self._run_step(self.stepper.step)
                 self._remove_ended()
-        except BaseException as error:  # from here on nobody else would tell those who wait
+        except BaseException as error:  # requests that wait must learn of it
             self.health.fail(error)
         finally:
             self._close()
@@ -180,15 +181,15 @@ class StepLoop:
             if task.channel.wish.cancelled:
                 self.scheduler.remove(task)
                 task.fail(RequestCancelledError("the request was cancelled"))
-            elif isinstance(task, TextTask):
+            else:
                 task.expire()
         self._remove_ended()
 
-    def _go_on(self, move: Callable[[], None]) -> None:
-        """Do something that brings tasks further."""
+    def _run_step(self, move: Callable[[], None]) -> None:
+        """Run a step; an error that is not a single task's ends all of them."""
         try:
             move()
-        except BaseException as error:  # the tasks must not wait for ever
+        except BaseException as error:  # the tasks must not wait forever
             for task in list(self.scheduler.running):
                 self.scheduler.remove(task)
                 task.fail(error)
@@ -198,39 +199,45 @@ class StepLoop:
             if task.channel.is_ended:
                 self.scheduler.remove(task)
                 task.channel.publish()
-        if not self.scheduler.running:  # nobody is there to see what else would come
-            self._go_on(self.stepper.land)
+        if not self.scheduler.running:  # nothing else would finish it
+            self._run_step(self.stepper.land)
 
     def _close(self) -> None:
-        """Fail what is left; free everything."""
+        """Fail the tasks that are left; free everything."""
         with self._state:
             self._stopped = True
-        self._go_on(self.stepper.land)
+        self._run_step(self.stepper.land)
         while not self._inbox.empty():
             self._inbox.get()()  # calls find the model closed, tasks are failed below
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             self.scheduler.remove(task)
             task.fail(self._why_closed())
-        if self._helper is not None:
-            self._helper.shutdown()
+        self.background.close()
         self._model.close()
         self.health.rest()
 
     def _why_closed(self) -> IngotError:
         return self.health.failure or ModelError(
-            f"{self._model.file.path} is closed; open it again to go on"
+            f"{self._model.file.path} is closed; open it again"
         )
 
-    def _do_beside(self, work: Callable[[], None]) -> "Future[None]":
-        """Let something be done while the model runs; if there can be no thread for it, do it."""
+
+class Background:
+    """A thread for work that can be done while the model runs. It starts with the first work."""
+
+    def __init__(self) -> None:
+        self._executor: Executor | None = None
+
+    def submit(self, work: Callable[[], None]) -> "Future[None]":
+        """Have something done; if no thread can be started, do it now."""
         from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415 (imports logging)
 
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, "ingot-masks")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "ingot-masks")
         try:
-            return self._helper.submit(work)
+            return self._executor.submit(work)
         except RuntimeError:
-            self._helper = None  # the work is in its queue, and must not be done twice
+            self._executor = None  # the work is in its queue, and must not be done twice
         done: Future[None] = Future()
         try:
             work()
@@ -238,6 +245,11 @@ class StepLoop:
         except Exception as error:
             done.set_exception(error)
         return done
+
+    def close(self) -> None:
+        """Wait for the work that is under way and end the thread."""
+        if self._executor is not None:
+            self._executor.shutdown()
 
 
 def _nothing() -> None:

@@ -4,26 +4,26 @@ import os
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypedDict
 
-from ingot.engine.placing import GpuLayers
+from ingot.engine.model.placement import GpuLayers
 from ingot.errors import ConfigError, UnknownParameterError
 
-MAX_RUNNING = 64  # texts in one step: what the native program takes
+MAX_RUNNING = 64  # sequences in one decode step: the limit of the native program
 Speculation = Literal["ngram"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Settings of an engine; None means that the engine chooses."""
+    """Settings of an engine; None leaves the choice to the engine."""
 
     threads: int | None = None  # INGOT_THREADS, or the cores this process may use
-    context: int | None = None  # tokens of the longest text: what the model allows, at most 8192
+    context: int | None = None  # tokens of a sequence: what the model allows, at most 8192
     kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0, q4_0 or fp8
     weights: str = "map"  # "map" uses them in the file, "lock" also keeps them, "read" copies them
-    cache_tokens: int | None = None  # of all texts together: four contexts, if memory allows
+    cache_tokens: int | None = None  # of all sequences together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
-    max_running: int = 32  # texts written at once
-    max_queue: int = 1024  # requests that wait for their turn
-    # Of prompts, read between two tokens of the texts being written: 128, or 1024 on a GPU
+    max_running: int = 32  # requests that run at once
+    max_queue: int = 1024  # requests that wait
+    # Of prompts, read between two tokens of the running texts: 128, or 1024 on a GPU
     chunk_tokens: int | None = None
     speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
     device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot-llm[gpu]); "auto": if there is one
@@ -31,7 +31,7 @@ class EngineOptions:
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None
     draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
-    # Seconds after which a step that has not ended is taken for one that hangs. None: never
+    # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
 
     @classmethod

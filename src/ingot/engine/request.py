@@ -1,8 +1,7 @@
-"""Request: a text that is being written, in the hands of the one who asked for it.
+"""Request: the caller's handle to a text that is being generated.
 
-Iterate over it, or `async for`, for the pieces; call `result` or `await` it for the whole. It
-may be read from any thread, cancelled from any thread, and dropped: nobody writes on for a
-request that nobody can read.
+Iterate over it, or `async for`, for the pieces; call `result` or `await` it for the whole. Any
+thread may read it or cancel it. A request that nobody refers to any more is cancelled.
 """
 
 import weakref
@@ -24,10 +23,10 @@ OnProgress = Callable[[int, int], None]  # prompt tokens done, prompt tokens in 
 
 
 class RequestState(StrEnum):
-    """Where a request is on its way."""
+    """The states of a request."""
 
-    QUEUED = "queued"  # waiting for its turn, perhaps again
-    PROMPT = "prompt"  # its prompt is being read
+    QUEUED = "queued"  # waiting for its turn, perhaps after a preemption
+    PROMPT = "prompt"  # prefill
     GENERATING = "generating"
     DONE = "done"
     FAILED = "failed"
@@ -39,11 +38,11 @@ class Timings:
     """Tokens, and the seconds from step to step; requests that run together share them."""
 
     prompt_tokens: int
-    prompt_seconds: float  # from its turn until the first token can be chosen
+    prompt_seconds: float  # from its turn until the first token can be sampled
     generated_tokens: int
     steps: int  # runs of the model after the prompt: the first token needs none
-    generation_seconds: float  # of those steps and of choosing tokens
-    queue_seconds: float = 0.0  # until its turn came
+    generation_seconds: float  # of those steps and of sampling
+    queue_seconds: float = 0.0  # before its turn
     reused_tokens: int = 0  # of the prompt, which were in the cache
 
     @property
@@ -66,16 +65,16 @@ class Completion:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     timings: Timings
-    seed: int  # of its draws: the same seed gives the same text
+    seed: int  # the same seed gives the same text
     stopped_by: str | int | None = None  # the stop string, or the token that ended the text
     logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
     chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and after the sampler chain
     ending: TokenLogprobs | None = None  # of the token that ended the text, which is not in it
-    parsed: Any = None  # what the text says, if a schema was given and the text is complete
+    parsed: Any = None  # the parsed text, if a schema was given and the text is complete
 
 
 class Request(Iterator[str], AsyncIterator[str]):
-    """A text to come; what it has so far is right at any time."""
+    """A text to come; its properties are correct at any time."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Request(Iterator[str], AsyncIterator[str]):
         self._fork = fork
         self._progress = progress
         self._read = 0  # events
-        # Not the channel: an error in it may hold this request, which then never went.
+        # Not the channel: an error in it may refer to this request, which would then live forever.
         self._dropped = weakref.finalize(self, _cancel, channel.wish, wake)
         self._dropped.atexit = False
 
@@ -127,7 +126,7 @@ class Request(Iterator[str], AsyncIterator[str]):
         return self._parsed(self._channel.result(timeout))
 
     def cancel(self) -> None:
-        """Stop; what was written stays. Of a text that has ended nothing changes."""
+        """Stop generating; the text so far stays. A text that has ended does not change."""
         self._dropped()
 
     close = cancel
@@ -143,7 +142,7 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     @property
     def state(self) -> RequestState:
-        """Where it is on its way."""
+        """Its state."""
         if not self._channel.is_ended:
             return self._task.state
         if self._channel.error is None:
@@ -153,7 +152,7 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     @property
     def text(self) -> str:
-        """What is written so far."""
+        """The text so far."""
         return self._task.transcript.text
 
     @property
@@ -163,7 +162,7 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """The tokens written so far."""
+        """The generated tokens so far."""
         return self._task.transcript.token_ids
 
     @property
@@ -173,21 +172,21 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     @property
     def seed(self) -> int:
-        """The seed of the draws, given or taken at random."""
+        """The seed of the sampler, given or random."""
         return self._task.transcript.chain.seed
 
     @property
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
-        """Those of the tokens so far by the model, if they were asked for."""
+        """Log-probabilities of the tokens so far by the model, if they were asked for."""
         return self._task.transcript.logprobs
 
     def sampled_tokens(self, start: int = 0) -> tuple[SampledToken, ...]:
-        """The tokens from a position on, each with what was asked for about it."""
+        """The tokens from a position on, each with the log-probabilities that were asked for."""
         return tuple(self._task.transcript.sampled[start:])
 
     @property
     def params(self) -> SamplingParams:
-        """How the tokens are chosen."""
+        """The sampling parameters."""
         return self._task.asked.params
 
     @property
@@ -206,7 +205,7 @@ class Request(Iterator[str], AsyncIterator[str]):
         return self._channel.is_published and self._read == len(self._channel.events)
 
     def _take(self) -> str | None:
-        """The next piece, if there is one; progress is told on the way to it."""
+        """The next piece, if there is one; reports progress that came before it."""
         while self._read < len(self._channel.events):
             event = self._channel.events[self._read]
             self._read += 1

@@ -1,21 +1,21 @@
-"""Scheduler: which tokens of which tasks run in the next step. Pure bookkeeping: no model.
+"""Scheduler: which tokens of which tasks run in the next step. Pure bookkeeping, without a model.
 
-Tasks are admitted in the order they came, while there is room for their prompts. In a step
-every text that is being written gets one token (more, if it has more to run), and the prompts
-that are being read share `chunk` tokens: a long prompt never holds the others up for longer than
-that. When the cache runs out, the task that came last gives its place up and comes back before
-all that wait; the one that came first always goes on, so all of them come to an end.
+Tasks are admitted in the order they came, while there is room for their prompts. In a step every
+sequence in decode gets one token (more, if it has more to run), and the prompts in prefill share
+`chunk` tokens: a long prompt never delays the others for longer than that. When the cache runs out,
+the task that came last is preempted and comes back before all that wait; the one that came first
+always continues, so all of them end.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.engine.strand import Strand
+from ingot.engine.sequence import TokenSequence
+from ingot.engine.task import Task
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache import KvCache
@@ -23,90 +23,81 @@ from ingot.kvcache import KvCache
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
 
 
-class Task(Protocol):
-    """What the scheduler knows of a task: its texts, all of which run before it can go on."""
-
-    strands: list[Strand]
-
-
-T = TypeVar("T", bound=Task)
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one step, and all the tasks together, may take."""
+    """Limits of one step, and of all tasks together."""
 
-    running: int  # texts in the cache at once, at most GENERATION's tokens of a step
+    running: int  # sequences in the cache at once
     queue: int  # tasks that wait
     generation_tokens: int  # of a step
-    prompt_tokens: int  # of a step while nothing is generated
-    chunk: int  # of a step, else
-    rows: int  # of logits in a step
+    prompt_tokens: int  # of a step without decode
+    chunk: int  # prompt tokens of a step with decode
+    rows: int  # rows of logits in a step
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Generic[T]):
-    """A strand's part in a step: its next tokens, for which it has room already."""
+class Share:
+    """The next tokens of a sequence in a step; the cache has room for them."""
 
-    task: T
-    strand: Strand
+    task: Task
+    sequence: TokenSequence
     start: int
     count: int
 
     @property
     def end(self) -> int:
-        """Behind the last of the tokens."""
+        """The position after the last of the tokens."""
         return self.start + self.count
 
     @property
     def wanted(self) -> range:
-        """Those of the tokens, counted from the first of them, whose logits are wanted."""
-        return range(min(max(self.strand.rows_from - self.start, 0), self.count), self.count)
+        """The tokens whose logits are wanted, counted from `start`."""
+        return range(min(max(self.sequence.rows_from - self.start, 0), self.count), self.count)
 
 
 @dataclass(slots=True)
-class Plan(Generic[T]):
-    """A step."""
+class Plan:
+    """The tokens of a step."""
 
-    generation: list[Share[T]] = field(default_factory=list)
-    prompt: list[Share[T]] = field(default_factory=list)
-    failed: list[tuple[T, CacheFullError]] = field(default_factory=list)
+    generation: list[Share] = field(default_factory=list)
+    prompt: list[Share] = field(default_factory=list)
+    failed: list[tuple[Task, CacheFullError]] = field(default_factory=list)
 
-    def shares(self) -> Iterator[Share[T]]:
-        """All of them, in the order they run."""
+    def shares(self) -> Iterator[Share]:
+        """Both phases, in the order they run."""
         yield from self.generation
         yield from self.prompt
 
 
-class Scheduler(Generic[T]):
-    """The tasks that wait and those that run, oldest first."""
+class Scheduler:
+    """The tasks that wait and the tasks that run, oldest first."""
 
     def __init__(self, cache: KvCache, limits: Limits) -> None:
         self.cache = cache
         self.limits = limits
-        self.waiting: deque[T] = deque()
-        self.running: list[T] = []
+        self.waiting: deque[Task] = deque()
+        self.running: list[Task] = []
         self.preemptions = 0
         self.reused_tokens = 0
 
-    def remove(self, task: T) -> None:
-        """A task has come to its end, or is not wanted any more."""
+    def remove(self, task: Task) -> None:
+        """Forget a task and free its place in the cache."""
         if task in self.running:
             self.running.remove(task)
         elif task in self.waiting:
             self.waiting.remove(task)
-        for strand in task.strands:
-            strand.close()
+        for sequence in task.sequences:
+            sequence.close()
 
-    def plan(self) -> Plan[T]:
-        """Choose the next step's tokens and make room for them."""
+    def plan(self) -> Plan:
+        """Pick the tokens of the next step and make room for them."""
         self._admit()
         for task in self.running:
-            for strand in task.strands:
-                if strand.sequence is None:
-                    strand.open(self.cache)
-                    self.reused_tokens += strand.computed
-        plan: Plan[T] = Plan()
+            for sequence in task.sequences:
+                if sequence.cached is None:
+                    sequence.open(self.cache)
+                    self.reused_tokens += sequence.computed
+        plan = Plan()
         self._share(GENERATION, self.limits.generation_tokens, plan)
         budget = self.limits.chunk if plan.generation else self.limits.prompt_tokens
         self._share(PROMPT, budget, plan)
@@ -114,21 +105,21 @@ class Scheduler(Generic[T]):
 
     @property
     def is_steady(self) -> bool:
-        """Whether the next step can only be of those that run: nobody waits for a free place."""
-        texts = sum(len(task.strands) for task in self.running)
+        """Whether no other task could join the next step: none waits, or there is no place."""
+        texts = sum(len(task.sequences) for task in self.running)
         return not self.waiting or texts >= self.limits.running
 
-    def settle(self, plan: Plan[T]) -> None:
-        """After a step: let others find what was computed."""
+    def settle(self, plan: Plan) -> None:
+        """File what a step computed in the prefix cache."""
         for share in plan.shares():
-            share.strand.settle()
+            share.sequence.settle()
 
     def _admit(self) -> None:
-        texts = sum(len(task.strands) for task in self.running)
-        held: list[T] = []  # until a prompt that runs has read what they have in common
+        texts = sum(len(task.sequences) for task in self.running)
+        held: list[Task] = []  # until a running prefill has computed their common prefix
         while self.waiting:
             task = self.waiting[0]
-            if self.running and texts + len(task.strands) > self.limits.running:
+            if self.running and texts + len(task.sequences) > self.limits.running:
                 break
             if texts + len(held) < self.limits.running and self._is_being_read(task):
                 held.append(self.waiting.popleft())
@@ -137,40 +128,40 @@ class Scheduler(Generic[T]):
                 break
             self.waiting.popleft()
             self.running.append(task)
-            texts += len(task.strands)
+            texts += len(task.sequences)
         self.waiting.extendleft(reversed(held))
 
-    def _is_being_read(self, task: T) -> bool:
-        """Whether a prompt that runs will leave more of this one in the cache than there is."""
-        strand = task.strands[0]
-        if not (self.cache.shares and strand.reuse) or len(task.strands) > 1 or strand.sequence:
+    def _is_being_read(self, task: Task) -> bool:
+        """Whether a running prefill will leave more of this prompt in the cache than there is."""
+        sequence = task.sequences[0]
+        if not (self.cache.shares and sequence.reuse) or len(task.sequences) > 1 or sequence.cached:
             return False
         reading = (
-            other.strands[0]
+            other.sequences[0]
             for other in self.running
-            if other.strands[0].phase is PROMPT and other.strands[0].pending
+            if other.sequences[0].phase is PROMPT and other.sequences[0].pending
         )
-        same = max((_common_runs(strand, other) for other in reading), default=0)
-        return same > 0 and same > self.cache.known_runs(strand.tokens, strand.prompted)
+        same = max((_common_runs(sequence, other) for other in reading), default=0)
+        return same > 0 and same > self.cache.known_runs(sequence.tokens, sequence.prompted)
 
-    def _has_room(self, task: T) -> bool:
-        """Whether the cache holds all tokens of a task beside a run more of those that run."""
+    def _has_room(self, task: Task) -> bool:
+        """Whether the cache has blocks for a task, and one more for each running task."""
         spare = len(self.running)
         for group, spec in enumerate(self.cache.pool.layout.groups):
             needed = spare
-            for strand in task.strands:
-                needed += spec.blocks_of(len(strand) + 1, self.limits.prompt_tokens) + 1
+            for sequence in task.sequences:
+                needed += spec.blocks_of(len(sequence) + 1, self.limits.prompt_tokens) + 1
             if needed > self.cache.pool.available(group):
                 return False
         return True
 
-    def _share(self, phase: ExecutionPhase, budget: int, plan: Plan[T]) -> None:
-        """Divide the tokens of a phase: everyone's fair part first, then the rest by age."""
+    def _share(self, phase: ExecutionPhase, budget: int, plan: Plan) -> None:
+        """Divide the tokens of a phase: a fair part for everyone first, then the rest by age."""
         waiting = [
-            (task, strand)
+            (task, sequence)
             for task in self.running
-            for strand in task.strands
-            if strand.pending and strand.phase is phase
+            for sequence in task.sequences
+            if sequence.pending and sequence.phase is phase
         ]
         if not waiting:
             return
@@ -179,29 +170,29 @@ class Scheduler(Generic[T]):
             fair = max(fair, BLOCK_TOKENS)
         counts: list[int] = []
         rows = self.limits.rows
-        for _, strand in waiting:
-            counts.append(min(strand.runnable, fair, budget))
+        for _, sequence in waiting:
+            counts.append(min(sequence.runnable, fair, budget))
             budget -= counts[-1]
-        for index, (_, strand) in enumerate(waiting):
-            more = min(strand.runnable - counts[index], budget)
+        for index, (_, sequence) in enumerate(waiting):
+            more = min(sequence.runnable - counts[index], budget)
             counts[index] += more
             budget -= more
-            free = max(strand.rows_from - strand.computed, 0)  # tokens without rows
+            free = max(sequence.rows_from - sequence.computed, 0)  # tokens without rows
             counts[index] = min(counts[index], free + rows)
             rows -= max(counts[index] - free, 0)
-        for (task, strand), count in zip(waiting, counts, strict=True):
+        for (task, sequence), count in zip(waiting, counts, strict=True):
             if count and task in self.running:
-                self._grow(task, strand, count, phase, plan)
+                self._grow(task, sequence, count, phase, plan)
 
     def _grow(
-        self, task: T, strand: Strand, count: int, phase: ExecutionPhase, plan: Plan[T]
+        self, task: Task, sequence: TokenSequence, count: int, phase: ExecutionPhase, plan: Plan
     ) -> None:
-        """Make room for a strand's tokens, if need be at the expense of the task that came last."""
-        assert strand.sequence is not None, "it runs"
+        """Make room for tokens of a sequence; if necessary, preempt the task that came last."""
+        assert sequence.cached is not None, "it runs"
         while True:
-            start = strand.computed
+            start = sequence.computed
             try:
-                strand.sequence.blocks.grow(count)
+                sequence.cached.blocks.grow(count)
             except CacheFullError as error:
                 last = self.running[-1]
                 if len(self.running) == 1:
@@ -215,24 +206,24 @@ class Scheduler(Generic[T]):
                     return
             else:
                 shares = plan.generation if phase is GENERATION else plan.prompt
-                shares.append(Share(task, strand, start, count))
+                shares.append(Share(task, sequence, start, count))
                 return
 
-    def _drop(self, task: T, plan: Plan[T]) -> None:
+    def _drop(self, task: Task, plan: Plan) -> None:
         plan.generation = [share for share in plan.generation if share.task is not task]
         plan.prompt = [share for share in plan.prompt if share.task is not task]
 
-    def _preempt(self, task: T) -> None:
-        """Take a task's place in the cache; it waits before all others to have it again."""
+    def _preempt(self, task: Task) -> None:
+        """Take a task's blocks; it waits before all others to get some again."""
         self.running.remove(task)
-        for strand in task.strands:
-            strand.close()
+        for sequence in task.sequences:
+            sequence.close()
         self.waiting.appendleft(task)
         self.preemptions += 1
 
 
-def _common_runs(one: Strand, other: Strand) -> int:
-    """How many full runs two prompts have in common; the last token of neither counts."""
+def _common_runs(one: TokenSequence, other: TokenSequence) -> int:
+    """How many full blocks two prompts have in common; the last token of neither counts."""
     limit = min(len(one) - 1, other.prompted - 1)
     different = np.flatnonzero(one.tokens[:limit] != other.tokens[:limit])
     return (int(different[0]) if len(different) else limit) // BLOCK_TOKENS

@@ -1,12 +1,10 @@
-"""Transcript: the tokens of a text as they are chosen, the text they make, and its end.
+"""Transcript: the tokens of a text as they are sampled, the text they make, and its end.
 
-Comes in: one choice at a time. Goes out: the text that may be shown by then. It knows the chain
-that chooses and the conditions of an end, and nothing of models, caches or readers.
+In: one sampled token at a time. Out: the text that may be shown by then. It knows the sampler chain
+and the stop conditions, but no model, cache or reader.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.sampling import (
     ChainBuilder,
     FinishReason,
@@ -20,17 +18,17 @@ from ingot.tokenizer import Tokenizer
 
 
 class Transcript:
-    """A text and how it is chosen."""
+    """A text and its sampler."""
 
     def __init__(
         self,
         params: SamplingParams,
-        prompt: NDArray[np.int32],
+        prompt: Ints,
         builder: ChainBuilder,
         tokenizer: Tokenizer,
         begun: bytes = b"",
     ) -> None:
-        """`begun` are bytes of the prompt that the text begins with (see healing)."""
+        """`begun` are bytes at the end of the prompt that the text begins with (token healing)."""
         self.params = params
         self.chain = builder.build(params, prompt, begun)
         self.sampler = TokenSampler.of(self.chain, params)
@@ -38,7 +36,7 @@ class Transcript:
         self.pieces: list[str] = []
         self.finish_reason: FinishReason | None = "length" if params.max_tokens == 0 else None
         self.stopped_by: str | int | None = None
-        self.ending: SampledToken | None = None  # the token that ended it, which is no part of it
+        self.ending: SampledToken | None = None  # the token that ended it, which is not part of it
         self._stop = StopChecker(params, tokenizer, skip_special=False, skip_bytes=len(begun))
 
     @property
@@ -48,40 +46,40 @@ class Transcript:
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is over."""
+        """Whether its time limit has passed."""
         return self._stop.is_late
 
     @property
     def text(self) -> str:
-        """What may be shown so far."""
+        """The text so far, without what may become a stop sequence."""
         return "".join(self.pieces)
 
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The tokens so far, without one that ended the text."""
-        return tuple(choice.token for choice in self.sampled[:])
+        return tuple(each.token for each in self.sampled[:])
 
     @property
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
-        """Those of the tokens by the model, if they were asked for."""
-        found = (choice.logprobs for choice in self.sampled[:])
+        """Log-probabilities of the tokens by the model, if they were asked for."""
+        found = (each.logprobs for each in self.sampled[:])
         return tuple(logprobs for logprobs in found if logprobs is not None)
 
     @property
     def chain_logprobs(self) -> tuple[TokenLogprobs, ...]:
-        """And those behind the samplers."""
-        found = (choice.chain_logprobs for choice in self.sampled[:])
+        """Log-probabilities of the tokens after the samplers, if they were asked for."""
+        found = (each.chain_logprobs for each in self.sampled[:])
         return tuple(logprobs for logprobs in found if logprobs is not None)
 
-    def push(self, choice: SampledToken) -> str:
-        """Add a token: the text that it brings."""
+    def push(self, token: SampledToken) -> str:
+        """Add a token; returns the text that may be shown now."""
         taken = self._stop.tokens
-        piece = self._stop.push(choice.token)
+        piece = self._stop.push(token.token)
         if self._stop.tokens > taken:  # not one that ended the text
-            self.sampled.append(choice)
-            self.chain.accept(choice.token)
+            self.sampled.append(token)
+            self.chain.accept(token.token)
         else:
-            self.ending = choice
+            self.ending = token
         text = piece.text
         if piece.finished is not None:
             self.finish_reason = piece.finished
@@ -94,7 +92,7 @@ class Transcript:
         return text
 
     def end(self, reason: FinishReason) -> str:
-        """End it for a reason that others know: the text held back so far."""
+        """End it for another reason; returns the text held back so far."""
         self.finish_reason = reason
         rest = self._stop.finish()
         if rest:
@@ -102,7 +100,7 @@ class Transcript:
         return rest
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next by a grammar, unless their probabilities are wanted."""
+        """Tokens that a grammar forces to come next, unless their log-probabilities are wanted."""
         if self.params.grammar is None or self.sampler.logprobs:
             return []
         return self.chain.forced_tokens()

@@ -2,18 +2,14 @@
 
 A graph comes in, two go out: the first ends with a row for every token, the second begins with
 those rows (`TakeRows`) and has the wanted tokens, the last norm and the output. Only the residual
-stream may cross. Layers are told apart by the names that files give their tensors: `blk.0.`,
-`blk.1.`, ... Which backend runs which part is decided elsewhere.
+stream may cross. Which backend runs which part is decided elsewhere.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 from ingot.errors import GraphError
 from ingot.graph import ops as o
 from ingot.graph.graph import ComputationGraph
-
-_LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +22,24 @@ class Cut:
 
 def layer_count(graph: ComputationGraph) -> int:
     """How many layers a graph has."""
-    return 1 + max((_layer_of(op) for op in graph.ops), default=-1)
+    return 1 + max((op.layer for op in graph.ops if op.layer is not None), default=-1)
 
 
 def cut(graph: ComputationGraph, layers: int) -> Cut:
     """The first so many layers, with the embedding, and all that follows them."""
     if not 0 < layers < layer_count(graph):
         raise GraphError(f"{layers} of {layer_count(graph)} layers: both parts must have some")
-    at = next(index for index, op in enumerate(graph.ops) if _layer_of(op) == layers)
-    before, behind = graph.ops[:at], graph.ops[at:]
+    at = next(index for index, op in enumerate(graph.ops) if op.layer == layers)
+    before, after = graph.ops[:at], graph.ops[at:]
     written = {value for op in before for value in op.outputs}
-    crossing = dict.fromkeys(value for op in behind for value in op.inputs if value in written)
+    crossing = dict.fromkeys(value for op in after for value in op.inputs if value in written)
     if len(crossing) != 1:
         names = ", ".join(value.name for value in crossing)
-        raise GraphError(f"more than one value crosses the cut behind layer {layers - 1}: {names}")
+        raise GraphError(f"more than one value crosses the cut after layer {layers - 1}: {names}")
     stream = next(iter(crossing))
     handed = o.Value("handed_over", stream.width)
-    stored = sum(isinstance(op, o.WriteKv) for op in before)
-    states = sum(isinstance(op, o.CausalConv | o.StateScan) for op in before)
+    stored = len({number for op in before for number in op.with_role(o.Role.KV_LAYER)})
+    states = len({number for op in before for number in op.with_role(o.Role.STATE)})
     return Cut(
         replace(
             graph,
@@ -55,24 +51,7 @@ def cut(graph: ComputationGraph, layers: int) -> Cut:
         ),
         replace(
             graph,
-            ops=(o.TakeRows(out=stream), *(_renumbered(op, stored, states) for op in behind)),
+            ops=(o.TakeRows(out=stream), *(op.renumbered(stored, states) for op in after)),
             kv_layers=graph.kv_layers[stored:],
         ),
     )
-
-
-def _layer_of(op: o.Op) -> int:
-    """The layer that an operation belongs to; -1 before and behind them."""
-    found = _LAYER.match((*op.outputs, *op.inputs)[0].name)
-    return int(found[1]) if found else -1
-
-
-def _renumbered(op: o.Op, stored: int, states: int) -> o.Op:
-    """The same with layers of the cache, and states, counted from the cut on."""
-    match op:
-        case o.WriteKv() | o.Attend():
-            return replace(op, layer=op.layer - stored)
-        case o.CausalConv() | o.StateScan():
-            return replace(op, state=op.state - states)
-        case _:
-            return op

@@ -5,14 +5,13 @@ a count; the values that come into it come from whatever stands before it. `dot.
 put a `Drawing` on paper.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ingot.graph.listing import GraphListing, ListedOp, ListedValue
-
-_PREFIX = re.compile(r"^blk\.\d+\.")
+from ingot.graph.ops import CacheUse
+from ingot.graph.ops.record import layer_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,9 @@ class Drawing:
             writes_cache = first
             for number, op in enumerate(layers[0], first):
                 arrows += (Arrow(home[n][0], number, home[n][1]) for n in dict.fromkeys(op.reads))
-                if op.cache == "written":
+                if op.cache is CacheUse.WRITTEN:
                     writes_cache = number
-                elif op.cache == "read":
+                elif op.cache is CacheUse.READ:
                     arrows.append(Arrow(writes_cache, number, None))
                 boxes.append(_short(op))
             sections.append(Section(_title(layers), len(layers), tuple(range(first, len(boxes)))))
@@ -87,7 +86,7 @@ def _shape(layer: _Layer) -> tuple[object, ...]:
     def place(name: str) -> str:
         """A value of the layer by its name, others by the order in which they are met."""
         if name in inside:
-            return _without_layer(name)
+            return _inside(layer[0], name)
         return outside.setdefault(name, f"outside {len(outside)}")
 
     return tuple(
@@ -95,8 +94,8 @@ def _shape(layer: _Layer) -> tuple[object, ...]:
             op.kind,
             op.remarks,
             tuple(map(place, op.reads)),
-            tuple((_without_layer(weight.name), weight.shape) for weight in op.weights),
-            tuple((_without_layer(value.name), value.width) for value in op.writes),
+            tuple((_inside(op, weight.name), weight.shape) for weight in op.weights),
+            tuple((_inside(op, value.name), value.width) for value in op.writes),
             op.layer is None,
         )
         for op in layer
@@ -113,11 +112,12 @@ def _title(layers: list[_Layer]) -> str:
 def _short(op: ListedOp) -> ListedOp:
     return replace(
         op,
-        reads=tuple(map(_without_layer, op.reads)),
-        weights=tuple(replace(w, name=_without_layer(w.name)) for w in op.weights),
-        writes=tuple(replace(value, name=_without_layer(value.name)) for value in op.writes),
+        reads=tuple(_inside(op, name) for name in op.reads),
+        weights=tuple(replace(w, name=_inside(op, w.name)) for w in op.weights),
+        writes=tuple(replace(value, name=_inside(op, value.name)) for value in op.writes),
     )
 
 
-def _without_layer(name: str) -> str:
-    return _PREFIX.sub("", name)
+def _inside(op: ListedOp, name: str) -> str:
+    """A name as it stands inside the layer of an operation."""
+    return name.removeprefix(layer_prefix(op.layer))

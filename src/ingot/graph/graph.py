@@ -7,9 +7,8 @@ when it is made (see `ingot.graph.check`).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ingot.graph.check import KvLayer, check
-from ingot.graph.ops import Attend, Embed, Op, Value, Weight
-from ingot.graph.states import state_sizes
+from ingot.graph.check import check
+from ingot.graph.ops import KvLayer, Op, Role, Value, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +41,26 @@ class ComputationGraph:
 
     @property
     def vocabulary_size(self) -> int:
-        """Rows of the embedding; 0 where rows are handed in instead."""
-        return next((op.weight.shape[0] for op in self.ops if isinstance(op, Embed)), 0)
+        """Token ids that the embedding has rows for; 0 if rows are handed in instead."""
+        return max(op.token_ids for op in self.ops)
+
+    @property
+    def token_types(self) -> int:
+        """Types of tokens that the embedding has rows for."""
+        return max(op.token_types for op in self.ops)
 
     @property
     def width(self) -> int:
-        """Elements of a token's state."""
-        return next(op.weight.shape[1] for op in self.ops if isinstance(op, Embed))
+        """Elements of a token in the residual stream."""
+        return self.ops[0].outputs[0].width
 
     @property
     def states(self) -> tuple[int, ...]:
         """Floats that recurrent operations keep of a sequence, by the number of the state."""
-        return state_sizes(self.ops)
+        sizes = {number: op.state_floats for op in self.ops for number in op.with_role(Role.STATE)}
+        return tuple(sizes[number] for number in range(len(sizes)))
 
     @property
     def causal(self) -> bool:
         """Whether no token sees later ones; if some do, a sequence runs whole in one batch."""
-        return all(op.causal for op in self.ops if isinstance(op, Attend))
+        return not any(op.sees_later_tokens for op in self.ops)

@@ -5,7 +5,7 @@ block holds BLOCK_TOKENS positions of every layer of its group: layer after laye
 head after head, the head's keys and then its values.
 
 Recurrent operations form one more group, the last: a block of it holds all their states
-(`ingot.graph.states`) after one token of a run of BLOCK_TOKENS, the last that was computed.
+(`ingot.graph.ops.recurrent`) after one token of a run of BLOCK_TOKENS, the last that was computed.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ingot import _native
 from ingot.errors import ModelError
-from ingot.graph.check import KvLayer
 from ingot.graph.kv_type import KvType
+from ingot.graph.ops import KvLayer
 
 BLOCK_TOKENS = _native.KV_BLOCK_TOKENS
 _FLOAT, _ALIGNMENT = 4, 64  # bytes

@@ -15,14 +15,6 @@ _LINE = 15
 _PADDING = 8
 _TOP = 44  # below the title
 _CORNER = 5
-_COLOURS = (
-    ("linear", "#dbe9ff"),
-    ("attend", "#ffe3c7"),
-    ("store kv", "#dff3dc"),
-    ("write kv", "#dff3dc"),
-    ("embed", "#efe3fb"),
-)
-_OTHER = "#f1f1f1"
 _STYLE = """
 text { font: 11px monospace; fill: #1a1a1a; white-space: pre }
 text.title { font-size: 14px; font-weight: bold }
@@ -91,13 +83,12 @@ def _frame(name: str, place: Place) -> str:
 
 
 def _box(op: ListedOp, place: Place, lines: list[tuple[str, str]]) -> str:
-    fill = dict(_COLOURS).get(op.kind, _OTHER)
     text = "".join(
         f'<text class="{kind}" x="{place.x + _PADDING:.1f}" '
         f'y="{place.y + _LINE * number:.1f}">{escape(line)}</text>'
         for number, (kind, line) in enumerate(lines, 1)
     )
-    return f'<g><rect class="box" {_rectangle(place)} rx="4" fill="{fill}"/>{text}</g>'
+    return f'<g><rect class="box" {_rectangle(place)} rx="4" fill="{op.colour}"/>{text}</g>'
 
 
 def _rectangle(place: Place) -> str:

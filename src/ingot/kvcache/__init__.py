@@ -2,6 +2,6 @@
 
 from ingot.kvcache.cache import CachedSequence, KvCache, Reuse
 from ingot.kvcache.pool import BlockPool
-from ingot.kvcache.sequence import BlockCopy, Sequence
+from ingot.kvcache.sequence_blocks import BlockCopy, SequenceBlocks
 
-__all__ = ["BlockCopy", "BlockPool", "CachedSequence", "KvCache", "Reuse", "Sequence"]
+__all__ = ["BlockCopy", "BlockPool", "CachedSequence", "KvCache", "Reuse", "SequenceBlocks"]

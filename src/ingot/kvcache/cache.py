@@ -1,28 +1,24 @@
-"""KvCache: sequences that share what they have in common. No tensors.
+"""KvCache: sequences that share the blocks of their common prefixes. No tensors.
 
-Comes in: the tokens of texts and how many of them were read as a prompt. Goes out: sequences
-that begin with what is in the cache already. It does not know who runs them.
+In: the tokens of texts and how many of them were read as a prompt. Out: sequences that begin with
+what is in the cache already. It does not know who runs them.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.kvcache.pool import BlockPool
 from ingot.kvcache.prefix import Node, PrefixTree, run_of
-from ingot.kvcache.sequence import BlockCopy, Sequence
-
-Ints = NDArray[np.int32]
+from ingot.kvcache.sequence_blocks import BlockCopy, SequenceBlocks
 
 
 class Reuse(StrEnum):
-    """What a prompt may find in the cache."""
+    """What a prompt may reuse of the cache."""
 
-    ALL = "all"  # whatever the engine has read or written, as long as it is there
-    PROMPT = "prompt"  # only what was read as a prompt: the same bits as without a cache
+    ALL = "all"  # everything that is there, read or generated
+    PROMPT = "prompt"  # only what was read as a prompt: the same bits as without reuse
     NONE = "none"
 
 
@@ -30,15 +26,15 @@ class Reuse(StrEnum):
 class CachedSequence:
     """A sequence and its place in the prefix tree."""
 
-    blocks: Sequence
+    blocks: SequenceBlocks
     node: Node
     filed: int  # runs that are in the tree
-    reused: int = field(default=0)  # tokens that were in the cache when it began
-    ahead: int = field(default=0)  # tokens of steps that run before those before them are known
+    reused: int = field(default=0)  # tokens that it found in the cache
+    ahead: int = field(default=0)  # tokens of steps that run ahead (engine/runner.py)
 
     @property
     def length(self) -> int:
-        """Tokens it has room for: those computed, and those of the step that runs."""
+        """Tokens that are computed, or that the running step computes."""
         return self.blocks.length - self.ahead
 
 
@@ -54,25 +50,25 @@ class KvCache:
 
     @property
     def shares(self) -> bool:
-        """Whether texts find in the cache what others have left there."""
+        """Whether sequences reuse what others have computed."""
         return self.reuse is not Reuse.NONE
 
     def open(self, tokens: Ints, prompted: int, *, again: bool = False) -> CachedSequence:
-        """A sequence for a text, beginning with what is in the cache of it.
+        """A sequence for a text, which begins with what the cache holds of it.
 
-        The last token is never found: its logits are wanted. A text that was begun before and
-        comes `again` takes only what was computed as it would do itself, so that it goes on
-        as if nothing had happened.
+        The last token is never reused, because its logits are wanted. A text that comes `again`
+        after a preemption reuses only what was computed as it would do itself, so that it continues
+        with the same bits.
         """
         found = self._find(tokens, prompted, again=again)
-        blocks = Sequence(self.pool)
+        blocks = SequenceBlocks(self.pool)
         blocks.adopt([node.blocks for node in found])
         node = found[-1] if found else self._tree.root
         self._tree.enter(node)
         return CachedSequence(blocks, node, len(found), blocks.length)
 
     def known_runs(self, tokens: Ints, prompted: int) -> int:
-        """How many runs a sequence for a text would begin with."""
+        """How many runs a sequence for a text would reuse."""
         return len(self._find(tokens, prompted))
 
     def _find(self, tokens: Ints, prompted: int, *, again: bool = False) -> list[Node]:
@@ -82,7 +78,7 @@ class KvCache:
         return self._tree.find(tokens[:-1], prompted, exactly=exactly)
 
     def settle(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> None:
-        """File the runs that are full now and give back those that passed out of a window."""
+        """File the runs that are full now, and give back those that left a sliding window."""
         while (sequence.filed + 1) * BLOCK_TOKENS <= sequence.length:
             if self.shares:
                 self._file(sequence, tokens, prompted)
@@ -97,22 +93,22 @@ class KvCache:
         sequence.node = node
 
     def fork(self, sequence: CachedSequence) -> tuple[CachedSequence, list[BlockCopy]]:
-        """A sequence that goes on from the same tokens, and the blocks to copy for it."""
+        """A sequence that continues from the same tokens, and the blocks to copy for it."""
         blocks, copies = sequence.blocks.fork()
         self._tree.enter(sequence.node)
         return CachedSequence(blocks, sequence.node, sequence.filed, blocks.length), copies
 
     def close(self, sequence: CachedSequence) -> None:
-        """Let go of its blocks; what is filed can still be found."""
+        """Give back its blocks; what is filed can still be reused."""
         sequence.blocks.close()
         self._tree.leave(sequence.node)
 
     def insert(self, runs: int, first: list[int]) -> CachedSequence:
-        """A sequence for so many runs that were computed before, to be filled by the caller.
+        """A sequence of `runs` runs whose blocks the caller fills.
 
-        `first` is the first run of each group that is there.
+        `first` is the first run of each group that there is.
         """
-        blocks = Sequence(self.pool)
+        blocks = SequenceBlocks(self.pool)
         blocks.begin_at(runs * BLOCK_TOKENS, first)
         self._tree.enter(self._tree.root)
         return CachedSequence(blocks, self._tree.root, 0)

@@ -1,9 +1,9 @@
-"""BlockPool: the blocks of the cache, who holds them, and which are free. No tensors.
+"""BlockPool: the blocks of the cache, how many sequences hold each, and which are free. No tensors.
 
-Every group of keys and values (see `ingot.graph.kv_layout`) has as many blocks as the others; the
-states of recurrent operations, of which a text needs one or two, have a number of their own. A
-block that the prefix tree knows (`keep`) stays as it is when nobody holds it any more, until its
-place is needed: the one that was let go first goes first.
+Every group of keys and values (see `ingot.graph.kv_layout`) has as many blocks as the others. The
+states of recurrent operations, of which a sequence needs one or two, have a different number. A
+block that the prefix tree knows (`keep`) keeps its content after its last holder, until its place
+is needed: the least recently held block goes first.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class BlockPool:
         self._idle: list[dict[int, None]] = [{} for _ in layout.groups]  # kept, oldest first
 
     def take(self, group: int) -> int:
-        """A block of a group that nobody holds."""
+        """Take a block of a group that nobody holds."""
         if self._free[group]:
             block = self._free[group].pop()
         elif self._idle[group]:
@@ -45,12 +45,12 @@ class BlockPool:
         return block
 
     def share(self, group: int, block: int) -> None:
-        """Hold a block once more, or again."""
+        """Add a holder to a block."""
         self._idle[group].pop(block, None)
         self._holders[group][block] += 1
 
     def give_back(self, group: int, block: int) -> None:
-        """Let go of a block; it can be taken when nobody holds it."""
+        """Remove a holder; a block without holders can be taken."""
         self._holders[group][block] -= 1
         if self._holders[group][block] == 0:
             if block in self._forget[group]:
@@ -59,7 +59,7 @@ class BlockPool:
                 self._free[group].append(block)
 
     def keep(self, group: int, block: int, forget: Forget) -> None:
-        """Leave a held block's content in place after its holders; `forget` hears of its end."""
+        """Keep a block's content after its last holder; `forget` is called when it is lost."""
         self._forget[group][block] = forget
 
     def is_kept(self, group: int, block: int) -> bool:
@@ -79,5 +79,5 @@ class BlockPool:
         return len(self._free[group]) + len(self._idle[group])
 
     def free(self, group: int) -> int:
-        """How many blocks of a group hold nothing."""
+        """How many blocks of a group are empty."""
         return len(self._free[group])

@@ -1,24 +1,19 @@
-"""PrefixTree: which beginnings of texts are in the cache.
+"""PrefixTree: which prefixes of texts are in the cache.
 
-A node is a full run of tokens (one block per group) after the run of its parent; equal
-beginnings are one path. A run is known by its tokens and by how they were computed: tokens of a
-prompt and tokens that were written one by one go through different kernels, whose results
-differ in their last bits. Nodes hold no blocks: the pool drops the blocks that nobody holds and
-nobody asked for lately, and tells the tree.
+A node is a full run of tokens (one block per group) after the run of its parent; equal prefixes are
+one path. A run is identified by its tokens and by how they were computed: prefill and decode use
+different kernels, whose results differ in their last bits. Nodes hold no blocks: the pool drops the
+least recently held blocks when it needs room, and calls the tree back.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ingot.arrays import Ints
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.pool import BlockPool
-from ingot.kvcache.sequence import NO_BLOCK
-
-Ints = NDArray[np.int32]
+from ingot.kvcache.sequence_blocks import NO_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +33,11 @@ def run_of(tokens: Ints, prompted: int, index: int) -> Run:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A run after its parent's; the root is no run."""
+    """A run after its parent's; the root has no tokens."""
 
     parent: "Node | None"
     run: Run
-    blocks: list[int]  # one per group, NO_BLOCK where it is gone
+    blocks: list[int]  # one per group, NO_BLOCK if it was dropped
     children: dict[bytes, dict[int, "Node"]] = field(default_factory=dict)  # tokens, prompted
     visitors: int = 0  # sequences whose last full run it is
 
@@ -60,14 +55,14 @@ class PrefixTree:
         self.nodes = 0
 
     def add(self, parent: Node, run: Run, blocks: Sequence[int]) -> Node:
-        """File a run with its blocks; where it is known already, the blocks it lacks."""
+        """File a run with its blocks; if it is known already, add the blocks it lacks."""
         node = parent.child(run)
         if node is None:
             node = Node(parent, run, [NO_BLOCK] * len(blocks))
             parent.children.setdefault(run.tokens, {})[run.prompted] = node
             self.nodes += 1
         for group, block in enumerate(blocks):
-            # A block that is another node's already came from there: it has its place.
+            # A block that another node has came from there.
             known = node.blocks[group] != NO_BLOCK or self._pool.is_kept(group, block)
             if block != NO_BLOCK and not known:
                 node.blocks[group] = block
@@ -75,14 +70,14 @@ class PrefixTree:
         return node
 
     def find(self, tokens: Ints, prompted: int, *, exactly: bool) -> list[Node]:
-        """The longest path with all the blocks that a text beginning with it needs.
+        """The longest path with all the blocks that a sequence with this prefix needs.
 
         `exactly` asks for runs that were computed as this text would compute them.
         """
         path: list[Node] = []
         best = 0
         groups = self._pool.layout.groups
-        since = [0] * len(groups)  # the run from which on no block is gone
+        since = [0] * len(groups)  # the run from which on all blocks are there
         for node in self._walk(tokens, prompted, exactly):
             path.append(node)
             for group, block in enumerate(node.blocks):
@@ -101,7 +96,7 @@ class PrefixTree:
         node.visitors += 1
 
     def leave(self, node: Node) -> None:
-        """The sequence has gone on, or ended."""
+        """The sequence has grown past the node, or ended."""
         node.visitors -= 1
         self._prune(node)
 
@@ -120,7 +115,7 @@ class PrefixTree:
         self._prune(node)
 
     def _prune(self, node: Node) -> None:
-        """Take nodes out that lead nowhere."""
+        """Remove nodes without blocks and children."""
         while (
             node.parent
             and not node.visitors

@@ -1,4 +1,4 @@
-"""SavedText: the cache of a text in a file, so that it need not be read again.
+"""SavedText: the KV cache of a text in a file, so that prefill need not run again.
 
     8 bytes  magic
     4 bytes  version, 4 bytes length of the header (little endian, as all of it)
@@ -7,9 +7,9 @@
     blocks   group after group, in each the runs that are kept, in order
     digest   BLAKE2b of everything before
 
-A file is written whole or not at all (`ingot.files`). Whatever is wrong with one is a
-`SavedCacheError`, found before anything of it is used. Its author may be anybody: the header is
-checked before the rest is read, and the digest finds accidents only.
+A file is written whole or not at all (`ingot.files`). Anything wrong with one is a
+`SavedCacheError` before its content is used. Files are not trusted: the header is checked before
+the rest is read, and the digest finds accidental damage only.
 """
 
 import json
@@ -21,14 +21,11 @@ from hashlib import blake2b
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Ints
 from ingot.errors import SavedCacheError
 from ingot.files import open_regular, write_file
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
-
-Ints = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
 
 _MAGIC = b"INGOTKV\0"
 _VERSION = 1
@@ -39,7 +36,7 @@ _MOST_HEADER_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a saved cache is of."""
+    """The model, layout and size of a saved cache."""
 
     model: str  # its fingerprint
     kv_type: str
@@ -66,9 +63,9 @@ class SavedText:
         return sum(map(len, self._parts())) + _DIGEST
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; one that is there already is replaced at the end.
+        """Write the file; an existing one is replaced at the end.
 
-        Only its owner can read it: it tells what the text says.
+        Only its owner can read it, because it contains the text.
         """
         write_file(path, self._parts_and_digest(), mode=0o600)
 
@@ -92,10 +89,10 @@ class SavedText:
 def read_saved(
     path: str | os.PathLike[str], layout: KvLayout, model: str, *, most_tokens: int
 ) -> SavedText:
-    """Read a file and check it against the model it is to be used with.
+    """Read a file and check it against the model that will use it.
 
-    Of a text of more than `most_tokens`, only the header is read, and also of a file whose length
-    does not fit its header: what it says must not decide how much memory is taken.
+    If it has more than `most_tokens` tokens, or a length that does not match its header, only the
+    header is read: a file must not decide how much memory is taken.
     """
     try:
         with open_regular(path) as file:
@@ -113,14 +110,14 @@ def read_saved(
             ]
             length = start + 4 * header.tokens + sum(sizes) + _DIGEST
             if os.fstat(file.fileno()).st_size != length:
-                raise SavedCacheError(f"{path} is not as long as its header says: it is damaged")
+                raise SavedCacheError(f"{path} is damaged: its length does not match its header")
             file.seek(0)
             content = file.read(length)
     except OSError as error:
         raise SavedCacheError(f"{path} cannot be read: {error.strerror or error}") from error
     body = memoryview(content)[: length - _DIGEST]
     if blake2b(body, digest_size=_DIGEST).digest() != content[length - _DIGEST :]:
-        raise SavedCacheError(f"{path} is damaged: its digest is not that of its content")
+        raise SavedCacheError(f"{path} is damaged: its digest does not match its content")
     tokens = np.frombuffer(content, "<i4", header.tokens, start).astype(np.int32)
     ends = start + 4 * header.tokens + np.cumsum([0, *sizes])
     blocks = [
@@ -173,12 +170,12 @@ def _check_model(
     kv_type = layout.type.value
     if header.kv_type != kv_type:
         raise SavedCacheError(
-            f"{path} was saved with kv_type={header.kv_type!r}, and the model is with {kv_type!r}"
+            f"{path} was saved with kv_type={header.kv_type!r}, and the model has {kv_type!r}"
         )
     sizes = [group.block_bytes for group in layout.groups]
     windows = [group.window for group in layout.groups]
     if (header.block_tokens, header.block_bytes, header.windows) != (BLOCK_TOKENS, sizes, windows):
-        raise SavedCacheError(f"{path} was saved with another layout of the cache; save it again")
+        raise SavedCacheError(f"{path} was saved with another cache layout; save it again")
     length = header.runs * BLOCK_TOKENS
     oldest = [group.oldest_run(length) for group in layout.groups]
     if any(first > last for first, last in zip(header.first, oldest, strict=True)):

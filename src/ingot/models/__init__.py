@@ -50,17 +50,17 @@ def build_graph(
     that it allows. `hidden`: what comes out are the rows before the output matrix or the head.
     """
     name = model.metadata.string("general.architecture")
-    if not model.tensors:
-        raise ModelError(
-            f"{model.path} has no weights: it is a vocabulary only, for `Tokenizer.from_gguf` and "
-            "`ingot tokenize`; take a file with weights to run the model"
-        )
     if name not in architectures():
         near = get_close_matches(name, architectures(), n=3)
         raise ModelError(
             f"architecture {name!r} is not supported"
             + (f" (near it: {', '.join(near)})" if near else "")
             + "; `ingot inspect --architectures` lists those that are"
+        )
+    if not model.tensors:
+        raise ModelError(
+            f"{model.path} has no weights: it is a vocabulary only, for `Tokenizer.from_gguf` and "
+            "`ingot tokenize`; take a file with weights to run the model"
         )
     parameters = Hyperparameters(name, model.metadata, model.tensors, context)
     network = cast(Network, _module(name).network(parameters))

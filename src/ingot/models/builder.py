@@ -3,9 +3,10 @@
 Knows single operations; the blocks that are made of them are in `lower.py`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingot.graph import ops as o
+from ingot.graph.ops.record import layer_prefix
 from ingot.models.spec import NormSpec, RopeSpec
 
 
@@ -13,9 +14,18 @@ from ingot.models.spec import NormSpec, RopeSpec
 class Builder:
     """Collects operations; each method appends one and returns what it writes."""
 
-    prefix: str = ""
+    layer: int | None = None  # that is being built; None before the first and after the last
     ops: list[o.Op] = field(default_factory=list)
     states: int = 0  # of recurrent operations so far
+
+    @property
+    def prefix(self) -> str:
+        """How the names of the layer begin."""
+        return layer_prefix(self.layer)
+
+    def append(self, op: o.Op) -> None:
+        """An operation of the layer."""
+        self.ops.append(replace(op, layer=self.layer))
 
     def value(self, name: str, width: int) -> o.Value:
         """A value of the layer."""
@@ -41,7 +51,7 @@ class Builder:
         """A norm; `shape` is its weight's, where that is not as long as the row."""
         shape = shape or (source.width,)
         out = self.value(spec.name + suffix, source.width)
-        self.ops.append(
+        self.append(
             o.Norm(
                 source=source,
                 out=out,
@@ -78,7 +88,7 @@ class Builder:
             part = (first, rows) if fused else ()
             return o.Weight(f"{self.prefix}{tensor}.{ending}", (width, *columns), *part)
 
-        self.ops.append(
+        self.append(
             o.Linear(
                 source=source,
                 out=out,
@@ -92,7 +102,7 @@ class Builder:
     def rope(self, source: o.Value, spec: RopeSpec, head_size: int) -> o.Value:
         """Heads turned by their positions."""
         out = self.value(f"{source.name.removeprefix(self.prefix)}.turned", source.width)
-        self.ops.append(
+        self.append(
             o.Rope(
                 source=source,
                 out=out,
@@ -107,17 +117,17 @@ class Builder:
     def add(self, left: o.Value, right: o.Value, name: str) -> o.Value:
         """A sum."""
         out = self.value(name, left.width)
-        self.ops.append(o.Add(left=left, right=right, out=out))
+        self.append(o.Add(left=left, right=right, out=out))
         return out
 
     def activate(self, gate: o.Value, up: o.Value | None, name: str, kind: o.Activation) -> o.Value:
         """activation(gate) * up, or activation(gate) alone."""
         out = self.value(name, gate.width)
-        self.ops.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
+        self.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
         return out
 
     def select(self, source: o.Value) -> o.Value:
         """The rows that are asked about."""
         out = self.value(f"{source.name.rpartition('.')[2]}.selected", source.width)
-        self.ops.append(o.Select(source=source, out=out))
+        self.append(o.Select(source=source, out=out))
         return out

@@ -31,7 +31,7 @@ class _Blocks(Builder):
     kv_layers: list[KvLayer] = field(default_factory=list)
 
     def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
-        layer = len(self.kv_layers)
+        kv_layer = len(self.kv_layers)
         self.kv_layers.append(KvLayer(spec.kv_heads, spec.head_size, spec.window))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
@@ -47,13 +47,13 @@ class _Blocks(Builder):
         if spec.rope:
             query = self.rope(query, spec.rope, spec.head_size)
             key = self.rope(key, spec.rope, spec.head_size)
-        self.ops.append(o.WriteKv(key=key, value=value, layer=layer))
+        self.append(o.WriteKv(key=key, value=value, kv_layer=kv_layer))
         mixed = self.value("attention", query.width)
-        self.ops.append(
+        self.append(
             o.Attend(
                 query=query,
                 out=mixed,
-                layer=layer,
+                kv_layer=kv_layer,
                 heads=spec.heads,
                 kv_heads=spec.kv_heads,
                 scale=spec.head_size**-0.5 if spec.scale is None else spec.scale,
@@ -90,8 +90,7 @@ class _Blocks(Builder):
             out = self.activate(up, None, "ffn_act", spec.activation)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
-    def layer(self, stream: o.Value, spec: LayerSpec, index: int, *, last: bool) -> o.Value:
-        self.prefix = f"blk.{index}."
+    def block(self, stream: o.Value, spec: LayerSpec, *, last: bool) -> o.Value:
         normed = self.optional_norm(stream, spec.attention_norm)
         if isinstance(spec.attention, AttentionSpec):
             mixed = self.attention(normed, spec.attention)
@@ -131,8 +130,9 @@ def lower(
     stream = _embed(build, network)
     for index, spec in enumerate(network.layers):
         last = index == len(network.layers) - 1
-        stream = build.layer(stream, spec, index, last=last)
-    build.prefix = ""
+        build.layer = index
+        stream = build.block(stream, spec, last=last)
+    build.layer = None
     stream = build.optional_norm(stream, network.output_norm)
     head = None if hidden else network.head
     hidden = hidden or not network.logits
@@ -157,7 +157,7 @@ def _embed(build: Builder, network: Network) -> o.Value:
     if network.token_types:
         kind = build.weight("token_types.weight", network.token_types, width)
     stream = build.value("token_embd", width)
-    build.ops.append(
+    build.append(
         o.Embed(
             weight=build.weight("token_embd.weight", network.vocabulary, width),
             out=stream,
@@ -181,7 +181,7 @@ def _head(build: Builder, head: HeadSpec, stream: o.Value) -> o.Value:
 def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) -> o.Value:
     name = "token_embd.weight" if tied else "output.weight"
     logits = build.value("logits", network.vocabulary)
-    build.ops.append(
+    build.append(
         o.Linear(
             source=stream,
             out=logits,
@@ -193,5 +193,5 @@ def _output(build: Builder, network: Network, stream: o.Value, *, tied: bool) ->
     if not network.logit_softcap:
         return logits
     capped = build.value("logits.capped", network.vocabulary)
-    build.ops.append(o.SoftCap(source=logits, out=capped, cap=network.logit_softcap))
+    build.append(o.SoftCap(source=logits, out=capped, cap=network.logit_softcap))
     return capped

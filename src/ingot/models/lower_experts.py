@@ -19,14 +19,14 @@ def add_experts(
     active = build.activate(gate, up, "ffn_act_exps", spec.activation)
     down = _linear(build, active, choice, "ffn_down_exps", (stream.width, spec.width), spec)
     mixed = build.value("ffn_mixed", stream.width)
-    build.ops.append(o.MixExperts(source=down, choice=choice, out=mixed))
+    build.append(o.MixExperts(source=down, choice=choice, out=mixed))
     stream = build.add(stream, mixed, "ffn_residual")
     if not spec.shared:
         return stream
     shared = _shared(build, x, stream.width, spec.activation, spec.shared, scale)
     if row_gate:
         gated = build.value("ffn_gated_shexp", stream.width)
-        build.ops.append(o.GateRows(source=shared, gate=row_gate, out=gated))
+        build.append(o.GateRows(source=shared, gate=row_gate, out=gated))
         shared = gated
     return build.add(stream, shared, "ffn_residual_shexp")
 
@@ -34,7 +34,7 @@ def add_experts(
 def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
     choice = build.value("ffn_choice", 2 * spec.used)
     bias = build.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
-    build.ops.append(
+    build.append(
         o.Route(
             scores=scores,
             out=choice,
@@ -59,7 +59,7 @@ def _linear(
 ) -> o.Value:
     """`shape` is one expert's."""
     out = build.value(name, spec.used * shape[0])
-    build.ops.append(
+    build.append(
         o.ExpertLinear(
             source=source,
             choice=choice,

@@ -38,7 +38,7 @@ def _mamba2(build: Builder, x: o.Value, spec: Mamba2Spec) -> o.Value:
     made = {}
     for name, width in widths.items():
         made[name] = build.value(f"ssm_{name}", width)
-        build.ops.append(
+        build.append(
             o.Linear(
                 source=x,
                 out=made[name],
@@ -62,7 +62,7 @@ def _convolve(build: Builder, source: o.Value, taps: int, first: int, channels: 
     """A convolution by some rows of the layer's."""
     out = build.value(f"{source.name.removeprefix(build.prefix)}.convolved", source.width)
     name = f"{build.prefix}ssm_conv1d"
-    build.ops.append(
+    build.append(
         o.CausalConv(
             source=source,
             out=out,
@@ -87,7 +87,7 @@ def _scan(
     """A state space; the softplus of its steps."""
     step = build.activate(step, None, "ssm_step", o.Activation.SOFTPLUS)
     out = build.value("ssm_scan", x.width)
-    build.ops.append(
+    build.append(
         o.StateScan(
             x=x,
             step=step,
@@ -105,7 +105,5 @@ def _scan(
 
 def _plain_norm(build: Builder, source: o.Value, epsilon: float) -> o.Value:
     out = build.value(f"{source.name.removeprefix(build.prefix)}.normed", source.width)
-    build.ops.append(
-        o.Norm(source=source, out=out, weight=None, kind=o.NormKind.RMS, epsilon=epsilon)
-    )
+    build.append(o.Norm(source=source, out=out, weight=None, kind=o.NormKind.RMS, epsilon=epsilon))
     return out

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.quant.block import Bytes, Floats
+from ingot.arrays import Bytes, Floats
 
 
 def half_at(blocks: Bytes, offset: int) -> Floats:

@@ -7,16 +7,14 @@ shapes or threads.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Floats
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
-
-Bytes: TypeAlias = NDArray[np.uint8]
-Floats: TypeAlias = NDArray[np.float32]
 
 
 class BlockFormat(ABC):

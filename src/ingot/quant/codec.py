@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ingot import _native
+from ingot.arrays import Bytes, Floats
 from ingot.config import config
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
-from ingot.quant.block import Bytes, Floats
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 

@@ -6,9 +6,10 @@ whole numbers; the scales below hold half of what their bits say.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, to_integers
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 _VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.int8)
 

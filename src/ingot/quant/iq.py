@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import bits, half_at, nibble_pairs
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 _EIGHTH = np.float32(0.125)
 

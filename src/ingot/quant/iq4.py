@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at, nibble_pairs
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 _VALUES = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.int8

@@ -6,9 +6,10 @@ group costs 4 to 8 bits instead of a float of its own.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 
 def _six_bit_pairs(packed: Bytes) -> tuple[Bytes, Bytes]:

@@ -7,6 +7,7 @@ end of the range and round the others; equal input gives equal bytes everywhere.
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import (
     bits,
@@ -17,7 +18,7 @@ from ingot.quant.bits import (
     round_half_away,
     to_integers,
 )
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 
 def _nibbles(blocks: Bytes, offset: int) -> Bytes:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 
 class F32(BlockFormat, type=GgmlType.F32):

@@ -6,9 +6,10 @@ The encoders take the largest magnitude for d and round the rest.
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.arrays import Bytes, Floats
 from ingot.gguf import GgmlType
 from ingot.quant.bits import fields, half_at, half_bytes, inverse, round_half_away, to_integers
-from ingot.quant.block import BlockFormat, Bytes, Floats
+from ingot.quant.block import BlockFormat
 
 _POWERS = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
 

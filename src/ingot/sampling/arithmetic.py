@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Ints, Logits
 from ingot.errors import LogitsError
-
-Logits = NDArray[np.float32]
-Ids = NDArray[np.int32]
 
 
 def not_finite() -> LogitsError:
@@ -79,7 +77,7 @@ def draw(logits: Logits, uniform: float) -> int:
         raise _error(error) from None
 
 
-def near_top(row: Logits, distance: float) -> tuple[Ids, Logits]:
+def near_top(row: Logits, distance: float) -> tuple[Ints, Logits]:
     """The tokens whose logit is at most `distance` below the largest, by id."""
     try:
         return _native.select_near_top(row, distance)
@@ -88,15 +86,15 @@ def near_top(row: Logits, distance: float) -> tuple[Ids, Logits]:
 
 
 def top_of_rows(
-    rows: Logits, counts: Ids, threads: int
-) -> list[tuple[Ids, Logits] | LogitsError | None]:
+    rows: Logits, counts: Ints, threads: int
+) -> list[tuple[Ints, Logits] | LogitsError | None]:
     """The likeliest tokens of each row, largest first, ties by id; a count of 0 skips a row."""
     width = int(counts.max(initial=0))
     ids = np.empty((len(rows), width), np.int32)
     logits = np.empty((len(rows), width), np.float32)
     found = np.empty(len(rows), np.int32)
     _native.select_top(rows, counts, ids, logits, found, threads)
-    results: list[tuple[Ids, Logits] | LogitsError | None] = []
+    results: list[tuple[Ints, Logits] | LogitsError | None] = []
     for row, (wanted, count) in enumerate(zip(counts.tolist(), found.tolist(), strict=True)):
         if wanted == 0:
             results.append(None)
@@ -107,7 +105,7 @@ def top_of_rows(
     return results
 
 
-def top(row: Logits, count: int) -> tuple[Ids, Logits]:
+def top(row: Logits, count: int) -> tuple[Ints, Logits]:
     """The likeliest tokens of one row, as `top_of_rows`."""
     wanted = np.array([min(count, len(row))], np.int32)
     result = top_of_rows(row[np.newaxis], wanted, 1)[0]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Logits
 from ingot.errors import LogitsError, SamplingError
 from ingot.sampling import arithmetic
-from ingot.sampling.arithmetic import Logits
 
 
 @dataclass(frozen=True, slots=True)

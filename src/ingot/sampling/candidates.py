@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Ints, Logits
 from ingot.sampling import arithmetic
-from ingot.sampling.arithmetic import Ids, Logits
 
 
 class Candidates:
@@ -21,12 +21,12 @@ class Candidates:
 
     __slots__ = ("chosen", "generated", "ids", "logits", "row", "seed", "token_ids")
 
-    def __init__(self, row: Logits, token_ids: Ids, *, seed: int = 0, generated: int = 0) -> None:
+    def __init__(self, row: Logits, token_ids: Ints, *, seed: int = 0, generated: int = 0) -> None:
         self.row = row  # [vocabulary]
         self.token_ids = token_ids  # the text so far, prompt included
         self.generated = generated  # how many of them were generated
         self.seed = seed
-        self.ids: Ids | None = None
+        self.ids: Ints | None = None
         self.logits = row
         self.chosen: int | None = None  # an index into `logits`
 
@@ -39,7 +39,7 @@ class Candidates:
         assert self.chosen is not None, "no sampler has picked a token"
         return self.chosen if self.ids is None else int(self.ids[self.chosen])
 
-    def candidate_ids(self) -> Ids:
+    def candidate_ids(self) -> Ints:
         """The ids of the candidates, even if they are the whole vocabulary."""
         return np.arange(len(self.row), dtype=np.int32) if self.ids is None else self.ids
 
@@ -51,7 +51,7 @@ class Candidates:
         """A random number in [0, 1), a function of the seed, the position and the purpose."""
         return _native.uniform_at(self.seed, self.generated, purpose)
 
-    def take(self, ids: Ids, logits: Logits) -> None:
+    def take(self, ids: Ints, logits: Logits) -> None:
         """Keep only these candidates."""
         self.ids, self.logits = ids, logits
 
@@ -89,7 +89,7 @@ class Candidates:
                 return
         self.keep_top(least)
 
-    def find(self, ids: Ids) -> tuple[Ids | NDArray[np.intp], slice | NDArray[np.intp]]:
+    def find(self, ids: Ints) -> tuple[Ints | NDArray[np.intp], slice | NDArray[np.intp]]:
         """The indices of tokens (all different) in `logits`, and which of the tokens these are."""
         if self.ids is None:
             return ids, slice(None)

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from ingot.sampling.arithmetic import Ids, Logits
+from ingot.arrays import Ints, Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.fused_tail import FusedTail
 from ingot.sampling.sampler import Sampler
@@ -27,7 +27,7 @@ class SamplerChain:
         samplers: Sequence[Sampler],
         *,
         seed: int | None = None,
-        prompt: Sequence[int] | Ids = (),
+        prompt: Sequence[int] | Ints = (),
     ) -> None:
         self.samplers = tuple(samplers)
         self.seed = _any_seed() if seed is None else seed
@@ -42,7 +42,7 @@ class SamplerChain:
         self.editors = self.samplers[:first]
 
     @property
-    def token_ids(self) -> Ids:
+    def token_ids(self) -> Ints:
         """The text so far: the prompt and the tokens accepted."""
         return self._tokens[: self._length]
 

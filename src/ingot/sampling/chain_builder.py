@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ingot.arrays import Ints
 from ingot.errors import SamplingError
-from ingot.sampling.arithmetic import Ids
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.params import SamplingParams, ThinkingBudget
@@ -53,7 +53,7 @@ class ChainBuilder:
         self._tokenizer = tokenizer
 
     def build(
-        self, params: SamplingParams, prompt: Sequence[int] | Ids = (), begun: bytes = b""
+        self, params: SamplingParams, prompt: Sequence[int] | Ints = (), begun: bytes = b""
     ) -> SamplerChain:
         """A new chain for a text that follows `prompt`.
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingot import _native
+from ingot.arrays import Logits
 from ingot.backends.device_sampler import NOT_FINITE
 from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
-from ingot.sampling.arithmetic import Logits
 from ingot.sampling.sampler import Sampler
 from ingot.sampling.samplers.cuts import MinP, TopK, TopP
 from ingot.sampling.samplers.draw import DRAW, Draw, Greedy

@@ -6,8 +6,8 @@ generated tokens. Out: the guided logits, for one sampler chain.
 
 import numpy as np
 
+from ingot.arrays import Logits
 from ingot.errors import LogitsError
-from ingot.sampling.arithmetic import Logits
 
 
 def guide(row: Logits, other: Logits, scale: float) -> Logits:

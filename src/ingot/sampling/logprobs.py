@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.arrays import Ints, Logits
 from ingot.config import config
 from ingot.errors import LogitsError
 from ingot.sampling import arithmetic
-from ingot.sampling.arithmetic import Ids, Logits
 from ingot.sampling.candidates import Candidates
 
 
@@ -27,7 +27,7 @@ class TokenLogprobs:
 
 
 def logprobs_of(
-    logits: Logits, ids: Sequence[int] | Ids, threads: int | None = None
+    logits: Logits, ids: Sequence[int] | Ints, threads: int | None = None
 ) -> NDArray[np.float64]:
     """The log-probability of one token in each row of logits [rows, vocabulary]."""
     tokens = np.asarray(ids, np.int64)

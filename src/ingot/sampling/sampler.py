@@ -8,8 +8,8 @@ candidates, so `apply` gives the same result each time.
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
+from ingot.arrays import Ints
 from ingot.backends.device_sampler import LogitEdits
-from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 
 
@@ -22,7 +22,7 @@ class Sampler(ABC):
     def apply(self, candidates: Candidates) -> None:
         """Change logits, remove candidates, or pick the token."""
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
+    def edits(self, token_ids: Ints, generated: int, ahead: int) -> LogitEdits | None:
         """What `apply` does to a row as edits of a few tokens; None if they do not suffice.
 
         `generated` tokens were sampled so far, and `ahead` more will be before the row.

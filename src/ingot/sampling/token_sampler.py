@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ingot.arrays import Logits
 from ingot.errors import IngotError, LogitsError
-from ingot.sampling.arithmetic import Logits
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.fused_tail import TailRequest, sample_tails

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ingot.engine.gaps import BOUNDS
+from ingot.engine.stats import GAP_BOUNDS
 from ingot.server.call import Call
 from ingot.server.catalog import Catalog
 from ingot.server.llama_metrics import LlamaCollector
@@ -126,7 +126,7 @@ class _EngineCollector(Collector):
         for name, llm in open_models:
             found = llm.engine.token_gaps
             total, buckets = 0, []
-            for bound, count in zip((*map(str, BOUNDS), "+Inf"), found.counts, strict=True):
+            for bound, count in zip((*map(str, GAP_BOUNDS), "+Inf"), found.counts, strict=True):
                 total += count
                 buckets.append((bound, float(total)))
             gaps.add_metric([name], buckets, sum_value=found.seconds)

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.api import LLM
+from ingot.arrays import Ints
 from ingot.errors import RequestCancelledError
 from ingot.sampling import TokenLogprobs
 from ingot.sampling.logprobs import row_logprobs
-
-Ints = NDArray[np.int32]
 
 
 async def prompt_logprobs(

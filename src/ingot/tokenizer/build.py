@@ -20,6 +20,7 @@ from ingot.tokenizer.pretokenizers import PreTokenizer, pre_tokenizer
 from ingot.tokenizer.special_tokens import NamedIds, meanings, named_ids, required
 
 _PREFIX = "tokenizer.ggml."
+_LONGEST_SPECIAL = 1024  # bytes; those of real vocabularies have less than a hundred
 _SCORES, _TYPES = f"{_PREFIX}scores", f"{_PREFIX}token_type"
 
 
@@ -102,11 +103,26 @@ def build(vocabulary: Vocabulary) -> Core:
         model, before, after = _MODELS[vocabulary.kind](vocabulary, native)
         for id in known.controls:
             native.set_type(id, TokenType.CONTROL)
+        _check_lengths(tokens, native)
         left, right = _strips(vocabulary, native, find)
         tokenizer = _native.Tokenizer(native, model, before, after, left, right)
     except (ValueError, TypeError) as error:
         raise TokenizerError(f"the vocabulary cannot be used: {error}") from error
     return Core(native, tokenizer, known.ends, known.middle)
+
+
+def _check_lengths(tokens: StringArray, native: _native.Vocabulary) -> None:
+    """Refuse special tokens that are looked for at every byte of a text for too long."""
+    ends = np.append(tokens.offsets[1:], np.uint64(len(tokens.data)))
+    if not (ends - tokens.offsets > _LONGEST_SPECIAL).any():
+        return
+    for kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
+        for id in native.ids_of_type(kind):
+            if (size := len(tokens.raw(id))) > _LONGEST_SPECIAL:
+                raise TokenizerError(
+                    f"token {id} is a special one of {size} bytes; at most {_LONGEST_SPECIAL} "
+                    "can be used"
+                )
 
 
 def _aligned(array: NDArray[Any] | None, dtype: type) -> NDArray[Any] | None:

@@ -11,7 +11,7 @@ from command_runs import Run
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.engine import LoadedModel
-from ingot.engine.timed import timed_tokens
+from ingot.engine.model.timed_tokens import timed_tokens
 from tiny_llama import write_tiny_llama
 
 

@@ -13,8 +13,9 @@ import pytest
 from command_runs import Run
 
 from ingot.cli.opening import UploadBar
-from ingot.engine import EngineOptions, loaded
-from ingot.engine.placing import OnGpu, Placed
+from ingot.engine import EngineOptions
+from ingot.engine.model import loaded_model
+from ingot.engine.model.placement import OnGpu, Placed
 from ingot.server.catalog import Catalog
 from ingot.server.options import ServedModel
 from tiny_llama import write_tiny_llama
@@ -63,7 +64,7 @@ def test_more_than_there_are(run: Run, model: Path, asked: str) -> None:
 def test_what_is_said(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, asked: int, said: str, more: str
 ) -> None:
-    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    monkeypatch.setattr(loaded_model, "Placed", PlacedThere)
     ran = run("run", "-m", model, "--gpu-layers", asked, "--raw", "-n", 1, "abc")
     assert ran.status == 0
     expected = (
@@ -77,7 +78,7 @@ def test_what_is_said(
 
 def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines: that weights are on their way, and what became of them."""
-    monkeypatch.setattr(loaded, "Placed", PlacedThere)
+    monkeypatch.setattr(loaded_model, "Placed", PlacedThere)
     served = ServedModel(name="tiny", path=model, engine=EngineOptions(gpu_layers=7))
     said: list[str] = []
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ingot import LLM, _native
 from ingot.backends.backend import Backend
 from ingot.backends.batch import Batch
-from ingot.backends.device_sampler import Outcome, SamplingPlan
+from ingot.backends.device_sampler import SamplingPlan, StepResult
 
 Spoil = Callable[[int, NDArray[np.float32]], None]  # step, logits
 
@@ -19,9 +19,9 @@ class Waiting:
     """What a step found; somebody may be glad to know that it was waited for."""
 
     sampler: "CpuSampler"
-    outcome: Outcome
+    outcome: StepResult
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         self.sampler.running -= 1
         return self.outcome
 
@@ -63,7 +63,7 @@ class CpuSampler:
         )
         self.sampled += sum(plan is not None for plan in plans)
         kept = [row for row, plan in enumerate(plans) if plan is None]
-        return Waiting(self, Outcome(self._tokens.copy(), logits[kept]))
+        return Waiting(self, StepResult(self._tokens.copy(), logits[kept]))
 
 
 def _sample(plan: SamplingPlan, row: NDArray[np.float32]) -> int:

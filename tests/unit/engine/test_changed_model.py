@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ingot import LLM
-from ingot.engine import loaded
+from ingot.engine.model import loaded_model
 from ingot.errors import ModelChangedError
 from tiny_llama import write_tiny_llama
 
@@ -36,7 +36,7 @@ def text(llm: LLM) -> str:
 def weights_of(path: Path) -> tuple[int, int]:
     """Where the weights begin and the file ends."""
     with LLM(path, threads=1) as llm:
-        return min(tensor.offset for tensor in llm.model.tensors.values()), path.stat().st_size
+        return min(tensor.offset for tensor in llm.file.tensors.values()), path.stat().st_size
 
 
 def write_in_place(path: Path) -> None:
@@ -162,12 +162,12 @@ def test_a_draft_model_that_changes_ends_what_needs_it(path: Path, tmp_path: Pat
 def test_a_file_that_changes_while_it_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = loaded.build_graph
+    build = loaded_model.build_graph
 
     def slowly(*arguments: object) -> object:
         cut(path)
         return build(*arguments)
 
-    monkeypatch.setattr(loaded, "build_graph", slowly)
+    monkeypatch.setattr(loaded_model, "build_graph", slowly)
     with pytest.raises(ModelChangedError, match="became shorter"):
         LLM(path, threads=1)

@@ -11,7 +11,7 @@ import pytest
 
 from holding import PATIENCE
 from ingot import LLM
-from ingot.engine.cache_size import cache_size
+from ingot.engine.model.memory import CacheSize
 from ingot.errors import ConfigError
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
@@ -144,4 +144,4 @@ def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
 def test_as_many_states_as_memory_allows(tokens: int | None, bytes_there: int, states: int) -> None:
     """Four contexts' worth, a quarter of the memory, and at least what a few texts need."""
     layout = KvLayout.of([], KvType.F16, [256])
-    assert cache_size(layout, 8192, tokens, bytes_there).states == states
+    assert CacheSize.of(layout, 8192, tokens, bytes_there).states == states

@@ -282,7 +282,7 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
 
     with pytest.raises(ProcessorError) as caught:
         llm.generate(PROMPT, processors=[ask], **SHORT)
-    assert "cannot wait for another one there" in str(caught.value.__cause__)
+    assert "cannot wait for another request there" in str(caught.value.__cause__)
     assert len(llm.generate(PROMPT, **SHORT).token_ids) == 5
 
 

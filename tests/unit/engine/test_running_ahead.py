@@ -49,7 +49,7 @@ class Engine:
     def step(self) -> None:
         self.loop._end_unwanted()
         if self.loop.scheduler.running or self.loop.scheduler.waiting:
-            self.loop._go_on(self.loop.stepper.step)
+            self.loop._run_step(self.loop.stepper.step)
         self.loop._remove_ended()
 
     def finish(self) -> None:
@@ -113,10 +113,10 @@ def test_nobody_notices(
                 for _ in range(event):
                     engine.step()
             case "call":
-                engine.loop._go_on(engine.loop.stepper.land)
+                engine.loop._run_step(engine.loop.stepper.land)
                 for task in engine.loop.scheduler.running:  # as if nothing ran ahead
-                    strand = task.strands[0]
-                    assert not strand.sequence or strand.computed == strand.blocks.length
+                    sequence = task.sequences[0]
+                    assert not sequence.cached or sequence.computed == sequence.blocks.length
             case ("cancel", number):
                 if number < len(engine.tasks):
                     engine.tasks[number].channel.wish.cancelled = True
@@ -146,7 +146,7 @@ def test_steps_run_ahead(tiny: Path) -> None:
         assert set(map(len, engine.texts())) == {20}
         assert engine.device_sampler
         assert (engine.device_sampler.steps, engine.device_sampler.ahead) == (19, 18)
-        assert engine.loop.stepper.generated_tokens == 3 * 20
+        assert engine.loop.counters.generated_tokens == 3 * 20
         engine.close()
 
 

@@ -11,8 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ingot.engine.channel import Channel
 from ingot.engine.scheduler import Limits, Scheduler
-from ingot.engine.strand import Strand
+from ingot.engine.sequence import TokenSequence
+from ingot.engine.task import Outcome, Task
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
@@ -26,29 +28,33 @@ LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], KvType.F16)
 PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50]
 
 
-class FakeTask:
+class FakeTask(Task):
     """Writes a number of tokens, the same whenever and with whomever it runs."""
 
     def __init__(self, number: int, prompts: list[list[int]], tokens: int, guesses: int) -> None:
         self.number, self.left, self.guesses = number, tokens, guesses
-        self.strands = [Strand(np.array(prompt, np.int32)) for prompt in prompts]
+        self.channel: Channel[bool] = Channel()
+        self.sequences = [TokenSequence(np.array(prompt, np.int32)) for prompt in prompts]
         self.guessed = 0
         self.steps_waited = 0
 
+    def receive(self, outcome: Outcome) -> None:
+        """No model runs."""
+
     def advance(self) -> bool:
         """Take the guesses that were right, add a token and perhaps new guesses; False: the end."""
-        strand = self.strands[0]
+        sequence = self.sequences[0]
         right = self.guessed // 2
-        strand.cut(len(strand) - self.guessed + right)
-        strand.rewind(len(strand))
+        sequence.cut(len(sequence) - self.guessed + right)
+        sequence.rewind(len(sequence))
         self.guessed = 0
         self.left -= 1 + right
-        if self.left <= 0 or len(strand) + 1 + self.guesses > CONTEXT // len(self.strands):
+        if self.left <= 0 or len(sequence) + 1 + self.guesses > CONTEXT // len(self.sequences):
             return False
-        new = [1 + (self.number + len(strand)) % 3]
-        if len(self.strands) == 1:
+        new = [1 + (self.number + len(sequence)) % 3]
+        if len(self.sequences) == 1:
             self.guessed = self.guesses
-        for each in self.strands:
+        for each in self.sequences:
             each.extend([*new, *[9] * self.guessed], rows=1 + self.guessed)
         return True
 
@@ -58,7 +64,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler: Scheduler[FakeTask] | None = None
+        self.scheduler: Scheduler | None = None
         self.memory: dict[tuple[int, int, int], tuple[bytes, int]] = {}
         self.made = 0
 
@@ -103,7 +109,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         plan = scheduler.plan()
         assert not plan.failed, "every task here fits alone"
         assert scheduler.running, "somebody goes on"
-        assert oldest.strands[0] in [share.strand for share in plan.shares()] or any(
+        assert oldest.sequences[0] in [share.sequence for share in plan.shares()] or any(
             share.task is oldest for share in plan.shares()
         ), "the oldest goes on"
         assert sum(share.count for share in plan.generation) <= LIMITS.generation_tokens
@@ -111,20 +117,20 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert prompt <= (LIMITS.chunk if plan.generation else LIMITS.prompt_tokens)
         assert sum(len(share.wanted) for share in plan.shares()) <= 2 * LIMITS.rows
         for share in plan.shares():
-            self.compute(share.strand, share.start, share.count)
+            self.compute(share.sequence, share.start, share.count)
         for task in dict.fromkeys(share.task for share in plan.shares()):
-            if not any(strand.pending for strand in task.strands) and not task.advance():
+            if not any(sequence.pending for sequence in task.sequences) and not task.advance():
                 scheduler.settle(plan)
                 scheduler.remove(task)
         scheduler.settle(plan)
 
-    def compute(self, strand: Strand, start: int, count: int) -> None:
+    def compute(self, sequence: TokenSequence, start: int, count: int) -> None:
         """Write tokens to the cache, after a look at all that they see."""
-        assert strand.computed == start + count
-        phase = strand.prompted > start
-        assert not phase or start + count <= strand.prompted, "one phase at a time"
-        tokens = strand.tokens
-        tables = strand.blocks.tables
+        assert sequence.computed == start + count
+        phase = sequence.prompted > start
+        assert not phase or start + count <= sequence.prompted, "one phase at a time"
+        tokens = sequence.tokens
+        tables = sequence.blocks.tables
         for group, window in enumerate(WINDOWS):
             oldest = max(0, start - window + 1) if window else 0
             for seen in range(oldest, start):
@@ -132,16 +138,16 @@ class SchedulerMachine(RuleBasedStateMachine):
                 known, prompted = self.memory[group, block, seen % BLOCK_TOKENS]
                 assert known == tokens[: seen + 1].tobytes()
                 if self.scheduler.cache.reuse is not Reuse.ALL:
-                    assert prompted == min(strand.prompted, seen + 1)
+                    assert prompted == min(sequence.prompted, seen + 1)
             for position in range(start, start + count):
                 block = int(tables[group][position // BLOCK_TOKENS])
-                known = tokens[: position + 1].tobytes(), min(strand.prompted, position + 1)
+                known = tokens[: position + 1].tobytes(), min(sequence.prompted, position + 1)
                 self.memory[group, block, position % BLOCK_TOKENS] = known
 
     @invariant()
     def limits_hold(self) -> None:
         if self.scheduler and len(self.scheduler.running) > 1:
-            texts = sum(len(task.strands) for task in self.scheduler.running)
+            texts = sum(len(task.sequences) for task in self.scheduler.running)
             assert texts <= LIMITS.running
 
     def teardown(self) -> None:

@@ -194,7 +194,7 @@ def test_saved_files_that_cannot_be_used(tiny: Path, tmp_path: Path, llm: LLM) -
     for damage, message in {
         b"GGUF" + content: "is not a saved cache",
         content[:8] + b"\x09" + content[9:]: "has version 9",
-        content[:-40]: "not as long",
+        content[:-40]: "length does not match",
         content[:20] + b"?" + content[21:]: "header cannot be read",
         content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]: "its digest",
         content[:-1] + bytes([content[-1] ^ 1]): "its digest",

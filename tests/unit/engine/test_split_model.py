@@ -7,8 +7,8 @@ import pytest
 
 from ingot.api import LLM
 from ingot.backends.split import PartLayout, SplitBackend
-from ingot.engine import loaded
-from ingot.engine.placing import Placed
+from ingot.engine.model import loaded_model
+from ingot.engine.model.placement import Placed
 from ingot.graph.cut import cut
 from models.tiny_models import Fixture
 
@@ -39,7 +39,7 @@ def test_texts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with LLM(path, context=128) as whole:
         expected = whole.generate(ids, **GREEDY).token_ids
         whole.engine.save(ids, tmp_path / "whole")
-    monkeypatch.setattr(loaded, "Placed", PlacedApart)
+    monkeypatch.setattr(loaded_model, "Placed", PlacedApart)
     with LLM(path, context=128) as apart:
         assert apart.generate(ids, **GREEDY).token_ids == expected
         assert apart.generate(ids, **GREEDY).token_ids == expected

@@ -9,8 +9,9 @@ from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertGate, ExpertMix, FusedGateRows, FusedLinear, FusedNorm, fuse
+from ingot.graph.fusion import fuse
 from ingot.graph.listing import GraphListing
+from ingot.graph.ops import ExpertGate, ExpertMix, FusedGateRows, FusedLinear, FusedNorm
 from ingot.models import build_graph
 from models.tiny_models import Fixture
 

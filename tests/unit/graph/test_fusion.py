@@ -5,17 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fused_reference import FusedReference
 
 from ingot.backends.reference import Reference
 from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, KvLayer, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, FusedNorm, StoreKv, fuse
+from ingot.graph.fusion import fuse
+from ingot.graph.ops import FusedLinear, FusedNorm, StoreKv
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.tiny_models import Fixture
+from ops.fused_reference import FusedReference
 
 LOGITS = o.Value("logits", 4)
 
@@ -32,7 +33,7 @@ def test_fused_is_unfused(name: str, tmp_path: Path) -> None:
 
 
 def test_what_becomes_of_a_layer(tmp_path: Path) -> None:
-    """Six operations a layer in Llama: every norm, activation, sum and turn joins another."""
+    """Six operations a layer in Llama: every norm, activation, sum and RoPE joins another."""
     with GgufLoader(Fixture.load("llama").write(tmp_path / "model.gguf")) as model:
         graph = build_graph(model)
     fused = fuse(graph)
@@ -131,8 +132,8 @@ def attention(**turns: o.Rope) -> list[o.Op]:
     q, k, v = (linear(X, name) for name in "qkv")
     query = turns["query"].out if "query" in turns else q.out
     key = turns["key"].out if "key" in turns else k.out
-    write = o.WriteKv(key=key, value=v.out, layer=0)
-    attend = o.Attend(query=query, out=o.Value("a", 4), layer=0, heads=1, kv_heads=1, scale=1.0)
+    write = o.WriteKv(key=key, value=v.out, kv_layer=0)
+    attend = o.Attend(query=query, out=o.Value("a", 4), kv_layer=0, heads=1, kv_heads=1, scale=1.0)
     return [q, k, v, *turns.values(), write, attend]
 
 
@@ -153,7 +154,7 @@ def test_query_and_key_turn_alike() -> None:
     same = attention(query=turn("q", 0.5), key=turn("k", 0.5))
     assert [type(op) for op in fuse(graph_of(*same, layers=LAYERS)).ops][2:4] == [StoreKv, o.Attend]
     for turns in ({"query": turn("q", 0.5)}, {"query": turn("q", 0.5), "key": turn("k", 0.25)}):
-        with pytest.raises(GraphError, match="layer 0 are turned differently"):
+        with pytest.raises(GraphError, match="layer 0 have different rotary embeddings"):
             fuse(graph_of(*attention(**turns), layers=LAYERS))
 
 
@@ -166,7 +167,7 @@ def test_heads_are_changed_in_place_only_if_nobody_else_looks() -> None:
 
 def test_a_cache_that_nobody_reads() -> None:
     k, v = linear(X, "k"), linear(X, "v")
-    write = o.WriteKv(key=k.out, value=v.out, layer=0)
+    write = o.WriteKv(key=k.out, value=v.out, kv_layer=0)
     with pytest.raises(GraphError, match="stored or read, but not both"):
         fuse(graph_of(k, v, write, linear(X, "y"), layers=LAYERS))
 

@@ -25,8 +25,8 @@ ROPE = o.Rope(
     frequencies=(0.1,),
     layout=o.RopeLayout.ADJACENT,
 )
-WRITE = o.WriteKv(key=X, value=X, layer=0)
-ATTEND = o.Attend(query=X, out=o.Value("a", 6), layer=0, heads=2, kv_heads=2, scale=1.0)
+WRITE = o.WriteKv(key=X, value=X, kv_layer=0)
+ATTEND = o.Attend(query=X, out=o.Value("a", 6), kv_layer=0, heads=2, kv_heads=2, scale=1.0)
 SOFTCAP = o.SoftCap(source=X, out=o.Value("c", 6), cap=3.0)
 ADD = o.Add(left=X, right=X, out=o.Value("s", 6))
 ACTIVATE = o.Activate(gate=X, up=X, out=o.Value("g", 6), kind=o.Activation.SILU)
@@ -68,11 +68,11 @@ def test_well_formed() -> None:
         ([replace(SOFTCAP, cap=0.0)], "SoftCap of c: sizes do not fit"),
         ([replace(ADD, out=o.Value("s", 5))], "Add of s: sizes do not fit"),
         ([replace(ACTIVATE, out=o.Value("g", 5))], "sizes do not fit"),
-        ([replace(WRITE, layer=1)], "WriteKv of x: there is no cache for layer 1"),
-        ([replace(WRITE, layer=-1)], "no cache for layer -1"),
+        ([replace(WRITE, kv_layer=1)], "WriteKv of x: there is no cache for layer 1"),
+        ([replace(WRITE, kv_layer=-1)], "no cache for layer -1"),
         ([WRITE, WRITE], "layer 0 is stored a second time"),
         ([ATTEND], "Attend of a: layer 0 is read before it is stored"),
-        ([WRITE, replace(ATTEND, layer=3)], "no cache for layer 3"),
+        ([WRITE, replace(ATTEND, kv_layer=3)], "no cache for layer 3"),
         ([WRITE, replace(ATTEND, heads=3)], "3 heads over 2, width 6, window 0 do not fit layer 0"),
         ([WRITE, replace(ATTEND, kv_heads=1)], "which keeps 2 heads of 3, window 0"),
         ([WRITE, replace(ATTEND, window=5)], "window 5 do not fit"),
@@ -100,7 +100,7 @@ def test_an_embedding_of_another_width() -> None:
 def test_logits_must_be_written_and_selected() -> None:
     with pytest.raises(GraphError, match=r"no operation writes the logits \(other\)"):
         make(logits=o.Value("other", 6))
-    with pytest.raises(GraphError, match=r"no operation writes the logits \(x\) behind a Select"):
+    with pytest.raises(GraphError, match=r"no operation writes the logits \(x\) after a Select"):
         make(logits=X)
 
 

@@ -1,8 +1,7 @@
-"""Recurrent operations in a graph: what fits, what is kept, how it is laid out."""
+"""Recurrent operations in a graph: what fits, what is kept."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ingot.errors import GraphError
@@ -10,7 +9,6 @@ from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvGroup, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.graph.states import in_lanes, state_floats
 
 X, LOGITS = o.Value("x", 40), o.Value("logits", 40)
 EMBED = o.Embed(weight=o.Weight("embed", (9, 40)), out=X)
@@ -46,7 +44,7 @@ def make(*ops: o.Op) -> ComputationGraph:
 def test_what_is_kept() -> None:
     """Three rows of 40 channels; two groups of 20, which take two vectors of lanes each."""
     assert make(CONV, STEP, B, C, SCAN).states == (3 * 40, 2 * 2 * 3 * 16)
-    assert state_floats(replace(SCAN, decay=o.Weight("decay", (4, 1)))) == 2 * 2 * 3 * 16
+    assert replace(SCAN, decay=o.Weight("decay", (4, 1))).state_floats == 2 * 2 * 3 * 16
 
 
 @pytest.mark.parametrize(
@@ -96,13 +94,3 @@ def test_only_the_last_state_is_looked_at() -> None:
     lengths = (0, 1, BLOCK_TOKENS, BLOCK_TOKENS + 1, 2 * BLOCK_TOKENS)
     assert [group.oldest_run(length) for length in lengths] == [0, 0, 0, 1, 1]
     assert group.blocks_of(1000, 512) == 2
-
-
-def test_channels_lie_in_lanes() -> None:
-    """Heads of ten channels: the first vector has one and six of the next."""
-    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
-    lanes = in_lanes(SCAN, rows)
-    assert lanes.shape == (2, 2, 3, 16)
-    assert lanes[0, 0, 1].tolist() == [1.0] * 10 + [4.0] * 6
-    assert lanes[0, 1, 1].tolist() == [4.0] * 4 + [0.0] * 12
-    assert lanes[1, 0, 2].tolist() == [8.0] * 10 + [11.0] * 6

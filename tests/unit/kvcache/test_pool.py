@@ -8,7 +8,7 @@ from ingot.errors import CacheFullError
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import BlockPool, Sequence
+from ingot.kvcache import BlockPool, SequenceBlocks
 
 LAYOUT = KvLayout.of([KvLayer(2, 64, 0), KvLayer(2, 64, 96), KvLayer(1, 32, 0)], KvType.F16)
 
@@ -25,13 +25,13 @@ def test_layers_that_keep_the_same_positions_share_blocks() -> None:
 def test_blocks_against_a_plain_model(steps: list[tuple[int, int | None]]) -> None:
     """Sequences grow and end at random; a set of held blocks per group is the model."""
     pool = BlockPool(LAYOUT, blocks=24)
-    sequences: dict[int, Sequence] = {}
+    sequences: dict[int, SequenceBlocks] = {}
     for which, tokens in steps:
         if tokens is None:
             if which in sequences:
                 sequences.pop(which).close()
         else:
-            sequence = sequences.setdefault(which, Sequence(pool))
+            sequence = sequences.setdefault(which, SequenceBlocks(pool))
             before = sequence.length, [pool.free(group) for group in range(2)]
             try:
                 sequence.grow(tokens)
@@ -56,6 +56,6 @@ def test_blocks_against_a_plain_model(steps: list[tuple[int, int | None]]) -> No
 
 def test_a_full_pool_says_so() -> None:
     pool = BlockPool(LAYOUT, blocks=1)
-    Sequence(pool).grow(BLOCK_TOKENS)
+    SequenceBlocks(pool).grow(BLOCK_TOKENS)
     with pytest.raises(CacheFullError, match="all 1 blocks"):
-        Sequence(pool).grow(1)
+        SequenceBlocks(pool).grow(1)

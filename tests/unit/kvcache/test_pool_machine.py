@@ -13,7 +13,7 @@ from ingot.errors import CacheFullError
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import BlockPool, Sequence
+from ingot.kvcache import BlockPool, SequenceBlocks
 
 WINDOWS = (0, 1, 40, 96)
 BLOCKS = 20
@@ -26,7 +26,7 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.pool = BlockPool(LAYOUT, BLOCKS)
-        self.sequences: dict[int, Sequence] = {}
+        self.sequences: dict[int, SequenceBlocks] = {}
         self.memory: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.wrote: dict[int, list[int]] = {}  # who wrote each position of a sequence
         self.started = 0
@@ -36,7 +36,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def start(self) -> None:
-        self.sequences[self.started] = Sequence(self.pool)
+        self.sequences[self.started] = SequenceBlocks(self.pool)
         self.wrote[self.started] = []
         self.started += 1
 

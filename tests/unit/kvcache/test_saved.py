@@ -143,7 +143,7 @@ def test_only_as_much_is_read_as_the_model_has_room_for(tmp_path: Path) -> None:
         read(path)
     path.write_bytes(sealed(json.dumps(asdict(HEADER)).encode()))
     os.truncate(path, 1 << 40)
-    with pytest.raises(SavedCacheError, match="not as long"):
+    with pytest.raises(SavedCacheError, match="length does not match"):
         read(path)
 
 

@@ -13,7 +13,7 @@ from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.kvcache import CachedSequence, KvCache
-from ingot.kvcache.sequence import NO_BLOCK
+from ingot.kvcache.sequence_blocks import NO_BLOCK
 
 LAYOUT = KvLayout.of([KvLayer(1, 32, 40)], KvType.F16, [64])  # a window, and a state
 STATES = LAYOUT.states[0].group

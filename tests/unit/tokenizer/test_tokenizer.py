@@ -196,3 +196,16 @@ def test_the_first_of_equal_tokens_is_meant(make_tokenizer: MakeTokenizer) -> No
     twice = make_tokenizer("llama", ["a", "b", "a"], add_bos_token=False, add_space_prefix=False)
     assert twice.encode("ab") == [0, 1]
     assert twice.token_bytes(2) == b"a"
+
+
+@pytest.mark.parametrize(
+    "kind", [TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED, TokenType.NORMAL]
+)
+def test_special_tokens_that_are_too_long(make_tokenizer: MakeTokenizer, kind: TokenType) -> None:
+    """They would be looked for at every byte of a text: 70,000 of them took minutes."""
+    made = make_tokenizer("llama", [*byte_tokens(), ("x" * 70_000, kind), "a"])
+    if kind is TokenType.NORMAL:
+        assert made.decode(made.encode("xxx", add_special=False)).endswith("xxx")
+        return
+    with pytest.raises(TokenizerError, match="token 256 is a special one of 70000 bytes"):
+        made.encode("x" * 70_000, parse_special=True)

@@ -16,7 +16,6 @@ from ingot.backends.gpu.kernels.store_kv import store_kv_kernel
 from ingot.backends.gpu.step import Step
 from ingot.errors import ModelError
 from ingot.graph import ops as o
-from ingot.graph.check import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 
@@ -97,7 +96,7 @@ class Rotary:
     adjacent: bool
 
     @classmethod
-    def of(cls, rope: o.Rope, positions: int, device: torch.device) -> "Rotary":
+    def of(cls, rope: o.Rotary, positions: int, device: torch.device) -> "Rotary":
         """Computed in float64, as the reference does."""
         angles = np.outer(np.arange(positions), rope.frequencies)
         tables = [
@@ -137,7 +136,7 @@ class CacheView:
     quantized: bool
 
     @classmethod
-    def of(cls, layout: KvLayout, layer: int, kind: KvLayer, pool: torch.Tensor) -> "CacheView":
+    def of(cls, layout: KvLayout, layer: int, kind: o.KvLayer, pool: torch.Tensor) -> "CacheView":
         """Of one layer."""
         place = layout.places[layer]
         type = _TYPES[layout.type]

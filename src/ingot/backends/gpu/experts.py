@@ -7,6 +7,7 @@ import triton
 
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.kernels.codes import code
 from ingot.backends.gpu.kernels.experts import expert_kernel
 from ingot.backends.gpu.kernels.mix import mix_kernel
 from ingot.backends.gpu.kernels.route import group_kernel, route_kernel
@@ -16,12 +17,6 @@ from ingot.backends.gpu.planes import CHUNK, Planes
 from ingot.backends.gpu.step import Step
 from ingot.graph import ops as o
 
-_GATINGS = {
-    o.Gating.SOFTMAX: 0,
-    o.Gating.SIGMOID: 1,
-    o.Gating.CHOSEN_SOFTMAX: 2,
-    o.Gating.SPARSE_MIXER: 3,
-}
 FEW_COLUMNS = 16
 _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
@@ -110,7 +105,7 @@ class ExpertLauncher:
             EXPERTS=padded,
             SLOTS=triton.next_power_of_2(op.used),
             USED=op.used,
-            GATING=_GATINGS[op.gating],
+            GATING=code(op.gating),
             NORMALIZE=op.normalize,
             BIAS=bias is not None,
             COUNTED=not tiling.single,

@@ -18,8 +18,8 @@ from ingot.backends.gpu.kernels.dequantize import dequantize_kernel
 from ingot.backends.gpu.kernels.linear import linear_kernel, linear_pair_kernel
 from ingot.backends.gpu.kernels.matmul import matmul_kernel
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
-from ingot.backends.gpu.supported import MAX_PARTS
 
+MAX_PARTS = 3  # matrices of one input, in one matrix on the device
 MAX_COLUMNS = 64  # tokens that a program of a generation takes
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 MATMUL_TILE = 128, 256  # rows and tokens

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 import torch
 
-from ingot.backends.gpu.lower_linear import ACTIVATIONS
+from ingot.backends.gpu.kernels.codes import activation_code
 from ingot.backends.gpu.lower_rows import input_rows
-from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.lower_state import State, launch_of
 from ingot.backends.gpu.matrices import MatrixPlan, plan_experts, plan_linear
 from ingot.backends.gpu.planes import CHUNK
 from ingot.backends.gpu.step import Launch, Step
 from ingot.backends.gpu.values import HALF_SCALE
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertGate, ExpertMix, FusedLinear, FusedOp
 
 
-def route(state: State, op: o.Route) -> Launch:
+@launch_of.register
+def route(op: o.Route, state: State) -> Launch:
     """The choice of experts; their tokens are brought together."""
     assert state.experts, "there are experts"
     experts, selected = state.experts, state.selected
@@ -24,32 +24,33 @@ def route(state: State, op: o.Route) -> Launch:
     return lambda step: experts.route(op, scores, bias, out, step, step.rows(selected), selected)
 
 
-def expert_gate(state: State, op: ExpertGate) -> Launch:
+@launch_of.register
+def expert_gate(op: o.ExpertGate, state: State) -> Launch:
     """Gate and up of the experts that were chosen."""
-    parts = [op.gate, op.up] if op.up else [op.gate]
-    used = op.gate.choice.width // 2
-    gated = len(parts) == 2
+    used = op.choice.width // 2
+    gated = len(op.parts) == 2
     return _expert_linear(
-        state, op, parts, op.gate.source, state.values.tensor(op.out), op.out.width // used, gated
+        state, op, op.parts, state.values.tensor(op.out), op.out.width // used, gated
     )
 
 
-def mix(state: State, op: ExpertMix, behind: FusedOp | None) -> Launch:
+@launch_of.register
+def mix(op: o.ExpertMix, state: State) -> Launch:
     """With the norm that follows, if it is that of a linear map."""
     assert state.experts, "there are experts"
     experts, selected, width = state.experts, state.selected, op.out.width
-    linear = _expert_linear(
-        state, op, [op.linear], op.linear.source, experts.work.parts, width, gated=False
-    )
-    choice, out = state.values.tensor(op.linear.choice), state.values.tensor(op.out)
+    part = o.ExpertPart(weight=op.weight, bias=op.bias)
+    linear = _expert_linear(state, op, [part], experts.work.parts, width, gated=False)
+    choice, out = state.values.tensor(op.choice), state.values.tensor(op.out)
     residual = state.values.tensor(op.residual) if op.residual else None
-    count, used = op.linear.weight.shape[0], op.linear.choice.width // 2
+    count, used = op.weight.shape[0], op.choice.width // 2
     norm = weight = None
     stride = 0
-    if isinstance(behind, FusedLinear) and behind.source == op.out and _is_rms(behind.norm):
-        state.ready = norm = behind.norm
+    after = state.following
+    if isinstance(after, o.FusedLinear) and after.source == op.out and _is_rms(after.norm):
+        state.ready = norm = after.norm
         weight = state.vectors.get(norm.weight) if norm else None
-        plans = plan_linear(behind, state.model)
+        plans = plan_linear(after, state.model)
         stride = max(plan.sizes.chunks for plan, _ in plans) * CHUNK
 
     def launch(step: Step) -> None:
@@ -73,9 +74,8 @@ def mix(state: State, op: ExpertMix, behind: FusedOp | None) -> Launch:
 
 def _expert_linear(
     state: State,
-    op: ExpertGate | ExpertMix,
-    parts: Sequence[o.ExpertLinear],
-    source: o.Value,
+    op: o.ExpertGate | o.ExpertMix,
+    parts: Sequence[o.ExpertPart],
     out: torch.Tensor,
     width: int,
     gated: bool,
@@ -83,12 +83,12 @@ def _expert_linear(
     assert state.experts, "there are experts"
     experts, selected = state.experts, state.selected
     plan = plan_experts(op, state.model)
-    planes, choice = state.store.get(plan), state.values.tensor(parts[0].choice)
-    before, x, stride, scale = input_rows(state, source, None, planes.sizes.chunks)
-    used = parts[0].choice.width // 2
-    own = source.width == used * plan.columns and used > 1
+    planes, choice = state.store.get(plan), state.values.tensor(op.choice)
+    before, x, stride, scale = input_rows(state, op.source, None, planes.sizes.chunks)
+    used = op.choice.width // 2
+    own = op.source.width == used * plan.columns and used > 1
     bias = _expert_bias(state, plan, parts)
-    activation = ACTIVATIONS[op.activation if isinstance(op, ExpertGate) else None]
+    activation = activation_code(op.activation if isinstance(op, o.ExpertGate) else None)
 
     def launch(step: Step) -> None:
         for run in before:
@@ -117,7 +117,7 @@ def _expert_linear(
 
 
 def _expert_bias(
-    state: State, plan: MatrixPlan, parts: Sequence[o.ExpertLinear]
+    state: State, plan: MatrixPlan, parts: Sequence[o.ExpertPart]
 ) -> torch.Tensor | None:
     """Row by row as the matrix has them."""
     if all(part.bias is None for part in parts):
@@ -131,5 +131,5 @@ def _expert_bias(
     return bias
 
 
-def _is_rms(norm: o.Norm | None) -> bool:
+def _is_rms(norm: o.Normalization | None) -> bool:
     return norm is not None and norm.kind is o.NormKind.RMS and norm.bias is None

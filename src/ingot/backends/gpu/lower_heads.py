@@ -2,16 +2,22 @@
 
 from ingot.backends.gpu.attention import CacheView, HeadNorm, Heads
 from ingot.backends.gpu.lower_rows import norm_rows
-from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.lower_state import State, launch_of, missing
 from ingot.backends.gpu.step import Launch, Step
 from ingot.backends.gpu.values import HALF_SCALE
 from ingot.graph import ops as o
-from ingot.graph.fusion import StoreKv
 
 
-def store_kv(state: State, op: StoreKv) -> Launch:
+@missing.register
+def _(op: o.StoreKv) -> str | None:
+    norms = [norm for norm in (op.query_norm, op.key_norm) if norm]
+    return "norms of heads with biases" if any(norm.bias for norm in norms) else None
+
+
+@launch_of.register
+def store_kv(op: o.StoreKv, state: State) -> Launch:
     """Where sequences have one token each, attention stores, and only whole norms are left."""
-    cache = _cache(state, op.layer)
+    cache = _cache(state, op.kv_layer)
     before: list[Launch] = []
     norms: list[HeadNorm] = []
     for item, norm in ((op.query, op.query_norm), (op.key, op.key_norm)):
@@ -29,7 +35,7 @@ def store_kv(state: State, op: StoreKv) -> Launch:
         count=op.query.width // cache.head_size,
         kv_count=op.key.width // cache.head_size,
     )
-    state.heads[op.layer] = heads
+    state.heads[op.kv_layer] = heads
 
     def launch(step: Step) -> None:
         for run in before:
@@ -40,10 +46,11 @@ def store_kv(state: State, op: StoreKv) -> Launch:
     return launch
 
 
-def attend(state: State, op: o.Attend) -> Launch:
+@launch_of.register
+def attend(op: o.Attend, state: State) -> Launch:
     """Attention, with the storing where sequences have one token each."""
-    cache, sinks = _cache(state, op.layer), state.vectors.get(op.sinks)
-    out, heads = state.values.tensor(op.out), state.heads[op.layer]
+    cache, sinks = _cache(state, op.kv_layer), state.vectors.get(op.sinks)
+    out, heads = state.values.tensor(op.out), state.heads[op.kv_layer]
 
     def launch(step: Step) -> None:
         state.attention.attend(
@@ -61,7 +68,7 @@ def attend(state: State, op: o.Attend) -> Launch:
     return launch
 
 
-def _head_norm(state: State, norm: o.Norm | None) -> HeadNorm:
+def _head_norm(state: State, norm: o.Normalization | None) -> HeadNorm:
     if norm is None or norm.weight is None:
         return HeadNorm()
     each = norm.weight.shape[-1] if len(norm.weight.shape) > 1 else 0
@@ -74,6 +81,6 @@ def _cache(state: State, layer: int) -> CacheView:
     return CacheView.of(state.layout, layer, state.graph.kv_layers[layer], pool)
 
 
-def _length(norm: o.Norm) -> int | None:
+def _length(norm: o.Normalization) -> int | None:
     """Of the runs that a norm is over; None where that is the row."""
     return None if norm.weight is None else norm.weight.shape[-1]

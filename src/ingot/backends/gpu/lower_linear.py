@@ -4,29 +4,29 @@ from collections.abc import Sequence
 
 import torch
 
-from ingot.backends.gpu.linear import Epilogue, LinearMap, Rows
-from ingot.backends.gpu.lower_rows import input_rows
-from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.kernels.codes import activation_code
+from ingot.backends.gpu.linear import MAX_PARTS, Epilogue, LinearMap, Rows
+from ingot.backends.gpu.lower_rows import input_rows, missing_norm
+from ingot.backends.gpu.lower_state import State, launch_of, missing
 from ingot.backends.gpu.matrices import MatrixPlan, plan_linear
 from ingot.backends.gpu.step import Launch, Step
 from ingot.backends.gpu.values import HALF_SCALE
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedLinear, LinearPart
 
-ACTIVATIONS = {
-    None: 0,
-    o.Activation.SILU: 1,
-    o.Activation.GELU: 2,
-    o.Activation.GELU_TANH: 3,
-    o.Activation.RELU_SQUARED: 4,
-    o.Activation.CLAMPED_SWIGLU: 5,
-    o.Activation.TANH: 6,
-    o.Activation.SOFTPLUS: 7,
-}
 _BIAS_ROOM = 128  # a kernel's last block may read behind the rows
 
 
-def fused_linear(state: State, op: FusedLinear) -> Launch:
+@missing.register
+def _(op: o.FusedLinear) -> str | None:
+    if len(op.parts) > MAX_PARTS:
+        return f"linear maps of more than {MAX_PARTS} matrices"
+    if op.activation and len({part.scale for part in op.parts}) > 1:
+        return "gates and ups of different scales"
+    return missing_norm(op.norm, op.source)
+
+
+@launch_of.register
+def fused_linear(op: o.FusedLinear, state: State) -> Launch:
     """One or several matrices of the same input, with all that follows."""
     groups = plan_linear(op, state.model)
     most = max(plan.sizes.chunks for plan, _ in groups)
@@ -45,7 +45,7 @@ def fused_linear(state: State, op: FusedLinear) -> Launch:
             bases=(0,) if logits else tuple(state.values.offset(part.out) for part in stored),
             bias=_bias(state, plan, parts),
             residual=state.values.tensor(residual) if residual else None,
-            activation=ACTIVATIONS[op.activation],
+            activation=activation_code(op.activation),
             gated=gated,
             half=half,
         )
@@ -62,7 +62,7 @@ def fused_linear(state: State, op: FusedLinear) -> Launch:
     return launch
 
 
-def _bias(state: State, plan: MatrixPlan, parts: Sequence[LinearPart]) -> torch.Tensor | None:
+def _bias(state: State, plan: MatrixPlan, parts: Sequence[o.LinearPart]) -> torch.Tensor | None:
     """The biases of all parts, times their scales, row by row as the matrix has them."""
     vectors = [state.vectors.get(part.bias) for part in parts]
     if all(vector is None for vector in vectors):

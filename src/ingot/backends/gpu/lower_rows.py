@@ -6,16 +6,21 @@ import triton
 from ingot.backends.gpu.kernels.mix import gate_rows_kernel
 from ingot.backends.gpu.kernels.norm import norm_kernel
 from ingot.backends.gpu.kernels.rows import embed_kernel, select_kernel, softcap_kernel
-from ingot.backends.gpu.lower_state import State
+from ingot.backends.gpu.lower_state import State, launch_of, missing
 from ingot.backends.gpu.matrices import plan_embedding
 from ingot.backends.gpu.planes import CHUNK
 from ingot.backends.gpu.step import Launch, Step
 from ingot.backends.gpu.values import HALF_SCALE
 from ingot.graph import ops as o
-from ingot.graph.fusion import FusedGateRows, FusedNorm
 
 
-def embed(state: State, op: o.Embed) -> Launch:
+@missing.register
+def _(op: o.Embed) -> str | None:
+    return "embeddings of types" if op.types else None
+
+
+@launch_of.register
+def embed(op: o.Embed, state: State) -> Launch:
     """Rows of the embedding, for ids or the tokens that the step before chose."""
     planes = state.store.get(plan_embedding(op, state.model))
     out, width = state.values.tensor(op.out), op.out.width
@@ -47,7 +52,7 @@ def embed(state: State, op: o.Embed) -> Launch:
 def norm_rows(
     state: State,
     source: o.Value,
-    norm: o.Norm | None,
+    norm: o.Normalization | None,
     target: torch.Tensor,
     stride: int,
     scale: float = 1.0,
@@ -84,15 +89,29 @@ def norm_rows(
     return launch
 
 
-def fused_norm(state: State, op: FusedNorm) -> Launch:
+@missing.register
+def _(op: o.FusedNorm) -> str | None:
+    return missing_norm(op.norm, op.source)
+
+
+def missing_norm(norm: o.Normalization | None, source: o.Value) -> str | None:
+    """Norms that no kernel computes."""
+    if norm is None:
+        return None
+    if norm.weight is None:
+        return "norms without weights"
+    return "norms of parts of a row" if norm.run != source.width else None
+
+
+@launch_of.register
+def fused_norm(op: o.FusedNorm, state: State) -> Launch:
     """A norm that stands alone."""
-    norm, out = op.norm, op.out
-    target = state.values.tensor(out)
-    return norm_rows(state, norm.source, norm, target, out.width, residual=op.residual)
+    target = state.values.tensor(op.out)
+    return norm_rows(state, op.source, op.norm, target, op.out.width, residual=op.residual)
 
 
 def input_rows(
-    state: State, source: o.Value, norm: o.Norm | None, chunks: int
+    state: State, source: o.Value, norm: o.Normalization | None, chunks: int
 ) -> tuple[list[Launch], torch.Tensor, int, float]:
     """The input of a linear map as halves: what makes it, its memory, stride and scale."""
     if norm and norm is state.ready:
@@ -104,7 +123,8 @@ def input_rows(
     return [norm_rows(state, source, norm, state.x, stride, scale)], state.x, stride, scale
 
 
-def select(state: State, op: o.Select) -> Launch:
+@launch_of.register
+def select(op: o.Select, state: State) -> Launch:
     """The rows of the tokens whose logits are wanted."""
     x, width = state.values.tensor(op.source), op.source.width
     target = None if op.out == state.graph.logits else state.values.tensor(op.out)
@@ -134,9 +154,10 @@ def softcap(state: State) -> Launch:
     return launch
 
 
-def gate_rows(state: State, op: FusedGateRows) -> Launch:
+@launch_of.register
+def gate_rows(op: o.FusedGateRows, state: State) -> Launch:
     """Rows times a gate of one number each."""
-    x, gate = state.values.tensor(op.gated.source), state.values.tensor(op.gated.gate)
+    x, gate = state.values.tensor(op.source), state.values.tensor(op.gate)
     residual = state.values.tensor(op.residual) if op.residual else None
     out, width, selected = state.values.tensor(op.out), op.out.width, state.selected
     order = state.order

@@ -20,7 +20,6 @@ from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pac
 from ingot.backends.gpu.upload import Source, Uploader
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertGate, ExpertMix, FusedLinear, FusedOp, LinearPart
 from ingot.quant import decode
 
 MAX_BLOCK = 128  # rows that a program takes
@@ -94,12 +93,12 @@ def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
 
 
 def plan_linear(
-    op: FusedLinear, model: GgufLoader
-) -> list[tuple[MatrixPlan, tuple[LinearPart, ...]]]:
+    op: o.FusedLinear, model: GgufLoader
+) -> list[tuple[MatrixPlan, tuple[o.LinearPart, ...]]]:
     """The matrices of a linear map and the parts each of them computes."""
     if op.activation and len(op.parts) == 2:
         return [(_plan_turns([part.weight for part in op.parts], model), op.parts)]
-    groups: dict[tuple[GgmlType, float], list[LinearPart]] = {}
+    groups: dict[tuple[GgmlType, float], list[o.LinearPart]] = {}
     for part in op.parts:
         groups.setdefault((model.tensors[part.weight.name].type, part.scale), []).append(part)
     return [
@@ -108,11 +107,9 @@ def plan_linear(
     ]
 
 
-def plan_experts(op: ExpertGate | ExpertMix, model: GgufLoader) -> MatrixPlan:
+def plan_experts(op: o.ExpertGate | o.ExpertMix, model: GgufLoader) -> MatrixPlan:
     """The matrix of all experts."""
-    if isinstance(op, ExpertMix):
-        return _plan_turns([op.linear.weight], model)
-    return _plan_turns([part.weight for part in (op.gate, op.up) if part], model)
+    return _plan_turns(list(op.with_role(o.Role.MATRIX)), model)
 
 
 def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
@@ -121,16 +118,16 @@ def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
     return MatrixPlan(tuple(weights), types[0] if same else GgmlType.F32, interleaved=True)
 
 
-def plan_matrices(ops: Sequence[FusedOp], model: GgufLoader) -> list[MatrixPlan]:
+def plan_matrices(ops: Sequence[o.Op], model: GgufLoader) -> list[MatrixPlan]:
     """Every matrix of a graph, once each, in order of first use."""
     plans: dict[MatrixPlan, None] = {}
     for op in ops:
         match op:
             case o.Embed():
                 plans[plan_embedding(op, model)] = None
-            case FusedLinear():
+            case o.FusedLinear():
                 plans.update(dict.fromkeys(plan for plan, _ in plan_linear(op, model)))
-            case ExpertGate() | ExpertMix():
+            case o.ExpertGate() | o.ExpertMix():
                 plans[plan_experts(op, model)] = None
     return list(plans)
 

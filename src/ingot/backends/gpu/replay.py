@@ -17,7 +17,7 @@ import torch
 import triton
 
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.device_sampler import Outcome, SamplingPlan
+from ingot.backends.device_sampler import SamplingPlan, StepResult
 from ingot.backends.gpu.device import CAPTURING, Device
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.sampler import ROWS, SamplerWork
@@ -42,11 +42,11 @@ class Replayed:
     logits: torch.Tensor
     done: torch.cuda.Event | None
 
-    def result(self) -> Outcome:
+    def result(self) -> StepResult:
         """Wait for it."""
         if self.done:
             self.done.synchronize()
-        return Outcome(self.chosen.numpy(), self.logits.numpy())
+        return StepResult(self.chosen.numpy(), self.logits.numpy())
 
 
 class Replay:

@@ -21,7 +21,7 @@ from ingot.backends.gpu.planes import CHUNK
 from ingot.backends.gpu.sampler import SamplerWork
 from ingot.graph import MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import ExpertMix, FusedGraph
+from ingot.graph.fusion import FusedGraph
 from ingot.graph.kv_layout import KvLayout
 
 
@@ -96,12 +96,12 @@ def _attention(memory: DeviceMemory, ops: Sequence[o.Attend], context: int) -> A
 
 
 def _experts(memory: DeviceMemory, graph: FusedGraph, tokens: int) -> ExpertWork | None:
-    mixes = [op for op in graph.ops if isinstance(op, ExpertMix)]
+    mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
     if not mixes:
         return None
     return ExpertWork.of(
         memory,
-        experts=max(op.linear.weight.shape[0] for op in mixes),
-        pairs=tokens * max(op.linear.choice.width // 2 for op in mixes),
+        experts=max(op.weight.shape[0] for op in mixes),
+        pairs=tokens * max(op.choice.width // 2 for op in mixes),
         widest=max(op.out.width for op in mixes),
     )

@@ -12,15 +12,7 @@ import torch
 
 from ingot.graph import MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.fusion import (
-    ExpertGate,
-    ExpertMix,
-    FusedGraph,
-    FusedLinear,
-    FusedNorm,
-    FusedOp,
-    StoreKv,
-)
+from ingot.graph.fusion import FusedGraph
 
 HALF_SCALE = 0.0625
 
@@ -66,9 +58,9 @@ class _LivedGraph:
 
 def plan_values(graph: FusedGraph) -> MemoryPlan:
     """Where values lie; keys and values live on until attention, which may store them."""
-    stores = {op.layer: op for op in graph.ops if isinstance(op, StoreKv)}
+    stores = {op.kv_layer: op for op in graph.ops if isinstance(op, o.StoreKv)}
     lived = tuple(
-        _Lived((*op.inputs, *stores[op.layer].inputs), op.outputs)
+        _Lived((*op.inputs, *stores[op.kv_layer].inputs), op.outputs)
         if isinstance(op, o.Attend)
         else _Lived(op.inputs, op.outputs)
         for op in graph.ops
@@ -78,7 +70,7 @@ def plan_values(graph: FusedGraph) -> MemoryPlan:
 
 def half_values(graph: FusedGraph) -> dict[str, float]:
     """Which values are halves, and their scales. A selection of such a value is one, too."""
-    readers: dict[str, list[FusedOp]] = {}
+    readers: dict[str, list[o.Op]] = {}
     for op in graph.ops:
         for value in op.inputs:
             readers.setdefault(value.name, []).append(op)
@@ -90,30 +82,30 @@ def half_values(graph: FusedGraph) -> dict[str, float]:
     halves: dict[str, float] = {}
     for op in graph.ops:
         match op:
-            case o.Attend() | ExpertGate() if plain(op.out):
+            case o.Attend() | o.ExpertGate() if plain(op.out):
                 halves[op.out.name] = HALF_SCALE
-            case FusedLinear() if op.activation and plain(op.outputs[0]):
+            case o.FusedLinear() if op.activation and plain(op.outputs[0]):
                 halves[op.outputs[0].name] = HALF_SCALE
-            case FusedNorm() if not op.residual and plain(op.out):
+            case o.FusedNorm() if not op.residual and plain(op.out):
                 halves[op.out.name] = 1.0
             case o.Select() if op.source.name in halves:
                 halves[op.out.name] = halves[op.source.name]
     return halves
 
 
-def _reads_as_it_is(op: FusedOp, value: o.Value, plain: Callable[[o.Value], bool]) -> bool:
+def _reads_as_it_is(op: o.Op, value: o.Value, plain: Callable[[o.Value], bool]) -> bool:
     match op:
-        case FusedLinear():
+        case o.FusedLinear():
             return op.source == value and op.norm is None and value not in _residuals(op)
-        case ExpertGate():
-            return op.gate.source == value
-        case ExpertMix():
-            return op.linear.source == value and op.residual != value
+        case o.ExpertGate():
+            return op.source == value
+        case o.ExpertMix():
+            return op.source == value and op.residual != value
         case o.Select():
             return plain(op.out)
         case _:
             return False
 
 
-def _residuals(op: FusedLinear) -> list[o.Value]:
+def _residuals(op: o.FusedLinear) -> list[o.Value]:
     return [part.residual for part in op.parts if part.residual]

@@ -1,4 +1,4 @@
-"""Small tensors on the device as floats (norms, biases, positions), and the turns of heads."""
+"""Small tensors on the device as floats (norms, biases, positions), and tables of RoPE."""
 
 from dataclasses import dataclass, field
 
@@ -18,9 +18,7 @@ class Vectors:
     device: torch.device
     context: int
     _sent: dict[o.Weight, torch.Tensor] = field(default_factory=dict)
-    _rotaries: dict[tuple[tuple[float, ...], float, o.RopeLayout], Rotary] = field(
-        default_factory=dict
-    )
+    _rotaries: dict[o.Rotary, Rotary] = field(default_factory=dict)
 
     def get(self, weight: o.Weight | None) -> torch.Tensor | None:
         """A tensor, or its rows that are read, flat."""
@@ -33,9 +31,8 @@ class Vectors:
             self._sent[weight] = rows.to(self.device)
         return self._sent[weight]
 
-    def rotary(self, rope: o.Rope) -> Rotary:
-        """The turns of all positions of the context."""
-        key = rope.frequencies, rope.magnitude, rope.layout
-        if key not in self._rotaries:
-            self._rotaries[key] = Rotary.of(rope, self.context, self.device)
-        return self._rotaries[key]
+    def rotary(self, rope: o.Rotary) -> Rotary:
+        """Cosines and sines of all positions of the context."""
+        if rope not in self._rotaries:
+            self._rotaries[rope] = Rotary.of(rope, self.context, self.device)
+        return self._rotaries[rope]

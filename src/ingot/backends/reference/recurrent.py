@@ -1,12 +1,13 @@
 """Recurrent operations as their definitions, token by token.
 
-Rows of one sequence and its state come in; rows and the state behind the last of them go out.
+Rows of one sequence and its state come in; rows and the state after the last of them go out.
 """
 
 import numpy as np
 
-from ingot.backends.reference.operations import Matrix, activate
-from ingot.graph.ops import Activation, StateScan
+from ingot.backends.reference.rows import activate
+from ingot.backends.reference.step import Matrix, Step, compute
+from ingot.graph import ops as o
 
 
 def causal_conv(
@@ -17,7 +18,7 @@ def causal_conv(
     past = np.zeros((before, x.shape[1]), x.dtype) if state is None else state
     rows = np.concatenate([past, x])
     sums = [bias + (rows[t : t + before + 1] * weight.T).sum(axis=0) for t in range(len(x))]
-    return activate(Activation.SILU, np.stack(sums)), rows[len(x) :]
+    return activate(o.Activation.SILU, np.stack(sums)), rows[len(x) :]
 
 
 def state_scan(
@@ -25,7 +26,7 @@ def state_scan(
     step: Matrix,
     b: Matrix,
     c: Matrix,
-    op: StateScan,
+    op: o.StateScan,
     state: Matrix | None,
     decay: Matrix,
     skip: Matrix,
@@ -44,3 +45,18 @@ def state_scan(
         shown = (h * seen).sum(axis=-1) + skip.reshape(op.heads, 1) * channels[..., 0]
         out[t] = shown.reshape(-1)
     return out, h
+
+
+@compute.register
+def _(op: o.CausalConv, step: Step) -> Matrix:
+    past, weights = step.cache.states.get(op.state), (step.weight(op.weight), step.weight(op.bias))
+    out, step.cache.states[op.state] = causal_conv(step.value(op.source), past, *weights)
+    return out
+
+
+@compute.register
+def _(op: o.StateScan, step: Step) -> Matrix:
+    x, steps, b, c = (step.value(value) for value in (op.x, op.step, op.b, op.c))
+    past, weights = step.cache.states.get(op.state), (step.weight(op.decay), step.weight(op.skip))
+    out, step.cache.states[op.state] = state_scan(x, steps, b, c, op, past, *weights)
+    return out

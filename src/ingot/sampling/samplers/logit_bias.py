@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ingot.arrays import Ints
 from ingot.backends.device_sampler import LogitEdits
-from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -34,7 +34,7 @@ class LogitBias(Sampler):
             where, _ = candidates.find(self._ends)
             candidates.logits[where] = -np.inf
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
+    def edits(self, token_ids: Ints, generated: int, ahead: int) -> LogitEdits | None:
         del token_ids
         if generated + ahead < self._min_tokens:
             return None

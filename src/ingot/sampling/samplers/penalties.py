@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from ingot import _native
+from ingot.arrays import Ints, Logits
 from ingot.backends.device_sampler import LogitEdits
 from ingot.sampling import arithmetic
-from ingot.sampling.arithmetic import Ids
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -39,11 +39,11 @@ class Penalties(Sampler):
         scaled = np.where(logits <= 0, logits * repeat, logits / repeat)
         candidates.logits[where] = scaled - edits.lowered[which]
 
-    def edits(self, token_ids: Ids, generated: int, ahead: int) -> LogitEdits | None:
+    def edits(self, token_ids: Ints, generated: int, ahead: int) -> LogitEdits | None:
         del generated
         return None if ahead else self._edits(token_ids)  # tokens to come are not known yet
 
-    def _edits(self, tokens: Ids) -> LogitEdits:
+    def _edits(self, tokens: Ints) -> LogitEdits:
         recent = tokens if self.window < 0 else tokens[max(0, len(tokens) - self.window) :]
         ids, counts = np.unique(recent, return_counts=True)
         lowered = counts * np.float32(self.frequency) + np.float32(self.presence)
@@ -75,7 +75,7 @@ class SequenceBreakers:
         copy._length, copy._since = self._length, self._since
         return copy
 
-    def tokens_since(self, token_ids: Ids, most: int) -> int:
+    def tokens_since(self, token_ids: Ints, most: int) -> int:
         """How many tokens came after the last token in which a breaker ended, up to `most`."""
         length = len(token_ids)
         if length == self._length + 1 and self._length > 0:
@@ -93,7 +93,7 @@ class SequenceBreakers:
         own = self._text(token)
         return any(text in own for text in self._texts)
 
-    def _ends_at(self, token_ids: Ids, place: int) -> bool:
+    def _ends_at(self, token_ids: Ints, place: int) -> bool:
         """Whether a breaker ends in the token at a place."""
         before = b""
         earlier = place
@@ -165,7 +165,7 @@ class Dry(Sampler):
         where, which = candidates.find(ids[lowered])
         candidates.logits[where] -= self._penalties(longest[lowered])[which]
 
-    def _penalties(self, lengths: Ids) -> arithmetic.Logits:
+    def _penalties(self, lengths: Ints) -> Logits:
         powers = np.minimum(lengths - self._allowed, self._largest_power)
         # By multiplication, because `pow` may differ between machines.
         table = np.cumprod(np.r_[1.0, np.full(powers.max(initial=0), self._base)])

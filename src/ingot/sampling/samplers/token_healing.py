@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from ingot.sampling.arithmetic import Ids
+from ingot.arrays import Ints
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.sampler import Sampler
 
@@ -31,7 +31,7 @@ class TokenIndex:
             last += 1
         return [self._by_bytes[text] for text in self._texts[first:last]]
 
-    def fitting(self, begun: bytes) -> Ids:
+    def fitting(self, begun: bytes) -> Ints:
         """The tokens that begin with `begun`, or that it begins with."""
         shorter = [self._by_bytes.get(begun[:size]) for size in range(1, len(begun))]
         parts = [id for id in shorter if id is not None]

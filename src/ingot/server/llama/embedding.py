@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.api import LLM, Floats, Pooling
+from ingot.api import LLM, Pooling
+from ingot.arrays import Floats
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
 from ingot.server.json_answer import LongAnswer, list_pieces

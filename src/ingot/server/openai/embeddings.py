@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.api import LLM, Floats
+from ingot.api import LLM
+from ingot.arrays import Floats
 from ingot.server.call import call_of
 from ingot.server.errors import ApiError
 from ingot.server.json_answer import LongAnswer, list_pieces

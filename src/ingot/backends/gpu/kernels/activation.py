@@ -3,14 +3,16 @@
 import triton
 import triton.language as tl
 
-NONE = tl.constexpr(0)
-SILU = tl.constexpr(1)
-GELU = tl.constexpr(2)
-GELU_TANH = tl.constexpr(3)
-RELU_SQUARED = tl.constexpr(4)
-CLAMPED_SWIGLU = tl.constexpr(5)
-TANH = tl.constexpr(6)
-SOFTPLUS = tl.constexpr(7)
+from ingot.backends.gpu.kernels.codes import activation_code
+from ingot.graph.ops import Activation
+
+SILU = tl.constexpr(activation_code(Activation.SILU))
+GELU = tl.constexpr(activation_code(Activation.GELU))
+GELU_TANH = tl.constexpr(activation_code(Activation.GELU_TANH))
+RELU_SQUARED = tl.constexpr(activation_code(Activation.RELU_SQUARED))
+CLAMPED_SWIGLU = tl.constexpr(activation_code(Activation.CLAMPED_SWIGLU))
+TANH = tl.constexpr(activation_code(Activation.TANH))
+SOFTPLUS = tl.constexpr(activation_code(Activation.SOFTPLUS))
 
 
 @triton.jit
@@ -24,17 +26,20 @@ def tanh(x):
 @triton.jit
 def activate(x, KIND: tl.constexpr):
     """The activation of a kind."""
-    if KIND == 1:
+    if KIND == SILU:
         return x / (1.0 + tl.exp(-x))
-    elif KIND == 2:
+    elif KIND == GELU:
         return x * (1.0 + tl.erf(x * 0.7071067811865476)) * 0.5
-    elif KIND == 3:
+    elif KIND == GELU_TANH:
         return x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) * 0.5
-    elif KIND == 4:
+    elif KIND == RELU_SQUARED:
         return tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
-    elif KIND == 6:
+    elif KIND == CLAMPED_SWIGLU:
+        limited = tl.minimum(x, 7.0)
+        return limited / (1.0 + tl.exp(-1.702 * limited))
+    elif KIND == TANH:
         return tanh(x)
-    elif KIND == 7:
+    elif KIND == SOFTPLUS:
         return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
     else:
         return x
@@ -43,9 +48,6 @@ def activate(x, KIND: tl.constexpr):
 @triton.jit
 def activate_pair(gate, up, KIND: tl.constexpr):
     """The activation of a gate, times what it lets through."""
-    if KIND == 5:
-        gate = tl.minimum(gate, 7.0)
+    if KIND == CLAMPED_SWIGLU:
         up = tl.minimum(tl.maximum(up, -7.0), 7.0) + 1.0
-        return gate / (1.0 + tl.exp(-1.702 * gate)) * up
-    else:
-        return activate(gate, KIND) * up
+    return activate(gate, KIND) * up

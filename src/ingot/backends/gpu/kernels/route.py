@@ -7,12 +7,14 @@ p // used. A choice is stored as floats: numbers of the experts, then their weig
 import triton
 import triton.language as tl
 
+from ingot.backends.gpu.kernels.codes import code
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
+from ingot.graph.ops import Gating
 
-SOFTMAX = tl.constexpr(0)
-SIGMOID = tl.constexpr(1)
-CHOSEN_SOFTMAX = tl.constexpr(2)
-SPARSE_MIXER = tl.constexpr(3)
+SOFTMAX = tl.constexpr(code(Gating.SOFTMAX))
+SIGMOID = tl.constexpr(code(Gating.SIGMOID))
+CHOSEN_SOFTMAX = tl.constexpr(code(Gating.CHOSEN_SOFTMAX))
+SPARSE_MIXER = tl.constexpr(code(Gating.SPARSE_MIXER))
 _NEVER = tl.constexpr(float("-inf"))
 
 
@@ -45,10 +47,10 @@ def route_kernel(
     real = at < experts
     score = tl.load(scores + token * experts + at, mask=real, other=_NEVER)
     share = score
-    if GATING == 0:
+    if GATING == SOFTMAX:
         powers = tl.exp(score - tl.max(score, axis=0))
         share = powers / tl.sum(powers, axis=0)
-    elif GATING == 1:
+    elif GATING == SIGMOID:
         share = 1.0 / (1.0 + tl.exp(-score))
     rank = share
     if BIAS:
@@ -59,7 +61,7 @@ def route_kernel(
     weight = tl.zeros((SLOTS,), tl.float32)
     for number in tl.static_range(USED):
         best = tl.argmax(rank, axis=0)
-        if GATING == 3:
+        if GATING == SPARSE_MIXER:
             largest = tl.max(rank, axis=0)
             size = tl.maximum(tl.abs(score), largest)
             rival = (rank > _NEVER) & (largest - score <= near * size)
@@ -70,7 +72,7 @@ def route_kernel(
         weight = tl.where(slot == number, found, weight)
         rank = tl.where(at == best, _NEVER, rank)
     used = slot < USED
-    if GATING == 2:
+    if GATING == CHOSEN_SOFTMAX:
         largest = tl.max(tl.where(used, weight, _NEVER), axis=0)
         weight = tl.where(used, tl.exp(weight - largest), 0.0)
         weight = weight / tl.sum(weight, axis=0)

@@ -1,0 +1,107 @@
+// Records of a mixture of experts: ingot.graph.ops.experts.
+#include "bindings/program.h"
+
+namespace ingot {
+namespace {
+
+struct Route : Operation {
+  int scores, out;
+  int64_t used;
+  Gating gating;
+  bool normalize;
+  float scale, near;
+  std::optional<Floats> selection_bias;
+
+  void add_to(Program& program) const override {
+    const ValueRef from = program.at(scores), to = program.at(out);
+    const int64_t experts = from.width;
+    if (used < 1 || used > std::min(experts, kMaxExpertsUsed) || to.width != 2 * used ||
+        has_selected(to) != has_selected(from))
+      refuse("a choice of " + std::to_string(used) + " of " + std::to_string(experts) + " experts");
+    if (selection_bias && length(*selection_bias) != experts) refuse("a bias of the wrong length");
+    program.expert_buffers.groups.make_room(experts, used, program.max_tokens);
+    program.route = {out, experts};
+    const RouteOp::Spec spec{from, to, used, gating, normalize, scale, near, data(selection_bias)};
+    program.add(std::make_unique<RouteOp>(spec, program.expert_buffers.groups, program.threads()));
+  }
+};
+
+struct ExpertPart {
+  Matrix weight;
+  std::optional<Floats> bias;
+
+  // The experts of the latest route, one input for all that a token uses or one for each.
+  ExpertWeight checked(Program& program, int source, int choice) const {
+    if (choice != program.route.choice) refuse("experts must follow the route that chooses them");
+    const ValueRef from = program.at(source), by = program.at(choice);
+    const WeightRef all = weight.ref();
+    const int64_t used = by.width / 2, experts = program.route.experts;
+    if (!program.has_linear(all.type)) refuse("a matrix of a type without kernel");
+    if (all.rows % experts || (from.width != all.columns && from.width != used * all.columns))
+      refuse("experts that do not fit between their values");
+    if (has_selected(from) != has_selected(by)) refuse("experts that select");
+    if (bias && length(*bias) != all.rows) refuse("a bias of the wrong length");
+    const ExpertWeight found{all, all.rows / experts, data(bias)};
+    program.expert_buffers.make_room(experts, used, all.columns, found.is_float());
+    return found;
+  }
+};
+
+struct ExpertGate : Operation {
+  int source, choice, out;
+  std::vector<ExpertPart> parts;
+  Activation activation;
+
+  void add_to(Program& program) const override {
+    const ValueRef from = program.at(source), to = program.at(out);
+    if (parts.empty() || parts.size() > 2) refuse("experts are a gate, or a gate and an up");
+    std::vector<ExpertWeight> weights;
+    for (const ExpertPart& part : parts) {
+      weights.push_back(part.checked(program, source, choice));
+      if (to.width != program.at(choice).width / 2 * weights.back().rows)
+        refuse("experts that do not fit between their values");
+    }
+    const bool own = from.width != weights[0].all.columns;
+    program.add(std::make_unique<ExpertGateOp>(from, own, std::move(weights), activation, to,
+                                               program.expert_buffers));
+  }
+};
+
+struct ExpertMix : Operation {
+  int source, choice, out;
+  Matrix weight;
+  std::optional<Floats> bias;
+  std::optional<int> residual;
+
+  void add_to(Program& program) const override {
+    const ValueRef from = program.at(source), to = program.at(out);
+    const std::optional<ValueRef> added = program.at(residual);
+    const ExpertWeight all = ExpertPart{weight, bias}.checked(program, source, choice);
+    if (to.width != all.rows) refuse("experts that do not fit between their values");
+    same_shape({added.value_or(to), to});
+    program.add(std::make_unique<ExpertMixOp>(from, from.width != all.all.columns, all,
+                                              program.at(choice), added, to,
+                                              program.expert_buffers));
+  }
+};
+
+}  // namespace
+}  // namespace ingot
+
+using namespace ingot;
+
+void bind_expert_operations(nb::module_& module) {
+  bind_part(module, "ExpertPart", Field{"weight", &ExpertPart::weight},
+            Field{"bias", &ExpertPart::bias});
+  bind_operation(module, "Route", Field{"scores", &Route::scores}, Field{"out", &Route::out},
+                 Field{"used", &Route::used}, Field{"gating", &Route::gating},
+                 Field{"normalize", &Route::normalize}, Field{"scale", &Route::scale},
+                 Field{"near", &Route::near}, Field{"selection_bias", &Route::selection_bias});
+  bind_operation(module, "ExpertGate", Field{"source", &ExpertGate::source},
+                 Field{"choice", &ExpertGate::choice}, Field{"parts", &ExpertGate::parts},
+                 Field{"activation", &ExpertGate::activation}, Field{"out", &ExpertGate::out});
+  bind_operation(module, "ExpertMix", Field{"source", &ExpertMix::source},
+                 Field{"choice", &ExpertMix::choice}, Field{"weight", &ExpertMix::weight},
+                 Field{"bias", &ExpertMix::bias}, Field{"residual", &ExpertMix::residual},
+                 Field{"out", &ExpertMix::out});
+}

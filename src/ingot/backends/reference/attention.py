@@ -1,0 +1,73 @@
+"""Rotary embedding, the KV cache and attention as their definitions."""
+
+import numpy as np
+
+from ingot.backends.reference.rows import softcap, softmax
+from ingot.backends.reference.step import Ints, Matrix, Step, compute
+from ingot.graph import ops as o
+
+
+def rope(x: Matrix, positions: Ints, op: o.Rotary, head_size: int) -> Matrix:
+    """Rotate pairs of elements of every head."""
+    angles = np.outer(positions, op.frequencies)[:, None, :]  # [tokens, 1, pairs], float64
+    cos = (np.cos(angles) * op.magnitude).astype(x.dtype)
+    sin = (np.sin(angles) * op.magnitude).astype(x.dtype)
+    out = x.reshape(len(x), -1, head_size).copy()
+    pairs = len(op.frequencies)
+    if op.layout is o.RopeLayout.ADJACENT:
+        first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    else:
+        first, second = slice(0, pairs), slice(pairs, 2 * pairs)
+    a, b = out[..., first].copy(), out[..., second].copy()
+    out[..., first] = a * cos - b * sin
+    out[..., second] = a * sin + b * cos
+    return out.reshape(x.shape)
+
+
+def attend(
+    query: Matrix,
+    keys: Matrix,
+    values: Matrix,
+    positions: Ints,
+    op: o.Attend,
+    sinks: Matrix | None = None,
+) -> Matrix:
+    """Attention over the cache [positions, kv width]."""
+    tokens, size = len(query), query.shape[1] // op.heads
+    repeat = op.heads // op.kv_heads
+    q = query.reshape(tokens, op.heads, size).transpose(1, 0, 2)
+    k = keys.reshape(len(keys), op.kv_heads, -1).transpose(1, 0, 2).repeat(repeat, axis=0)
+    v = values.reshape(len(values), op.kv_heads, -1).transpose(1, 0, 2).repeat(repeat, axis=0)
+    scores: Matrix = q @ k.transpose(0, 2, 1)  # [heads, tokens, positions]
+    scores = scores * query.dtype.type(op.scale)
+    if op.softcap:
+        scores = softcap(scores, op.softcap)
+    distance = positions[:, None] - np.arange(len(keys))[None, :]
+    hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
+    if op.window:
+        hidden |= distance >= op.window
+    scores[:, hidden] = -np.inf
+    if sinks is not None:
+        extra = np.broadcast_to(sinks[:, None, None], (op.heads, tokens, 1))
+        weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
+    else:
+        weights = softmax(scores)
+    mixed: Matrix = weights @ v
+    return mixed.transpose(1, 0, 2).reshape(tokens, -1)
+
+
+@compute.register
+def _(op: o.Rope, step: Step) -> Matrix:
+    return rope(step.value(op.source), step.positions, op.rotary, op.head_size)
+
+
+@compute.register
+def _(op: o.WriteKv, step: Step) -> None:
+    step.cache.store(op.kv_layer, step.value(op.key), step.value(op.value))
+
+
+@compute.register
+def _(op: o.Attend, step: Step) -> Matrix:
+    keys, values = step.cache.keys[op.kv_layer], step.cache.values[op.kv_layer]
+    query, sinks = step.value(op.query), step.optional(op.sinks)
+    return attend(query, keys, values, step.positions, op, sinks)

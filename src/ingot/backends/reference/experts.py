@@ -1,0 +1,76 @@
+"""Mixture of experts as its definition: router, linear maps, sum."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.backends.reference.rows import sigmoid, softmax
+from ingot.backends.reference.step import Matrix, Step, compute
+from ingot.graph import ops as o
+from ingot.graph.ops import Gating, Route
+
+
+def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Matrix:
+    """The chosen experts of every token, best first, then their weights."""
+    if op.gating is Gating.SPARSE_MIXER:
+        chosen, weights = _sparse_mixer(scores, op)
+    else:
+        shares = {Gating.SOFTMAX: softmax, Gating.SIGMOID: sigmoid}.get(op.gating, np.array)(scores)
+        rank = shares if selection_bias is None else shares + selection_bias
+        chosen = np.argsort(-rank, axis=-1, kind="stable")[:, : op.used]
+        weights = np.take_along_axis(shares, chosen, axis=-1)
+        if op.gating is Gating.CHOSEN_SOFTMAX:
+            weights = softmax(weights)
+    if op.normalize:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    return np.concatenate([chosen.astype(scores.dtype), weights * scores.dtype.type(op.scale)], 1)
+
+
+def _sparse_mixer(scores: Matrix, op: Route) -> tuple[NDArray[np.intp], Matrix]:
+    left = scores.copy()
+    chosen, weights = [], []
+    for _ in range(op.used):
+        best = left.argmax(axis=-1)[:, None]
+        largest = np.take_along_axis(left, best, axis=-1)
+        far = largest - scores > op.near * np.maximum(np.abs(scores), largest)
+        shares = softmax(np.where(far, -np.inf, left))
+        weights.append(np.take_along_axis(shares, best, axis=-1))
+        chosen.append(best)
+        np.put_along_axis(left, best, -np.inf, axis=-1)
+    return np.concatenate(chosen, axis=1), np.concatenate(weights, axis=1)
+
+
+def expert_linear(x: Matrix, choice: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
+    """Every chosen expert's linear map, side by side."""
+    used = choice.shape[1] // 2
+    parts = x.reshape(len(x), -1, weight.shape[2])  # one, or one for each chosen expert
+    out = np.empty((len(x), used, weight.shape[1]), x.dtype)
+    for token, numbers in enumerate(choice[:, :used].astype(np.intp)):
+        for place, expert in enumerate(numbers):
+            own = parts[token, min(place, parts.shape[1] - 1)]
+            out[token, place] = weight[expert] @ own
+            if bias is not None:
+                out[token, place] += bias[expert]
+    return out.reshape(len(x), -1)
+
+
+def mix_experts(x: Matrix, choice: Matrix) -> Matrix:
+    """The parts of the chosen experts, summed by their weights."""
+    used = choice.shape[1] // 2
+    mixed: Matrix = (x.reshape(len(x), used, -1) * choice[:, used:, None]).sum(axis=1)
+    return mixed
+
+
+@compute.register
+def _(op: o.Route, step: Step) -> Matrix:
+    return route(step.value(op.scores), op, step.optional(op.selection_bias))
+
+
+@compute.register
+def _(op: o.ExpertLinear, step: Step) -> Matrix:
+    weights = step.weight(op.weight), step.optional(op.bias)
+    return expert_linear(step.value(op.source), step.value(op.choice), *weights)
+
+
+@compute.register
+def _(op: o.MixExperts, step: Step) -> Matrix:
+    return mix_experts(step.value(op.source), step.value(op.choice))

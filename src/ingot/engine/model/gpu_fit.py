@@ -1,0 +1,74 @@
+"""How much of a model fits a GPU, from the types and shapes of its tensors, before any upload.
+
+In: a model and the size of a GPU. Out: numbers. It imports PyTorch, which counts on a device
+without memory.
+"""
+
+from dataclasses import dataclass
+
+from ingot.backends.gpu import Device, Planner
+from ingot.engine.model.placement import STEP_TOKENS
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.kv_layout import BLOCK_TOKENS, block_count, whole_blocks
+from ingot.graph.kv_type import KvType
+
+_GPU_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFit:
+    """What of a model fits a GPU. Bytes are those of all layers."""
+
+    weights: int
+    steps: int  # all that is neither weights nor cache
+    token: int  # of the cache
+    cache_tokens: int  # of the largest cache that fits; 0 if not all layers do
+    layers: int  # that fit, with a cache of one context
+    of_layers: int
+    context: int
+
+
+def step_tokens(context: int, *, whole: bool) -> int:
+    """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
+    # The CPU, which runs the other layers, takes fewer.
+    return min(_GPU_STEP_TOKENS if whole else STEP_TOKENS, whole_blocks(context))
+
+
+def make_planner(
+    graph: ComputationGraph, file: GgufLoader, kv_type: KvType, device: Device, context: int
+) -> Planner:
+    """The planner of a model."""
+    return Planner(
+        graph,
+        file,
+        kv_type,
+        device,
+        context=context,
+        tokens=step_tokens(context, whole=True),
+        split_tokens=step_tokens(context, whole=False),
+    )
+
+
+def fit_gpu(
+    graph: ComputationGraph,
+    file: GgufLoader,
+    kv_type: KvType,
+    device: Device,
+    *,
+    context: int,
+    room: int,
+) -> GpuFit:
+    """How much of the model fits `room` bytes."""
+    planner = make_planner(graph, file, kv_type, device, context)
+    needs = planner.needs(planner.layers)
+    layers = planner.most_layers(room, block_count(context))
+    return GpuFit(
+        weights=needs.weights,
+        steps=needs.total(0) - needs.weights,
+        token=needs.block // BLOCK_TOKENS,
+        cache_tokens=needs.most_blocks(room) * BLOCK_TOKENS if layers == planner.layers else 0,
+        layers=layers,
+        of_layers=planner.layers,
+        context=context,
+    )

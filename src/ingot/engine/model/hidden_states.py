@@ -1,0 +1,163 @@
+"""Probe: hidden states of a model, for embeddings and for a look at its layers; and scores.
+
+It is a second program over the same weights, with its own KV cache, that ends before the logits or
+with a head that scores texts. It runs beside the engine's, in the caller's thread, always on the
+CPU.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+
+import numpy as np
+
+from ingot.arrays import Floats, Ints
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.cpu import CpuBackend
+from ingot.engine.health import Home
+from ingot.engine.model.loaded_model import LoadedModel, build_batch
+from ingot.engine.model.placement import STEP_TOKENS
+from ingot.graph import ComputationGraph
+from ingot.graph.kv_layout import KvLayout, block_count
+from ingot.graph.kv_type import KvType
+from ingot.graph.ops import Value
+from ingot.kvcache import BlockPool, SequenceBlocks
+
+_STATES = 16  # of a recurrent model: two for each text of a step
+
+
+class Probe:
+    """Runs texts for their hidden states or scores. Threads take turns."""
+
+    def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:
+        """`graph` is built from the same file; its output is hidden states, or scores."""
+        layout = model.layout
+        if layout.type is KvType.FP8:  # only a GPU stores it
+            layout = KvLayout.of(graph.kv_layers, KvType.F16)
+        blocks = block_count(model.context)
+        states = _STATES if model.layout.recurrent else 0
+        self._streams = _streams(graph) if graph.hidden else []
+        self._output = graph.logits
+        self._file = model.file
+        self._backend = CpuBackend(
+            graph,
+            model.file,
+            layout,
+            blocks=blocks,
+            states=states,
+            context=model.context,
+            threads=model.threads,
+            max_tokens=STEP_TOKENS if model.on_gpu else model.step_tokens,
+            keep=[value.name for value in self._streams if value != graph.logits],
+        )
+        self._pool = BlockPool(layout, blocks, states)
+        self._home = Home(str(model.file.path))
+        self._lock = Lock()
+
+    def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
+        """The last hidden states of each text's tokens: [tokens, width], text by text."""
+        for group in self._groups(texts):
+            yield from self._run_together(texts[group])
+
+    def scores(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
+        """Scores [texts, outputs] by the model's head; `types` are those of the tokens."""
+        return np.concatenate(
+            [self._score_together(texts[group], types[group]) for group in self._groups(texts)]
+        )
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._home.check()  # first, because after a fork nobody may release the lock
+        with self._lock:
+            yield
+
+    def _groups(self, texts: Sequence[Ints]) -> Iterator[slice]:
+        """Split texts into groups that run in one step each."""
+        first = 0
+        for after in range(1, len(texts) + 1):
+            if after == len(texts) or not self._fit(texts[first : after + 1]):
+                yield slice(first, after)
+                first = after
+
+    def _fit(self, texts: Sequence[Ints]) -> bool:
+        most = self._backend.max_tokens
+        room = all(
+            sum(group.blocks_of(len(text), most) for text in texts) <= size
+            for group, size in zip(self._pool.layout.groups, self._pool.sizes, strict=True)
+        )
+        return room and sum(map(len, texts)) <= most
+
+    def layer_states(self, text: Ints) -> Floats:
+        """The embedding and the hidden state after each layer: [1 + layers, tokens, width]."""
+        states = np.empty((len(self._streams), len(text), self._output.width), np.float32)
+        with self._turn():
+            sequence = SequenceBlocks(self._pool)
+            try:
+                for start in range(0, len(text), self._backend.max_tokens):
+                    chunk = text[start : start + self._backend.max_tokens]
+                    output = self._forward([sequence], [chunk])
+                    for states_of, value in zip(states, self._streams, strict=True):
+                        rows = states_of[start : start + len(chunk)]
+                        if value == self._output:
+                            rows[:] = output
+                        else:
+                            self._backend.kept(value.name, len(chunk), rows)
+            finally:
+                sequence.close()
+        return states
+
+    def _run_together(self, texts: Sequence[Ints]) -> list[Floats]:
+        """The hidden states of texts that fit into one step, or of a single one that does not."""
+        most = self._backend.max_tokens
+        with self._turn():
+            sequences = [SequenceBlocks(self._pool) for _ in texts]
+            try:
+                pieces = [
+                    self._forward(sequences, [text[start : start + most] for text in texts])
+                    for start in range(0, max(map(len, texts)), most)
+                ]
+            finally:
+                for sequence in sequences:
+                    sequence.close()
+        states = np.concatenate(pieces)
+        return np.split(states, np.cumsum([len(text) for text in texts])[:-1])
+
+    def _score_together(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
+        firsts = np.cumsum([0, *(len(text) for text in texts[:-1])], dtype=np.int32)
+        with self._turn():
+            sequences = [SequenceBlocks(self._pool) for _ in texts]
+            try:
+                return self._forward(sequences, texts, firsts, np.concatenate(types))
+            finally:
+                for sequence in sequences:
+                    sequence.close()
+
+    def _forward(
+        self,
+        sequences: Sequence[SequenceBlocks],
+        texts: Sequence[Ints],
+        outputs: Ints | None = None,
+        types: Ints | None = None,
+    ) -> Floats:
+        for sequence, text in zip(sequences, texts, strict=True):
+            sequence.grow(len(text))
+        if outputs is None:
+            outputs = np.arange(sum(map(len, texts)), dtype=np.int32)
+        batch = build_batch(sequences, texts, outputs, ExecutionPhase.PROMPT, types)
+        states = self._backend.forward(batch)
+        if self._file.is_mapped:
+            self._file.check()
+        for sequence in sequences:
+            sequence.release_passed()
+        return states
+
+
+def _streams(graph: ComputationGraph) -> list[Value]:
+    """The residual stream: the last value before the layers, and the last of each layer."""
+    last: dict[int, Value] = {}
+    for op in graph.ops:
+        number = 0 if op.layer is None else op.layer + 1
+        for value in op.outputs:
+            if value.width == graph.width and number >= max(last, default=0):
+                last[number] = value
+    return list(last.values())

@@ -1,0 +1,87 @@
+"""Memory of the system, and how many blocks a KV cache gets of it.
+
+By default the cache is for four contexts, if they take no more than a quarter of the memory. States
+of recurrent models do not grow with a text: there is one for every STATE_RUNS blocks, or enough for
+many short texts.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.errors import MemoryShortageError
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout, block_count
+from ingot.kvcache.sequence_blocks import STATE_RUNS
+
+_MEMINFO = Path("/proc/meminfo")
+_CONTEXTS, _MEMORY_SHARE = 4, 4
+_STATES = 64  # two for each of 32 running sequences
+_FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
+
+
+def available() -> int:
+    """Bytes the system can give without swapping: free ones and caches that it can drop."""
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def require(needed: int, purpose: str, remedy: str) -> None:
+    """Raise an error that says what the bytes are for and what to do, if they are not available."""
+    room = available()
+    if needed > room:
+        raise MemoryShortageError(
+            f"{purpose} takes {needed / 2**20:.0f} MiB of memory, and {room / 2**20:.0f} MiB "
+            f"are available: {remedy}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """Blocks of every group of keys and values, and of the group of states."""
+
+    blocks: int
+    states: int
+
+    @classmethod
+    def of(cls, layout: KvLayout, context: int, tokens: int | None, room: int) -> "CacheSize":
+        """The size for `tokens`, or the default if there are `room` bytes where the cache will be.
+
+        It has room for one context at least.
+        """
+        one = block_count(context)
+        kv_bytes, state_bytes = _block_bytes(layout)
+        if tokens is None:
+            share = room // _MEMORY_SHARE
+            blocks = states = _CONTEXTS * one
+            if kv_bytes:
+                blocks = min(blocks, share // kv_bytes)
+            if state_bytes:
+                states = min(max(states // STATE_RUNS, _STATES), share // state_bytes)
+        else:
+            blocks = block_count(tokens)
+            states = blocks // STATE_RUNS
+        return cls(max(blocks, one), max(states, _FEWEST_STATES) if state_bytes else 0)
+
+    def require(self, layout: KvLayout) -> None:
+        """Raise an error if there is no memory for a cache of this size."""
+        kv_bytes, state_bytes = _block_bytes(layout)
+        kept = [f"{self.blocks * BLOCK_TOKENS} tokens as {layout.type.value}"]
+        if state_bytes:
+            kept = [*(kept if kv_bytes else []), f"{self.states} states"]
+        require(
+            self.blocks * kv_bytes + self.states * state_bytes,
+            f"a cache for {' and '.join(kept)}",
+            "choose a smaller context or cache, or a smaller kv_type",
+        )
+
+
+def _block_bytes(layout: KvLayout) -> tuple[int, int]:
+    """Bytes of a block of all groups of keys and values, and of a state."""
+    recurrent = [group.block_bytes for group in layout.groups if group.recurrent]
+    return sum(group.block_bytes for group in layout.groups) - sum(recurrent), sum(recurrent)

@@ -1,0 +1,222 @@
+"""Where the layers of a model run (CPU, GPU, or the first layers on a GPU), and its cache size."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ingot.backends.backend import Backend, OnSent, choose_device
+from ingot.backends.cpu import CpuBackend
+from ingot.backends.device_sampler import DeviceSampler
+from ingot.backends.split import PartLayout, SplitBackend
+from ingot.engine.model import memory
+from ingot.engine.model.memory import CacheSize
+from ingot.errors import ConfigError, GraphError, IngotError, MemoryShortageError, ModelError
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.cut import cut, layer_count
+from ingot.graph.kv_layout import KvLayout, block_count
+
+if TYPE_CHECKING:
+    from ingot.backends.gpu import Device, GpuBackend
+
+STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
+
+GpuLayers = int | Literal["auto"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """The part of a model on a GPU."""
+
+    device: str
+    layers: int
+    of_layers: int
+    allocations: int  # requests for device memory
+    allocated: int  # bytes
+    sent: int  # bytes of weights
+    seconds: float  # to upload and pack them
+    decoded: tuple[str, ...] = ()  # tensor types that become half floats there
+
+    @property
+    def rate(self) -> float:
+        """Bytes uploaded per second."""
+        return self.sent / max(self.seconds, 1e-9)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all layers are there."""
+        return self.layers == self.of_layers
+
+    @property
+    def remark(self) -> str:
+        """These numbers in a line."""
+        layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
+        decoded = f"; {', '.join(self.decoded)} decoded to half floats" if self.decoded else ""
+        return (
+            f"{layers} layers on {self.device}, {self.sent / 1e9:.2f} GB sent in "
+            f"{self.seconds:.1f} s ({self.rate / 1e9:.1f} GB/s), {self.allocations} device "
+            f"allocations of {self.allocated / 2**30:.1f} GiB{decoded}"
+        )
+
+
+class Placed:
+    """A backend and the size of its cache."""
+
+    backend: Backend
+    size: CacheSize
+    gpu: OnGpu | None = None  # None: all layers are on the CPU
+    why_cpu: str | None = None  # why, if the device is "auto"
+    device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
+    give_back: Callable[[], None] | None = None  # frees device memory that a closed model leaves
+
+    def __init__(
+        self,
+        graph: ComputationGraph,
+        file: GgufLoader,
+        layout: KvLayout,
+        *,
+        context: int,
+        cache_tokens: int | None,
+        threads: int,
+        device: str,
+        gpu_layers: GpuLayers = None,
+        progress: OnSent | None = None,
+    ) -> None:
+        """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
+
+        The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
+        as many as fit if the device is "auto".
+        """
+        self._graph, self._file, self._layout = graph, file, layout
+        self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
+        self._progress = progress
+        layers = _checked_layers(gpu_layers, layer_count(graph), device)
+        if layers != 0:
+            try:
+                gpu = choose_device(device)
+                if gpu is not None:
+                    self._place_on(gpu, layers)
+                    return
+            except (ConfigError, ModelError, GraphError) as error:
+                if device != "auto":
+                    raise
+                self.why_cpu = str(error)
+            if self.give_back is not None:  # it failed halfway
+                self.give_back()
+        self.size = CacheSize.of(layout, context, cache_tokens, memory.available())
+        self.size.require(layout)
+        self.backend = self._on_cpu(graph, layout, self.size)
+
+    def _place_on(self, gpu: "Device", layers: int | None) -> None:
+        """Place that many layers, or as many as fit; raise an error if they do not fit."""
+        from ingot.backends.gpu import require  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.engine.model.gpu_fit import make_planner  # noqa: PLC0415
+
+        kv_type = self._layout.type
+        planner = make_planner(self._graph, self._file, kv_type, gpu, self._context)
+        room, least = gpu.free_memory(), self._least_blocks()
+        if layers is None:
+            layers = planner.most_layers(room, least)
+        if not layers or not planner.fits(layers, room, least):
+            most = planner.most_layers(room, least)
+            remedy = f"gpu_layers={most} would fit; or " if most else "not one layer would fit; "
+            require(planner.needs(layers or planner.layers).total(least), room, remedy)
+        place = self._whole_on if layers == planner.layers else self._split_on
+        place(gpu, layers, planner.needs(layers).most_blocks(room))
+
+    def _least_blocks(self) -> int:
+        """The smallest cache: what was asked for, or one context."""
+        if self._cache_tokens is None:
+            return block_count(self._context)
+        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0).blocks
+
+    def _whole_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+        wanted = CacheSize.of(self._layout, self._context, self._cache_tokens, gpu.free_memory())
+        self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
+        self.backend = self.device_sampler = self._on_gpu(gpu, self._graph, self._layout, layers)
+
+    def _split_on(self, gpu: "Device", layers: int, most_blocks: int) -> None:
+        """Place the first layers on the GPU; the cache has as many blocks in both places."""
+        parts = cut(self._graph, layers)
+        first = PartLayout.of(parts.first, self._layout)
+        second = PartLayout.of(parts.second, self._layout)
+        there, here = (
+            CacheSize.of(part.own, self._context, self._cache_tokens, room)
+            for part, room in ((first, gpu.free_memory()), (second, memory.available()))
+        )
+        self.size = CacheSize(min(there.blocks, here.blocks, most_blocks), here.states)
+        self.size.require(second.own)
+        # First the CPU, so that its errors come before the upload.
+        second_backend = self._on_cpu(parts.second, second.own, self.size)
+        first_backend = self._on_gpu(gpu, parts.first, first.own, layers)
+        self.backend = SplitBackend(first_backend, first, second_backend, second)
+
+    def _on_gpu(
+        self, gpu: "Device", graph: ComputationGraph, layout: KvLayout, layers: int
+    ) -> "GpuBackend":
+        from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.engine.model.gpu_fit import step_tokens  # noqa: PLC0415
+
+        of_layers = layer_count(self._graph)
+        self.give_back = give_back
+        backend = GpuBackend(
+            graph,
+            self._file,
+            layout,
+            blocks=self.size.blocks,
+            context=self._context,
+            device=gpu,
+            max_tokens=step_tokens(self._context, whole=layers == of_layers),
+            progress=self._progress,
+        )
+        self.gpu = OnGpu(
+            device=gpu.name,
+            layers=layers,
+            of_layers=of_layers,
+            allocations=backend.memory.allocations,
+            allocated=backend.memory.allocated,
+            sent=backend.uploader.sent,
+            seconds=backend.uploader.seconds,
+            decoded=backend.decoded,
+        )
+        return backend
+
+    def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:
+        try:
+            return CpuBackend(
+                graph,
+                self._file,
+                layout,
+                blocks=size.blocks,
+                states=size.states,
+                context=self._context,
+                threads=self._threads,
+                max_tokens=STEP_TOKENS if graph.causal else self._context,
+            )
+        except IngotError:
+            raise
+        except MemoryError as error:  # a limit of the process, not of the system
+            raise MemoryShortageError(
+                f"{self._file.path}: there is no memory for a context of {self._context} tokens; "
+                "choose a smaller context"
+            ) from error
+        except ValueError as error:  # from the native program
+            raise ModelError(f"{self._file.path} cannot be run on the CPU: {error}") from error
+
+
+def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
+    """How many layers are asked for; None: as many as fit."""
+    if layers is None:
+        return {"cpu": 0, "auto": None}.get(device, most)
+    if layers == "auto":
+        wanted = None
+    elif isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= most:
+        raise ConfigError(
+            f"gpu_layers is {layers!r}; it must be a number from 0 to {most}, the layers of this "
+            "model, or 'auto'"
+        )
+    else:
+        wanted = layers
+    if device == "cpu" and wanted != 0:
+        raise ConfigError(f"gpu_layers is {layers!r}, and the device 'cpu'; take device='cuda'")
+    return wanted

@@ -1,0 +1,216 @@
+"""Runner: runs planned tokens on the model and collects what it found for each task.
+
+If the device samples all tokens of a step, the runner starts the next step before the host has seen
+them: its input tokens are those that the device is about to sample. It does so only if nothing but
+the end of a text can come between. A text that turns out to have ended has then run one token in
+vain; all others are where they would be anyway.
+
+If the model fails, the tasks that ran fail.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingot.arrays import Ints, Logits
+from ingot.backends.batch import ExecutionPhase
+from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
+from ingot.engine.model.loaded_model import LoadedModel, build_batch
+from ingot.engine.scheduler import GENERATION, PROMPT, Plan, Scheduler, Share
+from ingot.engine.stats import Counters
+from ingot.engine.task import Outcome, Rows, Task
+from ingot.errors import CacheFullError
+
+Shares = Sequence[Share]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The tokens of one phase, while the model runs them."""
+
+    shares: Shares
+    sampling: Sequence[SamplingPlan | None]  # of each share, if the device samples
+    started: Started
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningStep:
+    plan: Plan
+    parts: Sequence[_Part]
+    is_ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What a step found: for each task that ran and did not fail, in the order they ran."""
+
+    tasks: dict[Task, Outcome]
+    logits: list[Logits]  # the arrays of which all rows are views
+
+
+class Runner:
+    """Runs the steps of a scheduler on a model."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        scheduler: Scheduler,
+        counters: Counters,
+        fail: Callable[[Task, BaseException], None],
+    ) -> None:
+        self._model = model
+        self._scheduler = scheduler
+        self._counters = counters
+        self._fail = fail
+        self._ahead: _RunningStep | None = None
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a step runs ahead, whose outcome is still to be looked at."""
+        return self._ahead is not None
+
+    def plan(self) -> Plan:
+        """The next step: the one that runs ahead, or a new one."""
+        return self._ahead.plan if self._ahead else self._scheduler.plan()
+
+    def run(self, plan: Plan, *, ahead: bool = True) -> Outcomes:
+        """Run a step; with `ahead`, start the next one before this one's outcome is looked at."""
+        running = self._ahead or self._start(plan)
+        self._ahead = self._start_next(running) if ahead else None
+        if running.is_ahead:
+            for share in running.plan.generation:
+                share.sequence.catch_up()
+        outcomes = {share.task: Outcome() for share in running.plan.shares()}
+        logits = [self._collect(part, outcomes) for part in running.parts]
+        ran = {task: found for task, found in outcomes.items() if not task.channel.is_ended}
+        return Outcomes(ran, logits)
+
+    def _start(self, plan: Plan) -> _RunningStep:
+        for task, error in plan.failed:
+            task.fail(error)
+        for task in dict.fromkeys(share.task for share in plan.shares()):
+            task.begin()
+        parts = [self._run(GENERATION, plan.generation), self._run(PROMPT, plan.prompt)]
+        return _RunningStep(plan, [part for part in parts if part is not None])
+
+    def _run(self, phase: ExecutionPhase, shares: Shares) -> _Part | None:
+        if not shares:
+            return None
+        first = np.cumsum([0, *(share.count for share in shares)])
+        wanted = [
+            first[i] + np.arange(share.wanted.start, share.wanted.stop)
+            for i, share in enumerate(shares)
+        ]
+        ids = [share.sequence.tokens[share.start : share.end] for share in shares]
+        outputs = np.concatenate(wanted).astype(np.int32)
+        part = self._launch(phase, shares, ids, outputs, self._sampling_plans(phase, shares))
+        if part and phase is PROMPT:
+            self._counters.prompt_tokens += int(first[-1])
+        return part
+
+    def _sampling_plans(
+        self, phase: ExecutionPhase, shares: Shares
+    ) -> Sequence[SamplingPlan | None]:
+        """What the device can sample, if every sequence has one token to run."""
+        sampler = self._model.device_sampler
+        single = all(share.count == len(share.wanted) == 1 for share in shares)
+        if sampler is None or phase is PROMPT or not single:
+            return [None] * len(shares)
+        plans = [share.task.sampling_plan() for share in shares]
+        return [plan if plan and sampler.accepts(plan) else None for plan in plans]
+
+    def _launch(
+        self,
+        phase: ExecutionPhase,
+        shares: Shares,
+        ids: Sequence[Ints],
+        outputs: Ints,
+        sampling: Sequence[SamplingPlan | None],
+    ) -> _Part | None:
+        try:
+            blocks = [share.sequence.blocks for share in shares]
+            started = self._model.start(build_batch(blocks, ids, outputs, phase), sampling)
+        except Exception as error:  # whatever it is, only these tasks are affected
+            self._fail_all(shares, error)
+            return None
+        return _Part(shares, sampling, started)
+
+    def _start_next(self, running: _RunningStep) -> _RunningStep | None:
+        """Start the step after one that runs, if it is certain what that will be."""
+        sampler = self._model.device_sampler
+        if sampler is None or not self._scheduler.is_steady:
+            return None
+        following = _Following.after(running, len(self._scheduler.running), sampler)
+        if following is None:
+            return None
+        ids = [np.array([-1 - row], np.int32) for row in following.rows]
+        outputs = np.arange(len(ids), dtype=np.int32)
+        part = self._launch(GENERATION, following.shares, ids, outputs, following.sampling)
+        return _RunningStep(Plan(following.shares), [part] if part else [], is_ahead=True)
+
+    def _collect(self, part: _Part, outcomes: dict[Task, Outcome]) -> Logits:
+        """Wait for a part of the step; give each task its token or its rows of the logits."""
+        try:
+            found = part.started.result()
+        except Exception as error:  # as above
+            self._fail_all(part.shares, error)
+            return np.empty((0, 0), np.float32)
+        row = 0
+        for index, (share, plan) in enumerate(zip(part.shares, part.sampling, strict=True)):
+            outcome = outcomes[share.task]
+            if plan is not None:
+                outcome.token = int(found.tokens[index])
+            elif count := len(share.wanted):
+                start = share.start + share.wanted.start
+                outcome.rows.append(Rows(share.sequence, start, found.logits[row : row + count]))
+                row += count
+        return found.logits
+
+    def _fail_all(self, shares: Shares, error: Exception) -> None:
+        for share in shares:
+            self._fail(share.task, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """The step after one that runs; `rows` of that one sample its tokens."""
+
+    shares: list[Share]
+    rows: list[int]
+    sampling: list[SamplingPlan]
+
+    @classmethod
+    def after(
+        cls, running: _RunningStep, tasks: int, sampler: DeviceSampler
+    ) -> "_Following | None":
+        """The next step, if all of `tasks` tasks run, continue, and find room in the cache."""
+        if running.plan.prompt or len(running.parts) != 1:
+            return None
+        found = cls([], [], [])
+        part = running.parts[0]
+        for row, (share, sampled) in enumerate(zip(part.shares, part.sampling, strict=True)):
+            task = share.task
+            if task.channel.is_ended:
+                continue
+            plan = None if sampled is None else task.sampling_plan(ahead=1)
+            if plan is None or not sampler.accepts(plan):
+                return None
+            found.shares.append(Share(task, share.sequence, share.end, 1))
+            found.rows.append(row)
+            found.sampling.append(plan)
+        if not found.shares or len(found.shares) < tasks:
+            return None
+        return found if found._make_room() else None
+
+    def _make_room(self) -> bool:
+        grown = []
+        try:
+            for share in self.shares:
+                share.sequence.grow_ahead()
+                grown.append(share.sequence)
+        except CacheFullError:  # another sequence has to make room first
+            for sequence in grown:
+                sequence.shrink_ahead()
+            return False
+        return True

@@ -1,0 +1,242 @@
+"""Cases of attention: heads, sizes, caches, windows, rotary embeddings, long contexts.
+
+One row of the embedding holds a token's query, key and value.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ingot import _native
+from ingot.graph import KvLayer, rope
+from ingot.graph import ops as o
+from ingot.graph.kv_type import KvType
+from ops.case import Case, Gpu, Way
+from ops.small_graph import SmallGraph
+
+CPU_KV_TYPES = [KvType[name] for name in _native.CODES["KvType"].__members__]
+# DESIGN allows a softmax 1e-3. Keys and values are rounded to the cache's type alike on
+# both sides, so that its bits do not count.
+FLOAT = 1e-4
+HALVES = 4e-3  # on a GPU: queries and shares are rounded to 11 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCase(Case):
+    """An attention and how much of it to run. Scores are large enough that the softmax is neither
+    flat nor decided by one position."""
+
+    family: ClassVar[str] = "attention"
+
+    heads: int = 2
+    kv_heads: int = 1
+    size: int = 16
+    tokens: int = 40
+    window: int = 0
+    softcap: float = 0.0
+    sinks: bool = False
+    causal: bool = True
+    scale: float | None = None
+    norms: bool = False
+    frequencies: tuple[float, ...] = ()
+    magnitude: float = 1.0
+    layout: o.RopeLayout = o.RopeLayout.HALVES
+    chunks: tuple[int, ...] = ()
+    generated: int = 0
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        query, key = self.heads * self.size, self.kv_heads * self.size
+        rows = small.random(self.tokens, query + 2 * key)
+        x = small.embed(rows)
+        q = small.pick(x, 0, query)
+        k = small.pick(x, query, query + key)
+        v = small.pick(x, query + key, query + 2 * key)
+        if self.norms:
+            q, k = (self.norm(small, value) for value in (q, k))
+        if self.frequencies:
+            q, k = (self.rope(small, value) for value in (q, k))
+        small.kv_layers.append(KvLayer(self.kv_heads, self.size, self.window))
+        small.ops.append(o.WriteKv(key=k, value=v, kv_layer=0))
+        out = small.value(query)
+        small.ops.append(
+            o.Attend(
+                query=q,
+                out=out,
+                kv_layer=0,
+                heads=self.heads,
+                kv_heads=self.kv_heads,
+                scale=2 * self.size**-0.5 if self.scale is None else self.scale,
+                window=self.window,
+                softcap=self.softcap,
+                sinks=small.weight(small.random(self.heads, scale=4)) if self.sinks else None,
+                causal=self.causal,
+            )
+        )
+        return small, small.select(out)
+
+    def norm(self, small: SmallGraph, source: o.Value) -> o.Value:
+        out = small.value(source.width)
+        weight = small.weight(small.random(self.size, offset=1, scale=0.2))
+        small.ops.append(
+            o.Norm(source=source, out=out, weight=weight, kind=o.NormKind.RMS, epsilon=1e-6)
+        )
+        return out
+
+    def rope(self, small: SmallGraph, source: o.Value) -> o.Value:
+        out = small.value(source.width)
+        small.ops.append(
+            o.Rope(
+                source=source,
+                out=out,
+                head_size=self.size,
+                frequencies=self.frequencies,
+                layout=self.layout,
+                magnitude=self.magnitude,
+            )
+        )
+        return out
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return ((self.chunks, self.generated),)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return FLOAT
+
+    @property
+    def gpu_bound(self) -> float:
+        # A key or value that was rounded the other way is a step of its type away; of fp8, and for
+        # a token that sees few others, that is much of one number.
+        coarse = {KvType.BF16: 4, KvType.Q8_0: 4, KvType.FP8: 16}.get(self.kv_type, 1)
+        return HALVES * coarse * (10 if self.kv_type is KvType.FP8 else 4)
+
+
+HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
+HEADS += [(33, 1), (71, 1), (80, 2)]  # more for a key than rows in a tile
+
+ROPES = {
+    "plain": rope.frequencies(16, 10000.0),
+    "partial": rope.frequencies(6, 10000.0),
+    "linear": rope.frequencies(16, 10000.0, linear_factor=4.0),
+    "factors": rope.frequencies(16, 500.0, factors=[1, 1, 1.5, 2, 4, 8, 8, 8]),
+    "yarn": rope.frequencies(16, 10000.0, yarn=rope.Yarn(factor=4.0, original_context=32)),
+}
+
+BASE = AttentionCase(size=32, heads=4, kv_heads=2, tokens=40, kv_type=KvType.F16, generated=2)
+ONE_HEAD = replace(BASE, heads=2, kv_heads=1, size=16)
+ON_GPU = [
+    replace(BASE, kv_type=KvType.F32, chunks=(7,), size=16, tokens=20),
+    replace(BASE, kv_type=KvType.BF16, size=16, tokens=20, kv_heads=4),
+    replace(ONE_HEAD, kv_type=KvType.Q8_0, size=32, tokens=20),
+    replace(ONE_HEAD, kv_type=KvType.FP8, size=20, tokens=20, chunks=(7,)),
+    replace(BASE, size=20, heads=3, kv_heads=1, tokens=20),
+    replace(ONE_HEAD, sinks=True, window=7, softcap=3.0, generated=3),
+    replace(ONE_HEAD, tokens=131, chunks=(70,), sinks=True),
+    *(
+        replace(
+            BASE,
+            size=16,
+            tokens=12,
+            frequencies=ROPES["partial"][0],
+            layout=layout,
+            norms=True,
+            scale=16**-0.5,
+        )
+        for layout in o.RopeLayout
+    ),
+]
+ON_DEVICE = [
+    replace(BASE, kv_type=KvType.BF16),
+    replace(BASE, kv_type=KvType.Q8_0, size=64),
+    replace(BASE, kv_type=KvType.FP8, size=64, tokens=131, chunks=(70,), sinks=True),
+    replace(BASE, size=80, heads=5, kv_heads=5, tokens=20),
+    replace(BASE, heads=8, kv_heads=1, softcap=5.0),
+    replace(BASE, window=33, tokens=80, chunks=(50,), generated=3),
+    replace(BASE, tokens=300, chunks=(70, 78), sinks=True, generated=20),
+    *(
+        replace(
+            BASE,
+            size=16,
+            tokens=12,
+            frequencies=frequencies,
+            magnitude=magnitude,
+            layout=layout,
+            norms=True,
+            scale=16**-0.5,
+        )
+        for frequencies, magnitude in ROPES.values()
+        for layout in o.RopeLayout
+    ),
+]
+
+CASES = [
+    *(AttentionCase(heads=heads, kv_heads=kv, generated=5) for heads, kv in HEADS),
+    *(
+        AttentionCase(size=size, heads=3, kv_heads=1, tokens=70, generated=3)
+        for size in (1, 3, 17, 32, 33, 64, 80, 100, 128, 256)
+    ),
+    *(
+        AttentionCase(size=size, heads=4, kv_heads=2, tokens=75, generated=4, kv_type=kv_type)
+        for kv_type in CPU_KV_TYPES
+        for size in (32, 64, 96, 128, 256)
+    ),
+    *(  # short windows, whole blocks, and wider than the text; blocks are given back on the way
+        AttentionCase(window=window, tokens=150, chunks=(1, 40, 70), generated=20, heads=3)
+        for window in (1, 2, 31, 32, 33, 50, 64, 100, 1000)
+    ),
+    AttentionCase(softcap=5.0, generated=4),
+    AttentionCase(sinks=True, heads=6, kv_heads=2, generated=4),
+    AttentionCase(sinks=True, window=7, softcap=3.0, generated=9),
+    AttentionCase(scale=0.01, generated=4),
+    AttentionCase(scale=5.0, generated=4),
+    AttentionCase(tokens=1),
+    AttentionCase(tokens=1, generated=1),
+    AttentionCase(tokens=33, chunks=(1, 1, 29, 1), generated=1),
+    *(  # every token sees its whole sequence
+        AttentionCase(
+            causal=False,
+            tokens=tokens,
+            heads=6,
+            kv_heads=2,
+            sinks=True,
+            threads=2,
+            gpu=Gpu.REFUSED,
+        )
+        for tokens in (1, 2, 31, 32, 33, 65, 130, 600)
+    ),
+    *(
+        AttentionCase(causal=False, size=32, softcap=3.0, kv_type=kv_type)
+        for kv_type in CPU_KV_TYPES
+    ),
+    *(  # a generation looks at its past in parts of 512 positions
+        AttentionCase(
+            tokens=tokens,
+            window=window,
+            chunks=(500,),
+            generated=3,
+            sinks=True,
+            kv_type=KvType.F16,
+            threads=2,
+        )
+        for tokens in (512, 513, 544, 1025, 1600)
+        for window in (0, 600)
+    ),
+    *(
+        AttentionCase(
+            heads=4,
+            kv_heads=2,
+            tokens=100,
+            frequencies=frequencies,
+            magnitude=magnitude,
+            layout=layout,
+            norms=norms,
+            chunks=(33,),
+            generated=5,
+        )
+        for frequencies, magnitude in ROPES.values()
+        for layout in o.RopeLayout
+        for norms in (False, True)
+    ),
+    *(replace(case, gpu=Gpu.INTERPRETER) for case in ON_GPU),
+    *(replace(case, gpu=Gpu.DEVICE) for case in ON_DEVICE),
+]

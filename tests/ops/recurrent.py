@@ -1,0 +1,107 @@
+"""Cases of convolutions and state spaces, on odd sizes."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from ingot.graph import ops as o
+from ops.case import Case, Gpu, Way
+from ops.small_graph import SmallGraph
+
+FLOAT = 2e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentCase(Case):
+    """A prompt may be cut anywhere, and a token's result does not depend on it."""
+
+    family: ClassVar[str] = "recurrent"
+    same_bits: ClassVar[bool] = True
+
+    tokens: int = 70
+    gpu: Gpu = Gpu.REFUSED
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Whole, in chunks shorter than the taps and across runs, and token by token."""
+        return ((), 0), ((1, 2, 30, 1, 1), 0), ((31,), min(8, self.tokens)), ((), self.tokens)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return FLOAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv(RecurrentCase):
+    """A convolution."""
+
+    channels: int
+    taps: int = 4
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.channels)
+        source = small.embed(small.random(self.tokens, self.channels))
+        out = small.value(self.channels)
+        small.ops.append(
+            o.CausalConv(
+                source=source,
+                out=out,
+                weight=small.weight(small.random(self.channels, self.taps)),
+                bias=small.weight(small.random(self.channels)),
+                state=0,
+            )
+        )
+        return small, small.select(out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(RecurrentCase):
+    """A state space."""
+
+    heads: int
+    size: int = 1
+    groups: int = 1
+    states: int = 16
+    one_decay: bool = False
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.heads + self.states)
+        channels, wide = self.heads * self.size, self.groups * self.states
+        widths = [channels, self.heads, wide, wide]
+        rows = small.random(self.tokens, sum(widths))
+        steps = slice(channels, channels + self.heads)
+        rows[:, steps] = np.abs(rows[:, steps]) * 0.5
+        everything = small.embed(rows)
+        ends = np.cumsum([0, *widths]).tolist()
+        x, step, b, c = (small.pick(everything, *span) for span in pairwise(ends))
+        out = small.value(channels)
+        decay = small.random(self.heads, 1 if self.one_decay else self.states)
+        skip = small.random(self.heads, 1) if self.one_decay else small.random(self.heads)
+        small.ops.append(
+            o.StateScan(
+                x=x,
+                step=step,
+                b=b,
+                c=c,
+                out=out,
+                decay=small.weight(-np.abs(decay)),
+                skip=small.weight(skip),
+                groups=self.groups,
+                state=0,
+            )
+        )
+        return small, small.select(out)
+
+
+CASES: list[RecurrentCase] = [
+    *(Conv(channels=n, taps=k) for n, k in [(1, 4), (7, 3), (16, 2), (37, 4), (300, 5)]),
+    Conv(channels=5, taps=40, tokens=90),  # more taps than a run has tokens
+    Scan(heads=37),
+    Scan(heads=1, states=1),
+    Scan(heads=150, states=3),
+    Scan(heads=6, size=11, groups=3, states=7, one_decay=True),
+    Scan(heads=4, size=16, groups=2, states=33, one_decay=True),
+    Scan(heads=3, size=64, states=128, one_decay=True, tokens=40),
+    Scan(heads=6, size=5, groups=2, states=9),
+]
