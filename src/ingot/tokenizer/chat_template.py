@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from ingot.errors import ChatTemplateError
 from ingot.gguf import Metadata
@@ -116,13 +115,13 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, object]],
         *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        documents: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
         variant: str | None = None,
-        **extra: Any,
+        **extra: object,
     ) -> RenderedPrompt:
         """Turn messages into a prompt.
 
@@ -150,7 +149,7 @@ class ChatTemplate:
                 return self._rendered(compiled, {**given, "messages": as_text})
             raise
 
-    def _rendered(self, compiled: "_Compiled", given: Mapping[str, Any]) -> RenderedPrompt:
+    def _rendered(self, compiled: "_Compiled", given: Mapping[str, object]) -> RenderedPrompt:
         texts: list[str] = []
         values = {name: _copy(name, value, _collector(texts)) for name, value in given.items()}
         values["messages"] = _checked_messages(values["messages"])
@@ -213,7 +212,7 @@ def _collector(texts: list[str]) -> Callable[[str], str]:
     return collect
 
 
-def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+def _copy(name: str, value: object, change: Callable[[str], str], depth: int = 0) -> object:
     """Copy a JSON value, with every text in it changed."""
     if value is None or type(value) in (bool, int, float):
         return value
@@ -233,7 +232,7 @@ def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -
     )
 
 
-def _with_arguments(messages: Any, change: Callable[[Any], Any]) -> Any:
+def _with_arguments(messages: object, change: Callable[[object], object]) -> object:
     """The messages with changed arguments of tool calls; invalid parts stay unchanged."""
     if not isinstance(messages, list | tuple):
         return messages
@@ -247,16 +246,18 @@ def _with_arguments(messages: Any, change: Callable[[Any], Any]) -> Any:
     return made
 
 
-def _changed(call: Any, change: Callable[[Any], Any]) -> Any:
-    match call:
-        case {"function": {"arguments": arguments}}:
-            return {**call, "function": {**call["function"], "arguments": change(arguments)}}
-        case {"arguments": arguments}:
-            return {**call, "arguments": change(arguments)}
+def _changed(call: object, change: Callable[[object], object]) -> object:
+    if not isinstance(call, Mapping):
+        return call
+    function = call.get("function")
+    if isinstance(function, Mapping) and "arguments" in function:
+        return {**call, "function": {**function, "arguments": change(function["arguments"])}}
+    if "arguments" in call:
+        return {**call, "arguments": change(call["arguments"])}
     return call
 
 
-def _as_object(arguments: Any) -> Any:
+def _as_object(arguments: object) -> object:
     if not isinstance(arguments, str):
         return arguments
     with suppress(ValueError, RecursionError):
@@ -265,7 +266,7 @@ def _as_object(arguments: Any) -> Any:
     return arguments
 
 
-def _as_text(arguments: Any) -> Any:
+def _as_text(arguments: object) -> object:
     if isinstance(arguments, str):
         return arguments
     with suppress(TypeError, ValueError, RecursionError):
@@ -273,7 +274,7 @@ def _as_text(arguments: Any) -> Any:
     return arguments
 
 
-def _checked_messages(messages: Any) -> list[dict[str, Any]]:
+def _checked_messages(messages: object) -> list[dict[str, object]]:
     if not isinstance(messages, list):
         raise ChatTemplateError("messages must be a list of messages")
     if not messages:
@@ -286,7 +287,7 @@ def _checked_messages(messages: Any) -> list[dict[str, Any]]:
     return [_with_reasoning(message) for message in messages]
 
 
-def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
     """A message with its reasoning, if any, under the keys that templates use."""
     given = (message[name] for name in _REASONING if message.get(name) is not None)
     reasoning = next(given, None)

@@ -15,11 +15,33 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypedDict
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 _NICE = 10  # lower priority than the threads that generate text
 _THREAD_STACK = 2 << 20  # bytes of a thread's stack if the stack limit is infinite
 _MAX_REASON = 2000  # characters
+
+
+class TrialRequest(TypedDict):
+    """A grammar to try, and its limits."""
+
+    text: str  # as llguidance reads it
+    gbnf: bool  # whether its body must be converted first
+    seconds: float  # of CPU time
+    patience: float  # seconds by the clock
+    memory: int  # bytes
+
+
+class TrialResult(TypedDict, total=False):
+    """`text` and `grown` if the grammar passed; else why it was `refused`, or a signal."""
+
+    text: str  # converted, if it was GBNF
+    grown: int  # bytes of memory that it took
+    refused: str
+    ended: int  # the exit code of the fork: minus the signal that ended it
 
 
 class _Tokens:
@@ -62,11 +84,11 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
             asked = marshal.load(read)
             if asked["gbnf"]:
                 import ingot.sampling.grammar.gbnf  # noqa: F401, PLC0415 (once, not in each fork)
-            marshal.dump(_fork(asked, vocabulary), write)
+            marshal.dump(dict(_fork(asked, vocabulary)), write)
             write.flush()
 
 
-def _fork(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
+def _fork(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
     """The result of a trial in a fork, or the signal that ended it."""
     readable, writable = os.pipe()
     child = os.fork()
@@ -75,7 +97,7 @@ def _fork(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
         try:
             _limit(asked)
             with os.fdopen(writable, "wb") as result:
-                marshal.dump(_try(asked, vocabulary), result)
+                marshal.dump(dict(_try(asked, vocabulary)), result)
             status = 0
         finally:
             os._exit(status)
@@ -85,14 +107,14 @@ def _fork(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code:
         return {"ended": code}
-    result_of_child: dict[str, Any] = marshal.loads(answer)
+    result_of_child: TrialResult = marshal.loads(answer)
     return result_of_child
 
 
-def _limit(limits: dict[str, Any]) -> None:
+def _limit(limits: TrialRequest) -> None:
     """Let the kernel end this process when it exceeds a limit."""
-    for timer, limit in ((signal.ITIMER_PROF, "seconds"), (signal.ITIMER_REAL, "patience")):
-        signal.setitimer(timer, limits[limit])
+    signal.setitimer(signal.ITIMER_PROF, limits["seconds"])
+    signal.setitimer(signal.ITIMER_REAL, limits["patience"])
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     half = (_THREAD_STACK if stack == resource.RLIM_INFINITY else stack) // 2
     with suppress(ValueError, OSError):  # half of what a thread of the serving process has
@@ -103,7 +125,7 @@ def _limit(limits: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _try(asked: dict[str, Any], vocabulary: Any) -> dict[str, Any]:
+def _try(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
     """Convert, validate and compile a grammar, and compute its first mask."""
     from llguidance import LLMatcher  # noqa: PLC0415 (loaded already)
 

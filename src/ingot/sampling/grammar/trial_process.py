@@ -15,10 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Timer
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError, QueueFullError
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
+
+if TYPE_CHECKING:
+    from ingot.sampling.grammar.trial_main import TrialRequest, TrialResult
 
 _PROGRAM = Path(__file__).with_name("trial_main.py")
 _START = 60.0  # seconds that the process may take to start on a busy machine
@@ -44,7 +47,7 @@ class TrialProcess:
         """`seconds` of CPU time; the wall-clock limit is `patience` times that."""
         self._vocabulary = vocabulary
         self._seconds = seconds
-        self._limits = {"seconds": seconds, "patience": patience * seconds, "memory": memory}
+        self._patience, self._memory = patience * seconds, memory
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()  # guards the end of the process
         self._killed = False
@@ -59,8 +62,15 @@ class TrialProcess:
     def run(self, text: str, *, gbnf: bool) -> Tried:
         """Try a grammar; `GrammarError` if it is refused or exceeds a limit."""
         self.start()
-        with self._lasting(_START + self._limits["patience"]):
-            answer = self._ask({"text": text, "gbnf": gbnf, **self._limits})
+        request: TrialRequest = {
+            "text": text,
+            "gbnf": gbnf,
+            "seconds": self._seconds,
+            "patience": self._patience,
+            "memory": self._memory,
+        }
+        with self._lasting(_START + self._patience):
+            answer = self._ask(request)
         if "text" in answer:
             return Tried(answer["text"], answer["grown"])
         if "refused" in answer:
@@ -106,14 +116,14 @@ class TrialProcess:
         finally:
             timer.cancel()
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: "TrialRequest") -> "TrialResult":
         process = self._process
         assert process is not None, "it was started"
         assert process.stdin is not None
         assert process.stdout is not None
-        marshal.dump(message, process.stdin)
+        marshal.dump(dict(request), process.stdin)
         process.stdin.flush()
-        answer: dict[str, Any] = marshal.load(process.stdout)
+        answer: TrialResult = marshal.load(process.stdout)
         return answer
 
     def _start(self) -> None:
@@ -135,6 +145,7 @@ class TrialProcess:
         if ended_by in _OVERTIME:
             return OvertimeError(f"it takes more than {self._seconds:g} s to compile; simplify it")
         if ended_by == signal.SIGABRT:
-            memory = self._limits["memory"] // (1 << 20)
-            return GrammarError(f"it takes more than {memory:g} MB to compile; simplify it")
+            return GrammarError(
+                f"it takes more than {self._memory >> 20} MB to compile; simplify it"
+            )
         return GrammarError("it is nested too deeply to compile; simplify it")
