@@ -299,8 +299,13 @@ def test_a_vocabulary_without_an_end_is_refused(tmp_path: Path) -> None:
         ChainBuilder(Tokenizer.from_gguf(path)).build(SamplingParams(grammar=Grammar.regex("a")))
 
 
-@pytest.mark.parametrize("kind", [TokenType.NORMAL, TokenType.CONTROL])
-@pytest.mark.parametrize("size", [1000, 1001, 1024, 1025, 70_000])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        *((TokenType.NORMAL, size) for size in (1000, 1001, 1024, 1025, 70_000)),
+        *((TokenType.CONTROL, size) for size in (1000, 1001, 1024)),  # longer ones are refused
+    ],
+)
 def test_tokens_of_any_length(kind: TokenType, size: int, tmp_path: Path) -> None:
     """A hostile vocabulary can have tokens that are longer than llguidance can take."""
     tokens = [*byte_tokens(), ("</s>", TokenType.CONTROL), ("x" * size, kind), ("y" * size, kind)]
