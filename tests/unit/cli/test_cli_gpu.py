@@ -82,7 +82,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     said: list[str] = []
 
     async def open_and_close() -> None:
-        catalog = Catalog([served], tell=said.append)
+        catalog = Catalog([served], report=said.append)
         (await catalog.lease()).release()
         await catalog.close()
 
