@@ -2,8 +2,8 @@
 
     python docs/plots/make_sampler_plots.py [--folder docs/plots]
 
-Grey bars are the probabilities before, likeliest first; blue bars those behind the sampler.
-Plain SVG, written by hand, so that the plots need nothing but Ingot.
+Grey bars are the probabilities before, likeliest first; blue bars those after the sampler.
+The SVG is written directly, so the plots need only Ingot.
 """
 
 import argparse
@@ -15,26 +15,23 @@ from numpy.typing import NDArray
 
 from ingot.sampling import Candidates, Sampler
 from ingot.sampling.guidance import guide
-from ingot.sampling.samplers.adaptive_p import AdaptiveP
-from ingot.sampling.samplers.breakers import Breakers
-from ingot.sampling.samplers.draw import Draw
-from ingot.sampling.samplers.dry import Dry
-from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
-from ingot.sampling.samplers.epsilon import Epsilon
-from ingot.sampling.samplers.eta import Eta
-from ingot.sampling.samplers.greedy import Greedy
+from ingot.sampling.samplers.cuts import (
+    Epsilon,
+    Eta,
+    MinP,
+    TailFree,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+)
+from ingot.sampling.samplers.draw import AdaptiveP, Draw, Greedy
 from ingot.sampling.samplers.infill import Infill
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.samplers.min_p import MinP
 from ingot.sampling.samplers.mirostat import Mirostat1, Mirostat2
-from ingot.sampling.samplers.penalties import Penalties
-from ingot.sampling.samplers.tail_free import TailFree
-from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_n_sigma import TopNSigma
-from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.samplers.typical_p import TypicalP
-from ingot.sampling.samplers.xtc import Xtc
+from ingot.sampling.samplers.penalties import Dry, Penalties, SequenceBreakers
+from ingot.sampling.samplers.temperature import DynamicTemperature, Temperature
 
 # Twenty tokens: some good ones, then a tail.
 P = np.array(
@@ -52,14 +49,14 @@ INFILL_TEXTS = [
     b"ad",
     *(bytes([65 + i]) for i in range(12)),
 ]
-WRITTEN = [0, 4, 2, 4, 9, 0, 4, 2]  # the text so far, as far as a sampler looks at it
+WRITTEN = [0, 4, 2, 4, 9, 0, 4, 2]  # the text so far, for penalties
 WIDTH, HEIGHT, LEFT, BOTTOM = 340, 130, 8, 18
 BEFORE, AFTER, TEXT = "#c9ced6", "#2f6fb7", "#555"
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A sampler and what stands under its picture."""
+    """A sampler and the caption of its plot."""
 
     name: str
     caption: str
@@ -75,20 +72,24 @@ PLOTS = [
     Plot("min_p", "min_p 0.2", MinP(0.2)),
     Plot("typical_p", "typical_p 0.5", TypicalP(0.5)),
     Plot("tail_free", "tfs_z 0.9", TailFree(0.9)),
-    Plot("xtc", "xtc_threshold 0.1, when it strikes", Xtc(1.0, 0.1)),
+    Plot("xtc", "xtc_threshold 0.1, when it triggers", Xtc(1.0, 0.1)),
     Plot("epsilon", "epsilon_cutoff 0.03", Epsilon(0.03)),
     Plot("eta", "eta_cutoff 0.1", Eta(0.1)),
     Plot("top_n_sigma", "top_n_sigma 1", TopNSigma(1.0)),
     Plot("mirostat_1", "mirostat 1, tau 1.5, at the start", Mirostat1(1.5, 0.1)),
     Plot("mirostat_2", "mirostat 2, tau 1.5, at the start", Mirostat2(1.5, 0.1)),
     Plot("adaptive_p", "adaptive_target 0.1, at the start", AdaptiveP(0.1, 0.9)),
-    Plot("penalties", "repeat_penalty 1.3; bars 1, 3, 5, 10 came before", Penalties(64, 1.3, 0, 0)),
+    Plot(
+        "penalties",
+        "repeat_penalty 1.3; bars 1, 3, 5, 10 are repeats",
+        Penalties(64, 1.3, 0, 0),
+    ),
     Plot(
         "dry",
-        "dry_multiplier 1.5; bar 5 would go on repeating",
-        Dry(1.5, 1.75, 2, -1, Breakers([], lambda id: bytes([97 + id]))),
+        "dry_multiplier 1.5; bar 5 would continue a repetition",
+        Dry(1.5, 1.75, 2, -1, SequenceBreakers([], lambda id: bytes([97 + id]))),
     ),
-    Plot("logit_bias", "bar 2 banned, bar 8 lifted by 1.5", LogitBias({1: -np.inf, 7: 1.5})),
+    Plot("logit_bias", "bar 2 banned, bar 8 raised by 1.5", LogitBias({1: -np.inf, 7: 1.5})),
     Plot(
         "infill",
         "bars 4, 6 and 8 begin like bar 1; the end is unlikely",
@@ -98,17 +99,17 @@ PLOTS = [
 
 
 def logits() -> NDArray[np.float32]:
-    """The logits that the plots begin with."""
+    """The logits of all plots."""
     return (np.log(P) + 3.0).astype(np.float32)
 
 
-def behind(sampler: Sampler) -> NDArray[np.float64]:
-    """The probabilities behind a sampler."""
+def after(sampler: Sampler) -> NDArray[np.float64]:
+    """The probabilities after a sampler."""
     candidates = Candidates(logits(), np.array(WRITTEN, np.int32), seed=4)
     sampler.apply(candidates)
-    after = np.zeros(len(P))
-    after[candidates.candidate_ids()] = candidates.probabilities()
-    return after
+    probabilities = np.zeros(len(P))
+    probabilities[candidates.candidate_ids()] = candidates.probabilities()
+    return probabilities
 
 
 def guided() -> NDArray[np.float64]:
@@ -158,15 +159,15 @@ def svg(caption: str, after: NDArray[np.float64]) -> str:
 
 
 def pictures() -> dict[str, str]:
-    """Every plot's file name and text."""
-    made = {f"{plot.name}.svg": svg(plot.caption, behind(plot.sampler)) for plot in PLOTS}
+    """The SVG of every plot, by file name."""
+    made = {f"{plot.name}.svg": svg(plot.caption, after(plot.sampler)) for plot in PLOTS}
     made["draw.svg"] = svg("1000 draws", drawn())
     made["guidance.svg"] = svg("guidance 1.8; the other prompt likes bars 5, 10 less", guided())
     return made
 
 
 def main() -> None:
-    """Write them."""
+    """Write all plots."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     folder = parser.parse_args().folder

@@ -81,7 +81,7 @@ std::string_view view_of(nb::handle text) {
     const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
     if (data == nullptr) {
       PyErr_Clear();
-      throw std::invalid_argument("the text holds surrogates, which are no characters");
+      throw std::invalid_argument("text contains unpaired surrogates (invalid Unicode)");
     }
     return {data, static_cast<size_t>(size)};
   }

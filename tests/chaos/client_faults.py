@@ -101,18 +101,18 @@ class HugeHeaders(_Connections):
         """Send them."""
         line = b"X-Filler: " + b"a" * 8000 + b"\r\n"
         connection = self.open(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n")
-        said = b""
+        answer = b""
         with suppress(ConnectionError):
             for _ in range(1000):
                 connection.sendall(line)
             connection.sendall(b"\r\n")
-            said = connection.recv(100)
-        if said.startswith(b"HTTP/1.1 2"):
-            self.violations.append(f"8 MB of headers were taken: {said!r}")
+            answer = connection.recv(100)
+        if answer.startswith(b"HTTP/1.1 2"):
+            self.violations.append(f"8 MB of headers were taken: {answer!r}")
 
 
 class BodyBombs(Fault):
-    """Bodies of a megabyte whose every element is wrong: each gets a 4xx, and others go on."""
+    """Bodies of a megabyte whose every element is wrong: each gets a 4xx, and others continue."""
 
     def apply(self) -> None:
         """Send them."""
@@ -132,12 +132,12 @@ class BodyBombs(Fault):
             ("/completion", {"prompt": "a", "samplers": numbers}),
         ):
             try:
-                status, said = self.served.ask("POST", path, body)
+                status, answer = self.served.ask("POST", path, body)
             except (OSError, http.client.HTTPException) as error:
                 self.violations.append(f"a bomb for {path} got no answer: {error!r}")
                 continue
             if not 400 <= status < 500:
-                self.violations.append(f"a bomb for {path} got {status}: {said[:200]}")
+                self.violations.append(f"a bomb for {path} got {status}: {answer[:200]}")
 
 
 class GrammarBombs(Fault):
@@ -150,6 +150,6 @@ class GrammarBombs(Fault):
         for body in ({"json_schema": {"allOf": patterns}}, {"grammar": gbnf}):
             asked = {"prompt": "a", "n_predict": 2, **body}
             with suppress(TimeoutError):
-                status, said = self.served.ask("POST", "/completion", asked, _GRAMMAR_SECONDS)
+                status, answer = self.served.ask("POST", "/completion", asked, _GRAMMAR_SECONDS)
                 if status not in (200, 400, 413, 429, 503):
-                    self.violations.append(f"a grammar got {status}: {said[:200]}")
+                    self.violations.append(f"a grammar got {status}: {answer[:200]}")

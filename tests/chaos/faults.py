@@ -57,7 +57,7 @@ class Fault:
 
     def _demand(self, path: str, body: object) -> None:
         try:
-            status, said = self.served.ask("POST", path, body)
+            status, answer = self.served.ask("POST", path, body)
         except TimeoutError:
             self.violations.append(f"{path} got no answer in {PATIENCE} s")
         except (OSError, HTTPException):
@@ -65,7 +65,7 @@ class Fault:
         else:
             self._noticed[str(status)] += 1
             if status == 500 and Kind.FAILED not in self.excused:
-                self.violations.append(f"{path} got a 500: {said}")
+                self.violations.append(f"{path} got a 500: {answer}")
 
 
 class Limited(Fault):

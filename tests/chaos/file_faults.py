@@ -12,7 +12,7 @@ _CHUNK = bytes(1 << 16)
 
 
 class FullDisk(Fault):
-    """The folder of saved slots has no space: saves fail, old files stay, texts go on."""
+    """The folder of saved slots has no space: saves fail, old files stay, texts continue."""
 
     excused = frozenset({Kind.UNSAVED})
 

@@ -57,9 +57,9 @@ def about_slot_files(served: ServedProcess) -> Iterator[str]:
         if path.suffix != ".slot":
             yield f"a temporary file was left: {path.name}"
             continue
-        status, said = served.ask("POST", "/slots/0?action=restore", {"filename": path.name})
+        status, answer = served.ask("POST", "/slots/0?action=restore", {"filename": path.name})
         if status != 200:
-            yield f"the saved slot {path.name} is torn: {status} {said}"
+            yield f"the saved slot {path.name} is torn: {status} {answer}"
 
 
 def about_memory(samples: list[int]) -> Iterator[str]:

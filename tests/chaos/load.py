@@ -31,7 +31,7 @@ class Kind(StrEnum):
     REFUSED = "refused"  # before its first event: 429, 503 or no connection
     ENDED = "ended"  # after some events, by an event that is an error
     CUT = "cut"  # after some events, by the end of the connection
-    FAILED = "failed"  # with a 500, which says that the server met an error of its own
+    FAILED = "failed"  # with a 500, which means an error inside the server
     UNSAVED = "unsaved"  # a slot could not be saved or restored, with a reason
     WRONG = "wrong"  # in no way that is promised
     HUNG = "hung"
@@ -241,7 +241,7 @@ class Load:
         action = dice.choice(["save", "restore"])
         path = f"/slots/{dice.randrange(PARALLEL)}?action={action}"
         try:
-            status, said = self.served.ask("POST", path, {"filename": dice.choice(_NAMES)})
+            status, answer = self.served.ask("POST", path, {"filename": dice.choice(_NAMES)})
         except TimeoutError:
             return Outcome(Kind.HUNG, path)
         except (OSError, http.client.HTTPException) as error:
@@ -249,7 +249,7 @@ class Load:
         if status in (200, 400):
             return Outcome(Kind.EXACT, path)
         kind = Kind.REFUSED if status in (429, 503) else Kind.UNSAVED
-        return Outcome(kind, f"{path}: {status} {said}")
+        return Outcome(kind, f"{path}: {status} {answer}")
 
 
 def reset(connection: socket.socket) -> None:

@@ -55,7 +55,7 @@ class Stop(Fault):
         self.served.signal(signal.SIGSTOP)
 
     def heal(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.served.signal(signal.SIGCONT)
 
 
@@ -63,7 +63,7 @@ class NoMemory(Limited):
     """RLIMIT_AS a little above what is mapped: large allocations of the living process fail.
 
     Small ones have to succeed, and answers stay short: pydantic's core, which is written in Rust,
-    aborts the process if an allocation of its own fails.
+    aborts the process if one of its allocations fails.
     """
 
     which = resource.RLIMIT_AS

@@ -2,7 +2,7 @@
 
     python -m chaos.run [--seconds 600] [--seed N] [--only FAULT ...]
 
-Every round applies each fault once, in an order of its own. A violation is printed when it is
+Every round applies each fault once, in a new order. A violation is printed when it is
 found, and the program exits with 1; the server's log is then kept in build/chaos. The clock that
 is skewed is the one Python reads; the monotonic clocks, which time-outs use, are not.
 """

@@ -40,7 +40,7 @@ class Rejection:
 
 
 def scan(data: bytes, size: int) -> object:
-    """The native scan of `data` in an allocation of its own, so that a step too far shows."""
+    """The native scan of `data` in a separate allocation, so that reads beyond it are found."""
     exact = np.empty(len(data), np.uint8)
     exact[:] = np.frombuffer(data, np.uint8)
     try:
@@ -88,7 +88,7 @@ def check(data: bytes, path: Path, cut: int) -> str:
     except GgufError as error:
         opened = Rejection(error.field, error.offset, error.reason)
     if isinstance(whole, Rejection):
-        assert opened == whole, f"opening gave {opened} where the scan said {whole}"
+        assert opened == whole, f"opening gave {opened} but the scan gave {whole}"
     return opened.field if isinstance(opened, Rejection) else "accepted"
 
 

@@ -4,7 +4,7 @@
 
 Every file is opened, tokenized with, its chat template rendered, inspected, and run for two
 tokens, in a worker process with a limit on memory. What the library may answer is a result or
-an error of its own (`IngotError`). A failure is anything else: an exception of another kind, a
+one of Ingot's errors (`IngotError`). A failure is anything else: an exception of another kind, a
 signal, a file that takes longer than `FILE_SECONDS`, memory that grows by more than
 `MOST_GROWTH_MIB` for one file. Files that failed are kept in build/fuzz/models; `--first N
 --count 1` looks at one again.
@@ -52,7 +52,7 @@ class Outcome:
     number: int
     architecture: str
     kind: str
-    said: str = ""
+    detail: str = ""
 
 
 def stages(path: Path, *, views: bool = True, **options: Any) -> Iterator[Callable[[], object]]:
@@ -134,8 +134,8 @@ def examine(seed: int, number: int, path: Path) -> Outcome:
         except Exception:  # whatever it is, it is what we look for
             return Outcome(number, architecture, "failed", traceback.format_exc())
     if peak_mib() - before > MOST_GROWTH_MIB:
-        said = f"memory grew by {peak_mib() - before:.0f} MiB"
-        return Outcome(number, architecture, "failed", said)
+        detail = f"memory grew by {peak_mib() - before:.0f} MiB"
+        return Outcome(number, architecture, "failed", detail)
     return Outcome(number, architecture, "refused" if refused else "used", refused)
 
 
@@ -169,10 +169,10 @@ class Worker:
             return Outcome(**json.loads(line))
         architecture, _ = make_model(self._seed, number)
         self.close()
-        said = f"it took more than {FILE_SECONDS} s"
+        detail = f"it took more than {FILE_SECONDS} s"
         if ready:
-            said = f"it ended with {process.returncode}"
-        return Outcome(number, architecture, "failed", said)
+            detail = f"it ended with {process.returncode}"
+        return Outcome(number, architecture, "failed", detail)
 
     def close(self) -> None:
         """End the process."""
@@ -206,7 +206,7 @@ def examine_all(
             outcomes.append(outcome)
             if outcome.kind == "failed":
                 (folder / f"{seed}-{number}.gguf").write_bytes(make_model(seed, number)[1])
-                tell(f"file {number} ({outcome.architecture}) failed: {outcome.said}")
+                tell(f"file {number} ({outcome.architecture}) failed: {outcome.detail}")
             elif len(outcomes) % 1000 == 0:
                 tell(f"{len(outcomes)} files")
     finally:
@@ -224,7 +224,7 @@ def table(outcomes: list[Outcome]) -> str:
     kinds = ("used", "refused", "failed")
     lines = [f"{'architecture':14}" + "".join(f"{kind:>9}" for kind in kinds)]
     lines += [f"{name:14}" + "".join(f"{count[kind]:9}" for kind in kinds) for name, count in rows]
-    errors = Counter(outcome.said for outcome in outcomes if outcome.kind == "refused")
+    errors = Counter(outcome.detail for outcome in outcomes if outcome.kind == "refused")
     lines += [f"{count:9} refused with {name}" for name, count in errors.most_common()]
     return "\n".join(lines)
 

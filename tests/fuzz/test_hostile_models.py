@@ -23,7 +23,7 @@ def test_hostile_models(tmp_path: Path) -> None:
     assert not failures(outcomes)
     assert {outcome.architecture for outcome in outcomes} == set(architectures())
     assert {outcome.kind for outcome in outcomes} == {"used", "refused"}
-    assert {outcome.said for outcome in outcomes} >= {"GgufError", "ModelError", "TokenizerError"}
+    assert {outcome.detail for outcome in outcomes} >= {"GgufError", "ModelError", "TokenizerError"}
     assert f"all{sum(outcome.kind == 'used' for outcome in outcomes):20}" in table(outcomes)
 
 
@@ -53,13 +53,13 @@ def test_an_error_of_another_kind_is_a_failure(
     monkeypatch.setattr(run_models, "stages", lambda *_, **__: [[].pop])
     outcome = examine(1, 0, tmp_path / "model.gguf")
     assert outcome.kind == "failed"
-    assert "IndexError" in outcome.said
+    assert "IndexError" in outcome.detail
 
 
 def test_memory_that_grows_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_models, "MOST_GROWTH_MIB", -1)
     outcome = examine(1, 0, tmp_path / "model.gguf")
-    assert (outcome.kind, outcome.said) == ("failed", "memory grew by 0 MiB")
+    assert (outcome.kind, outcome.detail) == ("failed", "memory grew by 0 MiB")
 
 
 # A worker that answers as it should, except for two files.
@@ -71,7 +71,7 @@ for line in sys.stdin:
         os.kill(os.getpid(), signal.SIGSEGV)
     if number == 3:
         time.sleep(1000)
-    outcome = {"number": number, "architecture": "llama", "kind": "used", "said": ""}
+    outcome = {"number": number, "architecture": "llama", "kind": "used", "detail": ""}
     print(json.dumps(outcome), flush=True)
 """
 
@@ -85,6 +85,6 @@ def test_a_signal_and_a_hang_are_failures(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(run_models, "FILE_SECONDS", 2)
     outcomes = examine_all(5, seed=1, folder=tmp_path)
     assert [outcome.kind for outcome in outcomes] == ["used", "failed", "used", "failed", "used"]
-    assert outcomes[1].said == f"it ended with {-signal.SIGSEGV}"
-    assert outcomes[3].said == "it took more than 2 s"
+    assert outcomes[1].detail == f"it ended with {-signal.SIGSEGV}"
+    assert outcomes[3].detail == "it took more than 2 s"
     assert (tmp_path / "1-3.gguf").read_bytes() == make_model(1, 3)[1]

@@ -18,10 +18,10 @@ from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin, accepts
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling import SamplerChain, SamplingParams, TokenSampler, sample_tokens
-from ingot.sampling.build import _MAKERS, _last
+from ingot.sampling.chain_builder import _MAKERS, _last
+from ingot.sampling.fused_tail import token_or_error
 from ingot.sampling.plan import sampling_plan
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.tail import token_or_error
 
 DEVICE = find_device()
 Logits = NDArray[np.float32]

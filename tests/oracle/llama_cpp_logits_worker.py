@@ -1,4 +1,4 @@
-"""The peer's side of the model oracle: llama.cpp's logits in a process of its own.
+"""The peer's side of the model oracle: llama.cpp's logits in a separate process.
 
     llama_cpp_logits_worker.py JOBS
 

@@ -1,6 +1,6 @@
 """llama.cpp as an oracle for tokenizers: texts in, its ids out.
 
-The peer runs in a process of its own (llama_cpp_worker.py), next to ours, so that a text on which
+The peer runs in a separate process (llama_cpp_worker.py), next to ours, so that a text on which
 it aborts is a finding about the peer and not the end of the test run.
 """
 
@@ -59,7 +59,7 @@ def describe(model: Path) -> PeerVocabulary:
 class PeerRun:
     """llama.cpp reading texts in the background; `ids()` waits for it, leaving it ends it.
 
-    The ids of a text on which the peer dies are None; it is started again behind that text.
+    The ids of a text on which the peer dies are None; it is started again after that text.
     """
 
     def __init__(self, jobs: Sequence[tuple[Path, Sequence[Request]]], folder: Path) -> None:

@@ -1,6 +1,6 @@
 """llama.cpp's samplers as an oracle: logits and a chain in, the candidates it leaves out.
 
-The peer runs in a process of its own (llama_cpp_sampling_worker.py), so that what it aborts on
+The peer runs in a separate process (llama_cpp_sampling_worker.py), so that what it aborts on
 is a finding about the peer and not the end of the test run.
 """
 

@@ -95,7 +95,7 @@ def byte_letters() -> list[str]:
 
 
 def write_pairs(path: Path) -> None:
-    """Write a BPE vocabulary that merges every two bytes, in an order of its own.
+    """Write a BPE vocabulary that merges every two bytes, in its own order.
 
     Inside a word nearly every byte finds a partner, so ids tell where the words began and ended
     whatever the text. A few longer tokens that no merge reaches show whether merges are ignored
@@ -242,7 +242,7 @@ def make_charsmap(replacements: dict[str, str]) -> bytes:
 
     The trie is a double array addressed by exclusive or: the child of a node at `p` whose block
     starts at `x` lies at `x ^ byte`, the node holds `p ^ x`, and the leaf at `x ^ 0` the place of
-    the replacement among the zero-terminated texts behind the trie.
+    the replacement among the zero-terminated texts after the trie.
     """
     children: list[dict[int, int]] = [{}]
     leaves: dict[int, int] = {}

@@ -28,7 +28,7 @@ QUESTIONS = [
     ("Ein Märchen beginnt mit:", ["„Es war einmal“", "🍮 und Ähnlichem"]),
     ("def add(a, b):\n    return", ["a + b", "a - b\n\n"]),
     ("The cat sat on the mat. " * 30 + "The cat sat on the", ["mat", "moon"]),
-    ("<|im_start|>assistant\nYes", [".<|im_end|>", "and no"]),  # behind which a text ends
+    ("<|im_start|>assistant\nYes", [".<|im_end|>", "and no"]),  # after which a text ends
 ]
 TEXTS = [
     "Once upon a time there was a miller who had three sons.",

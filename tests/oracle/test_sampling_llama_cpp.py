@@ -34,7 +34,7 @@ CASES: list[tuple[str, dict[str, object], tuple[Step, ...]]] = [
         (("top_k", 40), ("top_p", 0.95, 0), ("min_p", 0.05, 0), ("temp", 0.8)),
     ),
     (
-        # Without top-n-sigma: behind it llama.cpp's typical sampling takes the entropy for NaN.
+        # Without top-n-sigma: after it llama.cpp's typical sampling takes the entropy for NaN.
         "everything",
         {
             "logit_bias": {11: 3.0, 13: False, 464: -1.5},

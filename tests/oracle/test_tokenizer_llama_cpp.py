@@ -3,10 +3,10 @@
 The vocabularies in ../shared/tokenizers, the two real models, and small ones made here for the
 kinds and pre-tokenizers that none of those has.
 
-Where a text is no UTF-8 the byte-level kinds and WordPiece read it as llama.cpp does: a byte that
-begins no sequence becomes U+FFFD, overlong forms and surrogates count as the code point they spell.
-Sequences above U+10FFFF end llama.cpp's process (an exception nobody catches); our rule for them
-is the same as for any other bad byte, see `test_code_points_beyond_unicode`.
+If a text is not valid UTF-8, the byte-level kinds and WordPiece read it as llama.cpp does: a byte
+that begins no sequence becomes U+FFFD, overlong forms and surrogates count as the code point they
+spell. Sequences above U+10FFFF end llama.cpp's process (an exception nobody catches); our rule for
+them is the same as for any other bad byte, see `test_code_points_beyond_unicode`.
 """
 
 import random

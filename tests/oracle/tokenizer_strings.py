@@ -252,7 +252,7 @@ def not_utf8(source: Source) -> bytes:
     return b"".join(parts)
 
 
-# Sequences that would stand for a code point above U+10FFFF are left to a test of their own.
+# Sequences that would stand for a code point above U+10FFFF have a separate test.
 PLANE_LIMIT = bytes(0xF0 if byte in range(0xF4, 0xF8) else byte for byte in range(256))
 
 

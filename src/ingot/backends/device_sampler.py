@@ -31,7 +31,7 @@ class LogitEdits:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPlan:
-    """How to sample one row: the usual end of a sampler chain (ingot.sampling.tail) as numbers."""
+    """How to sample one row: the numbers of a chain's end (ingot.sampling.fused_tail)."""
 
     count: int  # top-k; 1: the likeliest
     share: float  # top-p; above 1: none

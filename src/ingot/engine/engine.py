@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ingot.sampling import BeamSearch, Grammar
-    from ingot.sampling.grammar.lane import Compiled
+    from ingot.sampling.grammar.compile_worker import CompiledGrammar
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
@@ -164,7 +164,7 @@ class InferenceEngine:
         )
         return self._request(self._text(asked), progress)
 
-    def compile_grammar(self, grammar: "Grammar") -> "Future[Compiled]":
+    def compile_grammar(self, grammar: "Grammar") -> "Future[CompiledGrammar]":
         """Have a grammar compiled, which may take seconds; then submit requests with it.
 
         It stays compiled at least as long as the result exists. Cancel the future if the grammar

@@ -1,4 +1,4 @@
-"""GGUF files: header, typed metadata and tensors that load when they are used."""
+"""GGUF files: header, typed metadata, and tensors that load on first use."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The writer, which reading does not need: on first use.
+    # The writer is imported on first use, because reading does not need it.
     if name != "GgufWriter":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ingot.gguf.writer import GgufWriter  # noqa: PLC0415

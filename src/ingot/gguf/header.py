@@ -1,8 +1,8 @@
-"""The header of one file, scanned natively and checked against the file's size.
+"""The header of one file, scanned natively and checked against the file size.
 
-A `MmapGguf` comes in; a `Header` of keys, tensors and byte positions goes out. Its bytes
-are a copy: whatever becomes of the file, the vocabulary stays what it was. Values are made
-when they are asked for (`metadata.py`), tensors stay in the file (`tensor.py`).
+In: a `MmapGguf`. Out: a `Header` of keys, tensors and byte offsets. Its bytes are a copy, so the
+vocabulary stays the same if the file changes. Values are created on demand (`metadata.py`), tensors
+stay in the file (`tensor.py`).
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ _FIRST_READ = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One metadata key: what its value is and where it lies."""
+    """One metadata key: the type and the offset of its value."""
 
     key: str
     type: ValueType
-    element_type: ValueType  # of an array; otherwise the same as `type`
-    count: int  # elements of an array; otherwise 1
+    element_type: ValueType  # of an array; else the same as `type`
+    count: int  # elements of an array; else 1
     offset: int  # of the value; for a string, of its length prefix
     strings: NDArray[np.uint64] | None  # of an array of strings: each one's length prefix
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: what it is and where its data lie."""
+    """One tensor: type, shape, and the offset of its data."""
 
     name: str
     type: GgmlType
@@ -43,7 +43,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """All that a file says before its tensor data."""
+    """Everything in a file before its tensor data."""
 
     version: int
     alignment: int
@@ -54,7 +54,7 @@ class Header:
 
 
 def read_header(file: MmapGguf) -> Header:
-    """Scan a file's header; a bad file raises `GgufError`."""
+    """Scan the header of a file; `GgufError` if it is invalid."""
     data, scanned = _scan_map(file) if file.is_mapped else _scan_reads(file)
     version, alignment, end, data_start, entries, tensors = scanned
     return Header(
@@ -74,9 +74,9 @@ def read_header(file: MmapGguf) -> Header:
 
 
 def _scan_map(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader]":
-    """A copy of the header, and what it says."""
-    # A map costs nothing to look at as a whole: that tells how long the header is. What counts
-    # is what the copy says, because the file may change between two looks at it.
+    """A copy of the header, and the result of its scan."""
+    # Scanning the map finds the length of the header. The result comes from a scan of the copy,
+    # because the file may change in between.
     whole = file.get_slice(0, file.size)
     found = _native.scan_gguf(whole, file.size, str(file.path))
     if found is not None:
@@ -86,11 +86,11 @@ def _scan_map(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader
         scanned = _native.scan_gguf(data, file.size, str(file.path))
         if scanned is not None:
             return data, scanned
-    raise GgufError("the file changes while it is read", field="header", path=file.path)
+    raise GgufError("the file changed while it was read", field="header", path=file.path)
 
 
 def _scan_reads(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader]":
-    """The same by plain reads: a piece, and a larger one while the header goes on."""
+    """The same by plain reads: larger pieces until the header is complete."""
     size = min(file.size, _FIRST_READ)
     while True:
         data = file.get_slice(0, size)

@@ -1,8 +1,7 @@
-"""Typed metadata, made on demand from the bytes of a header.
+"""Typed metadata, read on demand from the bytes of a header.
 
-A `Header` comes in. Scalars go out as Python values, numeric arrays as NumPy views of
-the file, arrays of strings as `StringArray`. Nothing is made before it is asked for. It
-does not know what any key means.
+In: a `Header`. Out: scalars as Python values, numeric arrays as NumPy views of the header, arrays
+of strings as `StringArray`. It does not know what a key means.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,16 +29,16 @@ _REQUIRED: Final = _Missing.REQUIRED
 
 
 def _bytes_at(data: NDArray[np.uint8], offset: int) -> bytes:
-    """The bytes that follow a length prefix; the scan has checked that they are there."""
+    """The bytes after a length prefix; the scan has checked the length."""
     (size,) = unpack_from("<Q", data.data, offset)
     return data[offset + 8 : offset + 8 + size].tobytes()
 
 
 class StringArray(Sequence[str]):
-    """An array of strings that stay in the file until one is asked for.
+    """An array of strings that are decoded on demand.
 
-    `data` are the header's bytes; `offsets` has one position per entry, that of its 8-byte
-    little-endian length prefix, which the entry's bytes follow. Native code takes the two.
+    `data` are the bytes of the header; `offsets` has the offset of each entry's 8-byte
+    little-endian length prefix, which the bytes of the entry follow. Native code reads both.
     """
 
     __slots__ = ("data", "offsets")
@@ -49,7 +48,7 @@ class StringArray(Sequence[str]):
         self.offsets = offsets
 
     def raw(self, index: int) -> bytes:
-        """One entry's bytes, whatever they are."""
+        """The bytes of one entry, maybe invalid UTF-8."""
         return _bytes_at(self.data, int(self.offsets[index]))
 
     @overload
@@ -83,7 +82,7 @@ class Metadata(Mapping[str, Value]):
         self._entries = {entry.key: entry for entry in header.entries}
 
     def entry(self, key: str) -> Entry:
-        """What a key's value is and where it lies."""
+        """The type and the offset of the value of a key."""
         if key not in self._entries:
             raise GgufError("this key is missing", field=key, path=self._path)
         return self._entries[key]
@@ -116,7 +115,7 @@ class Metadata(Mapping[str, Value]):
     @overload
     def string(self, key: str, default: D) -> str | D: ...
     def string(self, key: str, default: object = _REQUIRED) -> object:
-        """A string; bytes that are not UTF-8 are replaced."""
+        """A string; invalid UTF-8 is replaced."""
         return self._get(key, default, "a string", lambda value: isinstance(value, str))
 
     @overload
@@ -159,7 +158,7 @@ class Metadata(Mapping[str, Value]):
     @overload
     def array(self, key: str, default: D) -> NDArray[Any] | D: ...
     def array(self, key: str, default: object = _REQUIRED) -> object:
-        """An array of numbers or bools: a view of the file."""
+        """An array of numbers or bools: a view of the header."""
         return self._get(
             key, default, "an array of numbers", lambda value: isinstance(value, np.ndarray)
         )
@@ -175,7 +174,7 @@ class Metadata(Mapping[str, Value]):
         if entry.type is ValueType.ARRAY:
             found = f"array of {entry.element_type.name.lower()}"
         raise GgufError(
-            f"{wanted} is needed, the file has {found}",
+            f"expected {wanted}, but the file has {found}",
             field=key,
             offset=entry.offset,
             path=self._path,

@@ -1,9 +1,8 @@
-"""A file's bytes, without reading them.
+"""MmapGguf: the memory-mapped bytes of a file.
 
-A path comes in, read-only views of any range go out. The map stays alive as long as a
-view of it does. A file that somebody changes in the meantime does not end the process
-(native/gguf/guarded_map.h): `change` says what happened to it. It knows nothing of what
-the bytes mean.
+In: a path. Out: read-only views of any range. The map lives as long as a view of it. A file that
+changes in the meantime does not crash the process (native/gguf/guarded_map.h); `change` describes
+what happened. It does not know what the bytes mean.
 """
 
 import ctypes
@@ -24,12 +23,12 @@ from ingot.errors import GgufError, MemoryShortageError
 
 
 class MmapGguf:
-    """A read-only memory map, or plain reads of the ranges asked for if mapping fails."""
+    """A read-only memory map; if mapping fails, ranges are read on demand."""
 
     def __init__(self, path: str | os.PathLike[str], *, mapped: bool = True) -> None:
         self.path = Path(path)
         if not stat.S_ISREG(self.path.stat().st_mode):  # opening a pipe would wait forever
-            raise GgufError("it is not a regular file", field="file", path=self.path)
+            raise GgufError("not a regular file", field="file", path=self.path)
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._closer = weakref.finalize(self, os.close, self._descriptor)
         self._opened = os.fstat(self._descriptor)
@@ -51,14 +50,14 @@ class MmapGguf:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether views point into the file rather than to a copy of the range."""
+        """Whether views point into the file and not to a copy of the range."""
         return self._map is not None
 
     def get_slice(self, offset: int, size: int) -> NDArray[np.uint8]:
         """The bytes `offset` to `offset + size`, read-only."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise GgufError(
-                f"{size} bytes from here are not inside the file ({self.size} bytes)",
+                f"{size} bytes from here extend beyond the file ({self.size} bytes)",
                 field="slice",
                 offset=offset,
                 path=self.path,
@@ -66,7 +65,7 @@ class MmapGguf:
         if self._bytes is not None:
             return self._bytes[offset : offset + size]
         if not self._closer.alive:
-            raise GgufError("it is closed", field="file", path=self.path)
+            raise GgufError("the file is closed", field="file", path=self.path)
         return self._read(offset, size)
 
     def _read(self, offset: int, size: int) -> NDArray[np.uint8]:
@@ -84,10 +83,10 @@ class MmapGguf:
 
     @property
     def change(self) -> str | None:
-        """What somebody did to the file since it was opened; None: nothing that is known.
+        """How the file changed since it was opened; None if no change is known.
 
-        One system call. Another file in its place is no change: this one goes on to exist for
-        those who have it open (`is_replaced`).
+        One system call. Another file at the same path is not a change, because the open file
+        continues to exist (`is_replaced`).
         """
         if self._change is None:
             self._change = self._find_change()
@@ -101,12 +100,12 @@ class MmapGguf:
             if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
                 return "was written to while it was in use"
         if self._map is not None and self._map.is_damaged:
-            return "could not be read: the disk gave an error, or somebody cut the file for a time"
+            return "could not be read: a disk error, or the file was truncated for a while"
         return None
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the path leads to another file by now; not if it leads nowhere."""
+        """Whether the path is now another file; False if there is none."""
         try:
             now = self.path.stat()
         except OSError:
@@ -114,15 +113,15 @@ class MmapGguf:
         return (now.st_dev, now.st_ino) != (self._opened.st_dev, self._opened.st_ino)
 
     def prefetch(self) -> None:
-        """Ask the system to read the file ahead of its use; nothing waits for it."""
-        # One call, 0.1 ms for 241 MiB. The kernel reads as much as the disk's read-ahead at a
-        # call; advising piece by piece was no faster here (241 MiB cold: 0.09 s either way, on
-        # a disk that reads 8 MiB ahead) and costs 10 us per MiB when the file is cached.
+        """Ask the system to read the file ahead of its use; does not wait."""
+        # One call, 0.1 ms for 241 MiB. The kernel reads as much as the read-ahead of the disk per
+        # call. Advising piece by piece was not faster (241 MiB cold: 0.09 s either way, with a
+        # read-ahead of 8 MiB) and costs 10 us per MiB if the file is cached.
         if self._map is not None:
             self._map.prefetch()
 
     def lock(self) -> None:
-        """Read the file and keep it in memory as long as a view of it lives."""
+        """Read the file and lock it in memory as long as a view of it lives."""
         if self._bytes is None:
             raise MemoryShortageError(f"{self.path} is not memory-mapped, so it cannot be locked")
         libc = ctypes.CDLL(None, use_errno=True)
@@ -134,13 +133,13 @@ class MmapGguf:
             for limit in resource.getrlimit(resource.RLIMIT_MEMLOCK)
         )
         raise MemoryShortageError(
-            f"{self.path} cannot be locked in memory ({reason}): it has {self.size >> 10} KiB, and "
-            f"this process may lock {soft} (RLIMIT_MEMLOCK; its hard limit is {hard}); raise the "
-            "limit (`ulimit -l`, LimitMEMLOCK= of a service) or do without locking"
+            f"{self.path} cannot be locked in memory ({reason}): it has {self.size >> 10} KiB, but "
+            f"this process may lock {soft} (RLIMIT_MEMLOCK; the hard limit is {hard}); raise the "
+            "limit (`ulimit -l`, LimitMEMLOCK= of a service) or do not lock"
         )
 
     def close(self) -> None:
-        """Close the file. Views that were handed out stay valid."""
+        """Close the file. Existing views stay valid."""
         self._map = self._bytes = None
         self._closer()
 

@@ -1,8 +1,7 @@
-"""The files of one model: usually one, or `x-00001-of-00003.gguf` and its siblings.
+"""The files of one model: usually one, or `x-00001-of-00003.gguf` and the other parts.
 
-The path of any part comes in; every part, opened, checked against the others and in
-order, goes out. Parts agree through three keys: `split.no` (from 0), `split.count` and
-`split.tensors.count` (of all parts together).
+In: the path of any part. Out: all parts, opened, checked against each other, and in order. Three
+keys connect them: `split.no` (from 0), `split.count` and `split.tensors.count` (of all parts).
 """
 
 import re
@@ -31,7 +30,7 @@ class Part:
 
 
 def part_path(path: Path, number: int, count: int) -> Path:
-    """The name of part `number` (from 0) of the model that would be `path` in one file."""
+    """The path of part `number` (from 0) of a model that would be `path` as one file."""
     return path.with_name(f"{path.stem}-{number + 1:05d}-of-{count:05d}.gguf")
 
 
@@ -68,8 +67,8 @@ def _open_part(path: Path, *, mapped: bool) -> Part:
 
 
 def _open_sibling(path: Path, number: int, given: Part) -> Part:
-    # Parts share a folder: where one could not be mapped the others are not tried, so
-    # that there is one warning for the model.
+    # Parts share a folder: if one cannot be mapped, the others are not tried, so that there is
+    # one warning per model.
     try:
         return _open_part(path, mapped=given.file.is_mapped)
     except FileNotFoundError:
@@ -87,7 +86,7 @@ def _name_of_whole(path: Path, metadata: Metadata, count: int) -> Path:
     if match is None or int(match["count"]) != count:
         raise GgufError(
             f"the file is one of {count} parts, so its name must end in "
-            f"-00001-of-{count:05d}.gguf or the like for the others to be found",
+            f"-00001-of-{count:05d}.gguf or similar, otherwise the others cannot be found",
             field=COUNT_KEY,
             offset=metadata.entry(COUNT_KEY).offset,
             path=path,
@@ -100,7 +99,7 @@ def _check_number(part: Part, number: int, count: int) -> None:
         found = part.metadata.integer(key)
         if found != expected:
             raise GgufError(
-                f"it is {found}, but by the file's name it must be {expected}",
+                f"the value is {found}, but by the name of the file it must be {expected}",
                 field=key,
                 offset=part.metadata.entry(key).offset,
                 path=part.file.path,
@@ -113,7 +112,7 @@ def _check_tensors(parts: list[Part]) -> None:
         expected = part.metadata.integer(TENSORS_KEY, total)
         if expected != total:
             raise GgufError(
-                f"it is {expected}, but all parts together have {total} tensors",
+                f"the value is {expected}, but all parts together have {total} tensors",
                 field=TENSORS_KEY,
                 offset=part.metadata.entry(TENSORS_KEY).offset,
                 path=part.file.path,

@@ -1,8 +1,8 @@
-"""Writes GGUF files, version 3, whole or in parts.
+"""GgufWriter: writes GGUF files, version 3, as one file or in parts.
 
-Metadata and tensors come in; files that any GGUF reader opens go out, under their final
-names only when they are complete. Tensor data are streamed: one tensor at a time is in
-memory, none if it is a view of a mapped file. It does not quantize (`quant/` does).
+In: metadata and tensors. Out: files that any GGUF reader opens; they get their final names only
+when they are complete. Tensor data is streamed: at most one tensor is in memory, none if it is a
+view of a mapped file. It does not quantize (`quant/` does).
 """
 
 import os
@@ -21,13 +21,13 @@ from ingot.errors import GgufError
 from ingot.files import Draft, remove_file
 from ingot.gguf.splits import COUNT_KEY, NUMBER_KEY, TENSORS_KEY, part_path
 from ingot.gguf.types import GgmlType, ValueType
-from ingot.gguf.values import Writable, encode_string, encode_value
+from ingot.gguf.value_encoding import Writable, encode_string, encode_value
 
 _VERSION = 3
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32
 _MOST_KEY_BYTES = 65535
-_MOST_NAME_BYTES = 63  # llama.cpp opens no file with a longer one
+_MOST_NAME_BYTES = 63  # llama.cpp cannot open files with longer ones
 _MOST_DIMENSIONS = 4
 _MOST_PARTS = 65535  # split.count is a UINT16
 _RESERVED: Final = frozenset({_ALIGNMENT_KEY, NUMBER_KEY, COUNT_KEY, TENSORS_KEY})
@@ -35,7 +35,7 @@ _PLAIN_TYPES: Final = ("F32", "F16", "F64", "I8", "I16", "I32", "I64")
 
 
 def _plain_type(dtype: np.dtype[Any]) -> GgmlType | None:
-    """The tensor type whose values are NumPy's, if there is one."""
+    """The tensor type of a NumPy type, if there is one."""
     name = f"{dtype.kind.upper()}{dtype.itemsize * 8}"
     return GgmlType[name] if name in _PLAIN_TYPES else None
 
@@ -52,7 +52,7 @@ class _Tensor:
         return prod(self.shape) // self.type.block_size * self.type.block_bytes
 
     def blocks(self) -> memoryview:
-        """The data as they lie in the file."""
+        """The data in the layout of the file."""
         values = self.produce()
         if values.dtype != np.uint8 and _plain_type(values.dtype) is not self.type:
             raise GgufError(
@@ -62,7 +62,8 @@ class _Tensor:
             )
         if values.nbytes != self.nbytes:
             raise GgufError(
-                f"{values.nbytes} bytes of data, {self.type.name} {self.shape} has {self.nbytes}",
+                f"{values.nbytes} bytes of data, but {self.type.name} {self.shape} needs "
+                f"{self.nbytes}",
                 field=self.name,
             )
         flat = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(-1)
@@ -72,8 +73,8 @@ class _Tensor:
 class GgufWriter:
     """Collects metadata and tensors, then writes them with one call.
 
-    With `max_bytes` (of tensor data) or `max_tensors` per file, what does not fit one
-    file goes to `x-00001-of-00003.gguf` and so on.
+    With `max_bytes` (of tensor data) or `max_tensors` per file, a model that does not fit one file
+    is split into `x-00001-of-00003.gguf` and so on.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class GgufWriter:
         self._tensors: dict[str, _Tensor] = {}
 
     def add(self, key: str, value: Writable, type: ValueType | None = None) -> None:
-        """Add a key. `type` is that of the value or, of an array, of its elements."""
+        """Add a key. `type` is that of the value or of the elements of an array."""
         if key in _RESERVED:
             raise GgufError("the writer sets this key itself", field=key)
         if key in self._entries:
@@ -120,12 +121,12 @@ class GgufWriter:
     ) -> None:
         """Add a tensor of float or integer values, or of blocks of a given type as uint8.
 
-        Blocks in rows (the last dimension in bytes) tell their shape; flat ones, such as
-        a `LazyTensor`'s data, need `shape`.
+        The shape of blocks in rows (last dimension in bytes) is known; flat blocks, such as the
+        data of a `LazyTensor`, need `shape`.
         """
         kind = type if type is not None else _plain_type(values.dtype)
         if kind is None:
-            raise GgufError(f"the type of {values.dtype} data must be given", field=name)
+            raise GgufError(f"{values.dtype} data needs a type", field=name)
         if shape is None:
             shape = values.shape
             if values.dtype == np.uint8 and values.ndim:
@@ -140,13 +141,13 @@ class GgufWriter:
     def add_lazy_tensor(
         self, name: str, type: GgmlType, shape: Sequence[int], produce: Callable[[], NDArray[Any]]
     ) -> None:
-        """Add a tensor whose data `produce` makes when they are written."""
+        """Add a tensor whose data `produce` returns when it is written."""
         if name in self._tensors:
             raise GgufError("this tensor was added before", field=name)
         _check_name(name, "tensor_name", _MOST_NAME_BYTES)
         if not 1 <= len(shape) <= _MOST_DIMENSIONS or any(size < 1 for size in shape):
             raise GgufError(
-                f"shape {tuple(shape)}: 1 to 4 dimensions are possible, none of them 0", field=name
+                f"shape {tuple(shape)}: 1 to 4 dimensions are allowed, none of them 0", field=name
             )
         if shape[-1] % type.block_size:
             raise GgufError(
@@ -156,10 +157,10 @@ class GgufWriter:
         self._tensors[name] = _Tensor(name, type, tuple(map(int, shape)), produce)
 
     def write(self) -> list[Path]:
-        """Write everything. Existing files are replaced only when all is written.
+        """Write everything. Existing files are replaced only when all parts are complete.
 
-        Files are replaced one by one. The first of several parts is removed before that and
-        comes last, so parts of two models cannot be opened as one.
+        Files are replaced one by one. The first of several parts is removed before and written
+        last, so parts of two models cannot be opened as one.
         """
         parts = self._partition()
         paths = [self.path]
@@ -194,11 +195,13 @@ class GgufWriter:
             if room is not None:
                 room -= size
         if len(parts) > _MOST_PARTS:
-            raise GgufError(f"{len(parts)} parts; {_MOST_PARTS} are possible", field=COUNT_KEY)
+            raise GgufError(
+                f"{len(parts)} parts; at most {_MOST_PARTS} are possible", field=COUNT_KEY
+            )
         return parts
 
     def _entries_of(self, part: int, parts: int) -> dict[str, bytes]:
-        """All keys in the first part; in every part those that its reader needs."""
+        """The keys of a part: all in the first, in the others those that a reader needs."""
         entries = {}
         if self._alignment != _DEFAULT_ALIGNMENT:
             entries[_ALIGNMENT_KEY] = encode_value(
@@ -237,6 +240,6 @@ def _check_name(name: str, field: str, most: int) -> None:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise GgufError(f"{name!r} cannot be written as UTF-8", field=field) from None
+        raise GgufError(f"{name!r} cannot be encoded as UTF-8", field=field) from None
     if not 1 <= size <= most:
-        raise GgufError(f"{name[:80]!r} has {size} bytes; 1 to {most} are possible", field=field)
+        raise GgufError(f"{name[:80]!r} has {size} bytes; 1 to {most} are allowed", field=field)

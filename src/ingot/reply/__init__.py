@@ -1,4 +1,4 @@
-"""What a model's text says: its reasoning, its answer, the tools it calls."""
+"""Replies: the reasoning, the answer and the tool calls in the text of a model."""
 
 from ingot.reply.events import (
     Content,
@@ -9,11 +9,11 @@ from ingot.reply.events import (
     ToolCallArguments,
     ToolCallBegin,
 )
-from ingot.reply.grammar import NamedTool, ToolChoice, tool_grammar
 from ingot.reply.parser import ReplyParser, parse_reply
+from ingot.reply.reasoning_budget import thinking_budget
+from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar
 from ingot.reply.style import CallStyle, Marks, ReplyStyle, style_of
-from ingot.reply.telling import for_template
-from ingot.reply.thinking import thinking_budget
+from ingot.reply.template_messages import for_template
 from ingot.reply.tools import Tool, read_tools
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""What a reply says, piece by piece and as a whole.
+"""Replies, piece by piece (events) and as a whole (`Reply`).
 
-Events come out of a parser in the order of the text; texts of the same kind that follow each
-other belong together. `joined` makes one reply of them.
+A parser gives events in the order of the text. Neighbouring pieces of the same kind belong
+together; `joined` makes one reply of all events.
 """
 
 import secrets
@@ -15,7 +15,7 @@ _LETTERS = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of what the model thinks before it answers."""
+    """A piece of the reasoning before the answer."""
 
     text: str
 
@@ -29,7 +29,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallBegin:
-    """The model calls a tool; the arguments follow. Calls are numbered from 0."""
+    """The beginning of a tool call; its arguments follow. Calls are numbered from 0."""
 
     index: int
     id: str
@@ -38,7 +38,7 @@ class ToolCallBegin:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallArguments:
-    """A piece of a call's arguments: JSON, as the model writes it."""
+    """A piece of the arguments of a tool call: JSON, as the model writes it."""
 
     index: int
     text: str
@@ -49,7 +49,7 @@ Event = Reasoning | Content | ToolCallBegin | ToolCallArguments
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool; its arguments are the JSON of an object, unless the text was cut."""
+    """A tool call. Its arguments are a JSON object, unless the text was cut off."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that a text says."""
+    """The parts of a whole text."""
 
     content: str
     reasoning: str
@@ -66,12 +66,12 @@ class Reply:
 
 
 def new_call_id() -> str:
-    """A name for a call: nine letters and digits, since Mistral's templates take nothing else."""
+    """A new id: nine letters and digits, because Mistral's templates accept nothing else."""
     return "".join(secrets.choice(_LETTERS) for _ in range(9))
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """The same events, with pieces of the same text that follow each other as one."""
+    """The same events, with neighbouring pieces of the same text joined."""
     made: list[Event] = []
     for _, group in groupby(events, _text_of):
         first, *rest = group
@@ -84,12 +84,12 @@ def merged(events: Iterable[Event]) -> list[Event]:
 
 
 def _text_of(event: Event) -> tuple[type[Event], int]:
-    """Which text an event is a piece of."""
+    """A key of the text that an event is a piece of."""
     return type(event), event.index if isinstance(event, ToolCallArguments) else 0
 
 
 def joined(events: Iterable[Event]) -> Reply:
-    """The reply that events make."""
+    """The reply that the events make up."""
     content: list[str] = []
     reasoning: list[str] = []
     begun: list[ToolCallBegin] = []

@@ -1,26 +1,26 @@
-"""The messages of gpt-oss: each has a header that says who it is for.
+"""The harmony format of gpt-oss: messages with a header that names a channel and a recipient.
 
     <|channel|>analysis<|message|>Let me see.<|end|>
     <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|>
     <|start|>assistant<|channel|>final<|message|>It is warm.<|return|>
 
-What the analysis channel says is reasoning; a message to a function is a call; all else is the
+The analysis channel is reasoning; a message to a function is a tool call; everything else is the
 answer. The prompt ends with `<|start|>assistant`, so a text begins in a header.
 """
 
 import re
 from collections.abc import Callable
 
-from ingot.reply.calls import Calls
 from ingot.reply.events import Content, Event, Reasoning
-from ingot.reply.reader import Mismatch, Reader, Reading, literal, one_of, spaces
 from ingot.reply.style import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
+from ingot.reply.text_reader import Mismatch, Reader, Reading, literal, one_of, spaces
+from ingot.reply.tool_call_reader import ToolCallReader
 
 _ENDS = (END, RETURN, CALL)
 _LONGEST_HEADER = 200
 _RECIPIENT = " to="
 _HEADER = re.compile(
-    r"(?: to=(?P<before>[\w.-]+))?(?:<\|channel\|>(?P<channel>\w+))?(?: to=(?P<behind>[\w.-]+))?"
+    r"(?: to=(?P<before>[\w.-]+))?(?:<\|channel\|>(?P<channel>\w+))?(?: to=(?P<after>[\w.-]+))?"
     r" ?(?:(?:<\|constrain\|>)?\w+)?"
 )
 _FUNCTIONS = "functions."
@@ -28,9 +28,11 @@ _RUN = re.compile(r"[^<]+")
 
 
 class Channels:
-    """Reads one text."""
+    """Reads the messages of one text."""
 
-    def __init__(self, reader: Reader, calls: Calls, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, reader: Reader, calls: ToolCallReader, emit: Callable[[Event], None]
+    ) -> None:
         self._reader = reader
         self._calls = calls
         self._emit = emit
@@ -48,12 +50,12 @@ class Channels:
                 if not is_first:
                     yield from literal(self._reader, "assistant")
                 header = yield from self._header()
-                if recipient := header["before"] or header["behind"]:
+                if recipient := header["before"] or header["after"]:
                     yield from self._call(recipient)
                 else:
                     self._reader.release()
                     kind = Reasoning if header["channel"] == "analysis" else Content
-            except Mismatch:  # no message: shown as it stands
+            except Mismatch:  # not a message: part of the answer, unchanged
                 self._show(Content)
             is_first = False
             started = yield from self._body(kind)
@@ -87,7 +89,7 @@ class Channels:
         yield from spaces(self._reader)
 
     def _body(self, kind: type[Content] | type[Reasoning]) -> Reading[bool]:
-        """Read up to the end of the message: whether another one has begun there."""
+        """Read up to the end of the message; True if another one has begun."""
         while char := (yield from self._reader.peek()):
             if char != "<":
                 self._reader.advance_over(_RUN)

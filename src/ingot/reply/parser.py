@@ -1,8 +1,8 @@
-"""ReplyParser: from the text a model writes, piece by piece, to what it says.
+"""ReplyParser: from the text of a model, piece by piece, to reasoning, answer and tool calls.
 
-Nothing is shown that may still become a mark, and nothing of the text is lost: what begins like
-a call and is none (another name, no JSON) comes out as part of the answer. Only marks, and white
-space around reasoning and calls, are left out. The borders of pieces change nothing.
+Text that may still become a marker is held back, and no text is lost: what begins like a call but
+is not one (an unknown name, invalid JSON) becomes part of the answer. Only markers, and white space
+around reasoning and calls, are left out. The boundaries of the pieces do not change the result.
 """
 
 import re
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
-from ingot.reply.calls import BARE, OPENERS, Calls
 from ingot.reply.events import Content, Event, Reasoning, Reply, joined, merged
 from ingot.reply.harmony import Channels
-from ingot.reply.reader import Mismatch, Reader, Reading, literal, one_of, spaces
 from ingot.reply.style import CallStyle, Marks, ReplyStyle
+from ingot.reply.text_reader import Mismatch, Reader, Reading, literal, one_of, spaces
+from ingot.reply.tool_call_reader import BARE, OPENERS, ToolCallReader
 from ingot.reply.tools import Tool
 
 _ALL = re.compile(r"(?s:.+)")
 
 
 class ReplyParser:
-    """Reads one text; without tools, nothing in it is a call."""
+    """Parses one text; without tools, nothing in it is a tool call."""
 
     def __init__(
         self,
@@ -30,15 +30,15 @@ class ReplyParser:
         *,
         begins_in_reasoning: bool = False,
     ) -> None:
-        """`begins_in_reasoning`: the prompt has opened it (see `ReplyStyle.is_opened_by`)."""
+        """`begins_in_reasoning`: the prompt opened the reasoning (`ReplyStyle.is_opened_by`)."""
         self._style = style
         self._reader = Reader()
         self._events: list[Event] = []
         by_name = {tool.name: tool for tool in tools}
-        self._calls = Calls(self._reader, by_name, self._events.append)
+        self._calls = ToolCallReader(self._reader, by_name, self._events.append)
         self._openers = OPENERS[style.calls] if tools else ()
         self._bare = BARE.get(style.calls, "") if tools else ""
-        if style.thinking:  # a bracket that may begin either begins reasoning
+        if style.thinking:  # a bracket that could begin either one begins reasoning
             self._bare = self._bare.replace(style.thinking.open[0], "")
         if style.calls is CallStyle.HARMONY:
             self._reading = Channels(self._reader, self._calls, self._events.append).read()
@@ -47,20 +47,20 @@ class ReplyParser:
         next(self._reading)
 
     def push(self, piece: str) -> list[Event]:
-        """Take the next piece: what is certain by now."""
+        """Add a piece of text; return the events that are certain now."""
         if piece:
             self._reading.send(piece)
         return self._taken()
 
     def finish(self) -> list[Event]:
-        """Hear that the text has ended: what was held back."""
+        """End the text; return the events that were held back."""
         with suppress(StopIteration):
             self._reading.send("")
         return self._taken()
 
     @property
     def tool_calls(self) -> int:
-        """How many calls have begun so far."""
+        """The number of tool calls that have begun."""
         return self._calls.count
 
     def _taken(self) -> list[Event]:
@@ -72,7 +72,7 @@ class ReplyParser:
         reader, thinking = self._reader, self._style.thinking
         if thinking and begins_in_reasoning:
             yield from self._opened(thinking)
-        # Reasoning and calls without a mark come at the beginning, before anything else.
+        # Reasoning, and calls without a marker, can only come first.
         openers = (*self._openers, *([thinking.open] if thinking else []))
         bare = self._bare
         while char := (yield from reader.peek()):
@@ -80,7 +80,7 @@ class ReplyParser:
             if not firsts:
                 reader.advance_over(_ALL)
             elif char.isspace() or (char == ";" and bare and self._calls.count):
-                reader.advance()  # it may stand before a call, or between two
+                reader.advance()  # it may come before a call, or between two
                 continue
             elif char in firsts:
                 with suppress(Mismatch):
@@ -93,7 +93,7 @@ class ReplyParser:
         self._show(Content)
 
     def _marked(self, openers: Sequence[str], is_bare: bool) -> Reading[None]:
-        """Reasoning or calls."""
+        """Read reasoning or tool calls."""
         if is_bare:
             yield from self._calls.bare()
         else:
@@ -106,7 +106,7 @@ class ReplyParser:
         yield from self._leave_out_spaces()
 
     def _opened(self, marks: Marks) -> Reading[None]:
-        """Reasoning that the prompt has opened; a model may open it once more."""
+        """Read reasoning that the prompt opened; a model may open it again."""
         yield from self._leave_out_spaces()
         try:
             mark = yield from one_of(self._reader, (marks.open, marks.close))
@@ -118,12 +118,12 @@ class ReplyParser:
         yield from self._reasoning(marks)
 
     def _reasoning(self, marks: Marks) -> Reading[None]:
-        """Read up to the mark that closes it."""
+        """Read up to the closing tag."""
         reader = self._reader
         run = _run_without(marks.close[0])
         while char := (yield from reader.peek()):
             if char.isspace():
-                reader.advance()  # it may stand before the mark
+                reader.advance()  # it may come before the tag
                 continue
             reader.advance_over(run)
             if char == marks.close[0]:
@@ -135,7 +135,7 @@ class ReplyParser:
         self._show(Reasoning)
 
     def _leave_out_spaces(self) -> Reading[None]:
-        """Behind a mark, which goes too."""
+        """Drop a marker that was read and the white space after it."""
         self._reader.release()
         yield from spaces(self._reader)
         self._reader.release()
@@ -147,7 +147,7 @@ class ReplyParser:
 
 @cache
 def _run_without(firsts: str) -> re.Pattern[str]:
-    """Text in which no mark begins and no white space comes."""
+    """A run of text without white space in which no marker begins."""
     return re.compile(rf"[^\s{re.escape(firsts)}]+")
 
 
@@ -158,6 +158,6 @@ def parse_reply(
     *,
     begins_in_reasoning: bool = False,
 ) -> Reply:
-    """What a whole text says."""
+    """Parse a whole text."""
     parser = ReplyParser(style, tools, begins_in_reasoning=begins_in_reasoning)
     return joined([*parser.push(text), *parser.finish()])

@@ -1,8 +1,8 @@
-"""How a model writes reasoning and calls of tools, found in its chat template.
+"""ReplyStyle: how a model writes reasoning and tool calls, found from its chat template.
 
-Comes in: the source of a template and the control tokens of the vocabulary. Goes out: a
-`ReplyStyle`. Templates show what models were trained on, since earlier calls of a conversation
-have to be written the same way.
+In: the source of a template and the control tokens of the vocabulary. Out: a `ReplyStyle`.
+Templates show the format that models were trained on, because they write the earlier calls of a
+conversation in it.
 """
 
 from collections.abc import Mapping
@@ -12,26 +12,26 @@ from types import MappingProxyType
 
 
 class CallStyle(StrEnum):
-    """How calls are written; in examples, `{...}` is the object of arguments."""
+    """The format of tool calls; in the examples, `{...}` are the arguments."""
 
     HERMES = "hermes"  # <tool_call>{"name": "f", "arguments": {...}}</tool_call>
-    LLAMA3 = "llama3"  # {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|>
+    LLAMA3 = "llama3"  # {"name": "f", "parameters": {...}}, maybe after <|python_tag|>
     MISTRAL = "mistral"  # [TOOL_CALLS][{"name": "f", "arguments": {...}}]
     MISTRAL_ARGS = "mistral_args"  # [TOOL_CALLS]f[ARGS]{...}
-    GRANITE = "granite"  # <|tool_call|>[{"name": "f", "arguments": {...}}], Phi's too
+    GRANITE = "granite"  # <|tool_call|>[{"name": "f", "arguments": {...}}], also Phi
     DEEPSEEK = "deepseek"  # V3, R1: the name on a line, the arguments in a fence of JSON
     DEEPSEEK_V31 = "deepseek_v31"  # the name, a separator, {...}
     QWEN_XML = "qwen_xml"  # Qwen3-Coder: <function=f>, and each argument in <parameter=name>
     GLM = "glm"  # <tool_call>f, and each argument in <arg_key> and <arg_value>
     MINIMAX = "minimax"  # <invoke name="f">, and each argument in <parameter name="...">
     KIMI = "kimi"  # functions.f:0, a separator, {...}
-    HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel of its own
-    JSON = "json"  # {"name": "f", "arguments": {...}}: models that were never told how
+    HARMONY = "harmony"  # gpt-oss: a message to=functions.f; reasoning is a channel
+    JSON = "json"  # {"name": "f", "arguments": {...}}: models without a format for calls
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands before and behind reasoning."""
+    """The tags around reasoning."""
 
     open: str
     close: str
@@ -56,7 +56,7 @@ KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
 CHANNEL, MESSAGE, START = "<|channel|>", "<|message|>", "<|start|>"
 END, RETURN, CALL, CONSTRAIN = "<|end|>", "<|return|>", "<|call|>", "<|constrain|>"
 
-ALL_MARKS = (
+ALL_MARKERS = (
     *(mark for marks in _THINKING for mark in (marks.open, marks.close)),
     HERMES_OPEN, HERMES_CLOSE, PYTHON_TAG, MISTRAL_CALLS, MISTRAL_ARGS, GRANITE_OPEN, GRANITE_CLOSE,
     CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_SEP, CALL_END,
@@ -65,8 +65,8 @@ ALL_MARKS = (
     CHANNEL, MESSAGE, START, END, RETURN, CALL, CONSTRAIN,
 )  # fmt: skip
 
-# The first mark that a template holds decides; then the first one that is a control token.
-_BY_MARK = (
+# The first marker in the template decides; then the first one that is a control token.
+_BY_MARKER = (
     (CALL_BEGIN, CallStyle.DEEPSEEK),
     (MISTRAL_CALLS, CallStyle.MISTRAL),
     (GRANITE_OPEN, CallStyle.GRANITE),
@@ -79,28 +79,30 @@ _BY_MARK = (
 
 @dataclass(frozen=True, slots=True)
 class ReplyStyle:
-    """How one model writes."""
+    """The format of reasoning and tool calls of one model."""
 
     calls: CallStyle = CallStyle.JSON
-    thinking: Marks | None = None  # none too where reasoning has a channel (HARMONY)
-    template_knows_tools: bool = False  # otherwise they have to be told in a message
-    # Marks that are tokens of their own, which no text spells.
+    thinking: Marks | None = None  # also None if reasoning has a channel (HARMONY)
+    template_knows_tools: bool = False  # else a message has to list them
+    # Markers that are control tokens, by their text.
     controls: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def is_opened_by(self, prompt: str) -> bool:
-        """Whether the end of a prompt has opened the reasoning, so that a text begins in it."""
+        """Whether a prompt ends with the opening tag, so that a text begins in the reasoning."""
         return self.thinking is not None and prompt.rstrip().endswith(self.thinking.open)
 
 
 def style_of(template: str, controls: Mapping[str, int] = MappingProxyType({})) -> ReplyStyle:
-    """The style of a model: by the source of its template and its control tokens."""
+    """The style of a model, from the source of its template and its control tokens."""
     thinking = (marks for marks in _THINKING if marks.close in template or marks.open in template)
     knows_tools = "tools" in template
     return ReplyStyle(
         calls=_call_style(template, controls, knows_tools),
         thinking=next(thinking, None),
         template_knows_tools=knows_tools,
-        controls=MappingProxyType({mark: controls[mark] for mark in ALL_MARKS if mark in controls}),
+        controls=MappingProxyType(
+            {mark: controls[mark] for mark in ALL_MARKERS if mark in controls}
+        ),
     )
 
 
@@ -108,14 +110,14 @@ def _call_style(template: str, controls: Mapping[str, int], knows_tools: bool) -
     if CHANNEL in template and MESSAGE in template:
         return CallStyle.HARMONY
     for texts in (template, controls if knows_tools else ()):
-        for mark, style in _BY_MARK:
+        for mark, style in _BY_MARKER:
             if mark in texts:
                 return _newer(style, template)
     return CallStyle.JSON
 
 
 def _newer(style: CallStyle, template: str) -> CallStyle:
-    """Forms that share a mark with an older one."""
+    """The newer format if a style shares its marker with an older one."""
     if style is CallStyle.HERMES and FUNCTION_OPEN in template and PARAMETER_OPEN in template:
         return CallStyle.QWEN_XML
     if style is CallStyle.HERMES and ARG_KEY_OPEN in template:

@@ -1,30 +1,29 @@
-"""Rules of calls whose arguments stand between tags (see tagged.py), in Lark.
+"""Rules in Lark for calls with arguments between tags (see tagged_arguments.py).
 
-Comes in: a tool's name and the schema of its arguments. Goes out: the rule of a call, and those
-that it is made of. Arguments come in the order of their schema. A string is any text that its
-schema allows and that holds no tag; where a parameter may be something else too, it is no text
-that would be read as that, or begins like it. `format` of a string rules nothing. Schemas that
-say more about an object than its properties are refused.
+In: the name of a tool and the schema of its arguments. Out: the rule of a call and the rules that
+it uses. Arguments come in the order of their schema. A string is any text that its schema allows
+and that contains no tag. If a parameter allows other types, too, the string must not read like a
+value of these, or begin like one. `format` of a string is ignored. Schemas that say more about an
+object than its properties are refused.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from ingot.errors import ToolError
-from ingot.reply import lark
+from ingot.reply import lark_parts as lark
+from ingot.reply.argument_values import DEEPEST, kinds_of, listed, object_schema, resolved
 from ingot.reply.style import ReplyStyle
-from ingot.reply.tagged import Tags
-from ingot.reply.values import DEEPEST, kinds_of, listed, object_schema, resolved
-from ingot.sampling.grammar import regex
+from ingot.reply.tagged_arguments import Tags
+from ingot.sampling.grammar.lark_source import regex_to_lark
 
 _ANY_TEXT = "/(?s:.*)/"
 _MOST_OTHERS = 16  # arguments that a schema does not name
-# What objects can be held to in no simple way.
+# Keywords of objects that rules cannot enforce in a simple way.
 _REFUSED = (
     "allOf", "anyOf", "const", "dependencies", "dependentRequired", "dependentSchemas", "enum",
     "if", "maxProperties", "minProperties", "not", "oneOf", "patternProperties", "propertyNames",
 )  # fmt: skip
-# How texts begin that are read as something other than a string.
+# How texts begin that are read as another type than a string.
 _BEGINNINGS = {
     "boolean": "true|false|True|False",
     "integer": "-?[0-9]",
@@ -34,7 +33,7 @@ _BEGINNINGS = {
 }
 _NULL = "null|None"
 _BLANKS = r"[ \t\r\n]*"
-# Keywords of schemas that rule nothing, or what every text is read as anyway.
+# Keywords that constrain only the type, or nothing.
 _MILD = frozenset(
     {
         "type",
@@ -51,7 +50,7 @@ _MILD = frozenset(
 
 
 class TaggedCall:
-    """Writes the rules of the calls of one tool, the one of this number."""
+    """Writes the rules of the calls of one tool; `number` makes their names unique."""
 
     def __init__(self, style: ReplyStyle, tags: Tags, number: int, name: str) -> None:
         self._style = style
@@ -61,8 +60,8 @@ class TaggedCall:
         self._line = lark.text("\n") if tags.on_lines else '"\\n"?'
         self._rules: list[str] = []
 
-    def rules(self, schema: Mapping[str, Any] | None) -> list[str]:
-        """The rule of the call and all that it needs; without a schema arguments are free."""
+    def rules(self, schema: Mapping[str, object] | None) -> list[str]:
+        """The rule of the call and those it uses; without a schema, any arguments are allowed."""
         parts = self._any_arguments() if schema is None else self._arguments(schema)
         if self._tags.name:
             parts = [lark.text(f"{self._tags.name}{self._name}{self._tags.named}\n"), *parts]
@@ -75,17 +74,17 @@ class TaggedCall:
         self._rule_of_text("any", _ANY_TEXT)
         return [self._others([], self._named("any"))]
 
-    def _arguments(self, schema: Mapping[str, Any]) -> list[str]:
+    def _arguments(self, schema: Mapping[str, object]) -> list[str]:
         given = object_schema(schema)
         for keyword in _REFUSED:
             if keyword in given:
                 raise ToolError(
-                    f"the parameters of tool {self._name!r} have {keyword!r}, to which calls of "
-                    "this model cannot be held; describe them by their properties alone"
+                    f"the parameters of tool {self._name!r} have {keyword!r}, which cannot be "
+                    "enforced in the call format of this model; describe them by properties only"
                 )
         properties, required = given.get("properties") or {}, given.get("required") or []
         if not isinstance(properties, Mapping) or not isinstance(required, list):
-            raise ToolError(f"the parameters of tool {self._name!r} are no JSON schema")
+            raise ToolError(f"the parameters of tool {self._name!r} are not a JSON schema")
         others = given.get("additionalProperties", not properties)
         properties = {**dict.fromkeys(required, others), **properties}
         parts = []
@@ -94,8 +93,8 @@ class TaggedCall:
                 continue
             if not key or any(char in key for char in self._tags.no_key):
                 raise ToolError(
-                    f"tool {self._name!r} has a parameter {key!r}, which this model cannot write; "
-                    "give it a name of letters and digits"
+                    f"tool {self._name!r} has a parameter {key!r}, which the call format of this "
+                    "model cannot express; give it a name of letters and digits"
                 )
             self._rule_of_value(str(index), value, schema)
             argument = self._argument(lark.text(key), self._named(str(index)))
@@ -109,17 +108,17 @@ class TaggedCall:
         return f"value{self._number}_{which}"
 
     def _argument(self, key: str, value: str) -> str:
-        """One argument: the rules of its key and of its value."""
+        """One argument, from the rules of its key and of its value."""
         opening, *between = self._tags.keyed
         if self._tags.on_lines:
             return f"{lark.text(self._tags.key)} {key} {lark.text(opening)} {self._line} {value}"
-        parts = [lark.mark(self._style, self._tags.key), key, lark.mark(self._style, opening)]
+        parts = [lark.marker(self._style, self._tags.key), key, lark.marker(self._style, opening)]
         for mark in between:
-            parts += [self._line, lark.mark(self._style, mark)]
+            parts += [self._line, lark.marker(self._style, mark)]
         return " ".join([*parts, value])
 
     def _others(self, known: list[str], value: str) -> str:
-        """Arguments whose names are no known ones."""
+        """Arguments with other names than the known ones."""
         key = f"KEY{self._number}"
         rule = f"{key}: /[^{self._tags.no_key}]{{1,64}}/"
         if known:
@@ -127,8 +126,8 @@ class TaggedCall:
         self._rules.append(rule)
         return f"({self._argument(key, value)}){{0,{_MOST_OTHERS}}}"
 
-    def _rule_of_value(self, which: str, schema: Any, root: Mapping[str, Any]) -> None:
-        """The rule of a value, to the end of its line."""
+    def _rule_of_value(self, which: str, schema: object, root: Mapping[str, object]) -> None:
+        """Add the rule of a value, to the end of its line."""
         schema = schema if isinstance(schema, Mapping) else {}
         kinds = kinds_of(schema, root)
         if "string" in kinds and _is_mild(schema, root):
@@ -138,7 +137,7 @@ class TaggedCall:
         if texts is None:
             self._rule_of_json(which, schema, root)
             return
-        # Texts that begin like JSON are left out: while one can go on, JSON would never end.
+        # Texts that begin like JSON are excluded: while one can continue, JSON would never end.
         others = sorted(kinds - {"string", "null"})
         for kind in others:
             texts += f" & ~/(?s:{_BLANKS}({_BEGINNINGS[kind]}).*)/"
@@ -157,28 +156,30 @@ class TaggedCall:
         tags = "|".join(tag.replace("/", r"\/") for tag in self._tags.no_text)
         no_tags = f"{_ANY_TEXT} & ~/(?s:.*)({tags})(?s:.*)/"
         end = self._end()
-        lazy = "" if end.startswith("<") else "[lazy]"  # a token ends a text by itself
+        lazy = "" if end.startswith("<") else "[lazy]"  # a control token always ends a text
         self._rules += [
             f"{name.upper()}: {texts} & {no_tags}",
             f"{name}_closed{lazy}: {name.upper()} {end}",
             f"{name}: {name}_closed {self._line}",
         ]
 
-    def _rule_of_json(self, which: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
+    def _rule_of_json(
+        self, which: str, schema: Mapping[str, object], root: Mapping[str, object]
+    ) -> None:
         definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
         rule = lark.json_by({**schema, **definitions})
         name = self._named(which)
         self._rules += [f"{name}: {name}_json {self._end()} {self._line}", f"{name}_json: {rule}"]
 
     def _end(self) -> str:
-        """What stands directly behind a value."""
+        """The tag directly after a value."""
         if self._tags.on_lines:
             return lark.text(f"\n{self._tags.value_end}")
-        return lark.mark(self._style, self._tags.value_end)
+        return lark.marker(self._style, self._tags.value_end)
 
 
-def texts_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str | None:
-    """The strings that a schema allows, as a terminal; None if it allows none."""
+def texts_by(schema: object, root: Mapping[str, object], depth: int = 0) -> str | None:
+    """The strings that a schema allows, as a terminal; None if it allows no strings."""
     if not isinstance(schema, Mapping) or depth == DEEPEST:
         return _ANY_TEXT
     if "string" not in kinds_of(schema, root):
@@ -186,8 +187,8 @@ def texts_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str | None
     for keyword in ("if", "not"):
         if keyword in schema:
             raise ToolError(
-                f"a parameter has {keyword!r}, to which texts of this model cannot be held; "
-                "say what it may be instead"
+                f"a parameter has {keyword!r}, which cannot be enforced for strings in the call "
+                "format of this model; describe what is allowed instead"
             )
     parts: list[str | None] = [_plain_texts(schema)]
     if isinstance(schema.get("const"), str):
@@ -204,8 +205,8 @@ def texts_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str | None
     return " & ".join(f"({part})" for part in parts if part)
 
 
-def _is_mild(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Whether a schema says nothing but types, so that any text is read as what it allows."""
+def _is_mild(schema: object, root: Mapping[str, object], depth: int = 0) -> bool:
+    """Whether a schema constrains only types, so that any text is read as an allowed value."""
     if not isinstance(schema, Mapping):
         return schema is not False
     if depth == DEEPEST or not _MILD.issuperset(schema):
@@ -216,8 +217,8 @@ def _is_mild(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     return all(_is_mild(part, root, depth + 1) for part in parts)
 
 
-def _plain_texts(schema: Mapping[str, Any]) -> str:
-    """Texts of a length and by a pattern."""
+def _plain_texts(schema: Mapping[str, object]) -> str:
+    """The texts that `minLength`, `maxLength` and `pattern` allow."""
     least, most = schema.get("minLength", 0), schema.get("maxLength", "")
     texts = f"/(?s:.{{{least},{most}}})/" if least or most != "" else _ANY_TEXT
     if isinstance(pattern := schema.get("pattern"), str):
@@ -226,11 +227,11 @@ def _plain_texts(schema: Mapping[str, Any]) -> str:
 
 
 def _matching(pattern: str) -> str:
-    """Texts in which a pattern is found: an anchor of one choice is taken for all of them."""
-    before, behind = "(?s:.*)", "(?s:.*)"
+    """Texts that contain a match; an anchor of one alternative applies to all of them."""
+    before, after = "(?s:.*)", "(?s:.*)"
     if pattern.startswith("^"):
         pattern, before = pattern[1:], ""
     bare = pattern.removesuffix("$")
     if bare != pattern and (len(bare) - len(bare.rstrip("\\"))) % 2 == 0:
-        pattern, behind = bare, ""
-    return f"/{before}(?:{regex.to_lark(pattern)}){behind}/"
+        pattern, after = bare, ""
+    return f"/{before}(?:{regex_to_lark(pattern)}){after}/"

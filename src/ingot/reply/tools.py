@@ -1,27 +1,26 @@
-"""The tools a model may call, as requests describe them.
+"""Tool: a function that a model may call, as requests describe it.
 
-Comes in: mappings in OpenAI's form, `{"type": "function", "function": {"name": ...}}`, or the
-inner one alone. Goes out: checked `Tool`s. It does not know how a model calls them.
+In: mappings in OpenAI's form, `{"type": "function", "function": {"name": ...}}`, or the inner one
+alone. Out: checked `Tool`s. It does not know how a model calls them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ingot.errors import ToolError
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One function."""
+    """A function with a name, a description and a JSON schema of its parameters."""
 
     name: str
     description: str = ""
-    # A JSON schema of the arguments; without one there are none.
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    strict: bool = False  # arguments must follow the schema also where calling is optional
+    # A JSON schema of the arguments; empty: there are none.
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    strict: bool = False  # arguments must follow the schema even if calling is optional
 
-    def as_mapping(self) -> dict[str, Any]:
+    def as_mapping(self) -> dict[str, object]:
         """The tool in OpenAI's form, which chat templates read."""
         function = {
             "name": self.name,
@@ -31,27 +30,26 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-def read_tools(tools: Sequence[Mapping[str, Any]] | None) -> tuple[Tool, ...]:
-    """The tools of a request; wrong ones raise `ToolError`."""
+def read_tools(tools: Sequence[Mapping[str, object]] | None) -> tuple[Tool, ...]:
+    """The tools of a request; `ToolError` if one is invalid."""
     made = tuple(_tool(number, tool) for number, tool in enumerate(tools or ()))
     names = [tool.name for tool in made]
     for name in names:
         if names.count(name) > 1:
-            raise ToolError(f"there are several tools named {name!r}; give each its own name")
+            raise ToolError(f"several tools are named {name!r}; give each a different name")
     return made
 
 
-def _tool(number: int, given: Mapping[str, Any]) -> Tool:
+def _tool(number: int, given: Mapping[str, object]) -> Tool:
     function = given.get("function", given)
-    match function:
-        case {"name": str(name)} if name:
-            described = function.get("description") or ""
-            parameters = function.get("parameters") or {}
-            strict = function.get("strict") or False
-        case _:
-            raise ToolError(f'tools[{number}] has no "name"; a tool is a function with a name')
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
+        raise ToolError(f'tools[{number}] has no "name"; every tool needs one')
+    described = function.get("description") or ""
+    parameters = function.get("parameters") or {}
+    strict = function.get("strict") or False
     if not isinstance(described, str):
-        raise ToolError(f"the description of tool {name!r} must be a text")
+        raise ToolError(f"the description of tool {name!r} must be a string")
     if not isinstance(parameters, Mapping):
         raise ToolError(f"the parameters of tool {name!r} must be a JSON schema of an object")
     if not isinstance(strict, bool):

@@ -1,9 +1,9 @@
-"""The arithmetic of sampling: the same bits on every machine.
+"""The arithmetic of sampling, with the same bits on every machine.
 
-Comes in: rows of logits; goes out: sums, probabilities, draws and the largest values. NumPy's
-`exp`, `log` and sums differ in the last bit between CPUs, and a token may hang on that bit, so
-they are native (native/sampling/) and made of exactly rounded steps only. A row with NaN or
-+inf, or without a token that is not banned, raises `LogitsError`.
+In: rows of logits. Out: sums, probabilities, draws and the largest values. NumPy's `exp`, `log` and
+sums differ in the last bit between CPUs, and a token may depend on that bit. So they are native
+(native/sampling/) and consist of exactly rounded steps only. A row with NaN or +inf, or in which
+all tokens are banned, raises `LogitsError`.
 """
 
 import numpy as np
@@ -15,16 +15,16 @@ from ingot.errors import LogitsError
 
 
 def not_finite() -> LogitsError:
-    """The error of a row that holds NaN or +inf."""
-    return LogitsError("the logits hold NaN or +inf: no token can be chosen from them")
+    """The error of a row that contains NaN or +inf."""
+    return LogitsError("the logits contain NaN or +inf, so no token can be sampled")
 
 
 def nothing_left() -> LogitsError:
-    """The error of a row in which all is banned."""
-    return LogitsError("every token is banned: no token can be chosen")
+    """The error of a row in which all tokens are banned."""
+    return LogitsError("all tokens are banned, so none can be sampled")
 
 
-def _refusal(error: ValueError) -> LogitsError:
+def _error(error: ValueError) -> LogitsError:
     return nothing_left() if "no token" in str(error) else not_finite()
 
 
@@ -33,11 +33,11 @@ def softmax(logits: Logits) -> NDArray[np.float64]:
     try:
         return _native.softmax(logits)
     except ValueError as error:
-        raise _refusal(error) from None
+        raise _error(error) from None
 
 
 def log_sum_exp(logits: Logits) -> float:
-    """What to subtract from a logit to get its log-probability."""
+    """log(sum(exp(logits))): a logit minus this is a log-probability."""
     largest, total, _ = _sums(logits)
     return largest + log(total)
 
@@ -58,7 +58,7 @@ def _sums(logits: Logits) -> tuple[float, float, float]:
     try:
         return _native.sum_row(logits)
     except ValueError as error:
-        raise _refusal(error) from None
+        raise _error(error) from None
 
 
 def deviation(logits: Logits) -> float:
@@ -66,15 +66,15 @@ def deviation(logits: Logits) -> float:
     try:
         return _native.spread_of_row(logits)[1]
     except ValueError as error:
-        raise _refusal(error) from None
+        raise _error(error) from None
 
 
 def draw(logits: Logits, uniform: float) -> int:
-    """The index at which the running sum of the probabilities passes `uniform` (0 to 1)."""
+    """The index at which the cumulative probability exceeds `uniform` (0 to 1)."""
     try:
         return _native.draw(logits, uniform)
     except ValueError as error:
-        raise _refusal(error) from None
+        raise _error(error) from None
 
 
 def near_top(row: Logits, distance: float) -> tuple[Ints, Logits]:
@@ -82,13 +82,13 @@ def near_top(row: Logits, distance: float) -> tuple[Ints, Logits]:
     try:
         return _native.select_near_top(row, distance)
     except ValueError as error:
-        raise _refusal(error) from None
+        raise _error(error) from None
 
 
 def top_of_rows(
     rows: Logits, counts: Ints, threads: int
 ) -> list[tuple[Ints, Logits] | LogitsError | None]:
-    """The likeliest tokens of each row, largest first, equal ones by id; 0 skips a row."""
+    """The likeliest tokens of each row, largest first, ties by id; a count of 0 skips a row."""
     width = int(counts.max(initial=0))
     ids = np.empty((len(rows), width), np.int32)
     logits = np.empty((len(rows), width), np.float32)
@@ -106,7 +106,7 @@ def top_of_rows(
 
 
 def top(row: Logits, count: int) -> tuple[Ints, Logits]:
-    """The same of one row."""
+    """The likeliest tokens of one row, as `top_of_rows`."""
     wanted = np.array([min(count, len(row))], np.int32)
     result = top_of_rows(row[np.newaxis], wanted, 1)[0]
     if isinstance(result, LogitsError):
@@ -116,7 +116,7 @@ def top(row: Logits, count: int) -> tuple[Ints, Logits]:
 
 
 def exp(value: float) -> float:
-    """Raise e to a power; 0 below -708."""
+    """e to the power of `value`; 0 below -708."""
     return float(_native.exp(np.array([value]))[0])
 
 

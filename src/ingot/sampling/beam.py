@@ -1,8 +1,8 @@
-"""Beam search: the likeliest texts, several at a time.
+"""Beam search: finds likely texts by continuing several at a time.
 
-Comes in: the logits after each of the texts that are kept. Goes out: how the texts go on, as
-pairs of a text and a token, which whoever holds the cache follows by copying sequences. It is
-a way to decode, not a sampler: no draw is made. It does not know the model or the cache.
+In: the logits after each text that is kept. Out: how the texts continue, as pairs of a text and a
+token; the owner of the KV cache forks sequences accordingly. Nothing is drawn at random. It does
+not know the model or the cache.
 """
 
 from collections.abc import Collection
@@ -25,20 +25,20 @@ class Beam:
     logprob: float = 0.0
 
     def score(self, length_penalty: float) -> float:
-        """The log-probability, in relation to a power of the length."""
+        """The log-probability divided by a power of the length."""
         return self.logprob / float(max(len(self.tokens), 1) ** length_penalty)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A text (its place among those kept) and the token it goes on with."""
+    """A text (its index among those kept) and the token that continues it."""
 
     parent: int
     token: int
 
 
 class BeamSearch:
-    """Keeps the `width` likeliest texts until as many have ended."""
+    """Keeps the `width` likeliest texts until as many have ended (`ends`: the end tokens)."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BeamSearch:
 
     @property
     def done(self) -> bool:
-        """Whether enough texts have ended, or the time has come."""
+        """Whether enough texts have ended, or `max_tokens` is reached."""
         return (
             len(self._ended) >= self._width
             or not self.beams
@@ -65,13 +65,13 @@ class BeamSearch:
         )
 
     def step(self, logits: Logits, threads: int = 1) -> list[Move]:
-        """Go on by one token, from the logits of each kept text [beams, vocabulary]."""
+        """Continue by one token, given the logits of each kept text [beams, vocabulary]."""
         if len(logits) != len(self.beams):
             raise LogitsError(
-                f"{len(logits)} rows of logits do not go with {len(self.beams)} texts"
+                f"{len(logits)} rows of logits for {len(self.beams)} texts; there must be one each"
             )
         normalizers = self._normalizers(logits, threads)
-        # Whatever ends a text among the best, `width` are left to go on.
+        # Even if the best tokens end a text, `width` are left to continue.
         count = min(self._width + len(self._ends), logits.shape[1])
         tops = arithmetic.top_of_rows(logits, np.full(len(logits), count, np.int32), threads)
         options: list[tuple[float, int, int]] = []
@@ -95,7 +95,7 @@ class BeamSearch:
         for rank, (logprob, parent, token) in enumerate(options):
             tokens = self.beams[parent].tokens
             if token in self._ends:
-                # One that would not have been kept as a text does not count as an end.
+                # A text that would not have been kept does not count as ended.
                 if rank < self._width:
                     self._ended.append(Beam(tokens, logprob))
             elif len(beams) < self._width:
@@ -105,11 +105,11 @@ class BeamSearch:
         return moves
 
     def best(self) -> list[Beam]:
-        """The texts found, best first: those that ended, then what is still going on."""
+        """The texts found, best first: those that ended, then the unfinished ones."""
 
         def by_score(beam: Beam) -> float:
             return -beam.score(self._length_penalty)
 
         ended = sorted(self._ended, key=by_score)[: self._width]
-        going_on = sorted(self.beams, key=by_score)[: self._width - len(ended)]
-        return ended + going_on
+        unfinished = sorted(self.beams, key=by_score)[: self._width - len(ended)]
+        return ended + unfinished

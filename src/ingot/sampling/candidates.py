@@ -1,9 +1,9 @@
-"""The tokens that may come next, on their way through a chain.
+"""Candidates: the tokens that may come next, passed along a sampler chain.
 
-Comes in: one row of logits, which samplers may change in place. Until the first cut the
-candidates are the whole vocabulary (`ids` is None and `logits` is the row itself); behind it
-`ids` and `logits` are short arrays of their own. Cuts never go through a softmax or a sort of
-the whole vocabulary. A logit of -inf is a banned token. It does not know who cuts, or why.
+In: one row of logits, which samplers may change in place. Until the first cut, the candidates are
+the whole vocabulary (`ids` is None and `logits` is the row itself); after it, `ids` and `logits`
+are new, short arrays. Cuts never sort the whole vocabulary or compute a softmax of it. A logit of
+-inf is a banned token.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ from ingot.sampling import arithmetic
 
 
 class Candidates:
-    """What is still possible at one place of one text."""
+    """The candidates for one token of one text."""
 
     __slots__ = ("chosen", "generated", "ids", "logits", "row", "seed", "token_ids")
 
     def __init__(self, row: Logits, token_ids: Ints, *, seed: int = 0, generated: int = 0) -> None:
         self.row = row  # [vocabulary]
         self.token_ids = token_ids  # the text so far, prompt included
-        self.generated = generated  # how many of them the model wrote
+        self.generated = generated  # how many of them were generated
         self.seed = seed
         self.ids: Ints | None = None
         self.logits = row
@@ -35,12 +35,12 @@ class Candidates:
 
     @property
     def token(self) -> int:
-        """The token that was chosen."""
-        assert self.chosen is not None, "no sampler has chosen a token"
+        """The sampled token."""
+        assert self.chosen is not None, "no sampler has picked a token"
         return self.chosen if self.ids is None else int(self.ids[self.chosen])
 
     def candidate_ids(self) -> Ints:
-        """The ids, also of the whole vocabulary."""
+        """The ids of the candidates, even if they are the whole vocabulary."""
         return np.arange(len(self.row), dtype=np.int32) if self.ids is None else self.ids
 
     def probabilities(self) -> NDArray[np.float64]:
@@ -48,21 +48,21 @@ class Candidates:
         return arithmetic.softmax(self.logits)
 
     def uniform(self, purpose: int) -> float:
-        """A random number in [0, 1): set by the seed, the place in the text and the purpose."""
+        """A random number in [0, 1), a function of the seed, the position and the purpose."""
         return _native.uniform_at(self.seed, self.generated, purpose)
 
     def take(self, ids: Ints, logits: Logits) -> None:
-        """Leave only these."""
+        """Keep only these candidates."""
         self.ids, self.logits = ids, logits
 
     def keep(self, where: NDArray[np.bool_] | NDArray[np.intp]) -> None:
-        """Leave those at some indices (in this order) or under a mask."""
+        """Keep the candidates at these indices (in this order) or under this mask."""
         chosen: NDArray[Any] = np.flatnonzero(where) if where.dtype == np.bool_ else where
         ids = chosen.astype(np.int32) if self.ids is None else self.ids[chosen]
         self.take(ids, self.logits[chosen])
 
     def keep_top(self, count: int) -> None:
-        """Leave the likeliest, largest first, equal ones by id."""
+        """Keep the likeliest, largest first, ties by id."""
         if self.ids is None:
             self.take(*arithmetic.top(self.row, count))
             return
@@ -72,7 +72,7 @@ class Candidates:
         self.keep(np.lexsort((self.ids, -self.logits))[: min(count, allowed)])
 
     def keep_near_top(self, distance: float, least: int = 1) -> None:
-        """Leave those at most `distance` below the largest logit, but not fewer than `least`."""
+        """Keep those at most `distance` below the largest logit, and at least `least`."""
         if distance < 0.0:
             self.keep_top(max(least, 1))
             return
@@ -90,14 +90,14 @@ class Candidates:
         self.keep_top(least)
 
     def find(self, ids: Ints) -> tuple[Ints | NDArray[np.intp], slice | NDArray[np.intp]]:
-        """Where in `logits` some tokens (all different) are, and which of them are there."""
+        """The indices of tokens (all different) in `logits`, and which of the tokens these are."""
         if self.ids is None:
             return ids, slice(None)
         _, where, which = np.intersect1d(self.ids, ids, assume_unique=True, return_indices=True)
         return where, which
 
     def whole_row(self) -> Logits:
-        """The row of the whole vocabulary, in which all that was cut is banned."""
+        """The row of the whole vocabulary, in which tokens that were cut are banned."""
         if self.ids is not None:
             self.row.fill(-np.inf)
             self.row[self.ids] = self.logits

@@ -1,8 +1,8 @@
-"""SamplerChain: the samplers of one request, in order, and the text they have seen.
+"""SamplerChain: the samplers of one request, in order, and the tokens of its text.
 
-Comes in: rows of logits and the tokens that were taken. Goes out: the candidates, one of them
-chosen. The order is that of order.py. Draws depend on the seed and on how many tokens were
-written, and on nothing else: not on other requests, nor on how often `apply` was called.
+In: rows of logits, and the tokens that were accepted. Out: the candidates, with one token sampled.
+order.py has the order. Draws depend only on the seed and on the number of tokens generated: not on
+other requests, nor on how often `apply` was called.
 """
 
 import os
@@ -13,14 +13,14 @@ import numpy as np
 
 from ingot.arrays import Ints, Logits
 from ingot.sampling.candidates import Candidates
+from ingot.sampling.fused_tail import FusedTail
 from ingot.sampling.sampler import Sampler
-from ingot.sampling.tail import Tail
 
 _SEED_BITS = 53  # a JSON number holds it exactly
 
 
 class SamplerChain:
-    """Samplers with a seed and a text. Not for several threads at once."""
+    """Samplers with a seed and a text; not thread-safe."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class SamplerChain:
         self._tokens = np.empty(max(64, 2 * len(prompt)), np.int32)
         self._tokens[: len(prompt)] = prompt
         self._prompt_length = self._length = len(prompt)
-        # The usual tail, if nothing before it cuts: a step runs the tails of all its requests
-        # together (step.py).
+        # If the chain ends in the usual way and no cut comes before, one native call samples all
+        # requests of a step (token_sampler.py).
         cutting = (place for place, sampler in enumerate(self.samplers) if sampler.cuts)
         first = next(cutting, len(self.samplers))
-        self.tail = Tail.of(self.samplers[first:])
+        self.tail = FusedTail.of(self.samplers[first:])
         self.editors = self.samplers[:first]
 
     @property
@@ -48,26 +48,26 @@ class SamplerChain:
 
     @property
     def generated(self) -> int:
-        """How many tokens were accepted."""
+        """How many tokens were accepted after the prompt."""
         return self._length - self._prompt_length
 
     @property
     def is_complete(self) -> bool:
-        """Whether a grammar allows nothing more."""
+        """Whether a grammar allows no further token."""
         return any(sampler.is_complete for sampler in self.samplers)
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next by a grammar: they need no choosing."""
+        """The tokens that a grammar forces next; they need no sampling."""
         found = (sampler.forced_tokens() for sampler in self.samplers)
         return next((tokens for tokens in found if tokens), [])
 
     def prepare(self) -> None:
-        """Compute ahead what the next `apply` needs; in any thread, while the model computes."""
+        """Prepare the next `apply`, in any thread, while the model computes."""
         for sampler in self.samplers:
             sampler.prepare()
 
     def begin(self, row: Logits) -> Candidates:
-        """All tokens of a row as candidates; the samplers may change the row."""
+        """All tokens of a row as candidates."""
         return Candidates(row, self.token_ids, seed=self.seed, generated=self.generated)
 
     def apply(self, row: Logits) -> Candidates:
@@ -105,7 +105,7 @@ class SamplerChain:
             sampler.reset()
 
     def clone(self, seed: int | None = None) -> Self:
-        """Copy the samplers and the text, to go on from here; also under another seed."""
+        """Copy the samplers and the text, maybe with another seed."""
         copy = type(self)(
             [sampler.clone() for sampler in self.samplers],
             seed=self.seed if seed is None else seed,

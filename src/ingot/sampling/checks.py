@@ -1,7 +1,7 @@
-"""What each sampling parameter may be: one line per field, and the check that reads it.
+"""The valid values of each sampling parameter: one line per field, and the checks.
 
-Goes out: the value, or `SamplingError` with the field, the value and what it must be.
-It does not know what a parameter does.
+Out: the value, or `SamplingError` with the field, the value and what is expected. It does not know
+what a parameter does.
 """
 
 import math
@@ -15,7 +15,7 @@ LARGEST_SEED = 2**64 - 1
 MOST_PROBABILITIES = 1000  # alternatives reported with a token
 _LARGEST_COUNT = 2**31 - 1
 _LARGEST_BIAS = 1e30  # logits are 32-bit floats
-_LARGEST = 1e9  # of numbers they are multiplied with or divided by
+_LARGEST = 1e9  # of factors and divisors
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def _count(low: int) -> Range:
     return Range(low, _LARGEST_COUNT, whole=True)
 
 
-# A finite number is what every "at least" means: infinities are refused by the check.
+# "At least" means finite numbers: the check refuses infinities.
 RANGES: Mapping[str, Range] = MappingProxyType(
     {
         "temperature": Range(0, _LARGEST),
@@ -93,7 +93,7 @@ OPTIONAL_RANGES: Mapping[str, Range] = MappingProxyType(
 
 
 def check_number(field: str, value: object) -> None:
-    """Refuse what is not in the field's range."""
+    """Raise `SamplingError` if a value is outside the range of its field."""
     optional = field in OPTIONAL_RANGES
     if optional and value is None:
         return
@@ -104,23 +104,23 @@ def check_number(field: str, value: object) -> None:
 
 
 def check_flag(field: str, value: object) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise `SamplingError` if a value is not a bool."""
     if not isinstance(value, bool):
         raise SamplingError(field, value, "True or False")
 
 
 def texts(field: str, value: object) -> tuple[str, ...]:
-    """One text or several, as a tuple; none of them empty."""
+    """One string or several, as a tuple; none of them empty."""
     listed = (value,) if isinstance(value, str) else value
     if not isinstance(listed, (tuple, list)) or not all(
         isinstance(text, str) and text for text in listed
     ):
-        raise SamplingError(field, value, "a text or a list of texts, none of them empty")
+        raise SamplingError(field, value, "a string or a list of strings, none of them empty")
     return tuple(listed)
 
 
 def token_ids(field: str, value: object) -> tuple[int, ...]:
-    """Token ids as a tuple. Whether they are in the vocabulary shows when a chain is built."""
+    """Token ids as a tuple. The chain builder checks that they are in the vocabulary."""
     listed = tuple(value) if isinstance(value, (tuple, list, set, frozenset)) else None
     if listed is None or not all(_is_id(id) for id in listed):
         raise SamplingError(field, value, "a list of token ids")
@@ -128,7 +128,7 @@ def token_ids(field: str, value: object) -> tuple[int, ...]:
 
 
 def biases(field: str, value: object) -> Mapping[int, float]:
-    """A bias for each token id; False bans a token, as minus infinity does."""
+    """A bias for each token id; False or minus infinity bans a token."""
     expected = (
         f"a mapping of token ids to numbers up to {_LARGEST_BIAS:g}, or to False, which bans the "
         "token"

@@ -6,11 +6,10 @@ These are for editors and type checkers: methods that pass parameters on declare
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ingot.sampling.grammar.spec import Grammar
-from ingot.sampling.params import Processor
-from ingot.sampling.thinking import ThinkingBudget
+from ingot.sampling.params import Processor, ThinkingBudget
 
 
 class SamplingFields(TypedDict, total=False):
@@ -69,6 +68,6 @@ class SamplingFields(TypedDict, total=False):
     typ_p: float | None
     temp: float | None
     logits_processors: Processor | Sequence[Processor] | None
-    response_format: Mapping[str, Any] | None
+    response_format: Mapping[str, object] | None
     top_logprobs: int | None
     t_max_predict_ms: float | None

@@ -1,7 +1,7 @@
-"""Classifier-free guidance (Sanchez et al., 2023): one prompt against another.
+"""Classifier-free guidance (Sanchez et al., 2023): pushes logits away from a second prompt.
 
-Comes in: the logits after the prompt and those after a second, unwanted or empty one, for the
-same written tokens. Goes out: logits away from the second, for one chain to choose from.
+In: the logits after the prompt and those after a second, unwanted or empty one, for the same
+generated tokens. Out: the guided logits, for one sampler chain.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from ingot.errors import LogitsError
 def guide(row: Logits, other: Logits, scale: float) -> Logits:
     """Change `row` to other + scale * (row - other) and return it; a scale of 1 changes nothing.
 
-    The definition is on log-probabilities. These differ from logits by a constant for each
-    row, which the choice of a token does not depend on.
+    The paper defines it on log-probabilities. These differ from logits by a constant per row, which
+    does not change the sampled token.
     """
     if row.shape != other.shape:
-        raise LogitsError(f"logits of shapes {row.shape} and {other.shape} do not go together")
+        raise LogitsError(f"the shapes of the logits differ: {row.shape} and {other.shape}")
     banned = row == -np.inf
     with np.errstate(invalid="ignore"):
         np.subtract(row, other, out=row)

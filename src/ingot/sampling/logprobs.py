@@ -1,6 +1,6 @@
-"""Log-probabilities: of the tokens of a prompt, of a chosen token and of its alternatives.
+"""Log-probabilities of prompt tokens, of a sampled token and of its alternatives.
 
-They are those of the model (before any sampler) or of the candidates a chain has left.
+They are those of the model (before any sampler) or of the candidates after a sampler chain.
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,15 @@ def logprobs_of(
     """The log-probability of one token in each row of logits [rows, vocabulary]."""
     tokens = np.asarray(ids, np.int64)
     if logits.ndim != 2 or tokens.shape != (len(logits),):
-        raise LogitsError(f"{len(tokens)} tokens do not go with logits of shape {logits.shape}")
+        raise LogitsError(f"{len(tokens)} tokens for logits of shape {logits.shape}")
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() < logits.shape[1]:
-        raise LogitsError(f"a token is outside the vocabulary of {logits.shape[1]}")
+        raise LogitsError(f"a token id is outside the vocabulary of {logits.shape[1]} tokens")
     sums = np.empty((len(logits), 2))
     _native.sum_rows(
         np.ascontiguousarray(logits), sums, config().threads if threads is None else threads
     )
     if np.isnan(sums).any():
-        raise LogitsError("the logits hold NaN or +inf, or a row in which every token is banned")
+        raise LogitsError("the logits contain NaN or +inf, or a row in which all tokens are banned")
     largest, totals = sums[:, 0], sums[:, 1]
     chosen = logits[np.arange(len(tokens)), tokens].astype(np.float64)
     return (chosen - largest) - arithmetic.logs(np.ascontiguousarray(totals))
@@ -58,8 +58,8 @@ def row_logprobs(row: Logits, token: int, count: int) -> TokenLogprobs:
 
 
 def candidate_logprobs(candidates: Candidates, count: int) -> TokenLogprobs:
-    """The same among the candidates that a chain has left."""
-    assert candidates.chosen is not None, "a token was chosen"
+    """The same for the candidates after a chain."""
+    assert candidates.chosen is not None, "a token was sampled"
     logits, ids = candidates.logits, candidates.candidate_ids()
     normalizer = arithmetic.log_sum_exp(logits)
     order = np.lexsort((ids, -logits))[:count]

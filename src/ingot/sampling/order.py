@@ -1,24 +1,24 @@
-"""The samplers by name, and the order they run in unless a request says otherwise.
+"""The names of the samplers, and their default order.
 
- 1. logit_bias    biases and bans; ends of text are banned here before `min_tokens`
- 2. processors    the caller's own functions
+ 1. logit_bias    biases and bans; end-of-text tokens are banned before `min_tokens`
+ 2. processors    functions of the caller
  3. penalties     repetition, presence, frequency
- 4. dry           penalties for continuing what was said before
- 5. grammar       bans what the grammar does not allow
+ 4. dry           penalties for continuing a repetition
+ 5. grammar       bans tokens that the grammar does not allow
  6. top_n_sigma   near the largest logit, in standard deviations
  7. top_k         the k likeliest
- 8. typical_p     about as surprising as expected
- 9. tail_free     before the probabilities flatten out
+ 8. typical_p     surprise near the entropy
+ 9. tail_free     up to where the probabilities flatten out
 10. epsilon, eta  at least a probability
 11. top_p         the likeliest that together reach p
 12. min_p         at least a share of the likeliest
-13. xtc           now and then without the likeliest
+13. xtc           sometimes without the likeliest
 14. temperature   flatter or sharper; also the dynamic one
-15. (the draw)    always last; mirostat or adaptive-p take its place
+15. (the draw)    always last; mirostat or adaptive-p replace it
 
-All but top_k, top_p, min_p and temperature do nothing by default. `infill` runs only where a
-request names it. The first five change logits of the whole vocabulary. An order that leaves
-out biases, processors or the grammar has them first: a ban that is not enforced is none.
+By default only top_k, top_p, min_p and temperature do something. `infill` runs only if a request
+names it. The first five change logits of the whole vocabulary. If an order leaves out biases,
+processors or the grammar, they run first, because bans must be enforced.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ _SPELLINGS = {
 
 
 def checked_order(names: object) -> tuple[str, ...]:
-    """Sampler names in their one spelling, or an error that lists the known ones."""
-    expected = f"a list of sampler names without repeats, of {', '.join(NAMES)}"
+    """Sampler names in their standard spelling; an error lists the known names."""
+    expected = f"a list of different sampler names out of {', '.join(NAMES)}"
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise SamplingError("samplers", names, expected)
     spelled = [str(name).lower().replace("-", "_") for name in names]

@@ -1,8 +1,8 @@
-"""SamplingParams: everything a request may say about how its tokens are chosen.
+"""SamplingParams: how a request samples its tokens, and when it stops.
 
-Comes in: values under llama.cpp's names, with llama.cpp's defaults where both exist; other
-names through `SamplingParams.from_names`. Goes out: a frozen, checked value. It does not
-know the vocabulary: ids are checked against it when a chain is built (build.py).
+Names and defaults are llama.cpp's if it has the parameter; `SamplingParams.from_names` also takes
+other names. The values are checked, except token ids, which depend on the vocabulary
+(chain_builder.py).
 """
 
 import json
@@ -15,13 +15,12 @@ from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import checks
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.order import DEFAULT_ORDER, checked_order
-from ingot.sampling.thinking import ThinkingBudget
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Called with the tokens so far (read-only) and the logits of the whole vocabulary, to change.
+# Called with the tokens so far (read-only) and the logits of the vocabulary, to change in place.
 Processor = Callable[["NDArray[np.int32]", "NDArray[np.float32]"], None]
 
 DRY_BREAKERS = ("\n", ":", '"', "*")
@@ -29,10 +28,20 @@ DEFAULT_MAX_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How tokens are chosen and when to stop. Every wrong value raises `SamplingError`."""
+class ThinkingBudget:
+    """How many tokens a text may spend on reasoning (see `ingot.reply.thinking_budget`)."""
 
-    # Temperature. 0 takes the likeliest token. A range makes it depend on the entropy.
+    tokens: int
+    opens: bytes  # what reasoning begins with; empty if the prompt has opened it
+    closes: bytes  # what ends it
+    forced: tuple[int, ...]  # the tokens to write when the budget is spent
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample tokens and when to stop. An invalid value raises `SamplingError`."""
+
+    # Temperature. 0 always takes the likeliest token. A range makes it depend on the entropy.
     temperature: float = 0.8
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
@@ -49,9 +58,9 @@ class SamplingParams:
     top_n_sigma: float = -1.0
     epsilon_cutoff: float = 0.0
     eta_cutoff: float = 0.0
-    min_keep: int = 0  # tokens that no probability cut goes below
+    min_keep: int = 0  # tokens that every probability cut keeps
 
-    # Penalties. Windows count back from the newest token, prompt included; -1 is all of it.
+    # Penalties. Windows count back from the newest token, prompt included; -1: all tokens.
     repeat_last_n: int = 64
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
@@ -62,14 +71,14 @@ class SamplingParams:
     dry_penalty_last_n: int = -1
     dry_sequence_breakers: tuple[str, ...] = DRY_BREAKERS
 
-    # Other ways to draw. Mirostat (1 or 2) replaces the cuts, adaptive-p the plain draw.
+    # Other ways to draw. Mirostat (1 or 2) replaces the cuts, adaptive-p the draw.
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
     adaptive_target: float = -1.0
     adaptive_decay: float = 0.9
 
-    # The order of the samplers, and the seed of the draws: None takes a random one.
+    # The order of the samplers, and the seed of the draws; None: a random seed.
     samplers: tuple[str, ...] = DEFAULT_ORDER
     seed: int | None = None
 
@@ -79,7 +88,7 @@ class SamplingParams:
     processors: tuple[Processor, ...] = ()
     thinking: ThinkingBudget | None = None
 
-    # The end. max_tokens None writes as long as the context has room.
+    # When to stop. max_tokens None: until the context is full.
     max_tokens: int | None = DEFAULT_MAX_TOKENS
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
@@ -87,8 +96,8 @@ class SamplingParams:
     ignore_eos: bool = False
     time_limit: float | None = None  # seconds
 
-    # Log-probabilities: of the chosen token, and of n_probs alternatives; after the chain
-    # too, if asked.
+    # Log-probabilities: of the sampled token and of n_probs alternatives; with
+    # post_sampling_probs also after the sampler chain.
     logprobs: bool = False
     n_probs: int = 0
     post_sampling_probs: bool = False
@@ -119,22 +128,22 @@ class SamplingParams:
     def from_names(
         cls, names: Mapping[str, object], *, max_tokens: int | None = DEFAULT_MAX_TOKENS
     ) -> Self:
-        """Read fields under this class's names, OpenAI's and other common ones.
+        """Read fields under the names of this class, OpenAI's and other common ones.
 
-        A value of None means "not given"; `max_tokens` applies if no name gives it. An unknown
-        name is an error that suggests the nearest known one.
+        A value of None means "not given"; `max_tokens` is the default for that field. An unknown
+        name raises an error that suggests the nearest known one.
         """
         given = _given(names)
         given.setdefault("max_tokens", max_tokens)
         return cls(**given)  # type: ignore[arg-type]
 
     def with_names(self, names: Mapping[str, object]) -> Self:
-        """These parameters with some of them changed, under the same names."""
+        """A copy with some fields changed; takes the same names as `from_names`."""
         return replace(self, **_given(names))  # type: ignore[arg-type]
 
 
 def _given(names: Mapping[str, object]) -> dict[str, object]:
-    """The fields that names stand for, with their values."""
+    """Values by field, from values by any accepted name."""
     known = {entry.name for entry in fields(SamplingParams)}
     given: dict[str, object] = {}
     for name, value in names.items():
@@ -179,12 +188,12 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 def _put(given: dict[str, object], target: str, name: str, value: object) -> None:
     if target in given and given[target] != value:
-        raise SamplingError(name, value, f"the same as {target}, which was given as well")
+        raise SamplingError(name, value, f"equal to {target}, which was also given")
     given[target] = value
 
 
 def _as_id(key: object) -> object:
-    """Token ids come as text where a mapping came as JSON."""
+    """A token id; JSON objects have them as strings."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 

@@ -1,4 +1,4 @@
-"""Sampling plans for a device: chains that are the usual tail, with at most penalties or biases.
+"""Sampling plans for a device, for fused chains with at most penalties or biases.
 
 In: a request's token sampler. Out: what a device needs to sample the same token as the chain, or
 None if only the chain can. What depends on the seed or on the text so far is computed here.
@@ -7,8 +7,8 @@ None if only the chain can. What depends on the seed or on the text so far is co
 from ingot import _native
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.errors import LogitsError
+from ingot.sampling.fused_tail import token_or_error
 from ingot.sampling.samplers.draw import DRAW
-from ingot.sampling.tail import token_or_error
 from ingot.sampling.token_sampler import TokenSampler
 
 

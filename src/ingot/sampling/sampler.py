@@ -1,8 +1,8 @@
-"""What a step of a chain is.
+"""Sampler: the base class of the stages of a sampler chain.
 
-A sampler changes the candidates in `apply`, hears in `accept` which token was taken, forgets
-in `reset` and copies its state in `clone`. Most keep no state and write only `apply`. The
-randomness they need comes from the candidates, so `apply` twice gives the same twice.
+`apply` changes the candidates; `accept` takes the token that was sampled; `reset` and `clone`
+handle state. Most samplers have no state and define only `apply`. Random numbers come from the
+candidates, so `apply` gives the same result each time.
 """
 
 from abc import ABC, abstractmethod
@@ -14,24 +14,24 @@ from ingot.sampling.candidates import Candidates
 
 
 class Sampler(ABC):
-    """One step of a chain."""
+    """One stage of a sampler chain."""
 
-    cuts: ClassVar[bool] = True  # False: changes logits only, and never chooses
+    cuts: ClassVar[bool] = True  # False: it only changes logits
 
     @abstractmethod
     def apply(self, candidates: Candidates) -> None:
-        """Change logits, leave out candidates, or choose one."""
+        """Change logits, remove candidates, or pick the token."""
 
     def edits(self, token_ids: Ints, generated: int, ahead: int) -> LogitEdits | None:
-        """What `apply` does to a row, if a few tokens' edits say it all; else None.
+        """What `apply` does to a row as edits of a few tokens; None if they do not suffice.
 
-        `generated` tokens of the text were written, and `ahead` more will be by then.
+        `generated` tokens were sampled so far, and `ahead` more will be before the row.
         """
         del token_ids, generated, ahead
         return None
 
     def accept(self, token: int) -> None:
-        """Hear which token was taken."""
+        """Take note of the token that was sampled."""
         del token
 
     def reset(self) -> None:
@@ -39,18 +39,18 @@ class Sampler(ABC):
         return
 
     def prepare(self) -> None:
-        """Compute ahead what the next `apply` needs; in any thread, while the model computes."""
+        """Prepare the next `apply`, in any thread, while the model computes."""
         return
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next, if there is no choice."""
+        """The tokens that must come next, if any."""
         return []
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more may come."""
+        """Whether no further token is allowed."""
         return False
 
     def clone(self) -> Self:
-        """Copy the state; without any, the sampler itself will do."""
+        """Copy the state; a sampler without state returns itself."""
         return self

@@ -1,10 +1,10 @@
-"""When a text ends, and how much of it may be shown before that is known.
+"""StopChecker: when a text ends, and which text may be shown before that.
 
-Comes in: one token at a time. Goes out: the text that is certain by then, and the reason once
-the text has ended. A stop string is found wherever the borders of tokens lie; nothing of it
-or behind it is ever shown, so text that may still become one is held back. The first stop
-string to be complete counts, as if characters came one by one. It does not know logits: that
-no end comes before `min_tokens` is the chain's work.
+In: one token at a time. Out: the text that is certain by then, and the finish reason once the text
+has ended. A stop sequence is found across the boundaries of tokens. Neither it nor the text after
+it is ever shown, so text that may become one is held back. The stop sequence that is complete first
+counts, as if characters came one by one. It does not know logits: the sampler chain bans ends
+before `min_tokens`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ FinishReason = Literal["stop", "length", "context", "time"]
 
 
 class StopStrings:
-    """Finds stop strings in text that comes in pieces."""
+    """Finds stop sequences in text that comes in pieces."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -29,7 +29,7 @@ class StopStrings:
         self._held = ""
 
     def push(self, text: str) -> tuple[str, str | None]:
-        """The text that may be shown now, and the stop string if one is complete."""
+        """Add text; return what may be shown now, and the stop sequence if one is complete."""
         text = self._held + text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
@@ -41,7 +41,7 @@ class StopStrings:
         return text[: len(text) - keep], None
 
     def flush(self) -> str:
-        """What was held back, when no more text comes."""
+        """End the text; return what was held back."""
         held, self._held = self._held, ""
         return held
 
@@ -54,11 +54,11 @@ class StopStrings:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one token brought: text to show, and whether and by what the text has ended."""
+    """The result of one token: text to show, and why the text has ended, if it has."""
 
     text: str
     finished: FinishReason | None = None
-    stopped_by: str | int | None = None  # a stop string, or the token that ended the text
+    stopped_by: str | int | None = None  # a stop sequence, or the token that ended the text
 
 
 class StopChecker:
@@ -80,10 +80,10 @@ class StopChecker:
         self._ends = ends | frozenset(params.stop_token_ids)
         self._clock = clock
         self._deadline = None if params.time_limit is None else clock() + params.time_limit
-        self.tokens = 0  # taken so far, without the one that ended the text
+        self.tokens = 0  # so far, without the one that ended the text
 
     def push(self, token: int) -> Piece:
-        """Take a token."""
+        """Add a token."""
         if token in self._ends:
             return Piece(self._rest(), "stop", token)
         self.tokens += 1
@@ -104,13 +104,13 @@ class StopChecker:
         return self._deadline is not None and self._clock() >= self._deadline
 
     def finish(self) -> str:
-        """The text held back so far, for an end that others decide (cancelled, no room)."""
+        """The text held back so far, for an end from outside (cancelled, context full)."""
         return self._rest()
 
     def _end(self, text: str, reason: FinishReason) -> Piece:
         return Piece(text + self._rest(), reason)
 
     def _rest(self) -> str:
-        # An unfinished character ends as U+FFFD; even so no stop string may be shown.
+        # An incomplete character becomes U+FFFD; even then no stop sequence may be shown.
         shown, stop = self._strings.push(self._decoder.flush())
         return shown if stop is not None else shown + self._strings.flush()

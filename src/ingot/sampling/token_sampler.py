@@ -1,8 +1,8 @@
 """Sample a batch: a row of logits for each request in, a token for each request out.
 
-Chains that end as most do run their ends in one native call for all requests together. An error
-in one request (NaN, a processor's error, all tokens banned) is the result of that request and does
-not affect the others.
+The usual ends of chains run in one native call for all requests (fused_tail.py). An error in one
+request (NaN, a processor's error, all tokens banned) is the result of that request and does not
+affect the others.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from ingot.arrays import Logits
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling.candidates import Candidates
 from ingot.sampling.chain import SamplerChain
+from ingot.sampling.fused_tail import TailRequest, sample_tails
 from ingot.sampling.logprobs import TokenLogprobs, candidate_logprobs, row_logprobs
 from ingot.sampling.params import SamplingParams
-from ingot.sampling.tail import TailRequest, sample_tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TokenSampler:
 
     chain: SamplerChain
     logprobs: bool = False  # of the model
-    chain_logprobs: bool = False  # of what the chain left
+    chain_logprobs: bool = False  # of the candidates after the chain
     count: int = 0  # alternatives to list
 
     @classmethod
@@ -59,9 +59,9 @@ def sample_tokens(
     The rows are changed. The tokens are not accepted yet: that is `chain.accept(token)`.
     """
     if len(requests) != len(logits):
-        raise LogitsError(f"{len(requests)} requests do not go with {len(logits)} rows of logits")
+        raise LogitsError(f"{len(requests)} requests for {len(logits)} rows of logits")
     if logits.dtype != np.float32 or not logits.flags.c_contiguous:
-        raise LogitsError("the rows of logits must be 32-bit floats, one after the other")
+        raise LogitsError("the logits must be a contiguous array of 32-bit floats")
     before = [row.copy() if r.logprobs else None for r, row in zip(requests, logits, strict=True)]
     results: dict[int, SampledToken | IngotError] = {}
     tails: list[TailRequest] = []

@@ -1,4 +1,4 @@
-"""Text to ids and back, and chat templates."""
+"""Tokenizers (text to token ids and back) and chat templates."""
 
 from ingot.tokenizer.build import TokenType
 from ingot.tokenizer.stream import StreamDecoder

@@ -1,8 +1,8 @@
-"""Builds the native tokenizer that a file's metadata describes.
+"""Builds the native tokenizer from the metadata of a file.
 
-Comes in: metadata. Goes out: the native vocabulary and tokenizer, and the tokens that end a
-generation. One function per vocabulary kind (`tokenizer.ggml.model`) reads the keys that
-matter to it; defaults are llama.cpp's.
+In: metadata. Out: the native vocabulary and tokenizer, and the end-of-generation tokens. One
+function per vocabulary kind (`tokenizer.ggml.model`) reads the keys of that kind; defaults are
+llama.cpp's.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _SCORES, _TYPES = f"{_PREFIX}scores", f"{_PREFIX}token_type"
 
 
 class TokenType(IntEnum):
-    """What a token is, in the numbers of the file format."""
+    """The type of a token, as numbered in the file format."""
 
     UNDEFINED = 0
     NORMAL = 1
@@ -38,23 +38,23 @@ class TokenType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What is known of a vocabulary before anything is built."""
+    """The metadata of a vocabulary, before anything is built."""
 
     metadata: Metadata
     kind: str
     pre: str | None
     tokens: StringArray
     named: NamedIds
-    cutting: PreTokenizer | None  # of byte-level vocabularies
+    cutting: PreTokenizer | None  # for byte-level vocabularies
 
     def flag(self, name: str, default: bool) -> bool:
-        """A switch of the file."""
+        """A boolean key of the file."""
         return self.metadata.boolean(_PREFIX + name, default)
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The native part and what was learned while it was built."""
+    """The native tokenizer, and the special tokens found while it was built."""
 
     vocabulary: _native.Vocabulary
     tokenizer: _native.Tokenizer
@@ -63,7 +63,7 @@ class Core:
 
 
 def describe(metadata: Metadata) -> Vocabulary:
-    """Read what is cheap to read; a file that cannot be tokenized with is told here."""
+    """Read what is cheap to read; `TokenizerError` if the file has no usable vocabulary."""
     kind = metadata.string(f"{_PREFIX}model", None)
     if kind is None:
         raise TokenizerError(f"the file has no vocabulary: the key {_PREFIX}model is missing")
@@ -85,7 +85,7 @@ def describe(metadata: Metadata) -> Vocabulary:
 
 
 def build(vocabulary: Vocabulary) -> Core:
-    """Index the tokens and set up the vocabulary's kind."""
+    """Index the tokens and set up the tokenizer of the vocabulary kind."""
     metadata, tokens = vocabulary.metadata, vocabulary.tokens
     try:
         native = _native.Vocabulary(
@@ -126,14 +126,16 @@ def _check_lengths(tokens: StringArray, native: _native.Vocabulary) -> None:
 
 
 def _aligned(array: NDArray[Any] | None, dtype: type) -> NDArray[Any] | None:
-    """The values where native code can read them: in the file if they lie straight there."""
+    """The values for native code: a view of the file if they are aligned there, else a copy."""
     return None if array is None else np.require(array, dtype, ["C", "A"])
 
 
 _Built = tuple[_native.Model, list[int], list[int]]  # the model, ids before and after a text
 
 
-def _frame(vocabulary: Vocabulary, *, add_bos: bool, add_eos: bool) -> tuple[list[int], list[int]]:
+def _special_around(
+    vocabulary: Vocabulary, *, add_bos: bool, add_eos: bool
+) -> tuple[list[int], list[int]]:
     named = vocabulary.named
     before = [required(named.bos, "bos")] if vocabulary.flag("add_bos_token", add_bos) else []
     after = [required(named.eos, "eos")] if vocabulary.flag("add_eos_token", add_eos) else []
@@ -155,13 +157,13 @@ def _byte_bpe(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
     model = _native.byte_bpe(
         native, merges.data, merges.offsets, list(cutting.passes), cutting.whole_words
     )
-    return model, *_frame(vocabulary, add_bos=cutting.add_bos, add_eos=False)
+    return model, *_special_around(vocabulary, add_bos=cutting.add_bos, add_eos=False)
 
 
 def _sentencepiece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
     space_prefix = vocabulary.flag("add_space_prefix", True)
     model = _native.sentencepiece(native, space_prefix, _id(vocabulary.named.unknown))
-    return model, *_frame(vocabulary, add_bos=True, add_eos=False)
+    return model, *_special_around(vocabulary, add_bos=True, add_eos=False)
 
 
 def _word_piece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
@@ -169,7 +171,7 @@ def _word_piece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
     lower_case = vocabulary.flag("normalizer.lowercase", True)
     strip_accents = vocabulary.flag("normalizer.strip_accents", lower_case)
     model = _native.word_piece(native, lower_case, strip_accents, _id(named.unknown))
-    # BERT's texts always stand between its two tokens, whatever the file says.
+    # BERT always adds its two tokens, whatever the file says.
     return model, [required(named.bos, "bos")], [required(named.separator, "seperator")]
 
 
@@ -182,11 +184,11 @@ def _unigram(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
         vocabulary.flag("remove_extra_whitespaces", False),
         _id(vocabulary.named.unknown),
     )
-    return model, *_frame(vocabulary, add_bos=False, add_eos=True)
+    return model, *_special_around(vocabulary, add_bos=False, add_eos=True)
 
 
 def _rwkv(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
-    # Texts are not framed, whatever the file says.
+    # No special tokens are added, whatever the file says.
     return _native.rwkv(native, _id(vocabulary.named.unknown)), [], []
 
 
@@ -202,9 +204,9 @@ _MODELS: dict[str, Callable[[Vocabulary, _native.Vocabulary], _Built]] = {
 def _strips(
     vocabulary: Vocabulary, native: _native.Vocabulary, find: Callable[[str], int | None]
 ) -> tuple[list[int], list[int]]:
-    """Special tokens that swallow the white space left and right of them.
+    """Special tokens that remove the white space to the left and to the right of them.
 
-    Files do not say it; llama.cpp knows it by the name of the model.
+    Files do not list them; llama.cpp decides by the name of the model, too.
     """
     name = vocabulary.metadata.string("general.name", "").lower()
     architecture = vocabulary.metadata.string("general.architecture", "")

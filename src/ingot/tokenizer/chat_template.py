@@ -1,17 +1,16 @@
-"""Chat templates: from messages to the prompt a model was trained on.
+"""Chat templates: from messages to the prompt format that a model was trained on.
 
-Messages (and tools, documents, options) come in as JSON values; a `RenderedPrompt` goes
-out: the text, and the spans of it that only look like control tokens because a message
-says so. The template is code from the file's author: it runs in the `sandbox`. This
-module does not know token ids.
+In: messages (and tools, documents, options) as JSON values. Out: a `RenderedPrompt` with the text,
+and the spans of it that look like control tokens but come from a message. The template is
+untrusted code from the file, so it runs in the `sandbox`. This module does not know token ids.
 
-The prompt holds every special token the model should see, so encode it with
+The prompt contains every special token that the model should see, so encode it with
 
     tokenizer.encode(prompt.text, add_special=False, parse_special=True,
                      plain_spans=prompt.plain_spans)
 
-BOS is there once: where the vocabulary wants one (`add_bos`) and the template did not
-write it, it is put in front; a template that writes it is left alone.
+BOS comes once: if the vocabulary wants one (`add_bos`) and the template did not write it, it is
+put in front.
 """
 
 import json
@@ -19,12 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from ingot.errors import ChatTemplateError
 from ingot.gguf import Metadata
 from ingot.tokenizer.build import TokenType
-from ingot.tokenizer.sandbox import ControlTokens, Disguise, Limits, Program
+from ingot.tokenizer.sandbox import CompiledTemplate, ControlTokens, Limits, Placeholders
 from ingot.tokenizer.tokenizer import Tokenizer
 
 # For files without a template.
@@ -47,9 +45,9 @@ CHATML = """\
 
 _KEY = "tokenizer.chat_template"
 
-# Words that some templates make a control token of: '<|' + message.role + '|>'.
+# Words that some templates turn into a control token: '<|' + message.role + '|>'.
 _ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function", "model"})
-# Names that a message's reasoning goes by; templates look for the first or the second.
+# Keys for the reasoning of a message; templates look for the first or the second.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 _MAX_DEPTH = 60
 _LIMITS = Limits()
@@ -59,14 +57,14 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """A prompt, and where in it the text of a control token is not one."""
+    """A prompt, and the spans in which the text of a control token is plain text."""
 
     text: str
     plain_spans: tuple[Span, ...]
 
 
 class ChatTemplate:
-    """The chat template of a model. Any number of threads may render with it."""
+    """The chat template of a model, for any number of threads."""
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class ChatTemplate:
         control_tokens: Iterable[str] = (),
         limits: Limits = _LIMITS,
     ) -> None:
-        """`variants` are templates for other uses, such as `tool_use`, by name."""
+        """`variants`: templates for other uses, such as `tool_use`, by name."""
         self.source = source
         self.variants = MappingProxyType(dict(variants))
         self.bos_token = bos_token
@@ -87,16 +85,16 @@ class ChatTemplate:
         self._add_bos = add_bos
         self._tokens = ControlTokens((*control_tokens, bos_token, eos_token))
         self._limits = limits
-        self._programs: dict[str, _Compiled] = {}  # by variant, compiled when first used
+        self._templates: dict[str, _Compiled] = {}  # by variant, compiled when first used
 
     @classmethod
     def from_metadata(
         cls, metadata: Metadata, tokenizer: Tokenizer | None = None
     ) -> "ChatTemplate":
-        """The template of a GGUF file, or ChatML where it has none.
+        """The template of a GGUF file, or ChatML if it has none.
 
-        Give the file's tokenizer if there is one already: it knows which tokens are control
-        tokens, more than the file says.
+        Pass the tokenizer of the file if there is one already. It knows more control tokens than
+        the file lists.
         """
         if tokenizer is None:
             tokenizer = Tokenizer.from_metadata(metadata)
@@ -117,19 +115,19 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, object]],
         *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        documents: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
         variant: str | None = None,
-        **extra: Any,
+        **extra: object,
     ) -> RenderedPrompt:
         """Turn messages into a prompt.
 
-        `extra` is for the template: `enable_thinking=False` and the like. With tools, the
-        variant `tool_use` is taken if there is one and no other is asked for. Arguments of calls
-        may be objects or JSON: a template gets objects, or JSON if it can only do with that.
+        `extra` are variables of the template, such as `enable_thinking=False`. With tools, the
+        variant `tool_use` is used if there is one and no other is named. Arguments of tool calls
+        may be objects or JSON text: a template gets objects, or JSON text if it fails with objects.
         """
         if variant is None and tools is not None and "tool_use" in self.variants:
             variant = "tool_use"
@@ -144,56 +142,60 @@ class ChatTemplate:
         try:
             return self._rendered(compiled, given)
         except ChatTemplateError:
-            in_words = _with_arguments(given["messages"], _as_text)
-            if in_words == given["messages"]:
+            as_text = _with_arguments(given["messages"], _as_text)
+            if as_text == given["messages"]:
                 raise
-            with suppress(ChatTemplateError):  # the first one says more
-                return self._rendered(compiled, {**given, "messages": in_words})
+            with suppress(ChatTemplateError):  # the first error says more
+                return self._rendered(compiled, {**given, "messages": as_text})
             raise
 
-    def _rendered(self, compiled: "_Compiled", given: Mapping[str, Any]) -> RenderedPrompt:
+    def _rendered(self, compiled: "_Compiled", given: Mapping[str, object]) -> RenderedPrompt:
         texts: list[str] = []
         values = {name: _copy(name, value, _collector(texts)) for name, value in given.items()}
         values["messages"] = _checked_messages(values["messages"])
         words: Iterable[str] = ()
         if compiled.completes_tokens:
-            said = {text.strip() for text in texts} - compiled.program.literals - _ROLES
-            words = filter(self._tokens.can_hold, said)
-        disguise = Disguise(self._tokens, texts, compiled.program.written, frozenset(words))
-        if disguise.active:
-            values = {name: _copy(name, value, disguise.hide) for name, value in values.items()}
-        rendered = compiled.program.run(
+            spoken = {text.strip() for text in texts} - compiled.template.literals - _ROLES
+            words = filter(self._tokens.can_hold, spoken)
+        placeholders = Placeholders(
+            self._tokens, texts, compiled.template.written, frozenset(words)
+        )
+        if placeholders.active:
+            values = {
+                name: _copy(name, value, placeholders.substitute) for name, value in values.items()
+            }
+        rendered = compiled.template.run(
             {"bos_token": self.bos_token, "eos_token": self.eos_token, **values},
             self._limits.for_input(sum(map(len, texts))),
-            disguise,
+            placeholders,
         )
         if self._add_bos and not rendered.startswith(self.bos_token):
             rendered = self.bos_token + rendered
-        return RenderedPrompt(*disguise.reveal(rendered))
+        return RenderedPrompt(*placeholders.restore(rendered))
 
     def _compiled(self, variant: str | None) -> "_Compiled":
         name = variant or ""
-        if name not in self._programs:
+        if name not in self._templates:
             if variant is not None and variant not in self.variants:
                 names = ", ".join(sorted(self.variants)) or "none"
                 raise ChatTemplateError(
-                    f"there is no template variant {variant!r}; this model has: {names}"
+                    f"the model has no template variant {variant!r}; it has: {names}"
                 )
-            program = Program(self.source if variant is None else self.variants[variant])
-            completes = self._tokens.completed_after(program.literals)
-            self._programs[name] = _Compiled(program, completes)
-        return self._programs[name]
+            template = CompiledTemplate(self.source if variant is None else self.variants[variant])
+            completes = self._tokens.completed_after(template.literals)
+            self._templates[name] = _Compiled(template, completes)
+        return self._templates[name]
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    program: Program
-    # Whether it writes the beginning of a control token and leaves the rest to a message.
+    template: CompiledTemplate
+    # Whether it writes the beginning of a control token, which a message could complete.
     completes_tokens: bool
 
 
 def _unknown_tokens(metadata: Metadata) -> list[str]:
-    """Tokens of type unknown, which encoding finds where it finds control tokens."""
+    """Tokens of type unknown, which encoding finds like control tokens."""
     types = metadata.array("tokenizer.ggml.token_type", None)
     if types is None:
         return []
@@ -210,8 +212,8 @@ def _collector(texts: list[str]) -> Callable[[str], str]:
     return collect
 
 
-def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-    """Rebuild a value from plain JSON types, with every text in it changed."""
+def _copy(name: str, value: object, change: Callable[[str], str], depth: int = 0) -> object:
+    """Copy a JSON value, with every text in it changed."""
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str):
@@ -226,12 +228,12 @@ def _copy(name: str, value: Any, change: Callable[[str], str], depth: int = 0) -
     if isinstance(value, list | tuple):
         return [_copy(name, item, change, depth + 1) for item in value]
     raise ChatTemplateError(
-        f"{name} holds a {type(value).__name__}; only JSON values can be part of a prompt"
+        f"{name} contains a {type(value).__name__}; only JSON values can be part of a prompt"
     )
 
 
-def _with_arguments(messages: Any, change: Callable[[Any], Any]) -> Any:
-    """The messages with the arguments of their calls changed; what is wrong stays as it is."""
+def _with_arguments(messages: object, change: Callable[[object], object]) -> object:
+    """The messages with changed arguments of tool calls; invalid parts stay unchanged."""
     if not isinstance(messages, list | tuple):
         return messages
     made = []
@@ -244,16 +246,18 @@ def _with_arguments(messages: Any, change: Callable[[Any], Any]) -> Any:
     return made
 
 
-def _changed(call: Any, change: Callable[[Any], Any]) -> Any:
-    match call:
-        case {"function": {"arguments": arguments}}:
-            return {**call, "function": {**call["function"], "arguments": change(arguments)}}
-        case {"arguments": arguments}:
-            return {**call, "arguments": change(arguments)}
+def _changed(call: object, change: Callable[[object], object]) -> object:
+    if not isinstance(call, Mapping):
+        return call
+    function = call.get("function")
+    if isinstance(function, Mapping) and "arguments" in function:
+        return {**call, "function": {**function, "arguments": change(function["arguments"])}}
+    if "arguments" in call:
+        return {**call, "arguments": change(call["arguments"])}
     return call
 
 
-def _as_object(arguments: Any) -> Any:
+def _as_object(arguments: object) -> object:
     if not isinstance(arguments, str):
         return arguments
     with suppress(ValueError, RecursionError):
@@ -262,7 +266,7 @@ def _as_object(arguments: Any) -> Any:
     return arguments
 
 
-def _as_text(arguments: Any) -> Any:
+def _as_text(arguments: object) -> object:
     if isinstance(arguments, str):
         return arguments
     with suppress(TypeError, ValueError, RecursionError):
@@ -270,11 +274,11 @@ def _as_text(arguments: Any) -> Any:
     return arguments
 
 
-def _checked_messages(messages: Any) -> list[dict[str, Any]]:
+def _checked_messages(messages: object) -> list[dict[str, object]]:
     if not isinstance(messages, list):
         raise ChatTemplateError("messages must be a list of messages")
     if not messages:
-        raise ChatTemplateError("messages is empty; give at least one message")
+        raise ChatTemplateError("messages is empty; pass at least one message")
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             raise ChatTemplateError(f"messages[{index}] is not a message but {message!r:.60}")
@@ -283,8 +287,8 @@ def _checked_messages(messages: Any) -> list[dict[str, Any]]:
     return [_with_reasoning(message) for message in messages]
 
 
-def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose reasoning, if any, is found under the names that templates use."""
+def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
+    """A message with its reasoning, if any, under the keys that templates use."""
     given = (message[name] for name in _REASONING if message.get(name) is not None)
     reasoning = next(given, None)
     if reasoning is None:

@@ -1,10 +1,10 @@
-r"""How byte-level vocabularies cut text into words: one line per name in `tokenizer.ggml.pre`.
+r"""Pre-tokenizers of byte-level vocabularies: one line per name in `tokenizer.ggml.pre`.
 
-Comes in: a name. Goes out: the patterns, applied one after the other, each to the pieces the
-one before left (their syntax: native/tokenizer/pattern_parser.cpp), and what else hangs on the
-name. The patterns are those llama.cpp uses, also where they differ from what a model was
-trained with: `tekken`, `gpt-4o` and their kin take any letter beyond ASCII for both upper and
-lower case, and marks for no letters; `kimi-k2`, `youtu` and `tiny_aya` have no case at all.
+In: a name. Out: the patterns that split text into words, each applied to the pieces of the one
+before (their syntax: native/tokenizer/pattern_parser.cpp), and other facts of the name. The
+patterns are llama.cpp's, even if they differ from what a model was trained with: `tekken`, `gpt-4o`
+and similar ones treat any letter beyond ASCII as both upper and lower case, and marks not as
+letters; `kimi-k2`, `youtu` and `tiny_aya` ignore case.
 """
 
 import warnings
@@ -15,14 +15,14 @@ from ingot.errors import TokenizerError
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """What a name stands for."""
+    """The patterns and defaults of one pre-tokenizer."""
 
     passes: tuple[str, ...]
-    # A word that is a token is taken as it is, whatever the merges would make of it.
+    # A word that is a token stays whole, whatever the merges say.
     whole_words: bool = False
-    # Used when the file does not say whether texts start with a BOS token.
+    # The default if the file does not say whether texts start with a BOS token.
     add_bos: bool = False
-    # Whether id 11 is the BOS token of a file that names none, as for other BPE vocabularies.
+    # Whether id 11 is the BOS token of a file without one, as for other BPE vocabularies.
     default_bos: bool = True
 
 
@@ -41,7 +41,7 @@ _QWEN35 = (
 
 
 def _cased(letters: str, tail: str) -> str:
-    """Words of capitals then small letters, and words of capitals with any ending."""
+    """Words of upper-case then lower-case letters, and upper-case words with any ending."""
     head, upper, lower = r"[^\r\n\p{L}\p{N}]?", rf"[{letters}&&[^a-z]]", rf"[{letters}&&[^A-Z]]"
     return f"{head}{upper}*{lower}+{tail}|{head}{upper}+{lower}*{tail}"
 
@@ -245,18 +245,18 @@ _TABLE: dict[str, PreTokenizer] = {
     "exaone-moe": PreTokenizer((_EXAONE_MOE,)),
 }
 
-# Byte-level in name only: they merge characters, which this kind does not do.
+# Byte-level in name only: they merge characters, which this tokenizer does not.
 _RAW = frozenset({"gemma4", "granite-embed-multi-311m", "sarvam-moe", "whitespace"})
 
 
 def pre_tokenizer(name: str) -> PreTokenizer:
-    """The entry of a name; of the default, with a warning, when the name is not known."""
+    """The pre-tokenizer of a name; the default one, with a warning, if the name is unknown."""
     if name in _RAW:
         raise TokenizerError(f"the pre-tokenizer {name!r} works on characters; it is not supported")
     if name not in _TABLE:
         warnings.warn(
-            f"unknown pre-tokenizer {name!r}: texts are cut the default way, "
-            "which may not be how the model was trained",
+            f"unknown pre-tokenizer {name!r}: the default one is used, "
+            "which may differ from the one of the model",
             stacklevel=2,
         )
         return _TABLE["default"]

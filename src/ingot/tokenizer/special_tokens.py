@@ -1,8 +1,8 @@
-"""Which tokens of a vocabulary mean something beyond their text.
+"""The special tokens of a vocabulary.
 
-Comes in: the metadata and a way to find a token by its text. Goes out: the ids of BOS, EOS and
-their like, all tokens that end a generation, and the tokens that are control tokens whatever
-type the file gives them. The texts are those llama.cpp looks for; files often name only EOS.
+In: the metadata and a way to find a token by its text. Out: the ids of BOS, EOS and similar, all
+end-of-generation tokens, and the tokens that are control tokens whatever type the file gives them.
+The texts are those that llama.cpp looks for, because files often name only EOS.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from ingot.gguf import Metadata
 
 _PREFIX = "tokenizer.ggml."
 
-# Ids that llama.cpp assumes for a kind when the file names none.
+# Ids that llama.cpp assumes for a kind if the file has none.
 _DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "llama": {"bos": 1, "eos": 2, "unknown": 0},
     "bert": {"bos": 101, "unknown": 100, "seperator": 102},
@@ -31,8 +31,8 @@ _ENDS = (
     "<｜end▁of▁sentence｜>", "[e~[",
 )  # fmt: skip
 
-# Fill-in-the-middle tokens: key in the file, texts of which the first one found is meant, and
-# whether it ends a generation.
+# Fill-in-the-middle tokens: key in the file, texts (the first one found counts), and whether it
+# ends a generation.
 _MIDDLE = (
     ("fim_pre", ("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
                  "▁<PRE>", "<|code_prefix|>", "<|prefix|>"), False),
@@ -48,7 +48,7 @@ _MIDDLE = (
 
 @dataclass(frozen=True, slots=True)
 class NamedIds:
-    """The ids a file names, or those its kind is known for; None where there is none."""
+    """The ids in a file, or the defaults of its kind; None if there is none."""
 
     bos: int | None
     eos: int | None
@@ -61,7 +61,7 @@ class NamedIds:
 def named_ids(
     metadata: Metadata, kind: str, vocab_size: int, *, default_bos: bool = True
 ) -> NamedIds:
-    """Read the ids; one outside the vocabulary counts as not given."""
+    """Read the ids; an id outside the vocabulary counts as missing."""
     found: dict[str, int | None] = {}
     for name in _NAMED:
         default = _DEFAULTS[kind].get(name) if name != "bos" or default_bos else None
@@ -79,10 +79,10 @@ def named_ids(
 
 
 def required(value: int | None, name: str) -> int:
-    """An id that a text is to be framed with, or an error that says what is missing."""
+    """An id that texts need; `TokenizerError` if it is missing."""
     if value is None:
         raise TokenizerError(
-            f"texts are to be framed with a {name} token, "
+            f"this vocabulary adds a {name} token to texts, "
             f"but the file has no {_PREFIX}{name}_token_id"
         )
     return value
@@ -95,7 +95,7 @@ def _id_of(metadata: Metadata, name: str, vocab_size: int, default: int | None) 
 
 @dataclass(frozen=True, slots=True)
 class Meanings:
-    """What the texts of a vocabulary say."""
+    """The special tokens that are known by their text."""
 
     ends: frozenset[int]
     controls: frozenset[int]
@@ -105,7 +105,7 @@ class Meanings:
 def meanings(
     metadata: Metadata, named: NamedIds, vocab_size: int, find: Callable[[str], int | None]
 ) -> Meanings:
-    """All tokens that end a generation, and all that are control tokens by their text."""
+    """Find the end-of-generation tokens and the control tokens by their text."""
     texts = {text: id for text in _ENDS if (id := find(text)) is not None}
     ends, controls = set(texts.values()), set(texts.values())
     found: dict[str, int] = {}
@@ -120,11 +120,11 @@ def meanings(
         if ends_generation:
             ends.add(middle)
     ends.update(id for id in (named.eos, named.eot, named.eom) if id is not None)
-    # Between the calls of a turn, not at its end (gpt-oss, Solar).
+    # gpt-oss and Solar write it between the messages of a turn, not at its end.
     calls = texts.keys() & {"<|call|>", "<|calls|>"}
     if calls and texts.keys() & {"<|return|>", "<|flush|>"}:
         ends.discard(texts.get("<|end|>", -1))
-    # A plain tag in vocabularies that end with tokens of their own (Gemma 4, PLaMo).
+    # An HTML tag in vocabularies with other end tokens (Gemma 4, PLaMo).
     if "<|tool_response>" in texts or find("<|plamo:eos|>") is not None:
         ends.discard(texts.get("</s>", -1))
         controls.discard(texts.get("</s>", -1))

@@ -1,8 +1,7 @@
-"""Ids to text, piece by piece, as a model gives them.
+"""StreamDecoder: token ids to text, piece by piece.
 
-Comes in: one id at a time. Goes out: the text that is certain by then, so that a character
-whose bytes are spread over several tokens comes whole. The pieces together are what decoding
-all ids at once gives.
+In: one id at a time. Out: the text that is certain by then; a character whose bytes are spread over
+several tokens comes whole. The pieces together equal the text of all ids decoded at once.
 """
 
 from codecs import getincrementaldecoder
@@ -11,26 +10,26 @@ from ingot.tokenizer.tokenizer import Tokenizer
 
 
 class StreamDecoder:
-    """Decodes one sequence of ids; not for several threads at once."""
+    """Decodes one sequence of ids; not thread-safe."""
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special: bool = False, skip_bytes: int = 0
     ) -> None:
-        """`skip_bytes` at the beginning are known already and come in no piece."""
+        """`skip_bytes`: bytes at the beginning to leave out, because they are known."""
         self._tokenizer = tokenizer
         self._skip_special = skip_special
         self._skip_bytes = skip_bytes
         self._utf8 = getincrementaldecoder("utf-8")("replace")
 
     def push(self, id: int) -> str:
-        """The text that this id makes certain; often all of it, sometimes none."""
+        """Add an id; return the text that is certain now, maybe none."""
         text = self._tokenizer.decode_bytes([id], self._skip_special)
         known = min(self._skip_bytes, len(text))
         self._skip_bytes -= known
         return self._utf8.decode(text[known:])
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD for a character that was never finished."""
+        """End the text; return U+FFFD if its last character is incomplete."""
         text = self._utf8.decode(b"", final=True)
         self._utf8.reset()
         return text

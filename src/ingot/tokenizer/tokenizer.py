@@ -1,20 +1,19 @@
-"""Text to ids and back, from the metadata of a GGUF file alone.
+"""Tokenizer: text to token ids and back, from the metadata of a GGUF file alone.
 
-Comes in: `str` or `bytes`; goes out: ids, and bytes or `str` again. The ids are those
-llama.cpp gives for the same file and flags. The work is done natively (native/tokenizer/),
-built when the first text or id comes.
+In: `str` or `bytes`. Out: ids, and bytes or `str` again. The ids equal llama.cpp's for the same
+file and flags. The work is native (native/tokenizer/); the native tokenizer is built on first use.
 
-Control and unknown tokens are found in a text only with `parse_special=True`; without it no
-text becomes one (llama.cpp lets RWKV's `<s>` through). Tokens of type user-defined are always
-found, as in SentencePiece and llama.cpp: models were trained that way (Gemma's line ends are
-such tokens). Tokens that a chat format steers with stay control tokens, also those of gpt-oss,
-which llama.cpp makes user-defined to show them.
+Control and unknown tokens are found in a text only with `parse_special=True`; without it, no text
+becomes one (llama.cpp lets RWKV's `<s>` through). User-defined tokens are always found, as in
+SentencePiece and llama.cpp, because models were trained that way (Gemma's line ends are such
+tokens). The control tokens of chat formats stay control tokens, also those of gpt-oss, which
+llama.cpp makes user-defined to show them.
 
-Invalid UTF-8 in `bytes`: byte-level vocabularies see U+FFFD for every byte that starts no
+Invalid UTF-8 in `bytes`: byte-level vocabularies see U+FFFD for every byte that does not start a
 character, as in llama.cpp; SentencePiece gives the tokens of the bytes.
 
-Decoding joins the bytes of the tokens and nothing else: a space that a vocabulary puts before
-every text comes back. It does not know chat templates.
+Decoding joins the bytes of the tokens and nothing else: a space that a vocabulary puts before every
+text stays. It does not know chat templates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,24 +32,24 @@ from ingot.tokenizer.build import Core, TokenType, build, describe
 
 
 class Tokenizer:
-    """The vocabulary of a file, ready to use from any number of threads."""
+    """The tokenizer of a model, for any number of threads."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._vocabulary = describe(metadata)
 
     @classmethod
     def from_gguf(cls, path: str | PathLike[str]) -> Self:
-        """The tokenizer of a file; one that holds a vocabulary and no tensors will do."""
+        """The tokenizer of a file, which needs a vocabulary but no tensors."""
         return cls(GgufLoader(path).metadata)
 
     @classmethod
     def from_metadata(cls, metadata: Metadata) -> Self:
-        """The tokenizer of a file that is open already."""
+        """The tokenizer of a file that is open."""
         return cls(metadata)
 
     @cached_property
     def _core(self) -> Core:
-        # Two threads that come here at once build it twice; either result will do.
+        # Two threads at once may build it twice; both results are equal.
         return build(self._vocabulary)
 
     def __repr__(self) -> str:
@@ -74,27 +73,27 @@ class Tokenizer:
 
     @property
     def bos_id(self) -> int | None:
-        """The token that starts a text."""
+        """The token that begins a text (BOS)."""
         return self._vocabulary.named.bos
 
     @property
     def adds_bos(self) -> bool:
-        """Whether `encode` puts the token that starts a text in front of it."""
+        """Whether `encode` adds BOS to a text."""
         return self.bos_id is not None and self.encode("")[:1] == [self.bos_id]
 
     @property
     def eos_id(self) -> int | None:
-        """The token that ends a text."""
+        """The token that ends a text (EOS)."""
         return self._vocabulary.named.eos
 
     @property
     def eog_ids(self) -> frozenset[int]:
-        """All tokens with which a model ends what it says."""
+        """All end-of-generation tokens."""
         return self._core.ends
 
     @property
     def middle_ids(self) -> Mapping[str, int]:
-        """The tokens to fill in the middle with: `fim_pre`, `fim_suf`, `fim_mid`, ... if any."""
+        """The fill-in-the-middle tokens of the model: `fim_pre`, `fim_suf`, `fim_mid`, ..."""
         return self._core.middle
 
     def encode(
@@ -106,17 +105,17 @@ class Tokenizer:
     ) -> list[int]:
         """The ids of a text.
 
-        `add_special` puts the tokens around it that the file asks for (BOS, EOS, SEP).
-        `parse_special` takes the texts of control tokens for these tokens, except where they
-        touch one of `plain_spans`: (begin, end) in characters of a str, in bytes of bytes.
+        `add_special` adds the tokens that the file asks for (BOS, EOS, SEP). `parse_special` turns
+        the texts of control tokens into these tokens, except if they overlap one of `plain_spans`:
+        (begin, end) in characters of a str, in bytes of bytes.
         """
         core = self._core.tokenizer
         try:
             return core.encode(text, add_special, parse_special, list(plain_spans))
         except ValueError as error:
-            raise TokenizerError(str(error)) from None
+            raise _error(error, text) from None
         except TypeError:
-            raise TokenizerError("plain_spans takes pairs (begin, end) of whole numbers") from None
+            raise TokenizerError("plain_spans must be pairs (begin, end) of integers") from None
 
     def encode_array(
         self, text: str | bytes, add_special: bool = True, parse_special: bool = False
@@ -125,7 +124,7 @@ class Tokenizer:
         try:
             return self._core.tokenizer.encode_array(text, add_special, parse_special)
         except ValueError as error:
-            raise TokenizerError(str(error)) from None
+            raise _error(error, text) from None
 
     def encode_batch(
         self,
@@ -136,37 +135,38 @@ class Tokenizer:
     ) -> list[list[int]]:
         """The ids of many texts, on all cores."""
         count = config().threads if threads is None else threads
+        listed = list(texts)
         try:
-            return self._core.tokenizer.encode_batch(list(texts), add_special, parse_special, count)
+            return self._core.tokenizer.encode_batch(listed, add_special, parse_special, count)
         except ValueError as error:
-            raise TokenizerError(str(error)) from None
+            raise _error(error, *listed) from None
 
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
-        """The text of ids. Bytes that are no UTF-8 become U+FFFD."""
+        """The text of ids. Invalid UTF-8 becomes U+FFFD."""
         return self.decode_bytes(ids, skip_special).decode("utf-8", "replace")
 
     def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
-        """The bytes of ids, one after the other; without control tokens if asked."""
+        """The bytes of ids; `skip_special` leaves out control tokens."""
         try:
             return self._core.tokenizer.decode(list(ids), skip_special)
         except ValueError as error:
             raise TokenizerError(str(error)) from None
 
     def token_bytes(self, id: int) -> bytes:
-        """What one token stands for: nothing, if it is of an unused type."""
+        """The bytes of one token; empty if its type is unused."""
         return self.decode_bytes([id])
 
     def token_type(self, id: int) -> TokenType:
-        """What kind of token an id is."""
-        self.token_bytes(id)  # refuses what is no id
+        """The type of a token."""
+        self.token_bytes(id)  # raises if the id is invalid
         return TokenType(self._core.vocabulary.type(id))
 
     def ids_of_type(self, kind: TokenType) -> list[int]:
-        """All tokens of a kind."""
+        """All tokens of a type."""
         return self._core.vocabulary.ids_of_type(kind)
 
     def is_control(self, id: int) -> bool:
-        """Whether a token is no text: it is found only when asked and skipped on demand."""
+        """Whether a token is a control or unknown token, which is not text."""
         return self.token_type(id) in (TokenType.CONTROL, TokenType.UNKNOWN)
 
     def control_tokens(self) -> Mapping[str, int]:
@@ -177,3 +177,16 @@ class Tokenizer:
     def _controls(self) -> Mapping[str, int]:
         ids = self._core.vocabulary.ids_of_type(TokenType.CONTROL)
         return MappingProxyType({self._vocabulary.tokens[id]: id for id in ids})
+
+
+def _error(error: ValueError, *texts: object) -> TokenizerError:
+    """An error of native code; if a text is invalid Unicode, with the index."""
+    for text in texts:
+        try:
+            if isinstance(text, str):
+                text.encode()
+        except UnicodeEncodeError as invalid:
+            return TokenizerError(
+                f"text contains unpaired surrogates (invalid Unicode) at index {invalid.start}"
+            )
+    return TokenizerError(str(error))

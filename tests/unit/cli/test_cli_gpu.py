@@ -83,13 +83,13 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     said: list[str] = []
 
     async def open_and_close() -> None:
-        catalog = Catalog([served], tell=said.append)
+        catalog = Catalog([served], report=said.append)
         (await catalog.lease()).release()
         await catalog.close()
 
     asyncio.run(open_and_close())
     assert said == [
-        "tiny: sending 0.00 GB of weights to the GPU",
+        "tiny: loading 0.00 GB of weights to the GPU",
         "tiny: all layers on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of "
         "3.0 GiB",
     ]

@@ -260,8 +260,8 @@ def test_a_grammar_that_is_no_text(run: Run, model: Path, tmp_path: Path) -> Non
     [
         (["--top-p", "2"], "top_p is 2.0; it must be a number from 0 to 1"),
         (["--samplers", "top_k;best"], "samplers is ['top_k', 'best']"),
-        (["--json-schema", "{"], "the JSON schema is no JSON"),
-        (["--json-schema", '{"type": "strng"}'], "cannot be honoured"),
+        (["--json-schema", "{"], "the JSON schema is not valid JSON"),
+        (["--json-schema", '{"type": "strng"}'], "grammar cannot be used"),
         (["--grammar-file", "missing.gbnf"], "missing.gbnf"),
         (["--grammar-file", "x", "--json-schema", "{}"], "not both"),
     ],

@@ -170,7 +170,7 @@ print("alive", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("before", "event", "status", "said"),
+    ("before", "event", "status", "message"),
     [
         ("nothing", "fault", -signal.SIGBUS, ""),
         ("nothing", "kill", -signal.SIGBUS, ""),
@@ -181,17 +181,17 @@ print("alive", flush=True)
     ],
 )
 def test_other_bus_errors_end_as_before(
-    before: str, event: str, status: int, said: str, tmp_path: Path
+    before: str, event: str, status: int, message: str, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", OTHERS, str(tmp_path), before, event]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stderr
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert ("alive" in done.stdout) == (status == 0)
 
 
 def test_many_maps_come_and_go(file: Path) -> None:
-    """Each map has a mark of its own, also one that takes the place of another."""
+    """Each map has its own flag, also one at the address of an earlier one."""
     for _ in range(3):
         maps = [MmapGguf(file) for _ in range(40)]
         views = [source.get_slice(0, source.size) for source in maps]

@@ -218,7 +218,7 @@ def test_a_limit_on_locking_is_said_with_its_numbers(file: Path) -> None:
         [sys.executable, "-c", LOCKER, str(file)], capture_output=True, text=True, check=True
     )
     assert f"{file} cannot be locked in memory" in done.stdout
-    assert "it has 16 KiB, and this process may lock 4 KiB" in done.stdout
+    assert "it has 16 KiB, but this process may lock 4 KiB" in done.stdout
     assert "hard limit is 8 KiB" in done.stdout
     assert "ulimit -l" in done.stdout
 

@@ -1,4 +1,4 @@
-"""The header scan: what it accepts, and what each kind of bad file is told."""
+"""The header scan: what it accepts, and the error of each kind of bad file."""
 
 import re
 from collections.abc import Callable

@@ -146,7 +146,9 @@ def test_parts_swapped(parts: list[Path]) -> None:
     first, second = parts[0].read_bytes(), parts[1].read_bytes()
     parts[0].write_bytes(second)
     parts[1].write_bytes(first)
-    with pytest.raises(GgufError, match="it is 1, but by the file's name it must be 0") as caught:
+    with pytest.raises(
+        GgufError, match="the value is 1, but by the name of the file it must be 0"
+    ) as caught:
         GgufLoader(parts[2])
     assert (caught.value.field, caught.value.path) == ("split.no", parts[0])
 
@@ -167,7 +169,7 @@ def part(folder: Path, number: int, *, count: int = 2, total: int = 2, name: str
 def test_total_that_does_not_add_up(tmp_path: Path) -> None:
     path = part(tmp_path, 0, name="a")
     part(tmp_path, 1, name="b", total=3)
-    with pytest.raises(GgufError, match="it is 3, but all parts together have 2") as caught:
+    with pytest.raises(GgufError, match="the value is 3, but all parts together have 2") as caught:
         GgufLoader(path)
     assert caught.value.field == "split.tensors.count"
 
@@ -183,7 +185,7 @@ def test_tensor_in_two_parts(tmp_path: Path) -> None:
 def test_parts_of_different_models(tmp_path: Path) -> None:
     path = part(tmp_path, 0, name="a")
     part(tmp_path, 1, name="b", count=3)
-    with pytest.raises(GgufError, match="it is 3, but by the file's name it must be 2"):
+    with pytest.raises(GgufError, match="the value is 3, but by the name of the file it must be 2"):
         GgufLoader(path)
 
 

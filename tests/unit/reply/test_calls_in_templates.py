@@ -54,9 +54,9 @@ def test_calls_come_back(name: str, in_words: bool) -> None:
     answer = {"role": "assistant", "content": "So be it.", "tool_calls": calls}
     tools = [tool.as_mapping() for tool in TOOLS]
     asked = template.render([QUESTION], tools=tools).text
-    told = template.render([QUESTION, answer], tools=tools, add_generation_prompt=False).text
-    assert told.startswith(asked.rstrip("\n"))
-    text = told[len(asked) :].strip().removesuffix("<|im_end|>").removesuffix("[e~[")
+    rendered = template.render([QUESTION, answer], tools=tools, add_generation_prompt=False).text
+    assert rendered.startswith(asked.rstrip("\n"))
+    text = rendered[len(asked) :].strip().removesuffix("<|im_end|>").removesuffix("[e~[")
     style = style_of(family.source)
     reply = parse_reply(text, style, TOOLS, begins_in_reasoning=style.is_opened_by(asked))
     assert [json.loads(call.arguments) for call in reply.tool_calls] == ARGUMENTS

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.reply import json_text
-from ingot.reply.reader import Mismatch, Reader
+from ingot.reply import json_reader
+from ingot.reply.text_reader import Mismatch, Reader
 
 VALUES = st.recursive(
     st.none()
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 def read(text: str) -> str | None:
     """What is taken of a text as one value; None if it has no value at its beginning."""
     reader = Reader()
-    reading = json_text.value(reader)
+    reading = json_reader.value(reader)
     try:
         next(reading)
         reading.send(text)

@@ -21,7 +21,7 @@ from ingot.reply import (
     read_tools,
 )
 from ingot.reply.events import joined
-from unit.reply.written_calls import THINK, TOOLS, Called, said, write_calls
+from unit.reply.written_calls import THINK, TOOLS, Called, parts_of, write_calls
 
 HERMES = ReplyStyle(CallStyle.HERMES, THINK)
 HARMONY = ReplyStyle(CallStyle.HARMONY)
@@ -92,22 +92,22 @@ def test_borders_of_pieces_change_nothing(
     style: ReplyStyle, text: str, cuts: list[int], begun: bool
 ) -> None:
     whole = parse_reply(text, style, TOOLS, begins_in_reasoning=begun)
-    assert said(in_pieces(text, cuts, style, begun)) == said(whole)
-    assert said(in_pieces(text, [1] * len(text), style, begun)) == said(whole)
+    assert parts_of(in_pieces(text, cuts, style, begun)) == parts_of(whole)
+    assert parts_of(in_pieces(text, [1] * len(text), style, begun)) == parts_of(whole)
 
 
 @given(calls=st.sampled_from(CallStyle), text=SCRAPS)
 def test_without_a_call_the_text_is_the_answer(calls: CallStyle, text: str) -> None:
     if calls is not CallStyle.HARMONY:  # which leaves out the headers of its messages
         reply = parse_reply(text, ReplyStyle(calls), read_tools([{"name": "unheard of"}]))
-        assert said(reply) == (text, "", [])
+        assert parts_of(reply) == (text, "", [])
 
 
 @pytest.mark.parametrize("calls", CallStyle)
 def test_nobody_calls_what_is_no_tool(calls: CallStyle) -> None:
     text = write_calls([Called("nobody", {"a": 1})], ReplyStyle(calls))
     shown = text.removesuffix("<|call|>")  # the end of a message
-    assert said(parse_reply(text, ReplyStyle(calls), TOOLS)) == (shown, "", [])
+    assert parts_of(parse_reply(text, ReplyStyle(calls), TOOLS)) == (shown, "", [])
 
 
 @settings(max_examples=200)
@@ -132,7 +132,7 @@ def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]
     shown = before
     match style.calls:
         case CallStyle.LLAMA3 | CallStyle.JSON:
-            shown = before = ""  # their calls have no mark that could stand behind words
+            shown = before = ""  # their calls have no marker that could follow words
         case CallStyle.HARMONY if before:
             shown = f"<|channel|>commentary<|message|>{before}<|end|><|start|>assistant"
     text = shown + write_calls(calls, style)
@@ -190,20 +190,24 @@ def test_calls_are_read_back(style: ReplyStyle, before: str, calls: list[Called]
 def test_texts(
     style: ReplyStyle, text: str, expected: tuple[str, str, list[tuple[str, str]]]
 ) -> None:
-    assert said(parse_reply(text, style, TOOLS)) == expected
+    assert parts_of(parse_reply(text, style, TOOLS)) == expected
 
 
 def test_a_prompt_may_have_opened_the_reasoning() -> None:
     for text in ("Hm.\n</think>\n\nYes.", "<think>\nHm.</think>Yes.", "\nHm.</think>Yes."):
         reply = parse_reply(text, HERMES, begins_in_reasoning=True)
-        assert said(reply) == ("Yes.", "Hm.", [])
-    assert said(parse_reply("</think>Yes.", HERMES, begins_in_reasoning=True)) == ("Yes.", "", [])
-    assert said(parse_reply("cut", HERMES, begins_in_reasoning=True)) == ("", "cut", [])
+        assert parts_of(reply) == ("Yes.", "Hm.", [])
+    assert parts_of(parse_reply("</think>Yes.", HERMES, begins_in_reasoning=True)) == (
+        "Yes.",
+        "",
+        [],
+    )
+    assert parts_of(parse_reply("cut", HERMES, begins_in_reasoning=True)) == ("", "cut", [])
 
 
 def test_without_tools_nothing_is_a_call() -> None:
     text = write_calls([Called("now", {})], HERMES)
-    assert said(parse_reply(text, HERMES)) == (text, "", [])
+    assert parts_of(parse_reply(text, HERMES)) == (text, "", [])
 
 
 def test_events_come_as_soon_as_they_are_certain() -> None:

@@ -72,21 +72,21 @@ def test_prompts_that_open_reasoning() -> None:
 
 def test_tools_move_into_a_message_if_the_template_has_no_place_for_them() -> None:
     tools = [{"name": "now", "description": "The time."}]
-    told, left = for_template(MESSAGES, tools, ReplyStyle())
+    plain, left = for_template(MESSAGES, tools, ReplyStyle())
     assert left is None
-    assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
-    assert '"name": "now", "description": "The time."' in told[0]["content"]
-    assert told[2]["content"] == 'I look.\n{"name": "now", "arguments": {"zone": 1}}'
-    assert "noon" in told[3]["content"]
+    assert [message["role"] for message in plain] == ["system", "user", "assistant", "user"]
+    assert '"name": "now", "description": "The time."' in plain[0]["content"]
+    assert plain[2]["content"] == 'I look.\n{"name": "now", "arguments": {"zone": 1}}'
+    assert "noon" in plain[3]["content"]
     system = {"role": "system", "content": "Be kind."}
-    told, _ = for_template([system], tools, ReplyStyle())
-    assert told[0]["content"].startswith("Be kind.\n\n")
+    plain, _ = for_template([system], tools, ReplyStyle())
+    assert plain[0]["content"].startswith("Be kind.\n\n")
     assert for_template(MESSAGES[:1], (), ReplyStyle()) == (MESSAGES[:1], None)
     knowing = ReplyStyle(CallStyle.HERMES, template_knows_tools=True)
     assert for_template(MESSAGES, tools, knowing) == (MESSAGES, tools)
     calling = ReplyStyle(CallStyle.DEEPSEEK)
-    told, left = for_template(MESSAGES, tools, calling)
-    assert told[1:] == MESSAGES
+    plain, left = for_template(MESSAGES, tools, calling)
+    assert plain[1:] == MESSAGES
     assert left is None
 
 

@@ -19,7 +19,7 @@ from ingot.reply import (
     read_tools,
 )
 from ingot.reply.events import joined
-from unit.reply.written_calls import THINK, TOOLS, Called, said, write_calls
+from unit.reply.written_calls import THINK, TOOLS, Called, parts_of, write_calls
 
 QWEN, GLM = ReplyStyle(CallStyle.QWEN_XML, THINK), ReplyStyle(CallStyle.GLM, THINK)
 MINIMAX = ReplyStyle(CallStyle.MINIMAX, THINK)
@@ -95,7 +95,7 @@ def test_any_arguments_come_back(
 
 @pytest.mark.parametrize("style", [QWEN, GLM, MINIMAX])
 def test_a_text_may_be_cut_anywhere(style: ReplyStyle) -> None:
-    """Where pieces end changes nothing, and what was said of a text that ends is not taken back."""
+    """The boundaries of pieces change nothing, and events of a text that is cut stay valid."""
     calls = [
         Called("get_weather", {"city": "a <b>\n</param\n\n", "days": 3}),
         Called("now", {}),
@@ -108,7 +108,7 @@ def test_a_text_may_be_cut_anywhere(style: ReplyStyle) -> None:
     for at in range(len(text)):
         parser = ReplyParser(style, TOOLS)
         events = [*parser.push(text[:at]), *parser.push(text[at:]), *parser.finish()]
-        assert said(joined(events)) == said(whole)
+        assert parts_of(joined(events)) == parts_of(whole)
         cut = parse_reply(text[:at], style, TOOLS)
         assert len(cut.tool_calls) <= len(whole.tool_calls)
         for part, call in zip(cut.tool_calls, whole.tool_calls, strict=False):
@@ -123,14 +123,14 @@ ROME = [("get_weather", '{"city": "Rome", "days": 2}')]
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Without the mark before it, and without those behind it.
+        # Without the marker before it, and without those after it.
         ("So:\n<function=now>\n</function>\n</tool_call>", ("So:", "", [("now", "{}")])),
         ("<function=now></function>", ("", "", [("now", "{}")])),
         ("<function=now>\n</function> Done.", ("Done.", "", [("now", "{}")])),
         ("<tool_call>\n<function=now>\n</tool_call>", ("", "", [("now", "{}")])),
         ("<tool_call><function=now></function><function=now></function></tool_call>.",
          (".", "", [("now", "{}")] * 2)),
-        # Values that are not closed, or not on lines of their own.
+        # Values that are not closed, or not on separate lines.
         ("<function=get_weather>\n<parameter=city>\nRome\n<parameter=days>\n2\n</function>",
          ("", "", ROME)),
         ("<function=get_weather><parameter=city>Rome</parameter><parameter=days>2</parameter>"
@@ -177,7 +177,7 @@ ROME = [("get_weather", '{"city": "Rome", "days": 2}')]
     ],
 )  # fmt: skip
 def test_texts(text: str, expected: tuple[str, str, list[tuple[str, str]]]) -> None:
-    assert said(parse_reply(text, QWEN, TOOLS)) == expected
+    assert parts_of(parse_reply(text, QWEN, TOOLS)) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_texts(text: str, expected: tuple[str, str, list[tuple[str, str]]]) -> N
     ],
 )  # fmt: skip
 def test_texts_of_minimax(text: str, calls: list[tuple[str, str]]) -> None:
-    assert said(parse_reply(text, MINIMAX, TOOLS))[2] == calls
+    assert parts_of(parse_reply(text, MINIMAX, TOOLS))[2] == calls
 
 
 def test_strings_come_as_they_are_written() -> None:
@@ -221,13 +221,13 @@ def test_references_in_circles_and_schemas_that_are_none() -> None:
     for schema in schemas:
         tools = read_tools([{"name": "get_weather", "parameters": schema}])
         reply = parse_reply(QWEN_CALL.format("Rome"), QWEN, tools)
-        assert said(reply)[2] == [("get_weather", '{"city": "Rome"}')]
+        assert parts_of(reply)[2] == [("get_weather", '{"city": "Rome"}')]
     model = {"properties": {"city": {"type": "string"}}}
     for schema in (
         {"$ref": "#/$defs/A", "$defs": {"A": model}},
         {"additionalProperties": {"type": "string"}},
     ):
         tools = read_tools([{"name": "get_weather", "parameters": schema}])
-        assert said(parse_reply(QWEN_CALL.format("5"), QWEN, tools))[2] == [
+        assert parts_of(parse_reply(QWEN_CALL.format("5"), QWEN, tools))[2] == [
             ("get_weather", '{"city": "5"}')
         ]

@@ -9,7 +9,7 @@ import pytest
 
 from ingot.errors import ToolError
 from ingot.reply import CallStyle, ReplyStyle, ToolChoice, parse_reply, read_tools, tool_grammar
-from ingot.reply.style import ALL_MARKS
+from ingot.reply.style import ALL_MARKERS
 from ingot.sampling import ChainBuilder, Grammar
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.sampling.grammar_runs import accepts, write
@@ -42,7 +42,7 @@ def tokenizer(
 ) -> Tokenizer:
     """A vocabulary of the 256 bytes, an end, and perhaps the marks of calls."""
     path: Path = tmp_path_factory.mktemp("tagged") / "bytes.gguf"
-    marks = [mark for mark in ALL_MARKS if "tool_call>" in mark or "arg_" in mark]
+    marks = [mark for mark in ALL_MARKERS if "tool_call>" in mark or "arg_" in mark]
     controls = [(mark, TokenType.CONTROL) for mark in ("<eos>", *(marks if request.param else []))]
     facts = {"merges": ["a b"], "pre": "gpt-2", "eos_token_id": 256}
     return Tokenizer.from_gguf(write_vocabulary(path, "gpt2", [*byte_letters(), *controls], facts))

@@ -20,7 +20,7 @@ from ingot.reply import (
     read_tools,
     tool_grammar,
 )
-from ingot.reply.style import ALL_MARKS
+from ingot.reply.style import ALL_MARKERS
 from ingot.sampling import ChainBuilder, Grammar
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.reply.written_calls import THINK, TOOLS, WEATHER
@@ -29,7 +29,7 @@ from unit.tokenizer.small_vocabularies import byte_letters, write_vocabulary
 
 SINGLE = (CallStyle.HARMONY, CallStyle.LLAMA3)
 # Marks that models have as control tokens; the others are text.
-CONTROLS = [mark for mark in ALL_MARKS if "｜" in mark or "|" in mark or "[" in mark]
+CONTROLS = [mark for mark in ALL_MARKERS if "｜" in mark or "|" in mark or "[" in mark]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def builder(marked: Tokenizer) -> ChainBuilder:
 
 
 def check_calls(reply: Reply, tools: tuple[Tool, ...] = TOOLS, *, free: bool = False) -> None:
-    """Every call is one of the tools with arguments by its schema, and nothing else is said.
+    """Every call is one of the tools with arguments by its schema, and there is no other text.
 
     `free` arguments are any object.
     """
@@ -165,7 +165,7 @@ def test_an_answer_must_have_a_form(
 def test_choices_that_cannot_be() -> None:
     with pytest.raises(ToolError, match="none"):
         tool_grammar(ReplyStyle(), TOOLS, NamedTool("none"))
-    with pytest.raises(ToolError, match="give tools"):
+    with pytest.raises(ToolError, match="pass tools"):
         tool_grammar(ReplyStyle(), (), "required")
 
 

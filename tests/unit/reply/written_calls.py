@@ -113,7 +113,7 @@ def write_calls(calls: Sequence[Called], style: ReplyStyle) -> str:
             return "\n".join(objects)
 
 
-def said(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
+def parts_of(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
     """A reply without the random names of its calls."""
     calls = [(call.name, call.arguments) for call in reply.tool_calls]
     return reply.content, reply.reasoning, calls

@@ -13,10 +13,10 @@ from ingot.sampling import (
     TokenSampler,
     sample_tokens,
 )
+from ingot.sampling.samplers.cuts import TopK
 from ingot.sampling.samplers.draw import Draw
 from ingot.sampling.samplers.penalties import Penalties
 from ingot.sampling.samplers.temperature import Temperature
-from ingot.sampling.samplers.top_k import TopK
 from ingot.tokenizer import Tokenizer
 
 END = 262
@@ -161,7 +161,7 @@ def test_a_step_gives_what_each_chain_gives_alone(builder: ChainBuilder) -> None
 
 def test_what_fails_fails_alone(builder: ChainBuilder) -> None:
     def broken(tokens: NDArray[np.int32], logits: NDArray[np.float32]) -> None:
-        raise RuntimeError(f"{tokens} and {logits} are no good")
+        raise RuntimeError(f"{tokens} and {logits} are not usable")
 
     ban_all = dict.fromkeys(range(264), False)
     fields = [{}, {"processors": broken}, {}, {"logit_bias": ban_all}, {"top_k": 0}, {}]

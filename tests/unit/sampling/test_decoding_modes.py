@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ingot.errors import LogitsError, SamplingError
 from ingot.sampling import BeamSearch, Candidates, guide
-from ingot.sampling.samplers.healing import Healing, TokenIndex
+from ingot.sampling.samplers.token_healing import TokenHealing, TokenIndex
 
 
 def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -36,7 +36,7 @@ def test_what_is_banned_stays_banned() -> None:
     row = np.array([-np.inf, 1.0, -np.inf, 2.0], np.float32)
     other = np.array([-np.inf, 0.0, 5.0, 1.0], np.float32)
     assert guide(row, other, 2.0).tolist() == [-np.inf, 2.0, -np.inf, 3.0]
-    with pytest.raises(LogitsError, match="do not go together"):
+    with pytest.raises(LogitsError, match="the shapes of the logits differ"):
         guide(row, other[:3], 2.0)
 
 
@@ -46,14 +46,14 @@ TEXTS = [b"h", b"ht", b"http", b"http://", b"tp", b"t", b"p", b"x", b"hello", b"
 INDEX = TokenIndex({text: id for id, text in enumerate(TEXTS)})
 
 
-def allowed(sampler: Healing) -> set[bytes]:
+def allowed(sampler: TokenHealing) -> set[bytes]:
     candidates = Candidates(np.zeros(len(TEXTS), np.float32), np.zeros(0, np.int32))
     sampler.apply(candidates)
     return {TEXTS[i] for i in np.flatnonzero(candidates.logits > -np.inf)}
 
 
 def test_only_what_goes_on_as_the_prompt_ended_is_allowed() -> None:
-    healing = Healing(b"http", INDEX)
+    healing = TokenHealing(b"http", INDEX)
     assert allowed(healing) == {b"h", b"ht", b"http", b"http://", b"https"}
     copy = healing.clone()
     healing.accept(TEXTS.index(b"ht"))
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(SamplingError, match="beam width is 0"):
         BeamSearch(0, ENDS, max_tokens=3)
     beams = BeamSearch(2, ENDS, max_tokens=3)
-    with pytest.raises(LogitsError, match="2 rows of logits do not go with 1"):
+    with pytest.raises(LogitsError, match="2 rows of logits for 1 texts"):
         beams.step(np.zeros((2, 5), np.float32))
     row = np.zeros((1, 5), np.float32)
     row[0, 2] = np.nan

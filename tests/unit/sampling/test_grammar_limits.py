@@ -52,12 +52,12 @@ def endless(letters: Tokenizer) -> Iterator[GrammarCompiler]:
         lambda text: Grammar.choices([text]),
         lambda text: Grammar.json_schema({"const": text}),
         lambda text: Grammar.regex("a").after(text),
-        lambda text: Grammar.regex("a").behind(text),
+        lambda text: Grammar.regex("a").preceded_by(text),
     ],
 )
 def test_a_grammar_that_is_too_long_is_refused(make: object) -> None:
     make("a" * (LARGEST_SOURCE - 100))  # type: ignore[operator]
-    with pytest.raises(GrammarError, match=f"{LARGEST_SOURCE:,} are the most"):
+    with pytest.raises(GrammarError, match=f"at most {LARGEST_SOURCE:,} are allowed"):
         make("a" * (LARGEST_SOURCE + 1))  # type: ignore[operator]
 
 
@@ -71,14 +71,14 @@ def test_a_bomb_is_refused_or_harmless(strict: GrammarCompiler, name: str) -> No
     error = strict.compile(BOMBS[name]).exception(PATIENCE)
     if error is not None:
         assert isinstance(error, GrammarError)
-        assert "cannot be honoured: " in str(error)
+        assert "grammar cannot be used: " in str(error)
 
 
 @pytest.mark.parametrize(
     ("grammar", "reason"),
     [
         (crossing(39), "takes more than 0.2 s to compile"),
-        (BOMBS["a chain of rules"], "nested too deeply to be compiled"),
+        (BOMBS["a chain of rules"], "nested too deeply to compile"),
         (BOMBS["GBNF: 20,000 classes"], "takes more than 0.2 s to compile"),
     ],
     ids=["time", "stack", "conversion"],
@@ -108,7 +108,7 @@ def test_nobody_waits_for_a_bomb(endless: GrammarCompiler) -> None:
 def test_a_bomb_that_nobody_wants_any_more_is_stopped(endless: GrammarCompiler) -> None:
     running, waiting = endless.compile(crossing(39)), endless.compile(crossing(40))
     end = time.monotonic() + PATIENCE
-    while endless._lanes[1]._current is None:
+    while endless._workers[1]._current is None:
         assert time.monotonic() < end
         time.sleep(0.02)
     slow = endless.compile(SLOW)  # its turn comes after theirs
@@ -141,9 +141,9 @@ def test_only_so_many_may_wait(letters: Tokenizer) -> None:
     limits = GrammarLimits(quick_seconds=0.1, seconds=PATIENCE, memory=64 << 30, waiting=2)
     compiler = GrammarCompiler(letters, limits)
     bombs = [compiler.compile(crossing(count)) for count in (39, 40)]
-    with pytest.raises(QueueFullError, match="2 grammars wait to be compiled"):
+    with pytest.raises(QueueFullError, match="2 grammars are waiting to be compiled"):
         compiler.compile(PLAIN)
-    compiler.compile(crossing(39)).cancel()  # one more who waits for the same is no more work
+    compiler.compile(crossing(39)).cancel()  # a second caller of the same grammar adds no work
     compiler.close()
     for bomb in bombs:
         assert isinstance(bomb.exception(PATIENCE), ModelError)
@@ -175,7 +175,7 @@ def test_a_grammar_in_use_is_not_compiled_again(letters: Tokenizer) -> None:
 def test_a_process_that_was_killed_is_started_again(letters: Tokenizer) -> None:
     compiler = GrammarCompiler(letters)
     compiler.wait(PLAIN)
-    compiler._lanes[0]._trial.kill()
+    compiler._workers[0]._trial.kill()
     compiler.wait(Grammar.regex("after"))
     compiler.close()
 
@@ -251,5 +251,5 @@ def test_a_text_whose_tokens_take_too_long_ends(
             ambiguous.mask()
             ambiguous.accept(token)
 
-    with pytest.raises(GrammarError, match="the most that a text may take"):
+    with pytest.raises(GrammarError, match="that a text may take in addition are used up"):
         write()

@@ -57,15 +57,15 @@ def test_logprobs_before_and_behind_the_chain(builder: ChainBuilder) -> None:
     assert choice.token == 9
     expected = log_softmax(row)
     order = np.argsort(-row)[:3]
-    before, behind = choice.logprobs, choice.chain_logprobs
+    before, after = choice.logprobs, choice.chain_logprobs
     assert before is not None
-    assert behind is not None
+    assert after is not None
     assert before.token == 9
     assert before.logprob == pytest.approx(expected[9], rel=1e-12)
     assert [id for id, _ in before.top] == order.tolist()
     assert [p for _, p in before.top] == pytest.approx(expected[order].tolist(), rel=1e-12)
-    assert behind.top == ((9, 0.0),)  # min-p has left only the token that was lifted
-    assert behind.logprob == 0.0
+    assert after.top == ((9, 0.0),)  # min-p keeps only the token that was raised
+    assert after.logprob == 0.0
 
 
 def test_logprobs_behind_the_chain_are_normalized(builder: ChainBuilder) -> None:

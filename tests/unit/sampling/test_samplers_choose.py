@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.errors import LogitsError
 from ingot.sampling import Candidates, Sampler
-from ingot.sampling.samplers.adaptive_p import AdaptiveP
-from ingot.sampling.samplers.draw import Draw
+from ingot.sampling.samplers.draw import AdaptiveP, Draw
 from ingot.sampling.samplers.infill import Infill
 from ingot.sampling.samplers.mirostat import Mirostat1, Mirostat2
 

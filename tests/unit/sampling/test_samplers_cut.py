@@ -10,16 +10,18 @@ from sampler_definitions import Definition, Kept
 
 from ingot.errors import LogitsError
 from ingot.sampling import Candidates, Sampler
-from ingot.sampling.samplers.epsilon import Epsilon
-from ingot.sampling.samplers.eta import Eta
-from ingot.sampling.samplers.greedy import Greedy
-from ingot.sampling.samplers.min_p import MinP
-from ingot.sampling.samplers.tail_free import TailFree
-from ingot.sampling.samplers.top_k import TopK
-from ingot.sampling.samplers.top_n_sigma import TopNSigma
-from ingot.sampling.samplers.top_p import TopP
-from ingot.sampling.samplers.typical_p import TypicalP
-from ingot.sampling.samplers.xtc import Xtc
+from ingot.sampling.samplers.cuts import (
+    Epsilon,
+    Eta,
+    MinP,
+    TailFree,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+)
+from ingot.sampling.samplers.draw import Greedy
 
 UNCLEAR = 1e-6  # decisions nearer to their bound may go either way
 

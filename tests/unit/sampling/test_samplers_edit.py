@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 
 from ingot.errors import LogitsError, ProcessorError
 from ingot.sampling import Candidates, Sampler
-from ingot.sampling.samplers.breakers import Breakers
-from ingot.sampling.samplers.dry import Dry
-from ingot.sampling.samplers.dynamic_temperature import DynamicTemperature
 from ingot.sampling.samplers.logit_bias import LogitBias
-from ingot.sampling.samplers.penalties import Penalties
+from ingot.sampling.samplers.penalties import Dry, Penalties, SequenceBreakers
 from ingot.sampling.samplers.processors import Processors
-from ingot.sampling.samplers.temperature import Temperature
+from ingot.sampling.samplers.temperature import DynamicTemperature, Temperature
 
 sampled = settings(max_examples=80, deadline=None, derandomize=True)
 VOCABULARY = 12
@@ -34,7 +31,7 @@ def random_row(seed: int, size: int = VOCABULARY) -> NDArray[np.float32]:
 def run(
     sampler: Sampler, row: NDArray[np.float32], listed: bool = False, tokens: list[int] = ()
 ) -> NDArray[np.float32]:
-    """The logits behind a sampler, in the order of the ids."""
+    """The logits after a sampler, in the order of the ids."""
     candidates = Candidates(row.copy(), np.array(tokens, np.int32))
     if listed:
         order = np.random.default_rng(1).permutation(len(row)).astype(np.int32)
@@ -178,7 +175,7 @@ def dry_definition(
 )
 def test_dry(text: str, breakers: list[str], allowed: int, listed: bool) -> None:
     row = np.zeros(len(LETTERS), np.float32)
-    sampler = Dry(0.8, 1.75, allowed, -1, Breakers(breakers, letter_bytes))
+    sampler = Dry(0.8, 1.75, allowed, -1, SequenceBreakers(breakers, letter_bytes))
     found = run(sampler, row, listed, [LETTERS.index(c) for c in text])
     expected = dry_definition(text, breakers, 0.8, 1.75, allowed)
     for index, letter in enumerate(LETTERS):
@@ -187,10 +184,10 @@ def test_dry(text: str, breakers: list[str], allowed: int, listed: bool) -> None
 
 def test_dry_goes_on_from_where_it_was() -> None:
     text = "abcabcab:abcabx" * 3
-    together = Dry(0.8, 1.75, 2, -1, Breakers([":", "ca"], letter_bytes))
+    together = Dry(0.8, 1.75, 2, -1, SequenceBreakers([":", "ca"], letter_bytes))
     for length in range(1, len(text)):
         tokens = [LETTERS.index(c) for c in text[:length]]
-        alone = Dry(0.8, 1.75, 2, -1, Breakers([":", "ca"], letter_bytes))
+        alone = Dry(0.8, 1.75, 2, -1, SequenceBreakers([":", "ca"], letter_bytes))
         row = np.zeros(len(LETTERS), np.float32)
         expected = run(alone, row, False, tokens).tolist()
         assert run(together, row, False, tokens).tolist() == expected
@@ -204,7 +201,7 @@ def test_dry_looks_at_its_window_only() -> None:
     row = np.zeros(len(LETTERS), np.float32)
     d = LETTERS.index("d")
     found = [
-        run(Dry(1.0, 2.0, 2, window, Breakers([], letter_bytes)), row, False, tokens)[d]
+        run(Dry(1.0, 2.0, 2, window, SequenceBreakers([], letter_bytes)), row, False, tokens)[d]
         for window in (-1, 10, 9, 8, 0)
     ]
     assert found == [-2.0, -2.0, -1.0, 0.0, 0.0]
@@ -214,7 +211,7 @@ def test_dry_penalties_stay_finite() -> None:
     tokens = [0] * 5000
     row = np.zeros(len(LETTERS), np.float32)
     for base in (1.0, 1.75, 1e6):
-        found = run(Dry(1.0, base, 2, -1, Breakers([], letter_bytes)), row, False, tokens)
+        found = run(Dry(1.0, base, 2, -1, SequenceBreakers([], letter_bytes)), row, False, tokens)
         assert np.isfinite(found).all()
         assert found[0] < 0
 

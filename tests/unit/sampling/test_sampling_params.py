@@ -191,7 +191,7 @@ def test_names_that_are_unknown_or_contradict_are_refused() -> None:
 
 
 def test_grammars_are_checked_for_what_they_are() -> None:
-    with pytest.raises(GrammarError, match="no JSON"):
+    with pytest.raises(GrammarError, match="not valid JSON"):
         Grammar.json_schema("{")
     for wrong in ([], ["a", ""], ["a", 3]):
         with pytest.raises(GrammarError, match="choices"):

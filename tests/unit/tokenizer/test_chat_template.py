@@ -80,10 +80,10 @@ def test_subclasses_of_text_become_text() -> None:
         (["Hello"], r"messages\[0\] is not a message but 'Hello'"),
         ([{"content": "x"}], r'messages\[0\] has no "role"'),
         ([*HELLO, {"role": None}], r'messages\[1\] has no "role"'),
-        ([{"role": "user", "content": object()}], "messages holds a object"),
-        ([{"role": "user", "content": b"x"}], "messages holds a bytes"),
-        ([{"role": "user", "content": {1, 2}}], "messages holds a set"),
-        ([{"role": "user", "content": print}], "messages holds a builtin"),
+        ([{"role": "user", "content": object()}], "messages contains a object"),
+        ([{"role": "user", "content": b"x"}], "messages contains a bytes"),
+        ([{"role": "user", "content": {1, 2}}], "messages contains a set"),
+        ([{"role": "user", "content": print}], "messages contains a builtin"),
     ],
 )
 def test_bad_messages(messages: Any, reason: str) -> None:
@@ -92,9 +92,9 @@ def test_bad_messages(messages: Any, reason: str) -> None:
 
 
 def test_bad_options() -> None:
-    with pytest.raises(ChatTemplateError, match="clock holds a builtin"):
+    with pytest.raises(ChatTemplateError, match="clock contains a builtin"):
         ChatTemplate("{{ clock() }}").render(HELLO, clock=print)
-    with pytest.raises(ChatTemplateError, match="tools holds a function"):
+    with pytest.raises(ChatTemplateError, match="tools contains a function"):
         ChatTemplate("x").render(HELLO, tools=[test_bad_options])  # type: ignore[list-item]
 
 
@@ -264,7 +264,7 @@ def test_bos_as_the_file_says(tmp_path: Path, values: dict[str, Any], text: str)
 
 @pytest.mark.parametrize("name", ["phi-3", "qwen2", "llama-bpe", "llama-spm", "deepseek-coder"])
 def test_prompts_become_ids(shared: Path, name: str) -> None:
-    """Every control token of a real vocabulary, said by a user, stays text."""
+    """Every control token of a real vocabulary stays text in a message of the user."""
     path = shared / "tokenizers" / f"{name}.gguf"
     tokenizer = Tokenizer.from_gguf(path)
     with GgufLoader(path) as loader:
@@ -278,6 +278,6 @@ def test_prompts_become_ids(shared: Path, name: str) -> None:
         )
         return [id for id in ids if tokenizer.is_control(id)]
 
-    said = "".join(tokenizer.control_tokens())
+    controls_as_text = "".join(tokenizer.control_tokens())
     assert tokenizer.control_tokens()
-    assert controls(f"a{said}b") == controls("x")
+    assert controls(f"a{controls_as_text}b") == controls("x")

@@ -1,4 +1,4 @@
-"""The sandbox computes what Jinja computes, whether or not texts wear a disguise."""
+"""The sandbox computes what Jinja computes, with and without placeholders."""
 
 import json
 from functools import cache

@@ -157,7 +157,7 @@ _KEPT = frozenset({"role", "type", "id", "tool_call_id", "required", "enum"})
 
 
 def _said(value: Any, say: Callable[[str], str], key: str = "") -> Any:
-    """A value in which everything that could be said is said otherwise."""
+    """A value in which every text is replaced."""
     if isinstance(value, dict):
         return {k: _said(v, say, k) for k, v in value.items()}
     if isinstance(value, list):
@@ -192,8 +192,8 @@ def test_tokens_do_not_depend_on_messages(family: Family, data: st.DataObject) -
     tokens = sorted({*family.control, family.bos, family.eos})
     parts = [t[a:b] for t in tokens for a, b in ((0, None), (0, 2), (1, None), (2, -2), (0, 4))]
     hostile = data.draw(st.lists(st.sampled_from([*parts, " ", "\n", "x"]), min_size=1, max_size=5))
-    said = "".join(hostile)
-    assume(said.strip())
+    hostile_text = "".join(hostile)
+    assume(hostile_text.strip())
     harmless = _tokens(family, case, lambda _: "x")
     assume(harmless is not None)
-    assert _tokens(family, case, lambda _: said) == harmless
+    assert _tokens(family, case, lambda _: hostile_text) == harmless

@@ -1,6 +1,6 @@
 """No template escapes, runs for ever or grows without bound; good ones are left alone.
 
-The bombs run in a process of their own, which may take no more than a few gigabytes and
+The bombs run in a separate process, which may take no more than a few gigabytes and
 minutes, so that one that is not stopped fails these tests instead of the machine.
 """
 

@@ -39,7 +39,7 @@ def bert(make_tokenizer: MakeTokenizer) -> Tokenizer:
         ("中文", ["▁中", "▁文"]),
         ("a$a", ["▁a", "▁$", "▁a"]),
         ("hellx a", ["[UNK]", "▁a"]),
-        ("a\u200b\0\ufffda", ["[UNK]"]),  # format characters vanish, and "aa" is no word here
+        ("a\u200b\0\ufffda", ["[UNK]"]),  # format characters vanish, and "aa" is not a word here
         ("\x01a\x02", ["▁a"]),
         ("한", ["▁ᄒ"]),
         (" \u3000\t", []),

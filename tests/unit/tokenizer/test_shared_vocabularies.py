@@ -1,6 +1,6 @@
 """Every vocabulary in ../shared/tokenizers gives the ids recorded beside it.
 
-`NAME.gguf.inp` holds texts, `NAME.gguf.out` the ids of each text on a line of its own. A text ends
+`NAME.gguf.inp` holds texts, `NAME.gguf.out` the ids of each text on one line. A text ends
 before the newline of its separator line and may itself hold newlines or be empty; neither special
 tokens are added nor their texts recognised.
 """

@@ -1,9 +1,9 @@
-"""From a `Grammar` to a matcher over a vocabulary, for any number of threads.
+"""GrammarCompiler: from a `Grammar` to a matcher over a vocabulary, for any number of threads.
 
-Comes in: a grammar in any of its languages. Goes out: it compiled, or a future of that. What
-llguidance cannot enforce to the letter is refused with its reason, and so is what takes more time
-or memory than the limits allow (limits.py). Grammars that take long never hold up the others: they
-go on in a lane of their own. Nobody waits for a lock while one compiles.
+In: a grammar in any of its languages. Out: the compiled grammar, or a future of it. A grammar that
+llguidance cannot enforce exactly is refused with the reason, and so is one that takes more time or
+memory than the limits allow (limits.py). Slow grammars move to a second worker, so that they do
+not delay the others. No lock is held while a grammar compiles.
 """
 
 import os
@@ -14,7 +14,7 @@ from functools import partial
 from threading import Lock
 
 from ingot.errors import ModelError, QueueFullError
-from ingot.sampling.grammar.lane import Compiled, Job, Lane
+from ingot.sampling.grammar.compile_worker import CompiledGrammar, CompileJob, CompileWorker
 from ingot.sampling.grammar.limits import GrammarLimits
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.grammar.trial_process import TrialProcess
@@ -23,23 +23,28 @@ from ingot.tokenizer import Tokenizer
 
 
 class GrammarCompiler:
-    """Compiles grammars for one vocabulary and keeps what it compiled."""
+    """Compiles grammars for one vocabulary and keeps those used last."""
 
     def __init__(self, tokenizer: Tokenizer, limits: GrammarLimits | None = None) -> None:
         self.vocabulary = GrammarVocabulary(tokenizer)
         self._limits = limits = limits or GrammarLimits()
-        slow = Lane(self.vocabulary, self._trial(limits.seconds))
-        self._lanes = (Lane(self.vocabulary, self._trial(limits.quick_seconds), slow), slow)
-        self._lock = Lock()  # of the next four
-        self._kept: OrderedDict[Grammar, Compiled] = OrderedDict()
-        self._used: weakref.WeakValueDictionary[Grammar, Compiled] = weakref.WeakValueDictionary()
-        self._jobs: dict[Grammar, Job] = {}
+        slow = CompileWorker(self.vocabulary, self._trial(limits.seconds))
+        self._workers = (
+            CompileWorker(self.vocabulary, self._trial(limits.quick_seconds), slow),
+            slow,
+        )
+        self._lock = Lock()  # guards the next four
+        self._kept = OrderedDict[Grammar, CompiledGrammar]()
+        self._used: weakref.WeakValueDictionary[Grammar, CompiledGrammar] = (
+            weakref.WeakValueDictionary()
+        )
+        self._jobs: dict[Grammar, CompileJob] = {}
         self._closed = False
         self._owner = os.getpid()
-        self._stop = weakref.finalize(self, _close, self._lanes)
+        self._stop = weakref.finalize(self, _close, self._workers)
 
-    def wait(self, grammar: Grammar) -> Compiled:
-        """Wait for a grammar; whoever is interrupted waits no more."""
+    def wait(self, grammar: Grammar) -> CompiledGrammar:
+        """Compile a grammar and wait for it; an interrupt cancels the wait."""
         future = self.compile(grammar)
         try:
             return future.result()
@@ -47,12 +52,12 @@ class GrammarCompiler:
             future.cancel()
             raise
 
-    def compile(self, grammar: Grammar) -> Future[Compiled]:
-        """A grammar to come; cancel it if it is not wanted any more."""
-        future: Future[Compiled] = Future()
+    def compile(self, grammar: Grammar) -> Future[CompiledGrammar]:
+        """Compile a grammar without waiting; cancel the future if it is no longer needed."""
+        future: Future[CompiledGrammar] = Future()
         with self._lock:
             if self._closed:
-                raise ModelError("the model is closed; open it again to go on")
+                raise ModelError("the model is closed; open it again")
             if self._owner != os.getpid():
                 raise ModelError("the model was opened before os.fork(); open it in this process")
             if (known := self._used.get(grammar)) is not None:
@@ -64,11 +69,11 @@ class GrammarCompiler:
                 job.waiting.append(future)
             else:
                 job = self._begin(grammar, future)
-        future.add_done_callback(partial(self._left, job))
+        future.add_done_callback(partial(self._abandon, job))
         return future
 
     def close(self) -> None:
-        """Compile no more; those who wait are told."""
+        """Stop compiling; waiting callers get a `ModelError`."""
         with self._lock:
             self._closed = True
             jobs = list(self._jobs.values())
@@ -80,19 +85,19 @@ class GrammarCompiler:
         limits = self._limits
         return TrialProcess(self.vocabulary, seconds, limits.patience, limits.memory)
 
-    def _begin(self, grammar: Grammar, future: Future[Compiled]) -> Job:
+    def _begin(self, grammar: Grammar, future: Future[CompiledGrammar]) -> CompileJob:
         if len(self._jobs) >= self._limits.waiting:
             raise QueueFullError(
-                f"{len(self._jobs)} grammars wait to be compiled, which is the limit; "
+                f"{len(self._jobs)} grammars are waiting to be compiled, which is the limit; "
                 "try again later"
             )
-        job = Job(grammar, self._done, [future])
-        self._lanes[0].put(job)
+        job = CompileJob(grammar, self._done, [future])
+        self._workers[0].put(job)
         self._jobs[grammar] = job
         return job
 
-    def _left(self, job: Job, future: Future[Compiled]) -> None:
-        """Hear that somebody waits no more; a job for nobody ends."""
+    def _abandon(self, job: CompileJob, future: Future[CompiledGrammar]) -> None:
+        """Drop a caller that cancelled its future; a job without callers ends."""
         if not future.cancelled():
             return
         with self._lock:
@@ -101,30 +106,30 @@ class GrammarCompiler:
             if job.waiting:
                 return
             self._forget(job)
-        for lane in self._lanes:
-            lane.drop(job)
+        for worker in self._workers:
+            worker.drop(job)
 
-    def _done(self, job: Job, result: Compiled | Exception) -> None:
+    def _done(self, job: CompileJob, result: CompiledGrammar | Exception) -> None:
         with self._lock:
             self._forget(job)
             waiting, job.waiting = job.waiting, []
-            if isinstance(result, Compiled):
+            if isinstance(result, CompiledGrammar):
                 self._used[job.grammar] = result
                 self._keep(job.grammar, result)
         for future in waiting:
             if not future.set_running_or_notify_cancel():
                 continue
-            if isinstance(result, Compiled):
+            if isinstance(result, CompiledGrammar):
                 future.set_result(result)
             else:
                 future.set_exception(result)
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: CompileJob) -> None:
         if self._jobs.get(job.grammar) is job:
             del self._jobs[job.grammar]
 
-    def _keep(self, grammar: Grammar, compiled: Compiled) -> None:
-        """Keep those that were used last, as many as there may be."""
+    def _keep(self, grammar: Grammar, compiled: CompiledGrammar) -> None:
+        """Keep a grammar, and drop those that were not used for longest beyond the limits."""
         self._kept[grammar] = compiled
         self._kept.move_to_end(grammar)
         memory = sum(each.memory for each in self._kept.values())
@@ -134,6 +139,6 @@ class GrammarCompiler:
             memory -= self._kept.popitem(last=False)[1].memory
 
 
-def _close(lanes: tuple[Lane, ...]) -> None:
-    for lane in lanes:
-        lane.close()
+def _close(workers: tuple[CompileWorker, ...]) -> None:
+    for worker in workers:
+        worker.close()

@@ -1,8 +1,7 @@
-"""What a constrained output must look like: a description, not yet bound to a vocabulary.
+"""Grammar: what a structured output must look like, independent of any vocabulary.
 
-Comes in: a JSON schema, a regular expression, a list of choices, a Lark or a GBNF grammar.
-Goes out: a frozen `Grammar` that `SamplingParams` carries. It does not know whether the
-grammar is sound; that shows when it is compiled (compile.py).
+In: a JSON schema, a regular expression, a list of choices, a Lark or a GBNF grammar. Out: a frozen
+`Grammar` for `SamplingParams`. Mistakes in it are found when it is compiled (compile.py).
 """
 
 import json
@@ -16,7 +15,7 @@ from ingot.sampling.grammar.limits import LARGEST_SOURCE
 
 
 class GrammarKind(StrEnum):
-    """The languages a grammar may be written in."""
+    """The languages of grammars."""
 
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
@@ -27,33 +26,33 @@ class GrammarKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """One grammar; `markers` makes it lazy: it rules only what follows one of them."""
+    """A grammar; `markers` make it lazy: it applies only after one of them."""
 
     kind: GrammarKind
     source: str  # choices: a JSON list of strings
     markers: tuple[str, ...] = ()
-    before: str = ""  # rules in Lark of a text that comes first; `before` is their start
+    before: str = ""  # rules in Lark for a text that comes first; their start is `before`
 
     def __post_init__(self) -> None:
         size = len(self.source) + len(self.before) + sum(map(len, self.markers))
         if size > LARGEST_SOURCE:
             raise GrammarError(
-                f"the {self.kind} has {size:,} characters; {LARGEST_SOURCE:,} are the most"
+                f"the {self.kind} has {size:,} characters; at most {LARGEST_SOURCE:,} are allowed"
             )
 
     @classmethod
     def json_schema(cls, schema: Mapping[str, object] | bool | str) -> Self:
-        """JSON that a schema (a mapping, or its JSON text) describes; `True` is any JSON."""
+        """JSON that follows a schema (a mapping, or its JSON text); `True` allows any JSON."""
         try:
             text = schema if isinstance(schema, str) else json.dumps(schema)
             made = cls(GrammarKind.JSON_SCHEMA, text)
             json.loads(text)
         except RecursionError:
             raise GrammarError("the JSON schema is nested too deeply") from None
-        except (TypeError, ValueError) as error:  # of types, there is `grammar_of`
+        except (TypeError, ValueError) as error:  # for Python types there is `grammar_of`
             if isinstance(error, GrammarError):
                 raise
-            raise GrammarError(f"the JSON schema is no JSON: {error}") from None
+            raise GrammarError(f"the JSON schema is not valid JSON: {error}") from None
         return made
 
     @classmethod
@@ -66,25 +65,25 @@ class Grammar:
         """One of several texts."""
         listed = [options] if isinstance(options, str) else list(options)
         if not listed or not all(isinstance(option, str) and option for option in listed):
-            raise GrammarError("choices must be one or more texts, none of them empty")
+            raise GrammarError("choices must be one or more strings, none of them empty")
         return cls(GrammarKind.CHOICES, json.dumps(listed))
 
     @classmethod
     def lark(cls, text: str) -> Self:
-        """A grammar in llguidance's dialect of Lark, beginning with the rule `start`."""
+        """A grammar in llguidance's dialect of Lark; its first rule is `start`."""
         return cls(GrammarKind.LARK, text)
 
     @classmethod
     def gbnf(cls, text: str) -> Self:
-        """A grammar as llama.cpp writes them, beginning with the rule `root`."""
+        """A grammar in llama.cpp's GBNF; its first rule is `root`."""
         return cls(GrammarKind.GBNF, text)
 
-    def behind(self, rules: str) -> Self:
-        """The same, behind a text that the rule `before` of some rules in Lark describes."""
+    def preceded_by(self, rules: str) -> Self:
+        """The same grammar after a text that follows the rule `before` of `rules` (in Lark)."""
         return replace(self, before=rules)
 
     def after(self, *markers: str) -> Self:
-        """The same, lazy: text is free until a marker comes, and again behind the grammar."""
+        """The same grammar, lazy: the text is free until a marker, and again after the grammar."""
         if not markers or not all(markers):
             raise GrammarError("a lazy grammar needs at least one marker, none of them empty")
         return replace(self, markers=markers)

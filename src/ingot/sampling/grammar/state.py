@@ -1,10 +1,10 @@
-"""A grammar along one text: which tokens may come next, which must.
+"""GrammarState: the state of a grammar in one text, which gives token masks and forced tokens.
 
-The mask of a place is computed once, when `prepare` or `mask` is called first. `prepare` may
-run in another thread while the model computes: llguidance works without the interpreter lock.
+The mask of a position is computed once, at the first call of `prepare` or `mask`. `prepare` may
+run in another thread while the model computes, because llguidance releases the GIL.
 
 llguidance limits the work of one mask to some tenths of a second. That would still be too much
-for every token of a text, since other texts wait meanwhile: a grammar has so much time in all.
+for every token, because other requests wait meanwhile. So the time of a text is limited, too.
 """
 
 import time
@@ -19,20 +19,20 @@ from ingot.errors import GrammarError
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-    from ingot.sampling.grammar.lane import Compiled
+    from ingot.sampling.grammar.compile_worker import CompiledGrammar
 
-_SECONDS = 1.0  # of CPU time that a text may take beyond that of its tokens
+_SECONDS = 1.0  # CPU time of a text, in addition to that of its tokens
 _SECONDS_PER_TOKEN = 0.02
 
 
 class GrammarState:
-    """Where in a grammar a text is."""
+    """The position of one text in a grammar."""
 
     def __init__(
-        self, compiled: "Compiled", vocab_size: int, matcher: "LLMatcher | None" = None
+        self, compiled: "CompiledGrammar", vocab_size: int, matcher: "LLMatcher | None" = None
     ) -> None:
-        """`matcher` is another place than the start."""
-        self._compiled = compiled  # as long as somebody has it, it is not compiled again
+        """`matcher`: a position other than the start."""
+        self._compiled = compiled  # while somebody holds it, it is not compiled again
         self._matcher = matcher or compiled.matcher.deep_copy()
         self._words = np.empty((vocab_size + 31) // 32, np.uint32)
         self._ready = False
@@ -40,7 +40,7 @@ class GrammarState:
         self._lock = Lock()
 
     def prepare(self) -> None:
-        """Compute the mask of this place, unless it is known."""
+        """Compute the mask of this position if it is not known."""
         with self._lock:
             if not self._ready:
                 begun = time.thread_time()
@@ -49,12 +49,12 @@ class GrammarState:
                 self._ready = True
 
     def mask(self) -> NDArray[np.uint32]:
-        """One bit for each token, the first in the lowest: set where it may come next."""
+        """One bit per token, lowest bit first: set if the token is allowed next."""
         self.prepare()
         return self._words
 
     def accept(self, token: int) -> None:
-        """Go on behind a token."""
+        """Advance by a token."""
         with self._lock:
             self._ready = False
             begun = time.thread_time()
@@ -63,7 +63,7 @@ class GrammarState:
             self._check(begun)
 
     def forced(self) -> list[int]:
-        """The tokens that must come next, as far as that is certain."""
+        """The tokens that must come next, as far as they are known."""
         with self._lock:
             begun = time.thread_time()
             tokens = self._matcher.compute_ff_tokens()
@@ -72,12 +72,12 @@ class GrammarState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the grammar is fulfilled and nothing more may come."""
+        """Whether the text is complete and no token may follow."""
         return self._matcher.is_stopped()
 
     @property
     def may_end(self) -> bool:
-        """Whether the text so far fulfils the grammar."""
+        """Whether the text may end here."""
         return self._matcher.is_accepting()
 
     def reset(self) -> None:
@@ -90,7 +90,7 @@ class GrammarState:
             self._check(begun)
 
     def clone(self) -> Self:
-        """Copy the place."""
+        """Copy the position and the time that is left."""
         with self._lock:
             copy = self._matcher.deep_copy()
             cloned = type(self)(self._compiled, 32 * len(self._words), copy)
@@ -104,6 +104,6 @@ class GrammarState:
         self._left -= time.thread_time() - begun
         if self._left < 0:
             raise GrammarError(
-                f"the grammar takes more than {_SECONDS_PER_TOKEN * 1000:g} ms for a token, and "
-                f"{_SECONDS:g} s are the most that a text may take beyond that; simplify it"
+                f"the grammar takes more than {_SECONDS_PER_TOKEN * 1000:g} ms per token, and the "
+                f"{_SECONDS:g} s that a text may take in addition are used up; simplify it"
             )

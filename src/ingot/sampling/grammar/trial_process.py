@@ -1,8 +1,8 @@
-"""TrialProcess: the process that tries grammars, seen from the one that serves.
+"""TrialProcess: a handle of the process that tries grammars (trial_main.py).
 
-Comes in: a text that llguidance reads. Goes out: the text to compile, now that it is known what
-that takes, or an error that says which limit it went past. The process starts with the first
-grammar and stays. One thread uses it; any thread may kill it.
+In: a text that llguidance reads. Out: the text to compile and the memory it needs, or an error
+that names the limit it exceeded. The process starts with the first grammar and stays. One thread
+uses it; any thread may kill it.
 """
 
 import marshal
@@ -15,60 +15,70 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Timer
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError, QueueFullError
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
-_PROGRAM = Path(__file__).with_name("trial.py")
-_START = 60.0  # seconds that the process may take to start, on a machine that does other things
+if TYPE_CHECKING:
+    from ingot.sampling.grammar.trial_main import TrialRequest, TrialResult
+
+_PROGRAM = Path(__file__).with_name("trial_main.py")
+_START = 60.0  # seconds that the process may take to start on a busy machine
 _OVERTIME = (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU)
 
 
 class OvertimeError(GrammarError):
-    """A grammar took more time than it may."""
+    """A grammar exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A grammar that can be compiled within the limits."""
+    """A grammar that compiles within the limits."""
 
     text: str  # as llguidance reads it
-    memory: int  # bytes that it took, about
+    memory: int  # bytes that it took, approximately
 
 
 class TrialProcess:
-    """Tries one grammar at a time."""
+    """Tries one grammar at a time in a child process."""
 
     def __init__(self, vocabulary: GrammarVocabulary, seconds: float, patience: float, memory: int):
-        """`seconds` are of CPU time; the clock may show `patience` times as many."""
+        """`seconds` of CPU time; the wall-clock limit is `patience` times that."""
         self._vocabulary = vocabulary
         self._seconds = seconds
-        self._limits = {"seconds": seconds, "patience": patience * seconds, "memory": memory}
+        self._patience, self._memory = patience * seconds, memory
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = Lock()  # of the process's end
+        self._lock = Lock()  # guards the end of the process
         self._killed = False
 
     def start(self) -> None:
-        """Have the process get ready, unless it is."""
+        """Start the process if it is not running."""
         if self._process is None or self._killed or self._process.poll() is not None:
             self.close()
             with self._lasting(_START):
                 self._start()
 
     def run(self, text: str, *, gbnf: bool) -> Tried:
-        """Try a grammar."""
+        """Try a grammar; `GrammarError` if it is refused or exceeds a limit."""
         self.start()
-        with self._lasting(_START + self._limits["patience"]):
-            answer = self._ask({"text": text, "gbnf": gbnf, **self._limits})
+        request: TrialRequest = {
+            "text": text,
+            "gbnf": gbnf,
+            "seconds": self._seconds,
+            "patience": self._patience,
+            "memory": self._memory,
+        }
+        with self._lasting(_START + self._patience):
+            answer = self._ask(request)
         if "text" in answer:
             return Tried(answer["text"], answer["grown"])
         if "refused" in answer:
             raise GrammarError(answer["refused"])
-        raise self._went_too_far(-answer["ended"])
+        raise self._exceeded(-answer["ended"])
 
     def kill(self) -> None:
-        """End the process and what it is trying, in any thread."""
+        """Kill the process and its forks; may be called in any thread."""
         with self._lock:
             if self._process is not None:
                 self._killed = True
@@ -83,12 +93,12 @@ class TrialProcess:
             if process is not None:
                 process.wait()
         for pipe in (process.stdin, process.stdout) if process else ():
-            with suppress(OSError):  # what nobody has read
+            with suppress(OSError):  # data that was not read
                 pipe.close()  # type: ignore[union-attr]
 
     @contextmanager
     def _lasting(self, seconds: float) -> Iterator[None]:
-        """Do something with the process that must not take longer."""
+        """Kill the process if the body takes longer than this; report its failures."""
         timer = Timer(seconds, self.kill)
         timer.daemon = True
         try:
@@ -100,20 +110,20 @@ class TrialProcess:
             self.close()
             reason = str(error) or type(error).__name__
             raise QueueFullError(
-                f"no grammar can be compiled now, the process for it has failed ({reason}); "
+                f"grammars cannot be compiled now because their process failed ({reason}); "
                 "try again later"
             ) from None
         finally:
             timer.cancel()
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: "TrialRequest") -> "TrialResult":
         process = self._process
         assert process is not None, "it was started"
         assert process.stdin is not None
         assert process.stdout is not None
-        marshal.dump(message, process.stdin)
+        marshal.dump(dict(request), process.stdin)
         process.stdin.flush()
-        answer: dict[str, Any] = marshal.load(process.stdout)
+        answer: TrialResult = marshal.load(process.stdout)
         return answer
 
     def _start(self) -> None:
@@ -124,17 +134,18 @@ class TrialProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            start_new_session=True,  # a Ctrl-C is for us; and its forks die with it
+            start_new_session=True,  # Ctrl-C does not reach it; killing the group kills its forks
         )
         with self._lock:
             self._process = process
         assert process.stdin is not None
         marshal.dump((sys.path, *vocabulary), process.stdin)
 
-    def _went_too_far(self, ended_by: int) -> GrammarError:
+    def _exceeded(self, ended_by: int) -> GrammarError:
         if ended_by in _OVERTIME:
             return OvertimeError(f"it takes more than {self._seconds:g} s to compile; simplify it")
         if ended_by == signal.SIGABRT:
-            memory = self._limits["memory"] // (1 << 20)
-            return GrammarError(f"it takes more than {memory:g} MB to compile; simplify it")
-        return GrammarError("it is nested too deeply to be compiled; simplify it")
+            return GrammarError(
+                f"it takes more than {self._memory >> 20} MB to compile; simplify it"
+            )
+        return GrammarError("it is nested too deeply to compile; simplify it")

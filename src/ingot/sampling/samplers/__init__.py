@@ -1,1 +1,1 @@
-"""The samplers, one idea per file."""
+"""The samplers: classes derived from `ingot.sampling.sampler.Sampler`, grouped by what they do."""

@@ -1,4 +1,4 @@
-"""Grammar: bans every token that the grammar does not allow here."""
+"""GrammarMask: bans every token that the grammar does not allow next."""
 
 from typing import Self
 
@@ -11,7 +11,7 @@ from ingot.sampling.sampler import Sampler
 
 
 class GrammarMask(Sampler):
-    """Bans tokens, follows the text, and knows when it is complete."""
+    """Applies the token masks of a grammar and follows the text through it."""
 
     cuts = False
 
@@ -19,20 +19,16 @@ class GrammarMask(Sampler):
         self._state = state
 
     def prepare(self) -> None:
-        """Compute the mask of the next token ahead of `apply`, in any thread."""
         self._state.prepare()
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next."""
         return self._state.forced()
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more may come."""
         return self._state.is_complete
 
     def apply(self, candidates: Candidates) -> None:
-        """Ban."""
         words = self._state.mask()
         if candidates.ids is None:
             _native.mask_row(candidates.row, words)
@@ -41,13 +37,10 @@ class GrammarMask(Sampler):
         candidates.logits[bits == 0] = -np.inf
 
     def accept(self, token: int) -> None:
-        """Go on."""
         self._state.accept(token)
 
     def reset(self) -> None:
-        """Go back to the start."""
         self._state.reset()
 
     def clone(self) -> Self:
-        """Copy the place in the grammar."""
         return type(self)(self._state.clone())

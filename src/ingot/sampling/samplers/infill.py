@@ -1,8 +1,8 @@
-"""Infill: for text between a prefix and a suffix, ends rather than rambles on.
+"""Infill: for text between a prefix and a suffix; prefers to end.
 
-As llama.cpp does it: if ending is likely enough, end; otherwise tokens that begin alike are
-counted together, and only those that are likely then stay, along with the ends. It looks at
-the likeliest tokens, so it should come behind top-k and top-p.
+As in llama.cpp: if an end-of-text token is likely enough, only these stay. Otherwise tokens with a
+common prefix are counted together, and those that are likely then stay, along with the
+end-of-text tokens. It looks at the likeliest tokens, so it should come after top-k and top-p.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,21 +19,20 @@ _LIKELY = 0.2
 
 
 class Infill(Sampler):
-    """Leaves tokens that are likely by themselves or together with those that begin alike."""
+    """Keeps tokens that are likely alone or together with tokens of the same prefix."""
 
     def __init__(self, ends: Iterable[int], end: int, token_bytes: Callable[[int], bytes]) -> None:
         self._ends = np.array(sorted(ends), np.int32)
-        self._end = end  # what is left when nothing else is
+        self._end = end  # stays if no other token does
         self._token_bytes = token_bytes
 
     def apply(self, candidates: Candidates) -> None:
-        """Cut."""
         candidates.keep_top(_LOOK)
         assert candidates.ids is not None, "the candidates are listed"
         probabilities = candidates.probabilities()
         is_end = np.isin(candidates.ids, self._ends)
-        ending, going_on = probabilities[is_end].sum(), probabilities[~is_end].sum()
-        if _END_FACTOR * ending * len(candidates) > going_on:
+        ending, continuing = probabilities[is_end].sum(), probabilities[~is_end].sum()
+        if _END_FACTOR * ending * len(candidates) > continuing:
             candidates.keep(is_end)
             return
         merged = self._merge(candidates.ids.tolist(), probabilities)
@@ -46,7 +45,7 @@ class Infill(Sampler):
         candidates.keep(stays & (is_end | (share >= 1.0 / (texts + 1))))
 
     def _merge(self, ids: list[int], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give the probability of tokens that begin alike to the likeliest of them."""
+        """Give the probability of tokens with a common prefix to the likeliest of them."""
         texts = [self._token_bytes(id) for id in ids]
         merged = probabilities.copy()
         for first, short in enumerate(texts):

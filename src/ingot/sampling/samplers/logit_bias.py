@@ -1,6 +1,6 @@
 """Logit bias: a number added to the logits of some tokens; minus infinity bans one.
 
-The tokens that end a text are banned, too, as long as it is shorter than it must be.
+The tokens that end a text are banned until it has `min_tokens`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from ingot.sampling.sampler import Sampler
 
 
 class LogitBias(Sampler):
-    """Adds to the logits."""
+    """Adds `biases` to the logits, and bans `ends` before `min_tokens`."""
 
     cuts = False
 
@@ -27,7 +27,6 @@ class LogitBias(Sampler):
         self._min_tokens = min_tokens
 
     def apply(self, candidates: Candidates) -> None:
-        """Add."""
         if len(self._ids):
             where, which = candidates.find(self._ids)
             candidates.logits[where] += self._biases[which]
@@ -36,7 +35,6 @@ class LogitBias(Sampler):
             candidates.logits[where] = -np.inf
 
     def edits(self, token_ids: Ints, generated: int, ahead: int) -> LogitEdits | None:
-        """The same, once the text is long enough."""
         del token_ids
         if generated + ahead < self._min_tokens:
             return None

@@ -1,9 +1,9 @@
 """Mirostat, versions 1 and 2 (Basu et al., 2020): keeps the surprise of the text near a target.
 
-Both leave out tokens by a bound `mu` on their surprise (in bits) and move it after each
-token: down when the token surprised more than `tau`, up when less. Version 1 turns the bound
-into a number of tokens through an estimate of how the probabilities fall off (Zipf's law);
-version 2 uses it as it is. They choose the token themselves, so they come last.
+Both remove tokens by a bound `mu` on their surprise (in bits) and move it after each token: down
+if the token surprised more than `tau`, up if less. Version 1 turns the bound into a number of
+tokens by estimating how the probabilities fall off (Zipf's law); version 2 uses it directly. They
+pick the token themselves, so they come last.
 """
 
 from abc import abstractmethod
@@ -26,18 +26,15 @@ class _Mirostat(Sampler):
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was chosen."""
         self.mu = 2.0 * self._tau
         self._pending: tuple[int, float] | None = None  # a token and its surprise
 
     def clone(self) -> Self:
-        """Copy the bound as it is now."""
         copy = type(self)(self._tau, self._eta)
         copy.mu, copy._pending = self.mu, self._pending
         return copy
 
     def apply(self, candidates: Candidates) -> None:
-        """Cut, and choose one of the rest."""
         self._cut(candidates)
         index = arithmetic.draw(candidates.logits, candidates.uniform(DRAW))
         candidates.chosen = index
@@ -45,18 +42,17 @@ class _Mirostat(Sampler):
         self._pending = candidates.token, surprise
 
     def accept(self, token: int) -> None:
-        """Move the bound by how much the token surprised."""
         if self._pending is not None and self._pending[0] == token:
             self.mu -= self._eta * (self._pending[1] - self._tau)
         self._pending = None
 
     @abstractmethod
     def _cut(self, candidates: Candidates) -> None:
-        """Leave the tokens that the bound allows."""
+        """Keep the tokens that the bound allows."""
 
 
 class Mirostat1(_Mirostat):
-    """Leaves as many tokens as make the bound, if the probabilities follow Zipf's law."""
+    """Keeps as many tokens as the bound allows if the probabilities follow Zipf's law."""
 
     def _cut(self, candidates: Candidates) -> None:
         vocabulary = len(candidates.row)
@@ -90,7 +86,7 @@ class Mirostat1(_Mirostat):
 
 
 class Mirostat2(_Mirostat):
-    """Leaves the tokens whose surprise is at most the bound, and always the likeliest."""
+    """Keeps the tokens whose surprise is at most the bound, and always the likeliest."""
 
     def _cut(self, candidates: Candidates) -> None:
         _, total = arithmetic.largest_and_total(candidates.logits)

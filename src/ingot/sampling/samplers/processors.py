@@ -1,7 +1,7 @@
-"""Processors: the caller's own functions on the logits of the whole vocabulary.
+"""Processors: functions of the caller that change the logits of the whole vocabulary.
 
-Each is called with the tokens so far (read-only) and the logits, which it changes in place:
-no copy is made. Behind a cut, everything that was cut is banned in what it sees and stays out.
+Each is called with the tokens so far (read-only) and the logits, which it changes in place. After
+a cut, the tokens that were removed have logits of -inf and stay removed.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ingot.sampling.sampler import Sampler
 
 
 class Processors(Sampler):
-    """Runs functions one after the other; what one raises fails this request only."""
+    """Runs functions one after the other; an exception fails this request only."""
 
     cuts = False
 
@@ -21,7 +21,6 @@ class Processors(Sampler):
         self._functions = tuple(functions)
 
     def apply(self, candidates: Candidates) -> None:
-        """Call them."""
         row = candidates.whole_row()
         tokens = candidates.token_ids.view()
         tokens.flags.writeable = False

@@ -1,12 +1,12 @@
-"""Runs templates from strangers: bounded in time, memory and output, and shut in.
+"""A sandbox for untrusted Jinja templates, with limits on time, memory and output.
 
-A template's source comes in; a `Program` goes out, which turns variables into text under
-`Limits` and keeps texts in their `Disguise`. Nothing in here knows chats or tokenizers.
+In: the source of a template. Out: a `CompiledTemplate`, which renders variables under `Limits`,
+with `Placeholders` for the control tokens in their texts. It does not know chats or tokenizers.
 """
 
-from ingot.tokenizer.sandbox.disguise import ControlTokens as ControlTokens
-from ingot.tokenizer.sandbox.disguise import Disguise as Disguise
+from ingot.tokenizer.sandbox.compiled_template import CompiledTemplate as CompiledTemplate
 from ingot.tokenizer.sandbox.limits import Limits as Limits
-from ingot.tokenizer.sandbox.program import Program as Program
+from ingot.tokenizer.sandbox.placeholders import ControlTokens as ControlTokens
+from ingot.tokenizer.sandbox.placeholders import Placeholders as Placeholders
 
-__all__ = ["ControlTokens", "Disguise", "Limits", "Program"]
+__all__ = ["CompiledTemplate", "ControlTokens", "Limits", "Placeholders"]

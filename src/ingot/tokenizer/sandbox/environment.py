@@ -1,7 +1,7 @@
-"""Jinja's immutable sandbox, narrowed from what is forbidden to what is allowed.
+"""Jinja's immutable sandbox, restricted to an allowlist.
 
-A running template reaches values, attributes and functions only through here, and finds
-only what the tables of `methods`, `functions`, `filters` and `questions` name.
+A running template reaches values, attributes and functions only through this environment, and
+finds only what is in the tables of `value_methods`, `functions`, `filters` and `jinja_tests`.
 """
 
 from collections.abc import Callable
@@ -18,39 +18,39 @@ from jinja2.utils import Namespace, pass_context
 from ingot.tokenizer.sandbox import operators
 from ingot.tokenizer.sandbox.filters import FILTERS
 from ingot.tokenizer.sandbox.functions import FUNCTIONS
-from ingot.tokenizer.sandbox.methods import METHODS, VALUES
-from ingot.tokenizer.sandbox.questions import TESTS
-from ingot.tokenizer.sandbox.session import Operation, Session
+from ingot.tokenizer.sandbox.jinja_tests import TESTS
+from ingot.tokenizer.sandbox.render_state import Operation, RenderState
+from ingot.tokenizer.sandbox.value_methods import METHODS, VALUES
 
 
 class RenderContext(Context):
-    """The variables of a render, and its session."""
+    """The variables of a render, and its `RenderState`."""
 
-    session: Session
+    state: RenderState
 
 
-def _with_session(operation: Callable[..., Any]) -> Callable[..., Any]:
+def _with_state(operation: Callable[..., Any]) -> Callable[..., Any]:
     @pass_context
     def call(context: RenderContext, *args: Any, **kwargs: Any) -> Any:
-        return operation(context.session, *args, **kwargs)
+        return operation(context.state, *args, **kwargs)
 
     return call
 
 
-def _step(session: Session, steps: int, memory: int) -> bool:
-    session.meter.spend(steps)
-    session.meter.hold(memory)
+def _step(state: RenderState, steps: int, memory: int) -> bool:
+    state.meter.spend(steps)
+    state.meter.hold(memory)
     return True
 
 
-def _item(session: Session, value: Any, name: Any) -> Any:
-    """`value[name]`, with a name that a message may have said."""
+def _item(state: RenderState, value: Any, name: Any) -> Any:
+    """`value[name]`, with a name that may come from a message."""
     if type(value) is dict and type(name) is str and name not in value:
-        name = session.lift(name)
-    return session.environment.getitem(value, name)
+        name = state.original(name)
+    return state.environment.getitem(value, name)
 
 
-# What the compiler puts in place of syntax. No template can write these names.
+# Operations that replace syntax in the compiled template. Templates cannot spell these names.
 _SYNTAX: dict[str, Callable[..., Any]] = {
     "@step": _step,
     "@item": _item,
@@ -62,7 +62,7 @@ _SYNTAX: dict[str, Callable[..., Any]] = {
 
 
 class _Generation(Extension):
-    """`{% generation %}`, which marks what the model is trained to write, as a plain block."""
+    """`{% generation %}`, which marks what a model is trained on, as a plain block."""
 
     tags = {"generation"}  # noqa: RUF012 (declared by Jinja)
 
@@ -82,14 +82,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            # Nothing is computed while compiling, where no meter runs.
+            # Constants are not folded at compile time, because no meter counts there.
             optimized=False,
-            finalize=_with_session(Session.write),
+            finalize=_with_state(RenderState.write),
             extensions=[loopcontrols, _Generation],
         )
         operations = {**FILTERS, **_SYNTAX}
-        self.filters = {name: _with_session(function) for name, function in operations.items()}
-        self.tests = {name: _with_session(function) for name, function in TESTS.items()}
+        self.filters = {name: _with_state(function) for name, function in operations.items()}
+        self.tests = {name: _with_state(function) for name, function in TESTS.items()}
         self.globals = dict(FUNCTIONS)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -122,7 +122,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return getattr(obj, name)
         if kind is not dict and isinstance(name, str):
             if name.startswith("_") or (kind is not Namespace and hasattr(kind, name)):
-                raise SecurityError(f"{name!r} of a {kind.__name__} is not for templates")
+                raise SecurityError(f"templates may not access {name!r} of a {kind.__name__}")
             if kind is Namespace:
                 return getattr(obj, name, self.undefined(obj=obj, name=name))
         return self.undefined(obj=obj, name=name)
@@ -130,19 +130,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """`left operator right`."""
         assert isinstance(context, RenderContext)
-        return operators.binary(context.session, operator, left, right)
+        return operators.binary(context.state, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`obj(...)`."""
         assert isinstance(context, RenderContext)
         kwargs.pop("_loop_vars", None)
-        session = context.session
-        session.enter_call()
+        state = context.state
+        state.enter_call()
         try:
             if type(obj) is Operation:
-                return obj.function(session, *obj.owner, *args, **kwargs)
+                return obj.function(state, *obj.owner, *args, **kwargs)
             if isinstance(obj, Macro | LoopContext | Undefined):
                 return obj(*args, **kwargs)
         finally:
-            session.leave_call()
+            state.leave_call()
         raise SecurityError(f"a {type(obj).__name__} cannot be called")

@@ -1,9 +1,9 @@
-"""What a template may use up: time, memory, output.
+"""Limits of a render: time, memory, output.
 
-Every operation of a running template announces its cost to a `Meter`, which stops the
-render with `LimitError` when a limit is passed. There is no signal, no second thread and
-no clock but the CPU time of the rendering thread, so limits hold in any thread and a busy
-machine does not fail a good template. The meter does not know what the operations do.
+Every operation of a running template reports its cost to a `Meter`, which stops the render with
+`LimitError` when a limit is exceeded. It needs no signal and no second thread, and its only clock
+is the CPU time of the rendering thread. So limits hold in any thread, and a good template does not
+fail on a busy machine. The meter does not know what the operations do.
 """
 
 import sys
@@ -17,39 +17,39 @@ from jinja2.runtime import Undefined
 
 V = TypeVar("V")
 
-# Work units between two looks at the clock: a few milliseconds of template code.
+# Steps between two looks at the clock: a few milliseconds of template code.
 _SLICE = 20_000
 # Characters that cost as much as one step of template code.
 _CHARACTERS_PER_STEP = 16
 # What a number or a reference weighs, in characters.
 _NODE = 8
-# Bytes of an item that is made with its list: a number, or a text of one character.
+# Bytes of an item that is created with its list: a number, or a text of one character.
 _MADE_ITEM = 88
-# A tenth of a second, if every character of a text is compared with every one of another.
+# A tenth of a second if every character of a text is compared with every one of another.
 _MAX_SEARCH = 1 << 27
 # Deep enough for any JSON schema, shallow enough for C code that recurses without a guard.
 _MAX_DEPTH = 64
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _DATA = _SCALARS | {str, list, tuple, dict, range, Undefined}
-# What filters such as `map` give: it can be gone through one time.
+# The result of filters such as `map`, which can be iterated once.
 Once: type[Any] = type(iter([]))
 
 
 class LimitError(TemplateRuntimeError):
-    """A template went past one of its limits."""
+    """A template exceeded one of its limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one render, before what the size of its input adds to them."""
+    """The limits of one render; its input adds to them (`for_input`)."""
 
     seconds: float = 0.5  # CPU time
-    characters: int = 2 << 20  # the longest text, and all that is written
-    memory: int = 32 << 20  # bytes of all values made, though most are gone at once
+    characters: int = 2 << 20  # of the longest text, and of all output
+    memory: int = 32 << 20  # bytes of all values created, although most are freed at once
 
     def for_input(self, characters: int) -> "Limits":
-        """The limits of a render whose messages hold this many characters."""
+        """The limits of a render with this many characters in its messages."""
         return Limits(
             seconds=self.seconds + characters * 2e-7,
             characters=self.characters + 16 * characters,
@@ -58,7 +58,7 @@ class Limits:
 
 
 class Meter:
-    """Counts what one render uses up."""
+    """Counts the cost of one render."""
 
     __slots__ = ("_end", "_held", "_limits", "_slice", "_written")
 
@@ -70,7 +70,7 @@ class Meter:
         self._written = 0
 
     def spend(self, steps: int) -> None:
-        """Count steps of work; look at the clock now and then."""
+        """Count steps of work; look at the clock from time to time."""
         self._slice -= steps
         if self._slice < 0:
             self._slice = _SLICE
@@ -82,20 +82,20 @@ class Meter:
         self.spend(1 + characters // _CHARACTERS_PER_STEP)
 
     def search(self, text: str, wanted: str) -> None:
-        """Count a search: backwards, it can take the product of the lengths."""
+        """Count a search; backwards, its cost can be the product of the lengths."""
         steps = len(text) * max(len(wanted), 1)
         if steps > _MAX_SEARCH:
             self._too_much(f"a search for {len(wanted):,} characters in {len(text):,}")
         self.touch(steps)
 
     def foresee(self, characters: int) -> None:
-        """Refuse a text of this length before it is made."""
+        """Refuse a text of this length before it is created."""
         if characters > self._limits.characters:
             self._too_much(f"a text of {characters:,} characters")
         self.touch(characters)
 
     def foresee_items(self, count: int, *, made: bool = False) -> None:
-        """Refuse a list of this length before it is made, with items that exist or are made."""
+        """Refuse a list of this length before it is created; `made`: its items are new, too."""
         if count * _NODE > self._limits.characters:
             self._too_much(f"a list of {count:,} items")
         self.hold(64 + count * (_MADE_ITEM if made else _NODE))
@@ -108,18 +108,18 @@ class Meter:
             self._too_much(f"more than {self._limits.memory >> 20} MiB of memory")
 
     def keep(self, value: V) -> V:
-        """Count the memory of a text or a list just made."""
+        """Count the memory of a new text or list."""
         self.hold(sys.getsizeof(value))
         return value
 
     def keep_all(self, texts: list[str]) -> list[str]:
-        """Count the memory of a list of texts just made."""
+        """Count the memory of a new list of texts."""
         self.foresee_items(len(texts))
         self.hold(sum(map(sys.getsizeof, texts)))
         return texts
 
     def gather(self, pieces: Iterable[str]) -> str:
-        """Join texts as they come, as long as they are not too many."""
+        """Join texts as they come; stop when they get too long."""
         kept: list[str] = []
         size = 0
         for piece in pieces:
@@ -131,7 +131,7 @@ class Meter:
         return "".join(kept)
 
     def write(self, text: str) -> str:
-        """Count output, of the prompt or of a macro or block that is captured."""
+        """Count output: of the prompt, or of a macro or block that is captured."""
         self._written += len(text)
         if self._written > self._limits.characters:
             self._too_much(f"more than {self._limits.characters:,} characters of output")
@@ -140,10 +140,10 @@ class Meter:
         return text
 
     def weigh(self, value: Any, *, data_only: bool = False) -> int:
-        """Count the work of going through a value; return its size in characters.
+        """Count the work of visiting a value; return its size in characters.
 
-        What is held twice counts twice: a few lists inside each other can stand for more
-        text than any machine can hold. With `data_only`, only what JSON knows may be inside.
+        A value that is referenced twice counts twice: a few nested lists can stand for more text
+        than fits in memory. With `data_only`, it may contain only what JSON can express.
         """
         if type(value) is str:
             self.touch(len(value))
@@ -181,7 +181,7 @@ class Meter:
 
 
 def settled(value: Any) -> Any:
-    """A value that can be looked at twice: what is left of a one-time sequence, as a list."""
+    """A value that can be visited twice: the rest of a one-time sequence, as a list."""
     return list(value) if type(value) is Once else value
 
 

@@ -1,4 +1,4 @@
-"""Grammars as llama.cpp writes them, converted to llguidance's Lark."""
+"""llama.cpp's GBNF grammars, converted to llguidance's Lark."""
 
 from ingot.sampling.grammar.gbnf.convert import to_lark
 

@@ -1,16 +1,17 @@
 """From GBNF to llguidance's Lark, without changing the language.
 
-A grammar without recursion becomes one terminal. In others the largest pieces without
-recursion become terminals, as long as there is only one way to cut a text into them (see
-prefixes.py); a piece with which there is another is taken apart, down to single characters
-if need be. Large terminals are what makes masks fast: a JSON string as one terminal takes
-microseconds a token, as single characters milliseconds.
+A grammar without recursion becomes one terminal. In others, the largest pieces without recursion
+become terminals, as long as there is only one way to split a text into them (see ambiguity.py). A
+piece that allows another way is taken apart, down to single characters if necessary. Large
+terminals make masks fast: a JSON string takes microseconds per token as one terminal and
+milliseconds as single characters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
+from ingot.sampling.grammar.gbnf.ambiguity import Positions, TooLargeError, may_continue
 from ingot.sampling.grammar.gbnf.expressions import (
     LAST_CHARACTER,
     Characters,
@@ -22,10 +23,9 @@ from ingot.sampling.grammar.gbnf.expressions import (
     Repeat,
     Sequence,
 )
-from ingot.sampling.grammar.gbnf.follow import Follow
+from ingot.sampling.grammar.gbnf.follow_sets import Follow
 from ingot.sampling.grammar.gbnf.parse import has_control_token, parse, references
-from ingot.sampling.grammar.gbnf.prefixes import Positions, TooLargeError, may_go_on
-from ingot.sampling.grammar.gbnf.tails import without_tail_recursion
+from ingot.sampling.grammar.gbnf.tail_recursion import without_tail_recursion
 
 _SURROGATES = (0xD800, 0xDFFF)
 
@@ -49,7 +49,7 @@ class _Converter:
     def lark(self) -> str:
         root = Reference("root")
         if "root" in self._plain:
-            # Nothing else is there to be confused with: the whole is one terminal.
+            # There is nothing to confuse it with, so the whole grammar is one terminal.
             empty = "?" if self.follow.first(root)[1] else ""
             return "\n".join([f"start: {self._term(root)}{empty}", *self._terminals([root])]) + "\n"
         while True:
@@ -63,7 +63,7 @@ class _Converter:
         return "\n".join([*rules.lines, *pieces, *self._terminals(rules.terminals)]) + "\n"
 
     def _find_plain(self) -> set[str]:
-        """The rules that come to an end: without recursion, and without a control token."""
+        """The rules without recursion and without control tokens."""
         plain: set[str] = set()
         found = True
         while found:
@@ -85,39 +85,37 @@ class _Converter:
                 self._positions[expression] = None
         return self._positions[expression]
 
-    def may_be_terminal(self, expression: Expression, behind: int) -> bool:
-        """Whether a piece, where these bytes may come behind it, ends in one way only."""
+    def may_be_terminal(self, expression: Expression, followers: int) -> bool:
+        """Whether a piece ends in only one way if these bytes may follow it."""
         if expression in self._taken_apart or not self._is_plain(expression, self._plain):
             return False
         positions = self._positions_of(expression)
         if positions is None or positions.nullable:
             self._taken_apart.add(expression)
             return False
-        if self._may_go_on(expression, expression, behind):
+        if self._may_continue(expression, expression, followers):
             self._taken_apart.add(expression)
             return False
         return True
 
-    def _may_go_on(self, shorter: Expression, longer: Expression, behind: int) -> bool:
+    def _may_continue(self, shorter: Expression, longer: Expression, followers: int) -> bool:
         if not self.follow.first(shorter)[0] & self.follow.first(longer)[0]:
-            return False  # they do not even begin alike
-        key = (shorter, longer, behind)
+            return False  # they have no first byte in common
+        key = (shorter, longer, followers)
         if key not in self._answers:
             left, right = self._positions_of(shorter), self._positions_of(longer)
             assert left is not None, "terminals have positions"
             assert right is not None, "terminals have positions"
-            self._answers[key] = may_go_on(left, right, behind)
+            self._answers[key] = may_continue(left, right, followers)
         return self._answers[key]
 
     def _confusable(self, terminals: Mapping[Expression, "_Terminal"]) -> set[Expression]:
-        """The terminals that may be taken for the end of another one and its neighbour."""
+        """The terminals that can be mistaken for another one and what follows it."""
         found = set()
         for shorter, longer in product(terminals, repeat=2):
-            if self._may_go_on(shorter, longer, terminals[shorter].behind):
+            if self._may_continue(shorter, longer, terminals[shorter].followers):
                 found.add(longer)
         return found - {piece for piece in found if isinstance(piece, Characters)}
-
-    # Writing terminals
 
     def _terminals(self, used: Iterable[Expression]) -> list[str]:
         """Definitions of the rules that terminals refer to."""
@@ -146,37 +144,37 @@ class _Converter:
             case Reference(name):
                 return self._terminal_name(name)
             case ControlToken():
-                raise AssertionError("a control token is no part of a terminal")
+                raise AssertionError("a control token cannot be part of a terminal")
 
 
 @dataclass(slots=True)
 class _Terminal:
-    """A piece's name, and the bytes that may come behind it wherever it stands."""
+    """The name of a piece, and the bytes that may follow it anywhere in the grammar."""
 
     name: str
-    behind: int = 0
+    followers: int = 0
 
 
 class _Rules:
-    """The rules in Lark, cut into the largest pieces that may be terminals."""
+    """The rules in Lark, split into the largest pieces that may be terminals."""
 
     def __init__(self, grammar: _Converter) -> None:
         self._grammar = grammar
         self.terminals: dict[Expression, _Terminal] = {}
         self.lines: list[str] = []
-        self._written: list[str] = ["root"]  # also what is still to be written
+        self._written: list[str] = ["root"]  # and those still to write
         for name in self._written:
-            body = self._rule(grammar.rules[name], grammar.follow.behind[name])
+            body = self._rule(grammar.rules[name], grammar.follow.followers[name])
             self.lines.append(f"{self._rule_name(name)}: {body}")
 
     def _rule_name(self, name: str) -> str:
         return "start" if name == "root" else f"r{self._grammar.numbers[name]}"
 
-    def _rule(self, expression: Expression, behind: int) -> str:
-        if self._grammar.may_be_terminal(expression, behind):
+    def _rule(self, expression: Expression, followers: int) -> str:
+        if self._grammar.may_be_terminal(expression, followers):
             name = f"P{len(self.terminals)}"
             terminal = self.terminals.setdefault(expression, _Terminal(name))
-            terminal.behind |= behind
+            terminal.followers |= followers
             return terminal.name
         match expression:
             case Reference(name):
@@ -186,11 +184,11 @@ class _Rules:
             case ControlToken(id):
                 return f"<[{id}]>"
             case Sequence(parts):
-                pieces = [self._rule(*piece) for piece in self._segments(parts, behind)]
+                pieces = [self._rule(*piece) for piece in self._segments(parts, followers)]
                 return f"({' '.join(pieces)})" if pieces else '""'
             case Choice() | Repeat():
                 inner = [
-                    self._rule(*part) for part in self._grammar.follow.parts(expression, behind)
+                    self._rule(*part) for part in self._grammar.follow.parts(expression, followers)
                 ]
                 times = _times(expression) if isinstance(expression, Repeat) else ""
                 return f"({' | '.join(inner)}){times}"
@@ -198,14 +196,14 @@ class _Rules:
                 raise AssertionError("a single character may always be a terminal")
 
     def _segments(
-        self, parts: tuple[Expression, ...], behind: int
+        self, parts: tuple[Expression, ...], followers: int
     ) -> Iterator[tuple[Expression, int]]:
-        """A sequence in as few pieces as may be terminals, from the left."""
+        """A sequence as the fewest pieces that may be terminals, from the left."""
         start = 0
         while start < len(parts):
             for end in range(len(parts), start, -1):
                 whole = parts[start] if end == start + 1 else Sequence(parts[start:end])
-                after = self._grammar.follow.first_of(parts[end:], behind)[0]
+                after = self._grammar.follow.first_of(parts[end:], followers)[0]
                 if end == start + 1 or self._grammar.may_be_terminal(whole, after):
                     yield whole, after
                     start = end

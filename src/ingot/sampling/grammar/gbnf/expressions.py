@@ -1,12 +1,12 @@
-"""What a GBNF grammar is made of: a tree of a few kinds of expression.
+"""The syntax tree of a GBNF grammar.
 
-All are frozen and hashable, so equal pieces are one piece. Characters are sets of ranges.
+All nodes are frozen and hashable, so equal pieces are one key. Characters are sets of ranges.
 """
 
 from dataclasses import dataclass
 
 LAST_CHARACTER = 0x10FFFF
-Ranges = tuple[tuple[int, int], ...]  # sorted, apart from each other, ends included
+Ranges = tuple[tuple[int, int], ...]  # sorted, not touching, both ends included
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +18,21 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other; none is the empty text."""
+    """Parts one after the other; without parts, the empty text."""
 
     parts: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several."""
+    """One of several options."""
 
     options: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Some number of times; `most` None is any number."""
+    """A part repeated `least` to `most` times; None: no upper bound."""
 
     part: "Expression"
     least: int
@@ -41,14 +41,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A rule."""
+    """The use of a rule by its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ControlToken:
-    """A token that stands for no text, by its number."""
+    """A control token, by its id."""
 
     id: int
 
@@ -57,7 +57,7 @@ Expression = Characters | Sequence | Choice | Repeat | Reference | ControlToken
 
 
 def ranges_of(points: list[tuple[int, int]]) -> Ranges:
-    """Put ranges in order and join those that touch."""
+    """Sort ranges and join those that touch."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(points):
         if joined and first <= joined[-1][1] + 1:
@@ -80,6 +80,6 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def literal(text: str) -> Expression:
-    """A text as the characters it is made of."""
+    """A text as a sequence of its characters."""
     parts = tuple(Characters(((ord(letter), ord(letter)),)) for letter in text)
     return parts[0] if len(parts) == 1 else Sequence(parts)

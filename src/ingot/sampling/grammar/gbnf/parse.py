@@ -1,7 +1,7 @@
-"""Reads GBNF text into rules.
+"""A parser of GBNF.
 
-Comes in: the text of a grammar. Goes out: an expression for each rule's name. What is not
-GBNF raises `GrammarError` with the line. It does not know Lark.
+In: the text of a grammar. Out: an expression for each rule name. Invalid GBNF raises
+`GrammarError` with the line. It does not know Lark.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ _ESCAPES = {
     "n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-", "^": "^",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
-# Far above what people write: a grammar may come from a stranger.
+# Far above what people write. Grammars may come from untrusted clients.
 _MOST_REPEATS = 2000
 _MOST_RULES = 1000
-_DEEPEST = 100  # parentheses within each other
+_DEEPEST = 100  # nested parentheses
 
 
 def parse(text: str) -> Mapping[str, Expression]:
@@ -57,7 +57,7 @@ def references(expression: Expression) -> set[str]:
 
 
 def has_control_token(expression: Expression) -> bool:
-    """Whether a token that stands for no text is in an expression itself."""
+    """Whether an expression itself contains a control token."""
     match expression:
         case ControlToken():
             return True
@@ -82,15 +82,15 @@ class _Parser:
             name = self._name()
             self._skip(newlines=False)
             if not self._take("::="):
-                raise self._error("'::=' is missing behind a rule's name")
+                raise self._error("'::=' is missing after a rule name")
             if name in rules:
                 raise self._error(f"the rule {name!r} is defined twice")
             if len(rules) == _MOST_RULES:
-                raise self._error(f"more than {_MOST_RULES} rules are too many")
+                raise self._error(f"at most {_MOST_RULES} rules are allowed")
             self._skip(newlines=True)
             rules[name] = self._choice(nested=False)
             if self._at < len(self._text) and self._peek() not in "\r\n":
-                raise self._error("a rule must end with its line")
+                raise self._error("a rule must end at the end of its line")
             self._skip(newlines=True)
         return rules
 
@@ -125,7 +125,7 @@ class _Parser:
         if self._take("("):
             self._depth += 1
             if self._depth > _DEEPEST:
-                raise self._error(f"more than {_DEEPEST} parentheses within each other")
+                raise self._error(f"more than {_DEEPEST} nested parentheses")
             self._skip(newlines=True)
             inner = self._choice(nested=True)
             if not self._take(")"):
@@ -152,9 +152,9 @@ class _Parser:
             raise self._error("a repetition is written {m}, {m,}, {,n} or {m,n}")
         least = first or 0
         if last is not None and last < least:
-            raise self._error(f"{{{least},{last}}} repeats at least more often than at most")
+            raise self._error(f"{{{least},{last}}} has a minimum above its maximum")
         if max(least, last or 0) > _MOST_REPEATS:
-            raise self._error(f"more than {_MOST_REPEATS} repetitions are too many")
+            raise self._error(f"at most {_MOST_REPEATS} repetitions are allowed")
         return Repeat(part, least, last)
 
     def _literal(self) -> Expression:
@@ -180,7 +180,7 @@ class _Parser:
         self._at += 1
         ranges = ranges_of(points)
         if not (ranges := complement(ranges) if negated else ranges):
-            raise self._error("a set of characters is empty")
+            raise self._error("a character class is empty")
         return Characters(ranges)
 
     def _character(self, closing: str) -> str:
@@ -198,16 +198,16 @@ class _Parser:
             try:
                 return chr(int(digits, 16))
             except (ValueError, OverflowError):
-                raise self._error(f"\\{kind}{digits} is no character") from None
+                raise self._error(f"\\{kind}{digits} is not a character") from None
         if kind not in _ESCAPES or not kind:
-            raise self._error(f"\\{kind} is no escape")
+            raise self._error(f"\\{kind} is not an escape sequence")
         return _ESCAPES[kind]
 
     def _control_token(self) -> Expression:
         end = self._text.find(">", self._at)
         inner = self._text[self._at + 1 : end] if end >= 0 else ""
         if not (inner.startswith("[") and inner.endswith("]") and inner[1:-1].isdecimal()):
-            raise self._error("a token is written by its number, as in <[1234]>")
+            raise self._error("a token is written by its id, as in <[1234]>")
         self._at = end + 1
         return ControlToken(int(inner[1:-1]))
 
@@ -222,11 +222,11 @@ class _Parser:
         while (c := self._peek()) and (c.isascii() and (c.isalnum() or c in "-_")):
             self._at += 1
         if self._at == start:
-            raise self._error("a rule's name, a literal or a set of characters was expected")
+            raise self._error("expected a rule name, a literal or a character class")
         return self._text[start : self._at]
 
     def _skip(self, newlines: bool) -> None:
-        """Go on behind blanks and comments, and behind ends of lines if they mean nothing."""
+        """Skip blanks and comments, and line ends if `newlines`."""
         while character := self._peek():
             if character == "#":
                 while self._peek() and self._peek() not in "\r\n":
