@@ -30,6 +30,7 @@ import httpx
 from serving import PATIENCE
 
 from ingot.engine import EngineOptions
+from ingot.engine.loop import StepLoop
 from ingot.engine.step import Stepper
 from ingot.server import ServedModel, ServerOptions, process
 from ingot.server.state import Server
@@ -51,7 +52,7 @@ class Bystander:
         self.loop = loop  # of the server; its thread answers all requests
         self.pieces = 0
         self.error: BaseException | None = None  # what ended its text
-        self._stepper = stepper_of(server)
+        self._counters = loop_of(server).counters
         self._longest = 0
         self._seen = 0  # the step counter at the last event
         self._changed = threading.Condition()
@@ -61,7 +62,7 @@ class Bystander:
     @property
     def steps(self) -> int:
         """Steps that the engine has made."""
-        return self._stepper.steps
+        return self._counters.steps
 
     @property
     def longest_lag(self) -> int:
@@ -146,7 +147,7 @@ def bystanding(
     )
     asked = ServerOptions(models=(model,), port=0, shutdown_grace=0, **options)
     with running(asked) as (url, server, loop):
-        slow_down(stepper_of(server))
+        slow_down(loop_of(server).stepper)
         bystander = Bystander(url, server, loop)
         bystander.start()
         try:
@@ -185,11 +186,11 @@ def running(options: ServerOptions) -> Iterator[tuple[str, Server, asyncio.Abstr
         assert not thread.is_alive(), "the server does not stop"
 
 
-def stepper_of(server: Server) -> Stepper:
+def loop_of(server: Server) -> StepLoop:
     """What makes the steps of the first model."""
     llm = server.catalog.default.llm
     assert llm is not None, "the first model is opened at the start"
-    return llm.engine._loop.stepper
+    return llm.engine._loop
 
 
 def slow_down(stepper: Stepper) -> None:

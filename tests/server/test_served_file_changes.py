@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from bystander import CONTEXT, LONGEST_LAG, Bystander, running, slow_down, stepper_of
+from bystander import CONTEXT, LONGEST_LAG, Bystander, loop_of, running, slow_down
 from serving import PATIENCE
 
 from ingot import LLM
@@ -44,7 +44,7 @@ def served(path: Path, tmp_path: Path) -> Iterator[tuple[httpx.Client, Server, B
     models = tuple(ServedModel(name=file.stem, path=file, engine=ENGINE) for file in (first, path))
     options = ServerOptions(models=models, port=0, shutdown_grace=0)
     with running(options) as (url, server, loop):
-        slow_down(stepper_of(server))
+        slow_down(loop_of(server).stepper)
         bystander = Bystander(url, server, loop)
         bystander.start()
         try:
