@@ -19,13 +19,8 @@ class Few(Sampler):
     def apply(self, candidates: Candidates) -> None:
         candidates.keep_top(self.count)
 '''
-MAKER = """def _few(params: SamplingParams) -> Sampler | None:
-    from ingot.sampling.samplers.few import Few
-
-    return Few(params.few) if params.few else None
-
-
-"""
+IMPORT = "from ingot.sampling.samplers.few import Few\n"
+FACTORY = '        "few": lambda p: Few(p.few) if p.few else None,\n'
 RUN = """
 import sys
 from pathlib import Path
@@ -57,8 +52,10 @@ def test_a_sampler_is_a_class_and_its_lines(tmp_path: Path) -> None:
     tree.insert(f"{folder}/order.py", '    "top_k",\n', '    "few",\n')
     tree.insert(f"{folder}/params.py", "    top_k: int = 40\n", "    few: int = 0\n")
     tree.insert(f"{folder}/checks.py", '        "top_k": ', '        "few": _count(0),\n')
-    tree.insert(f"{folder}/build.py", "def _top_k(", MAKER)
-    tree.insert(f"{folder}/build.py", '        "top_k": _top_k', '        "few": _few,\n')
+    tree.insert(f"{folder}/fields.py", "    top_k: int | None\n", "    few: int | None\n")
+    builder = f"{folder}/chain_builder.py"
+    tree.insert(builder, "from ingot.sampling.samplers.draw", IMPORT)
+    tree.insert(builder, '        "top_k": ', FACTORY)
     tree.use_native()
     tree.run(RUN, tmp_path)
-    assert len(set(tree.changed)) == 5
+    assert len(set(tree.changed)) == 6

@@ -18,7 +18,7 @@ from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin, accepts
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling import SamplerChain, SamplingParams, TokenSampler, sample_tokens
-from ingot.sampling.chain_builder import _MAKERS, _last
+from ingot.sampling.chain_builder import _FACTORIES, _last
 from ingot.sampling.fused_tail import token_or_error
 from ingot.sampling.plan import sampling_plan
 from ingot.sampling.samplers.logit_bias import LogitBias
@@ -34,7 +34,7 @@ def chain(params: SamplingParams, text: Sequence[int] = (), generated: int = 0) 
     """As the builder makes it, without a vocabulary."""
     greedy = params.temperature == 0.0
     names = ("penalties",) if greedy else ("penalties", "top_k", "top_p", "min_p", "temperature")
-    made = [_MAKERS[name](params) for name in names]
+    made = [_FACTORIES[name](params) for name in names]
     samplers = [sampler for sampler in made if sampler is not None]
     if params.logit_bias:
         samplers.insert(0, LogitBias(params.logit_bias))

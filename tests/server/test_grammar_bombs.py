@@ -125,7 +125,7 @@ def test_a_text_whose_tokens_take_too_long_ends_alone(
     asked = body(BOMBS["GBNF: ambiguity"].source, "gbnf") | {"n_predict": 1000, "ignore_eos": True}
     answer = httpx.post(f"{strict.url}/completion", json=asked, timeout=PATIENCE)
     assert answer.status_code == 400
-    assert "the most that a text may take" in answer.json()["error"]["message"]
+    assert "that a text may take in addition are used up" in answer.json()["error"]["message"]
     strict.read_on()
     assert strict.longest_lag <= LONGEST_LAG
 

@@ -175,7 +175,7 @@ def test_bad_settings_are_one_line(tiny: Path, tmp_path: Path) -> None:
         ((broken,), "version"),
         (("nothing.gguf",), "no model"),
         ((f"={tiny}",), "no name"),
-        ((tiny, "--api-key-file", latin), "no text in UTF-8"),
+        ((tiny, "--api-key-file", latin), "is not UTF-8 text"),
         ((tiny, "--slot-save-path", tmp_path / "none"), "none is not a folder"),
         ((tiny, "--tls-certificate", latin, "--tls-key", broken), f"{latin} with the key {broken}"),
     ):

@@ -22,6 +22,7 @@ from ingot.errors import EngineError
 
 ELSEWHERE = "was opened in another process; open the model again after the fork"
 LONG = {"max_tokens": 60, "ignore_eos": True, "temperature": 0}
+ENDLESS = {**LONG, "max_tokens": None, "context_overflow": "shift"}
 
 
 def in_child(function: Callable[[], str]) -> str:
@@ -99,7 +100,7 @@ def test_every_use_is_refused_and_the_parent_goes_on(tiny: Path) -> None:
 
 
 def test_locks_that_others_had_do_not_hold_up_a_child(llm: LLM) -> None:
-    request = llm.stream("abc", **LONG)
+    request = llm.stream("abc", **ENDLESS)
     next(request)
     taken, let_go = threading.Event(), threading.Event()
 
@@ -123,15 +124,15 @@ def test_locks_that_others_had_do_not_hold_up_a_child(llm: LLM) -> None:
     finally:
         let_go.set()
         holder.join()
-    assert len(request.result().token_ids) == 60
+    assert next(request)
+    request.cancel()
 
 
 def test_many_forks_while_texts_are_written(tiny: Path) -> None:
     with LLM(tiny, threads=1) as llm:
         alone = llm.generate("abc", **LONG).text
-        endless = {**LONG, "max_tokens": None, "context_overflow": "shift"}
         for _ in range(8):
-            request = llm.stream("abc", **endless)
+            request = llm.stream("abc", **ENDLESS)
             next(request)
             assert (
                 in_child(lambda request=request: refusal(request.result) or "refused") == "refused"
@@ -175,7 +176,7 @@ def tell_refusal(request: Request, answers: "SimpleQueue[str]") -> None:
 
 
 def test_multiprocessing_with_fork(llm: LLM) -> None:
-    request = llm.stream("abc", **LONG)
+    request = llm.stream("abc", **ENDLESS)
     fork = multiprocessing.get_context("fork")
     answers: SimpleQueue[str] = fork.SimpleQueue()
     with warnings.catch_warnings():
@@ -185,7 +186,8 @@ def test_multiprocessing_with_fork(llm: LLM) -> None:
     process.join(PATIENCE)
     assert process.exitcode == 0
     assert answers.get() == "refused"
-    assert len(request.result().token_ids) == 60
+    assert next(request)
+    request.cancel()
 
 
 _EXITS = """

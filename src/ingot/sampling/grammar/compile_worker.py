@@ -97,7 +97,7 @@ class CompileWorker:
             return
         result: CompiledGrammar | Exception
         try:
-            result = self._compile(job.grammar)
+            result = self._compile(job)
         except Exception as error:  # whatever it is, the callers wait for a result
             result = error
         finally:
@@ -113,13 +113,16 @@ class CompileWorker:
             result = GrammarError(f"the {job.grammar.kind} grammar cannot be used: {result}")
         job.done(job, result)
 
-    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+    def _compile(self, job: CompileJob) -> CompiledGrammar:
         from llguidance import LLMatcher  # noqa: PLC0415 (0.1 s)
 
+        grammar = job.grammar
         text = joined(frame_of(grammar, self._vocabulary), body_of(grammar))
         self._trial.start()
         vocabulary = self._vocabulary.native  # built while the process starts
-        tried = self._trial.run(text, gbnf=grammar.kind is GrammarKind.GBNF)
+        tried = self._trial.run(
+            text, gbnf=grammar.kind is GrammarKind.GBNF, is_wanted=lambda: bool(job.waiting)
+        )
         matcher = LLMatcher(vocabulary, tried.text, log_level=0)
         if matcher.is_error():
             raise GrammarError(matcher.get_error().strip())

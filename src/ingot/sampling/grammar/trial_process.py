@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +59,11 @@ class TrialProcess:
             with self._lasting(_START):
                 self._start()
 
-    def run(self, text: str, *, gbnf: bool) -> Tried:
-        """Try a grammar; `GrammarError` if it is refused or exceeds a limit."""
+    def run(self, text: str, *, gbnf: bool, is_wanted: Callable[[], bool]) -> Tried:
+        """Try a grammar; `GrammarError` if it is refused, exceeds a limit or is not wanted."""
         self.start()
+        if not is_wanted():  # a kill before this line may have ended another process than this one
+            raise GrammarError("nobody waits for it any more")
         request: TrialRequest = {
             "text": text,
             "gbnf": gbnf,
