@@ -48,6 +48,7 @@ $(VENV)/.peer: $(VENV)/.built
 
 $(VENV)/.oracle: $(VENV)/.peer
 	@echo "installing the oracles"
+	@$(PIP) install setuptools wheel  # what one of lm-eval's packages is built with
 	@$(PIP) install --no-build-isolation --editable '.[oracle]'
 	@$(BIN)/ingot pull default >/dev/null
 	@touch $@

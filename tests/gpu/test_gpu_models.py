@@ -104,5 +104,5 @@ def test_llm(tmp_path: Path) -> None:
     path = fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)
     ids = fixture.token_ids[:4]
     with LLM(path, context=64, device="cuda") as gpu:
-        assert_near(gpu.logits(ids), Reference(gpu.graph, gpu.model).forward(ids))
+        assert_near(gpu.logits(ids), Reference(gpu.graph, gpu.file).forward(ids))
         assert len(gpu.generate(ids, max_tokens=3, temperature=0).token_ids) == 3

@@ -122,7 +122,7 @@ def test_greedy_texts(
 def test_logits(gpu: LLM) -> None:
     """Near the float32 reference at every position."""
     ids = gpu.tokenize("The quick brown fox jumps over the lazy dog and runs into the woods.")
-    expected, found = Reference(gpu.graph, gpu.model).forward(ids), gpu.logits(ids)
+    expected, found = Reference(gpu.graph, gpu.file).forward(ids), gpu.logits(ids)
     size = np.sqrt((expected**2).mean())
     assert np.abs(found - expected).max() / size < LARGEST
     assert np.sqrt(((found - expected) ** 2).mean()) / size < USUAL
