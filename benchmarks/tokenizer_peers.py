@@ -1,4 +1,4 @@
-"""The tokenizers to compare with, behind one small interface.
+"""The tokenizers to compare with, under one small interface.
 
 A GGUF file comes in; objects with `encode` (text to ids) come out. llama.cpp reads the file itself;
 for the `tokenizers` package, `write_tokenizer_json` first writes a tokenizer.json from the

@@ -17,7 +17,7 @@ enum class Fault {
   kDepth,      // lists and objects within each other, more than allowed
   kNumber,     // a number or word that is longer than allowed
   kNotFinite,  // NaN, an infinity, or a number that would become one
-  kSurrogate,  // half a surrogate pair, which is no character
+  kSurrogate,  // half a surrogate pair, not a character
   kEncoding,   // a zero byte: UTF-16 or UTF-32, or no text at all
   kDuplicate,  // an object that has a name twice
 };

@@ -16,7 +16,7 @@ from run_batches import Runner
 
 @pytest.mark.usefixtures("isa")
 def test_sequences_that_are_seen_whole(tmp_path: Path) -> None:
-    """In one batch none sees another; none can be gone on with."""
+    """In one batch none sees another; none can be continued."""
     small, logits = AttentionCase(causal=False, tokens=40).build()
     graph, model = small.build(logits, tmp_path / "attention.gguf")
     with model:

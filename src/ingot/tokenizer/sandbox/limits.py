@@ -119,7 +119,7 @@ class Meter:
         return texts
 
     def gather(self, pieces: Iterable[str]) -> str:
-        """Join texts as they come; stop when they get too long."""
+        """Join texts one by one; stop when they get too long."""
         kept: list[str] = []
         size = 0
         for piece in pieces:
