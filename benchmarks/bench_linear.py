@@ -4,7 +4,7 @@ Decode counts the bytes of quantized weights it reads, from the CPU cache and fr
 16 columns. Prefill counts two operations per product. Each number is the best of many runs, because
 a busy machine can only make them worse.
 
-    python benchmarks/bench_linear.py [--isa avx2] [--types Q4_K Q8_0] [--seconds 0.3]
+    python benchmarks/bench_linear.py [--isa avx2] [--precision exact] [--types Q4_K Q8_0]
 """
 
 import argparse
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.cpu.handover import native_precision
+from ingot.backends.precision import Precision
 
 WIDTH = 2048
 CACHED_ROWS = 64
@@ -43,8 +45,9 @@ def best_seconds(run: Callable[[], None], budget: float) -> float:
 class Bench:
     """One type of weight, and the time its kernels take."""
 
-    def __init__(self, name: str, seconds: float) -> None:
+    def __init__(self, name: str, precision: str, seconds: float) -> None:
         self.name = name
+        self.precision = native_precision(Precision(precision))
         self.number, self.block_weights, self.block_bytes = TYPES[name]
         self.row_bytes = WIDTH // self.block_weights * self.block_bytes
         self.seconds = seconds
@@ -68,12 +71,13 @@ class Bench:
 
     def time(self, phase: str, weight: NDArray[np.uint8], columns: int) -> float:
         values = self.rng.standard_normal((columns, WIDTH)).astype(np.float32)
-        quantized = aligned((-(-columns // 16) * 16, _native.quantized_bytes(WIDTH)))
-        _native.quantize_inputs(phase, values, quantized)
+        precision = self.precision
+        quantized = aligned((-(-columns // 16) * 16, _native.quantized_bytes(WIDTH, precision)))
+        _native.quantize_inputs(self.number, phase, values, quantized, precision)
         out = np.empty((columns, len(weight)), np.float32)
         return best_seconds(
             lambda: _native.linear(
-                self.number, phase, weight, values, quantized, 0, len(weight), out
+                self.number, phase, weight, values, quantized, 0, len(weight), out, precision
             ),
             self.seconds,
         )
@@ -93,6 +97,7 @@ def main() -> None:
     kernels = ["F32", "F16", "BF16", *(name for name in TYPES if TYPES[name][1] > 1)]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--isa", nargs="*", default=_native.instruction_sets()[1:])
+    parser.add_argument("--precision", choices=list(Precision), default=Precision.FAST)
     parser.add_argument("--types", nargs="*", default=kernels)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each number")
     arguments = parser.parse_args()
@@ -100,10 +105,12 @@ def main() -> None:
     heads += [f"m{c}" for c in GENERATION_COLUMNS] + [f"p{c}" for c in PROMPT_COLUMNS]
     for isa in arguments.isa:
         _native.set_isa(isa)
-        print(f"{isa}: GB/s from the cache (c) and from memory (m), GFLOP/s of prompts (p)")
+        print(
+            f"{isa}, {arguments.precision}: GB/s from the cache (c) and from memory (m), GFLOP/s of prompts (p)"
+        )
         print(f"{'':8}" + "".join(f"{head:>7}" for head in heads))
         for name in arguments.types:
-            bench = Bench(name, arguments.seconds)
+            bench = Bench(name, arguments.precision, arguments.seconds)
             print(f"{name:8}", end="", flush=True)
             for rows in [CACHED_ROWS, MEMORY_BYTES // bench.row_bytes]:
                 for columns in GENERATION_COLUMNS:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
+from ingot.backends.precision import Precision
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
@@ -35,10 +36,12 @@ class Runner:
         *,
         kv_type: KvType = KvType.F32,
         threads: int = 1,
+        precision: Precision = Precision.EXACT,
         max_tokens: int = 512,
         positions: int = 1024,
         sequences: int = 1,
     ) -> None:
+        self.precision = precision
         layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
         blocks = -(-positions // BLOCK_TOKENS) * sequences
         self.backend = self.make_backend(
@@ -77,6 +80,7 @@ class Runner:
             states=states,
             context=context,
             threads=threads,
+            precision=self.precision,
             max_tokens=max_tokens,
         )
 

@@ -13,7 +13,7 @@ void bind_isa(nb::module_& module) {
       [](bool supported_only) {
         std::vector<std::string> names;
         for (const ingot::InstructionSet& set : ingot::instruction_sets())
-          if (set.supported || !supported_only) names.push_back(set.table->name);
+          if (set.supported || !supported_only) names.push_back(set.name());
         return names;
       },
       nb::arg("supported_only") = true);

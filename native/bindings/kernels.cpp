@@ -30,16 +30,23 @@ void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
-int64_t quantized_bytes(int64_t width) { return ingot::active_kernels().quantized_bytes(width); }
+int64_t quantized_bytes(int64_t width, ingot::Precision precision) {
+  return ingot::active_kernels(precision).quantized_bytes(width);
+}
 
 bool holds_columns(size_t held, int64_t columns) {
   constexpr int64_t kGroup = ingot::KernelTable::kColumnGroup;
   return static_cast<int64_t>(held) == (columns + kGroup - 1) / kGroup * kGroup;
 }
 
-void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8_t> out) {
-  const ingot::KernelTable& kernels = ingot::active_kernels();
-  const auto kernel = is_prompt(phase) ? kernels.quantize_prompt : kernels.quantize_generate;
+// Inputs for weights of `type`.
+void quantize(uint32_t type, const std::string& phase, Matrix<const float> values,
+              Matrix<uint8_t> out, ingot::Precision precision) {
+  const ingot::KernelTable& kernels = ingot::active_kernels(precision);
+  require(ingot::find_type(type), "unknown tensor type");
+  ingot::InputQuantizer quantizer;
+  quantizer.add(kernels, static_cast<ingot::TensorType>(type));
+  const bool prompt = is_prompt(phase);
   const int64_t columns = values.shape(0), width = values.shape(1);
   require(holds_columns(out.shape(0), columns) &&
               static_cast<int64_t>(out.shape(1)) == kernels.quantized_bytes(width),
@@ -47,14 +54,15 @@ void quantize(const std::string& phase, Matrix<const float> values, Matrix<uint8
   require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
   ingot::GilRelease unlocked;
   for (int64_t c = 0; c < columns; ++c)
-    kernel(values.data() + c * width, width, out.data(), kernels.quantized_stride(out.shape(0)), c);
+    quantizer.quantize(kernels, prompt, values.data() + c * width, width, out.data(),
+                       kernels.quantized_stride(out.shape(0)), c);
 }
 
 // Rows [begin, end) of `weight` times every column, into out[column][row].
 void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weight,
             Matrix<const float> values, Matrix<const uint8_t> quantized, int64_t begin, int64_t end,
-            Matrix<float> out) {
-  const ingot::KernelTable& kernels = ingot::active_kernels();
+            Matrix<float> out, ingot::Precision precision) {
+  const ingot::KernelTable& kernels = ingot::active_kernels(precision);
   const ingot::TypeTraits* traits = ingot::find_type(type);
   require(traits, "unknown tensor type");
   const auto kernel = is_prompt(phase) ? kernels.prompt[type] : kernels.generate[type];
@@ -99,12 +107,13 @@ uint64_t read_through(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::
 }  // namespace
 
 void bind_kernels(nb::module_& module) {
-  module.def("quantized_bytes", &quantized_bytes, nb::arg("width"),
+  module.def("quantized_bytes", &quantized_bytes, nb::arg("width"), nb::arg("precision"),
              "Bytes of one quantized input column.");
-  module.def("quantize_inputs", &quantize, nb::arg("phase"), nb::arg("values"), nb::arg("out"));
+  module.def("quantize_inputs", &quantize, nb::arg("type"), nb::arg("phase"), nb::arg("values"),
+             nb::arg("out"), nb::arg("precision"));
   module.def("linear", &linear, nb::arg("type"), nb::arg("phase"), nb::arg("weight"),
              nb::arg("values"), nb::arg("quantized"), nb::arg("begin"), nb::arg("end"),
-             nb::arg("out"));
+             nb::arg("out"), nb::arg("precision"));
   module.def("multiply_in_registers", &multiply_in_registers, nb::arg("rounds"));
   module.def("read_through", read_through, nb::arg("data"), nb::arg("threads"));
 }

@@ -50,9 +50,9 @@ StateRef StatePlace::ref(int64_t floats) const {
   return {group, pool.data(), block_bytes, offset};
 }
 
-Program::Program(int threads, int64_t arena_bytes_per_token, int64_t max_tokens,
-                 int64_t max_positions)
-    : kernels(active_kernels()),
+Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token,
+                 int64_t max_tokens, int64_t max_positions)
+    : kernels(active_kernels(precision)),
       max_tokens(max_tokens),
       max_positions(max_positions),
       linear_buffers(kernels, threads, max_tokens),
@@ -247,8 +247,9 @@ void bind_program(nb::module_& module) {
   bind_expert_operations(module);
   bind_recurrent_operations(module);
   nb::class_<Program>(module, "Program")
-      .def(nb::init<int, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
-           nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"), nb::arg("max_positions"))
+      .def(nb::init<int, Precision, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
+           nb::arg("precision"), nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"),
+           nb::arg("max_positions"))
       .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
            nb::arg("selected"), nb::arg("logits"))
       .def("add", nb::overload_cast<nb::handle_t<Operation>>(&Program::add), nb::arg("operation"))

@@ -72,7 +72,8 @@ struct Normalization {
 
 class Program {
  public:
-  Program(int threads, int64_t arena_bytes_per_token, int64_t max_tokens, int64_t max_positions);
+  Program(int threads, Precision precision, int64_t arena_bytes_per_token, int64_t max_tokens,
+          int64_t max_positions);
 
   int value(int64_t offset, int64_t width, bool selected, bool logits);
   void add(nb::handle_t<Operation> operation);

@@ -52,10 +52,7 @@ ExpertOp::ExpertOp(ValueRef source, bool own, std::vector<ExpertWeight> weights,
       buffers_(buffers),
       rows_(buffers.members),
       width_(weights_[0].all.columns) {
-  for (const ExpertWeight& weight : weights_) {
-    any_float_ |= weight.is_float();
-    any_quantized_ |= !weight.is_float();
-  }
+  for (const ExpertWeight& weight : weights_) quantizer_.add(buffers_.kernels, weight.all.type);
 }
 
 // The one input of all experts of a single token: cheaper to prepare than to meet for.
@@ -72,10 +69,9 @@ void ExpertOp::prepare(const Step& step, int member) {
   const KernelTable& kernels = step.kernels;
   const ExpertGroups& groups = buffers_.groups;
   const bool prompt = step.batch.phase == Phase::kPrompt;
-  const auto quantize = prompt ? kernels.quantize_prompt : kernels.quantize_generate;
   if (everyone_prepares(step)) {
-    if (any_quantized_)
-      quantize(step.row(source_, 0), width_, own_column(member), kernels.quantized_stride(1), 0);
+    quantizer_.quantize(kernels, prompt, step.row(source_, 0), width_, own_column(member),
+                        kernels.quantized_stride(1), 0);
     return;
   }
   const int64_t stride =
@@ -90,8 +86,8 @@ void ExpertOp::prepare(const Step& step, int member) {
       if (pair < 0) continue;
       const int64_t k = own_ ? pair % groups.used() : 0;
       const float* x = step.row(source_, pair / groups.used()) + k * width_;
-      if (any_float_) std::copy_n(x, width_, gathered + place * width_);
-      if (any_quantized_) quantize(x, width_, buffers_.quantized.data(), stride, place);
+      if (quantizer_.reads_floats()) std::copy_n(x, width_, gathered + place * width_);
+      quantizer_.quantize(kernels, prompt, x, width_, buffers_.quantized.data(), stride, place);
     }
   }
   step.barrier.wait();
@@ -104,12 +100,12 @@ LinearInput ExpertOp::input(const Step& step, int member, int64_t expert) const 
     return {step.row(source_, 0),        width_, own_column(member),
             kernels.quantized_stride(1), 1,      width_};
   const int64_t first = groups.first(expert);
-  const int64_t offset = step.batch.phase == Phase::kPrompt ? kernels.prompt_offset(width_, first)
-                                                            : first * kernels.quantized_bytes(1);
+  const auto offset_of =
+      step.batch.phase == Phase::kPrompt ? kernels.prompt_offset : kernels.generate_offset;
   const float* gathered = reinterpret_cast<const float*>(buffers_.gathered.data());
-  return {any_float_ ? gathered + first * width_ : nullptr,
+  return {quantizer_.reads_floats() ? gathered + first * width_ : nullptr,
           width_,
-          buffers_.quantized.data() + offset,
+          buffers_.quantized.data() + offset_of(width_, first),
           kernels.quantized_stride(round_up(groups.places(), KernelTable::kColumnGroup)),
           groups.count(expert),
           width_};

@@ -85,7 +85,7 @@ class ExpertOp : public Op {
   uint8_t* own_column(int member) const;
 
   const int64_t width_;
-  bool any_float_ = false, any_quantized_ = false;
+  InputQuantizer quantizer_;
   Queue columns_;
 };
 

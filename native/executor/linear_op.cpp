@@ -40,15 +40,15 @@ void LinearOp::Buffers::make_room(int64_t wanted) {
 void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* normed,
                        uint8_t* quantized, int64_t stride) const {
   const bool prompt = step.batch.phase == Phase::kPrompt;
-  const auto quantize = prompt ? step.kernels.quantize_prompt : step.kernels.quantize_generate;
+  const KernelTable& kernels = step.kernels;
   const int64_t width = spec_.source.width;
   for (int64_t c = begin; c < end; ++c) {
     const float* x = step.row(spec_.source, c);
     if (spec_.norm) {
-      spec_.norm->apply(step.kernels, x, width, normed + c * width);
+      spec_.norm->apply(kernels, x, width, normed + c * width);
       x = normed + c * width;
     }
-    quantize(x, width, quantized, stride, c);
+    quantizer_.quantize(kernels, prompt, x, width, quantized, stride, c);
   }
 }
 

@@ -49,6 +49,7 @@ class LinearOp : public Op {
   LinearOp(Spec spec, Buffers& buffers)
       : spec_(std::move(spec)), buffers_(buffers), rows_(buffers.members) {
     buffers_.make_room(spec_.source.width);
+    for (const LinearPart& part : spec_.parts) quantizer_.add(buffers_.kernels, part.weight.type);
   }
   void reset() override {
     columns_.reset();
@@ -66,6 +67,7 @@ class LinearOp : public Op {
 
   const Spec spec_;
   Buffers& buffers_;
+  InputQuantizer quantizer_;
   Queue columns_;
   Shares rows_;
 };

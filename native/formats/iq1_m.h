@@ -8,6 +8,7 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
@@ -38,6 +39,20 @@ struct IQ1_M
       return high >> (run * 4) & 8 ? 0xffffffffffffffff : 0x0101010101010101;
     };
     return grid + simd::from_words(shift(0), shift(1), shift(2), shift(3));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    const uint64_t packed = load_as<uint64_t>(block + 48);  // four words: 12 bits of scales, 4 of d
+    const uint64_t d = packed >> 12 & 15 | packed >> 24 & 0xf0 | packed >> 36 & 0xf00 |
+                       packed >> 48 & 0xf000;
+    const auto eight = [](uint64_t two_words) {
+      const uint64_t fields = (two_words & 0xfff) | (two_words >> 4 & 0xfff000);
+      return spread_fields<3>(fields) << 1 | 0x0101010101010101;
+    };
+    return {simd::half_to_float(static_cast<uint16_t>(d)) * 0.125f,
+            0,
+            {eight(packed), eight(packed >> 32)},
+            {}};
   }
 };
 

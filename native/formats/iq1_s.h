@@ -11,6 +11,7 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
@@ -32,6 +33,13 @@ struct IQ1_S
     const simd::U8x32 grid =
         gather_runs(kGridIq1S, [&](int i) { return low[i] | (high >> (i * 3) & 7) << 8; });
     return grid + simd::splat(high >> 15 ? 0xff : 0x01);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    uint64_t fields = 0;
+    for (int g = 0; g < 8; ++g)
+      fields |= static_cast<uint64_t>(block[35 + g * 2] >> 4 & 7) << (g * 8);
+    return {load_f16(block) * 0.125f, 0, {fields << 1 | 0x0101010101010101, 0}, {}};
   }
 };
 

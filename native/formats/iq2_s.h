@@ -31,7 +31,7 @@ struct IQ2_S
     const int high = block[66 + slice];
     const simd::U8x32 grid =
         gather_runs(kGridIq2S, [&](int i) { return low[i] | (high >> (i * 2) & 3) << 8; });
-    return simd::negate_where(grid, simd::spread_bits(load_as<uint32_t>(block + 34 + slice * 4)));
+    return simd::negate_where(grid, load_as<uint32_t>(block + 34 + slice * 4));
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {

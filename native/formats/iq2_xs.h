@@ -28,10 +28,10 @@ struct IQ2_XS
     const auto q = [&](int i) -> uint32_t {
       return load_as<uint16_t>(block + 2 + slice * 8 + i * 2);
     };
-    const uint32_t signs = kSigns7[q(0) >> 9] | kSigns7[q(1) >> 9] << 8 | kSigns7[q(2) >> 9] << 16 |
-                           static_cast<uint32_t>(kSigns7[q(3) >> 9]) << 24;
+    const uint32_t signs =
+        add_eighth_signs(q(0) >> 9 | q(1) >> 9 << 8 | q(2) >> 9 << 16 | q(3) >> 9 << 24);
     const simd::U8x32 grid = gather_runs(kGridIq2Xs, [&](int i) { return q(i) & 511; });
-    return simd::negate_where(grid, simd::spread_bits(signs));
+    return simd::negate_where(grid, signs);
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {

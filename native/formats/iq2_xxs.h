@@ -8,6 +8,7 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
@@ -25,7 +26,11 @@ struct IQ2_XXS
   static simd::U8x32 lanes(const uint8_t* block) {
     const uint8_t* group = block + 2 + slice * 8;
     const simd::U8x32 grid = gather_runs(kGridIq2Xxs, [&](int i) { return group[i]; });
-    return simd::negate_where(grid, simd::spread_bits(signs_of_four(load_as<uint32_t>(group + 4))));
+    return simd::negate_where(grid, signs_of_four(load_as<uint32_t>(group + 4)));
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block) * 0.125f, 0, {odd_top_nibbles<8>(block + 9), 0}, {}};
   }
 };
 

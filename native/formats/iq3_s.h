@@ -31,7 +31,7 @@ struct IQ3_S
     const int ninth = block[66 + slice];
     const simd::U8x32 grid =
         gather_runs(kGridIq3S, [&](int i) { return low[i] | (ninth >> i & 1) << 8; });
-    return simd::negate_where(grid, simd::spread_bits(load_as<uint32_t>(block + 74 + slice * 4)));
+    return simd::negate_where(grid, load_as<uint32_t>(block + 74 + slice * 4));
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {

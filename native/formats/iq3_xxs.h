@@ -8,6 +8,7 @@
 #pragma once
 
 #include "formats/grid_lanes.h"
+#include "formats/scale_bytes.h"
 
 namespace ingot::INGOT_ISA {
 
@@ -26,7 +27,11 @@ struct IQ3_XXS
     const uint8_t* index = block + 2 + slice * 8;
     const simd::U8x32 grid = gather_runs(kGridIq3Xxs, [&](int i) { return index[i]; });
     const uint32_t signs = signs_of_four(load_as<uint32_t>(block + 66 + slice * 4));
-    return simd::negate_where(grid, simd::spread_bits(signs));
+    return simd::negate_where(grid, signs);
+  }
+
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    return {load_f16(block) * 0.25f, 0, {odd_top_nibbles<4>(block + 69), 0}, {}};
   }
 };
 

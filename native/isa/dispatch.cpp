@@ -13,9 +13,9 @@
 namespace ingot {
 
 // One function per namespace that isa/kernels.cpp was compiled into.
-#define INGOT_DECLARE(name)     \
-  namespace name {              \
-  const KernelTable& kernels(); \
+#define INGOT_DECLARE(name)              \
+  namespace name {                       \
+  const KernelTable& kernels(Precision); \
   }
 INGOT_DECLARE(scalar)
 #if defined(INGOT_HAVE_AVX2)
@@ -88,19 +88,19 @@ std::vector<std::string> detect_features() { return {}; }
 #endif
 
 std::vector<InstructionSet> list_sets() {
-  std::vector<InstructionSet> sets{{&scalar::kernels(), {}, true}};
+  std::vector<InstructionSet> sets{{scalar::kernels, {}, true}};
 #if defined(INGOT_HAVE_AVX2)
   std::vector<std::string> needs{"avx2", "fma", "f16c", "bmi2"};
-  sets.push_back({&avx2::kernels(), needs, false});
+  sets.push_back({avx2::kernels, needs, false});
   for (const char* name :
        {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"})
     needs.push_back(name);
-  sets.push_back({&avx512::kernels(), needs, false});
+  sets.push_back({avx512::kernels, needs, false});
   for (const char* name : {"avx512bf16", "amx_tile", "amx_int8", "amx_bf16"}) needs.push_back(name);
-  sets.push_back({&amx::kernels(), needs, false});
+  sets.push_back({amx::kernels, needs, false});
 #endif
 #if defined(INGOT_HAVE_NEON)
-  sets.push_back({&neon::kernels(), {"neon"}, false});
+  sets.push_back({neon::kernels, {"neon"}, false});
 #endif
   const std::vector<std::string>& have = cpu_features();
   for (InstructionSet& set : sets) {
@@ -112,16 +112,16 @@ std::vector<InstructionSet> list_sets() {
   return sets;
 }
 
-const KernelTable* best_table() {
-  const KernelTable* best = nullptr;
+const InstructionSet* best_set() {
+  const InstructionSet* best = nullptr;
   for (const InstructionSet& set : instruction_sets())
-    if (set.supported) best = set.table;
+    if (set.supported) best = &set;
   return best;
 }
 
-std::atomic<const KernelTable*>& active() {
-  static std::atomic<const KernelTable*> table{best_table()};
-  return table;
+std::atomic<const InstructionSet*>& active() {
+  static std::atomic<const InstructionSet*> set{best_set()};
+  return set;
 }
 
 }  // namespace
@@ -136,19 +136,21 @@ const std::vector<InstructionSet>& instruction_sets() {
   return sets;
 }
 
-const KernelTable& active_kernels() { return *active().load(std::memory_order_relaxed); }
+const KernelTable& active_kernels(Precision precision) {
+  return active().load(std::memory_order_relaxed)->kernels(precision);
+}
 
 void set_isa(const std::string& name) {
   std::string known;
   for (const InstructionSet& set : instruction_sets()) {
-    if (name == set.table->name) {
+    if (name == set.name()) {
       if (!set.supported)
         throw std::invalid_argument("this CPU cannot run the instruction set '" + name + "'");
-      active().store(set.table, std::memory_order_relaxed);
+      active().store(&set, std::memory_order_relaxed);
       return;
     }
     known += known.empty() ? "" : ", ";
-    known += set.table->name;
+    known += set.name();
   }
   throw std::invalid_argument("unknown instruction set '" + name + "' (this build has: " + known +
                               ")");

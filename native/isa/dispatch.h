@@ -10,9 +10,11 @@
 namespace ingot {
 
 struct InstructionSet {
-  const KernelTable* table;
+  const KernelTable& (*kernels)(Precision);
   std::vector<std::string> requires_features;  // of cpu_features()
   bool supported;                              // by this CPU and operating system
+
+  const char* name() const { return kernels(Precision::EXACT).name; }
 };
 
 // What the CPU offers and the operating system has enabled, e.g. "avx2", "amx_int8".
@@ -22,7 +24,7 @@ const std::vector<std::string>& cpu_features();
 const std::vector<InstructionSet>& instruction_sets();
 
 // The table in use: the best supported one, or the one that set_isa() chose.
-const KernelTable& active_kernels();
+const KernelTable& active_kernels(Precision precision = Precision::EXACT);
 
 // Throws std::invalid_argument, saying why, for a name that is unknown or that
 // this CPU cannot run.

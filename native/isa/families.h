@@ -6,7 +6,7 @@
 namespace ingot::INGOT_ISA {
 
 void add_formats(KernelTable& table) noexcept;
-void add_linear(KernelTable& table) noexcept;
+void add_linear(KernelTable& table, Precision precision) noexcept;
 void add_rows(KernelTable& table) noexcept;
 
 }  // namespace ingot::INGOT_ISA

@@ -11,11 +11,11 @@
 
 namespace ingot::INGOT_ISA {
 
-static KernelTable make_table() noexcept {
+static KernelTable make_table(Precision precision) noexcept {
   KernelTable table{};
   table.name = INGOT_STRING(INGOT_ISA);
   add_formats(table);
-  add_linear(table);
+  add_linear(table, precision);
   add_rows(table);
   table.rms_norm = rms_norm;
   table.layer_norm = layer_norm;
@@ -31,9 +31,10 @@ static KernelTable make_table() noexcept {
   return table;
 }
 
-const KernelTable& kernels() {
-  static const KernelTable table = make_table();
-  return table;
+const KernelTable& kernels(Precision precision) {
+  static const KernelTable exact = make_table(Precision::EXACT);
+  static const KernelTable fast = make_table(Precision::FAST);
+  return precision == Precision::FAST ? fast : exact;
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -8,18 +8,40 @@
 #if defined(__AMX_BF16__)
 #include "kernels/linear_tiles.h"
 #else
-#include "kernels/linear_prompt.h"
+#include "kernels/linear_words.h"
+#endif
+// AVX2 has no instruction that adds products of bytes without saturating. On ARM plain C++ is all
+// there is so far.
+#if defined(__AMX_BF16__) || defined(__aarch64__) || (defined(__AVX2__) && !defined(__AVX512VNNI__))
+#define INGOT_BYTE_PRODUCTS 0
+#else
+#define INGOT_BYTE_PRODUCTS 1
+#include "kernels/linear_bytes.h"
 #endif
 
 namespace ingot::INGOT_ISA {
 
-void add_linear(KernelTable& table) noexcept {
+#if INGOT_BYTE_PRODUCTS
+// Blocks of 256 weights: llama.cpp rounds the inputs of smaller ones as finely as bytes would.
+template <class F>
+static void add_bytes(KernelTable& table) noexcept {
+  if constexpr (F::kWeights == kInputBlock) {
+    constexpr auto type = static_cast<uint32_t>(F::kType);
+    table.prompt[type] = prompt_linear<BytePanel<F>>;
+    table.prompt_kind[type] = InputKind::kBytes;
+  }
+}
+#endif
+
+void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexcept {
+  for (InputKind& kind : table.prompt_kind) kind = InputKind::kWords;
 #define INGOT_ENTRY(Format) \
   table.generate[static_cast<uint32_t>(Format::kType)] = generate_linear<Format>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.multiply_in_registers = multiply_in_registers;
   table.quantize_generate = quantize_column<kGenerateAmplitude>;
+  table.generate_offset = input_block_offset;
   table.quantized_bytes = quantized_bytes;  // enough for tiles, too
 #if defined(__AMX_BF16__)
 #define INGOT_ENTRY(Format) \
@@ -32,17 +54,27 @@ void add_linear(KernelTable& table) noexcept {
   table.prompt_rows = kTilePanelRows;
 #else
 #define INGOT_ENTRY(Format) \
-  table.prompt[static_cast<uint32_t>(Format::kType)] = prompt_linear<Format>;
+  table.prompt[static_cast<uint32_t>(Format::kType)] = prompt_linear<WordPanel<Format>>;
   INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.quantize_prompt = quantize_column<kPromptAmplitude>;
   table.prompt_offset = input_block_offset;
-  table.scratch_bytes = prompt_scratch_bytes;
+  table.scratch_bytes = prompt_scratch_bytes<WordStrip>;  // a ByteStrip is smaller
   table.prompt_rows = kPanelRows;
+#endif
+#if INGOT_BYTE_PRODUCTS
+  if (precision == Precision::FAST) {
+#define INGOT_ENTRY(Format) add_bytes<Format>(table);
+    INGOT_BLOCK_FORMATS(INGOT_ENTRY)
+#undef INGOT_ENTRY
+    table.quantize_prompt_bytes = quantize_byte_column;
+    table.quantized_bytes = both_quantized_bytes;
+  }
 #endif
 #define INGOT_ENTRY(Name, Value)                                                   \
   table.generate[static_cast<uint32_t>(TensorType::Name)] = float_generate<Value>; \
-  table.prompt[static_cast<uint32_t>(TensorType::Name)] = float_prompt<Value>;
+  table.prompt[static_cast<uint32_t>(TensorType::Name)] = float_prompt<Value>;     \
+  table.prompt_kind[static_cast<uint32_t>(TensorType::Name)] = InputKind::kFloats;
   INGOT_FLOAT_TYPES(INGOT_ENTRY)
 #undef INGOT_ENTRY
 }

@@ -20,6 +20,10 @@ struct LinearInput {
   int64_t width;  // a multiple of the weight's block
 };
 
+// What a kernel reads of a LinearInput: the floats as they are, or what a quantizer made of them.
+// On AMX, "words" are the BF16 floats of tiles.
+enum class InputKind : uint8_t { kFloats, kWords, kBytes };
+
 struct KernelTable {
   // Indexed by type number; nullptr if a type has no such kernel.
   static constexpr uint32_t kTypes = kMaxTypes;
@@ -65,20 +69,48 @@ struct KernelTable {
   // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights
   Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
+  // What they read. Generation reads words of all weights that are not floats.
+  InputKind prompt_kind[kTypes];
   Quantize quantize_generate;
-  Quantize quantize_prompt;
+  Quantize quantize_prompt;                   // words
+  Quantize quantize_prompt_bytes;             // null if no kernel reads bytes
   int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
   // Inputs are stored stretch by stretch (256 values), in each stretch column by column, so that
   // what a tile reads is contiguous.
   int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
-  // Where column `index`, the first of a group, begins among the quantized ones of a prompt;
-  // generation's follow each other, quantized_bytes(1) apart.
+  // Where column `index`, the first of a group, begins among the quantized ones.
+  int64_t (*generate_offset)(int64_t width, int64_t index);
   int64_t (*prompt_offset)(int64_t width, int64_t index);
   int64_t (*scratch_bytes)(int64_t width);
   static constexpr int kPeakWords = 12 * 32;
   int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
   RowKernels row;       // passes over a row of logits (sampling/row.h)
+};
+
+// The kinds of inputs that the weights of one operation read, and how they get them.
+class InputQuantizer {
+ public:
+  void add(const KernelTable& kernels, TensorType type) {
+    const InputKind kind = kernels.prompt_kind[static_cast<uint32_t>(type)];
+    floats_ |= kind == InputKind::kFloats;
+    words_ |= kind == InputKind::kWords;
+    bytes_ |= kind == InputKind::kBytes;
+  }
+  bool reads_floats() const { return floats_; }
+
+  void quantize(const KernelTable& kernels, bool prompt, const float* column, int64_t width,
+                uint8_t* quantized, int64_t stride, int64_t index) const {
+    if (!prompt) {
+      if (words_ || bytes_) kernels.quantize_generate(column, width, quantized, stride, index);
+      return;
+    }
+    if (words_) kernels.quantize_prompt(column, width, quantized, stride, index);
+    if (bytes_) kernels.quantize_prompt_bytes(column, width, quantized, stride, index);
+  }
+
+ private:
+  bool floats_ = false, words_ = false, bytes_ = false;
 };
 
 }  // namespace ingot

@@ -33,11 +33,18 @@
   X(CHOSEN_SOFTMAX)      \
   X(SPARSE_MIXER)
 
+// How far the inputs of matrix products are rounded. EXACT: to 16 bits. FAST: to 8 bits in prompts,
+// where that is faster and still more accurate than other engines.
+#define INGOT_PRECISIONS(X) \
+  X(EXACT)                  \
+  X(FAST)
+
 #define INGOT_CODES(LIST)              \
   LIST(Activation, INGOT_ACTIVATIONS)  \
   LIST(NormKind, INGOT_NORM_KINDS)     \
   LIST(RopeLayout, INGOT_ROPE_LAYOUTS) \
-  LIST(Gating, INGOT_GATINGS)
+  LIST(Gating, INGOT_GATINGS)          \
+  LIST(Precision, INGOT_PRECISIONS)
 
 // Tensor types that keys and values can be stored as.
 #define INGOT_KV_TYPES(X) \

@@ -17,9 +17,10 @@
 namespace ingot::INGOT_ISA {
 
 // The same column's inputs for the stretch that follows.
-inline const InputBlock* next_stretch(const InputBlock* block, const LinearInput& input) {
-  return reinterpret_cast<const InputBlock*>(reinterpret_cast<const uint8_t*>(block) +
-                                             input.quantized_stride);
+template <class Block>
+inline const Block* next_stretch(const Block* block, const LinearInput& input) {
+  return reinterpret_cast<const Block*>(reinterpret_cast<const uint8_t*>(block) +
+                                        input.quantized_stride);
 }
 
 // Weights that share a minimum, and so which of an input's sums it meets.

@@ -7,6 +7,7 @@
 // the 8 bits other engines use, the error is a hundredth: 3e-5 of the block's largest value.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -36,46 +37,76 @@ inline int64_t input_block_offset(int64_t, int64_t index) {
   return index * static_cast<int64_t>(sizeof(InputBlock));
 }
 
-// The bits of the largest magnitude: integers order as floats do, NaN above all.
-inline uint32_t largest_input_bits(const float* x, int count) {
-  uint32_t largest = 0;
-  for (int i = 0; i < count; ++i) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
+// op over the lanes of each of kLanes vectors.
+template <class Op>
+inline simd::Ints across(simd::Ints (&vectors)[simd::kLanes], Op op) {
+  simd::Pairs rows[simd::kLanes];
+  repeat<simd::kLanes>([&](auto i) { rows[i] = simd::as_pairs(vectors[i]); });
+  simd::transpose(rows);
+  simd::Ints result = simd::as_ints(rows[0]);
+  repeat<simd::kLanes - 1>([&](auto i) { result = op(result, simd::as_ints(rows[i + 1])); });
+  return result;
+}
+
+// op over each run of 16 of 256 integers; at(i) gives the vector that begins at i.
+template <class At, class Op>
+inline void reduce_sixteens(At at, Op op, int32_t (&out)[kInputBlock / 16]) {
+  for (int first = 0; first < kInputBlock / 16; first += simd::kLanes) {
+    simd::Ints runs[simd::kLanes];
+    repeat<simd::kLanes>([&](auto i) {
+      runs[i] = at((first + i) * 16);
+      for (int j = simd::kLanes; j < 16; j += simd::kLanes)
+        runs[i] = op(runs[i], at((first + i) * 16 + j));
+    });
+    simd::store_ints(out + first, across(runs, op));
   }
-  return largest;
+}
+
+// The bits of the largest magnitude of each 16 values: integers order as floats do, NaN above all.
+inline void largest_bits(const float* x, int32_t (&largest)[kInputBlock / 16]) {
+  reduce_sixteens([&](int i) { return simd::magnitude_bits(simd::load_floats(x + i)); },
+                  [](simd::Ints a, simd::Ints b) { return simd::larger(a, b); }, largest);
+}
+
+// How values become integers: x = scale * q.
+struct InputScale {
+  float scale;
+  float inverse;  // 0: every q is 0
+
+  simd::Ints round(const float* x) const {
+    if (inverse == 0) return simd::zero_ints();
+    return simd::round_to_ints(simd::multiply(simd::load_floats(x), simd::splat_float(inverse)));
+  }
+};
+
+// The scale of values whose largest magnitude has these bits.
+template <int kAmplitude>
+inline InputScale input_scale(int32_t largest) {
+  // Infinity or NaN: every product with these values is NaN.
+  if (largest >= 0x7f800000) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  if (largest < 0x08000000) return {0, 0};  // below 2^-111 the inverse may not be a float
+  const float most = std::bit_cast<float>(largest);
+  return {most / kAmplitude, kAmplitude / most};
 }
 
 template <int kAmplitude>
-inline void quantize_block(const float* x, InputBlock& block) {
-  const uint32_t largest = largest_input_bits(x, kInputBlock);
-  float inverse = 0;
-  if (largest >= 0x7f800000u) {  // infinity or NaN: every product with this block is NaN
-    block.scale = std::numeric_limits<float>::quiet_NaN();
-  } else if (largest < 0x08000000u) {  // below 2^-111 the inverse may not be a float
-    block.scale = 0;
-  } else {
-    block.scale = std::bit_cast<float>(largest) / kAmplitude;
-    inverse = kAmplitude / std::bit_cast<float>(largest);
-  }
+[[gnu::flatten]] inline void quantize_block(const float* x, InputBlock& block) {
+  int32_t largest[kInputBlock / 16], total[kInputBlock / 16];
+  largest_bits(x, largest);
+  const InputScale scale = input_scale<kAmplitude>(*std::max_element(largest, largest + 16));
+  block.scale = scale.scale;
   for (float& zero : block.zeros) zero = 0;
-  for (int half = 0; half < kInputBlock / 32; ++half) {
-    int32_t total = 0;
-    for (int group = 2 * half; group < 2 * half + 2; ++group) {
-      int32_t group_total = 0;
-      for (int i = group * 16; i < group * 16 + 16; i += simd::kLanes) {
-        simd::Ints q = simd::zero_ints();
-        if (inverse != 0)
-          q = simd::round_to_ints(
-              simd::multiply(simd::load_floats(x + i), simd::splat_float(inverse)));
+  reduce_sixteens(
+      [&](int i) {
+        const simd::Ints q = scale.round(x + i);
         simd::store_words(block.values + i, q);
-        group_total += simd::sum(q);
-      }
-      block.sum16[group] = block.scale * static_cast<float>(group_total);
-      total += group_total;
-    }
-    block.sum32[half] = block.scale * static_cast<float>(total);
-  }
+        return q;
+      },
+      [](simd::Ints a, simd::Ints b) { return simd::add(a, b); }, total);
+  for (int i = 0; i < kInputBlock / 16; ++i)
+    block.sum16[i] = scale.scale * static_cast<float>(total[i]);
+  for (int i = 0; i < kInputBlock / 32; ++i)
+    block.sum32[i] = scale.scale * static_cast<float>(total[2 * i] + total[2 * i + 1]);
 }
 
 template <int kAmplitude>

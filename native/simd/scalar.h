@@ -94,7 +94,17 @@ inline U8x32 at_least(U8x32 v, uint8_t bound) {
 inline U8x32 spread_bits(uint32_t bits) {
   return map<32>([&](int i) { return (bits >> i & 1) ? 0xff : 0x00; });
 }
-inline U8x32 negate_where(U8x32 v, U8x32 mask) { return (v ^ mask) - mask; }
+inline U8x32 negate_where(U8x32 v, uint32_t bits) {
+  return map<32>([&](int i) { return (bits >> i & 1) ? -v.lane[i] : v.lane[i]; });
+}
+inline U8x32 gather_eights(const uint64_t* a, const uint64_t* b, const uint64_t* c,
+                           const uint64_t* d) {
+  return from_words(*a, *b, *c, *d);
+}
+template <class At>
+inline U8x32 gather_fours(At at) {
+  return map<32>([&](int i) { return *at(i / 4) >> (i % 4 * 8); });
+}
 
 inline void store_scaled(float* out, U8x32 v, float lo, float hi) {
   for (int i = 0; i < 32; ++i) out[i] = (i < 16 ? lo : hi) * static_cast<int8_t>(v.lane[i]);

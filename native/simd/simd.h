@@ -19,7 +19,9 @@
 //     lookup16(table, v)             table[v[i]], v[i] in 0..15
 //     at_least(v, b)                 0xff where v[i] >= b, unsigned, else 0x00
 //     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff
-//     negate_where(v, mask)          -v[i] where mask[i] is 0xff
+//     negate_where(v, bits)          -v[i] where bit i of a 32-bit word is set
+//     gather_eights(a, b, c, d)      the 64-bit words at four addresses, lowest byte first
+//     gather_fours(at)               the 32-bit words at addresses at(0) .. at(7)
 //     store_scaled(out, v, lo, hi)             out[i] = scale * v[i]
 //     store_scaled(out, v, lo, hi, mlo, mhi)   out[i] = scale * v[i] + min
 //                                    lo for lanes 0..15, hi for 16..31; v signed

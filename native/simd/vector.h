@@ -17,12 +17,16 @@
 //     FMA sum(v)                         all lanes, in an order that never changes
 // Ints
 //     round_to_ints(v)               nearest, ties to even; |v| < 2^22
-//     to_floats(i)   sum(i)
+//     splat_int(n) store_ints(p, i) add(a, b) larger(a, b)
+//     to_floats(i)   sum(i)   magnitude_bits(v)   a float's bits without the sign
 //     store_words(p, i)              the low 16 bits of each lane
+//     store_bytes(p, i)              the low 8 bits of each lane
+//     as_pairs(i) as_ints(p)         the same bits
 // Pairs
 //     load_pairs(p) store_pairs(p, v)
 //     splat_pair(p)                  the two words at p in every lane
 //     dot(sum, a, b)                 sum + a.first * b.first + a.second * b.second, 32 bits
+//     dot_bytes(sum, a, b)           sum + four products of unsigned a and signed b; not on AVX2
 //     transpose(rows)                kLanes x kLanes pairs, in place
 // Words
 //     widen(v) widen_unsigned(v)     a slice of bytes

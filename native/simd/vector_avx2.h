@@ -58,6 +58,16 @@ inline Floats sums(const Floats (&v)[8]) {
 }
 
 inline Ints zero_ints() { return Ints{}; }
+inline Ints add(Ints a, Ints b) { return a + b; }
+inline Ints larger(Ints a, Ints b) { return ints(_mm256_max_epi32(bits(a), bits(b))); }
+inline Ints magnitude_bits(Floats v) {
+  return ints(_mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff)));
+}
+inline void store_ints(int32_t* p, Ints v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bits(v));
+}
+inline Ints as_ints(Pairs v) { return ints(bits(v)); }
+inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }
 inline Ints round_to_ints(Floats v) { return ints(_mm256_cvtps_epi32(v)); }
 inline Floats to_floats(Ints v) { return _mm256_cvtepi32_ps(bits(v)); }
 inline int32_t sum(Ints v) {

@@ -65,11 +65,24 @@ inline Floats sums(const Floats (&v)[16]) {
 }
 
 inline Ints zero_ints() { return Ints{}; }
+inline Ints add(Ints a, Ints b) { return a + b; }
+inline Ints larger(Ints a, Ints b) { return ints(_mm512_max_epi32(bits(a), bits(b))); }
+inline Ints magnitude_bits(Floats v) {
+  return ints(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
+}
+inline void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, bits(v)); }
+inline Ints as_ints(Pairs v) { return ints(bits(v)); }
+inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }
+inline Ints splat_int(int32_t n) { return ints(_mm512_set1_epi32(n)); }
 inline Ints round_to_ints(Floats v) { return ints(_mm512_cvtps_epi32(v)); }
 inline Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(bits(v)); }
 inline int32_t sum(Ints v) { return _mm512_reduce_add_epi32(bits(v)); }
 inline void store_words(int16_t* p, Ints v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bits(v)));
+}
+
+inline void store_bytes(int8_t* p, Ints v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(bits(v)));
 }
 
 inline Pairs load_pairs(const int16_t* p) { return pairs(_mm512_loadu_si512(p)); }
@@ -81,6 +94,13 @@ inline Pairs splat_pair(const int16_t* p) {
 }
 inline Ints dot(Ints sum, Pairs a, Pairs b) {
   return ints(_mm512_dpwssd_epi32(bits(sum), bits(a), bits(b)));
+}
+
+inline Ints dot_bytes(Ints sum, Pairs unsigned_bytes, Pairs signed_bytes) {
+  return ints(_mm512_dpbusd_epi32(bits(sum), bits(unsigned_bytes), bits(signed_bytes)));
+}
+inline Pairs as_pairs(const U8x32 (&v)[2]) {
+  return pairs(_mm512_inserti64x4(_mm512_castsi256_si512(v[0].v), v[1].v, 1));
 }
 
 inline Words widen(U8x32 v) { return {{pairs(_mm512_cvtepi8_epi16(v.v))}}; }

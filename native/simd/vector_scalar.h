@@ -78,6 +78,21 @@ inline Floats sums(const Floats (&v)[kLanes]) {
 inline Ints zero_ints() {
   return each_lane<Ints>([](int) { return 0; });
 }
+inline Ints splat_int(int32_t n) {
+  return each_lane<Ints>([&](int) { return n; });
+}
+inline Ints add(Ints a, Ints b) {
+  return each_lane<Ints>([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline Ints larger(Ints a, Ints b) {
+  return each_lane<Ints>([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline Ints magnitude_bits(Floats v) {
+  return each_lane<Ints>([&](int i) { return std::bit_cast<int32_t>(v.lane[i]) & 0x7fffffff; });
+}
+inline void store_ints(int32_t* p, Ints v) { std::memcpy(p, v.lane, sizeof(v)); }
+inline Ints as_ints(Pairs v) { return std::bit_cast<Ints>(v); }
+inline Pairs as_pairs(Ints v) { return std::bit_cast<Pairs>(v); }
 // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa.
 inline Ints round_to_ints(Floats v) {
   return each_lane<Ints>(
@@ -89,6 +104,10 @@ inline Floats to_floats(Ints v) {
 inline int32_t sum(Ints v) { return sum_lanes(v.lane); }
 inline void store_words(int16_t* p, Ints v) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int16_t>(v.lane[i]);
+}
+
+inline void store_bytes(int8_t* p, Ints v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(v.lane[i]);
 }
 
 inline Pairs load_pairs(const int16_t* p) {
@@ -107,6 +126,16 @@ inline Ints dot(Ints sum, Pairs a, Pairs b) {
     return sum.lane[i] + (a.word[2 * i] * b.word[2 * i] + a.word[2 * i + 1] * b.word[2 * i + 1]);
   });
 }
+
+inline Ints dot_bytes(Ints sum, Pairs unsigned_bytes, Pairs signed_bytes) {
+  uint8_t a[4 * kLanes];
+  int8_t b[4 * kLanes];
+  std::memcpy(a, unsigned_bytes.word, sizeof(a));
+  std::memcpy(b, signed_bytes.word, sizeof(b));
+  for (int i = 0; i < 4 * kLanes; ++i) sum.lane[i / 4] += a[i] * b[i];
+  return sum;
+}
+inline Pairs as_pairs(const U8x32 (&v)[1]) { return std::bit_cast<Pairs>(v[0]); }
 
 // word(i) for i in 0..31
 template <class Function>

@@ -148,8 +148,14 @@ class Tokenizer:
     def decode(self, ids: list[int], skip_special: bool) -> bytes: ...
 
 # kernels: one at a time, for tests and benchmarks; phase is "generation" or "prompt"
-def quantized_bytes(width: int) -> int: ...
-def quantize_inputs(phase: str, values: NDArray[np.float32], out: NDArray[np.uint8]) -> None: ...
+def quantized_bytes(width: int, precision: Enum) -> int: ...  # of CODES["Precision"]
+def quantize_inputs(
+    type: int,
+    phase: str,
+    values: NDArray[np.float32],
+    out: NDArray[np.uint8],
+    precision: Enum,
+) -> None: ...
 def linear(
     type: int,
     phase: str,
@@ -159,6 +165,7 @@ def linear(
     begin: int,
     end: int,
     out: NDArray[np.float32],
+    precision: Enum,
 ) -> None: ...
 def multiply_in_registers(rounds: int) -> int: ...
 def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
@@ -203,6 +210,7 @@ class Program:
         self,
         *,
         threads: int,
+        precision: Enum,  # of CODES["Precision"]
         arena_bytes_per_token: int,
         max_tokens: int,
         max_positions: int,

@@ -1,13 +1,14 @@
 """Settings from environment variables. No other module reads the environment.
 
-| variable        | meaning                                                     |
-|-----------------|-------------------------------------------------------------|
-| `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx           |
-| `INGOT_THREADS` | CPU threads (default: the cores available to this process)  |
-| `INGOT_CACHE`   | folder for downloads (default: ingot in the user's cache)   |
-| `INGOT_API_KEY` | API key that clients of `ingot serve` must send             |
-| `NO_COLOR`      | not empty: no colours and no bold text in the terminal      |
-| `TERM`          | `dumb`: the terminal shows only plain lines                 |
+| variable          | meaning                                                     |
+|-------------------|-------------------------------------------------------------|
+| `INGOT_ISA`       | instruction set to use: scalar, avx2, avx512, amx           |
+| `INGOT_THREADS`   | CPU threads (default: the cores available to this process)  |
+| `INGOT_PRECISION` | how far the CPU rounds inputs: fast (default) or exact      |
+| `INGOT_CACHE`     | folder for downloads (default: ingot in the user's cache)   |
+| `INGOT_API_KEY`   | API key that clients of `ingot serve` must send             |
+| `NO_COLOR`        | not empty: no colours and no bold text in the terminal      |
+| `TERM`            | `dumb`: the terminal shows only plain lines                 |
 """
 
 import os
@@ -27,6 +28,7 @@ class Config:
 
     isa: str
     threads: int
+    precision: str
     cache: Path
     api_key: str | None
     styles: bool  # colours and bold text are allowed
@@ -40,6 +42,13 @@ def _threads() -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to {MAX_THREADS}")
     return int(text)
+
+
+def _precision() -> str:
+    text = os.environ.get("INGOT_PRECISION") or "fast"
+    if text not in ("fast", "exact"):
+        raise ConfigError(f"INGOT_PRECISION is {text!r}; it must be 'fast' or 'exact'")
+    return text
 
 
 def _cache() -> Path:
@@ -70,6 +79,7 @@ def config() -> Config:
     return Config(
         isa=_isa(),
         threads=_threads(),
+        precision=_precision(),
         cache=_cache(),
         api_key=os.environ.get("INGOT_API_KEY") or None,
         styles=not (dumb_terminal or os.environ.get("NO_COLOR")),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -43,9 +44,12 @@ HALVES = {
 }
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": None}
 FORMATS = [*HALVES, *FLOATS]
-PHASES = ["generation", "prompt"]
-AMPLITUDE = {"generation": 16383, "prompt": 8191}
-# The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale.
+PHASES = ["generation", "prompt", "fast prompt"]
+AMPLITUDE = {"generation": 16383, "prompt": 8191, "fast prompt": 8191}
+EXACT, FAST = _native.CODES["Precision"].__members__.values()
+# The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale. A fast prompt has
+# byte blocks of the same size after those of a stretch: 256 int8 values, 8 scales, 8 + 16 sums, and
+# 8 + 16 integer sums times -128.
 VALUES, SCALE, INPUT_BLOCK = 512, 512 + 64 + 32, 640
 
 
@@ -100,16 +104,29 @@ def decode(name: str, weight: Bytes, width: int) -> NDArray[np.float64]:
     return out.reshape(len(weight), width).astype(np.float64)
 
 
-def quantize(phase: str, values: Floats) -> Bytes:
+def of_phase(phase: str) -> tuple[str, Enum]:
+    """The native phase and precision."""
+    return ("prompt", FAST) if phase == "fast prompt" else (phase, EXACT)
+
+
+def quantize(name: str, phase: str, values: Floats) -> Bytes:
+    """Inputs for weights of this type."""
     groups = -(-len(values) // 16)
-    out = aligned((groups * 16, _native.quantized_bytes(values.shape[1])))
-    _native.quantize_inputs(phase, values, out)
+    native, precision = of_phase(phase)
+    out = aligned((groups * 16, _native.quantized_bytes(values.shape[1], precision)))
+    _native.quantize_inputs(TYPES[name][0], native, values, out, precision)
     return out
 
 
 def in_tiles(phase: str) -> bool:
     """Prompts on AMX: weights and inputs are rounded to BF16."""
-    return phase == "prompt" and _native.active_isa() == "amx"
+    return phase != "generation" and _native.active_isa() == "amx"
+
+
+def in_bytes(name: str, phase: str) -> bool:
+    """Fast prompts of blocks of 256 weights: inputs are rounded to 8 bits, 32 to a scale."""
+    has_bytes = _native.active_isa() in ("scalar", "avx512")
+    return phase == "fast prompt" and has_bytes and TYPES[name][1] == 256
 
 
 def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -120,14 +137,24 @@ def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), rounded, values).astype(np.float64)
 
 
-def input_blocks(quantized: Bytes) -> Bytes:
+def input_blocks(quantized: Bytes, phase: str, *, as_bytes: bool = False) -> Bytes:
     """[column, stretch, bytes]: they lie stretch by stretch."""
-    return quantized.reshape(-1, len(quantized), INPUT_BLOCK).swapaxes(0, 1)
+    kinds = 2 if phase == "fast prompt" and _native.active_isa() in ("scalar", "avx512") else 1
+    blocks = quantized.reshape(-1, kinds, len(quantized), INPUT_BLOCK)
+    return blocks[:, 1 if as_bytes else 0].swapaxes(0, 1)
 
 
-def quantized_values(quantized: Bytes, width: int) -> NDArray[np.float64]:
-    """The inputs as the kernels see them."""
-    blocks = input_blocks(quantized)
+def quantized_bytes(quantized: Bytes, width: int) -> NDArray[np.float64]:
+    """The inputs as the kernels of fast prompts see them."""
+    blocks = input_blocks(quantized, "fast prompt", as_bytes=True)
+    values = blocks[..., :256].copy().view(np.int8).astype(np.float64)
+    scales = blocks[..., 256:288].copy().view(np.float32).astype(np.float64)
+    return (values * scales.repeat(32, axis=-1)).reshape(len(quantized), -1)[:, :width]
+
+
+def quantized_values(quantized: Bytes, phase: str, width: int) -> NDArray[np.float64]:
+    """The inputs as all other kernels see them."""
+    blocks = input_blocks(quantized, phase)
     values = blocks[..., :VALUES].copy().view(np.int16).astype(np.float64)
     scales = blocks[..., SCALE : SCALE + 4].copy().view(np.float32).astype(np.float64)
     return (values * scales).reshape(len(quantized), -1)[:, :width]
@@ -144,15 +171,17 @@ class Product:
     def __call__(self, values: Floats, begin: int = 0, end: int | None = None) -> Floats:
         rows = len(self.weight)
         out = np.full((len(values), rows), np.nan, np.float32)
+        native, precision = of_phase(self.phase)
         _native.linear(
             TYPES[self.name][0],
-            self.phase,
+            native,
             self.weight,
             values,
-            quantize(self.phase, values),
+            quantize(self.name, self.phase, values),
             begin,
             rows if end is None else end,
             out,
+            precision,
         )
         return out
 
@@ -162,7 +191,10 @@ class Product:
             return w, values.astype(np.float64)
         if in_tiles(self.phase):
             return to_bf16(w), to_bf16(values.astype(np.float64))
-        return w, quantized_values(quantize(self.phase, values), values.shape[1])[: len(values)]
+        quantized = quantize(self.name, self.phase, values)
+        if in_bytes(self.name, self.phase):
+            return w, quantized_bytes(quantized, values.shape[1])[: len(values)]
+        return w, quantized_values(quantized, self.phase, values.shape[1])[: len(values)]
 
     def check(self, values: Floats, tolerance: float = 2e-6) -> None:
         w, x = self.operands(values)
@@ -291,19 +323,43 @@ def test_quantized_inputs(phase: str, width: int) -> None:
     if in_tiles(phase):
         pytest.skip("tiles hold BF16, which the products check")
     values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
-    quantized = quantize(phase, values)
+    quantized = quantize("Q4_0", phase, values)
     assert quantized.shape[1] % 64 == 0
-    seen = quantized_values(quantized, quantized.shape[1] // INPUT_BLOCK * 256)[:4]
+    seen = quantized_values(quantized, phase, -(-width // 256) * 256)[:4]
     padded = np.pad(values, [(0, 0), (0, seen.shape[1] - width)]).astype(np.float64)
     steps = np.abs(padded.reshape(4, -1, 256)).max(axis=2) / AMPLITUDE[phase]
     error = np.abs(seen - padded).reshape(4, -1, 256).max(axis=2)
     assert np.all(error <= 0.502 * steps)
     assert np.all(seen[:, width:] == 0)
-    blocks = input_blocks(quantized)[:4]
+    blocks = input_blocks(quantized, phase)[:4]
     for group, offset in [(16, VALUES), (32, VALUES + 64)]:
         sums = blocks[..., offset : offset + 1024 // group].copy().view(np.float32)
         expected = seen.reshape(4, -1, group).sum(axis=2)
         np.testing.assert_allclose(sums.reshape(4, -1), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_inputs_as_bytes() -> None:
+    """Each value is off by at most half a step of its 32, and the sums are those of the values."""
+    if not in_bytes("Q4_K", "fast prompt"):
+        pytest.skip("this instruction set has no products of bytes")
+    values = np.random.default_rng(8).standard_normal((4, 768)).astype(np.float32)
+    values[:, 32:64] *= 1000  # an outlier takes precision from its own 32 values only
+    quantized = quantize("Q4_K", "fast prompt", values)
+    seen = quantized_bytes(quantized, 768)[:4]
+    steps = np.abs(values.astype(np.float64).reshape(4, -1, 32)).max(axis=2) / 127
+    error = np.abs(seen - values).reshape(4, -1, 32).max(axis=2)
+    assert np.all(error <= 0.502 * steps)
+    blocks = input_blocks(quantized, "fast prompt", as_bytes=True)[:4]
+    integers = blocks[..., :256].copy().view(np.int8).astype(np.int64)
+    for group, sums, starts in [(32, 288, 384), (16, 320, 416)]:
+        size = 1024 // group
+        found = blocks[..., sums : sums + size].copy().view(np.float32)
+        expected = seen.reshape(4, -1, group).sum(axis=2)
+        np.testing.assert_allclose(found.reshape(4, -1), expected, rtol=1e-6, atol=1e-5)
+        found = blocks[..., starts : starts + size].copy().view(np.int32)
+        np.testing.assert_array_equal(
+            found.reshape(4, -1), -128 * integers.reshape(4, -1, group).sum(axis=2)
+        )
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -316,7 +372,7 @@ def test_near_the_exact_product(name: str, phase: str) -> None:
     values = rng.standard_normal((5, width)).astype(np.float32)
     w = decode(name, product.weight, width)
     exact = values.astype(np.float64) @ w.T
-    step = np.abs(values).max() / AMPLITUDE[phase]
+    step = np.abs(values).max() / (127 if in_bytes(name, phase) else AMPLITUDE[phase])
     # Rounding errors are uniform in half a step either way; six sigma of their sum.
     sigma = step / np.sqrt(12) * np.linalg.norm(w, axis=1)
     if in_tiles(phase) and name not in FLOATS:  # 2^-9 of each factor at most
@@ -342,10 +398,10 @@ def test_unaligned_weights() -> None:
 def test_shapes_are_checked() -> None:
     weight = np.zeros((4, 144), np.uint8)
     values = np.zeros((2, 256), np.float32)
-    quantized = quantize("prompt", values)
+    quantized = quantize("Q4_K", "prompt", values)
     out = np.zeros((2, 4), np.float32)
     q4_k = TYPES["Q4_K"][0]
-    good = (q4_k, "prompt", weight, values, quantized, 0, 4, out)
+    good = (q4_k, "prompt", weight, values, quantized, 0, 4, out, EXACT)
     _native.linear(*good)
     for position, wrong in [
         (0, 99),

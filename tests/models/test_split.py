@@ -52,7 +52,7 @@ class SplitRunner(Runner):
         made: list[Any] = []
         for part in (halves.first, halves.second):
             own = PartLayout.of(part, layout)
-            made += CpuBackend(part, model, own.own, **sizes), own
+            made += CpuBackend(part, model, own.own, precision=self.precision, **sizes), own
         return Parts(*made)
 
 

@@ -22,6 +22,7 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
+    PrecisionOption,
     WeightsOption,
 )
 from ingot.cli.shared.model_summary import architecture, quantization
@@ -117,6 +118,7 @@ def command(
     ] = 3,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
     output: Annotated[
@@ -151,6 +153,7 @@ def command(
                 cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
                 kv_type=kv_type,
                 weights=weights,
+                precision=precision,
                 device=device,
                 gpu_layers=parse_gpu_layers(gpu_layers),
                 progress=bar,

@@ -22,6 +22,7 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
+    PrecisionOption,
     ThreadsOption,
     WeightsOption,
 )
@@ -54,6 +55,7 @@ def command(
     threads: ThreadsOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -71,6 +73,7 @@ def command(
             context=context,
             kv_type=kv_type,
             weights=weights,
+            precision=precision,
             device=device,
             gpu_layers=parse_gpu_layers(gpu_layers),
         ) as llm,

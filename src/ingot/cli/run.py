@@ -16,6 +16,7 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
+    PrecisionOption,
     ThreadsOption,
     WeightsOption,
 )
@@ -51,6 +52,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
 ) -> None:
@@ -66,6 +68,7 @@ def command(
         context=context,
         kv_type=kv_type,
         weights=weights,
+        precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:

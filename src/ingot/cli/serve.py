@@ -11,6 +11,7 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
+    PrecisionOption,
     ThreadsOption,
     WeightsOption,
 )
@@ -40,6 +41,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "map",
+    precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
     parallel: Annotated[
@@ -189,6 +191,7 @@ def command(
         context=context,
         kv_type=kv_type,
         weights=weights,
+        precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
         max_running=parallel,

@@ -96,6 +96,7 @@ class InferenceEngine:
             context=options.context,
             kv_type=options.kv_type,
             weights=options.weights,
+            precision=options.precision,
             cache_tokens=options.cache_tokens,
             reuse=options.reuse,
             device=options.device,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.cpu.handover import Handover, stored_as
+from ingot.backends.cpu.handover import Handover, native_precision, stored_as
+from ingot.backends.precision import Precision
 from ingot.errors import ThreadLimitError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, MemoryPlan
@@ -35,6 +36,7 @@ class CpuBackend:
         blocks: int,
         context: int,
         threads: int,
+        precision: Precision,
         max_tokens: int = 512,
         states: int = 0,
         keep: Collection[str] = (),
@@ -56,6 +58,7 @@ class CpuBackend:
         try:
             self._program = _native.Program(
                 threads=threads,
+                precision=native_precision(precision),
                 arena_bytes_per_token=self.plan.size,
                 max_tokens=max_tokens,
                 max_positions=context,

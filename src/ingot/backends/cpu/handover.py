@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.precision import Precision
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ops as o
@@ -23,7 +24,7 @@ from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.quant import decode
 
-ENUMS: tuple[type[Enum], ...] = (o.Activation, o.NormKind, o.RopeLayout, o.Gating)
+ENUMS: tuple[type[Enum], ...] = (o.Activation, o.NormKind, o.RopeLayout, o.Gating, Precision)
 
 
 def _twins() -> Mapping[Enum, Enum]:
@@ -33,7 +34,7 @@ def _twins() -> Mapping[Enum, Enum]:
         native = _native.CODES[kind.__name__].__members__
         if list(native) != list(kind.__members__):
             raise ImportError(
-                f"{kind.__name__} is {', '.join(kind.__members__)} in ingot.graph.ops and "
+                f"{kind.__name__} is {', '.join(kind.__members__)} in {kind.__module__} and "
                 f"{', '.join(native)} in native/kernels/codes.h: build the native module again"
             )
         twins.update((member, native[name]) for name, member in kind.__members__.items())
@@ -41,6 +42,11 @@ def _twins() -> Mapping[Enum, Enum]:
 
 
 _TWINS = _twins()
+
+
+def native_precision(precision: Precision) -> Enum:
+    """The native twin of a precision."""
+    return _TWINS[precision]
 
 
 def stored_as(type: KvType) -> Enum:

@@ -36,6 +36,14 @@ WeightsOption = Annotated[
         "read: copy them into memory.",
     ),
 ]
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        help="How far the CPU rounds the inputs of matrix products. fast: to 8 bits in prompts, "
+        "for formats where this is faster; exact: to 16 bits. [fast]",
+    ),
+]
 DeviceOption = Annotated[
     str,
     typer.Option(

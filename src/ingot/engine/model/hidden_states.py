@@ -47,6 +47,7 @@ class Probe:
             states=states,
             context=model.context,
             threads=model.threads,
+            precision=model.precision,
             max_tokens=STEP_TOKENS if model.on_gpu else model.step_tokens,
             keep=[value.name for value in self._streams if value != graph.logits],
         )

@@ -18,6 +18,7 @@ from ingot.arrays import Bytes, Ints, Logits
 from ingot.backends.backend import Backend, OnSent
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
+from ingot.backends.precision import Precision
 from ingot.config import MAX_THREADS, config
 from ingot.engine.model import memory
 from ingot.engine.model.placement import GpuLayers, Placed
@@ -54,6 +55,7 @@ class LoadedModel:
         context: int | None = None,
         kv_type: str = "f16",
         weights: str = Weights.MAP,
+        precision: str | None = None,
         cache_tokens: int | None = None,
         reuse: str = Reuse.NONE,
         device: str = "cpu",
@@ -69,6 +71,7 @@ class LoadedModel:
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
         place = _choice(Weights, "weights", weights)
+        self.precision = _choice(Precision, "precision", precision or config().precision)
         found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
@@ -83,6 +86,7 @@ class LoadedModel:
                 context=self.context,
                 cache_tokens=cache_tokens,
                 threads=self.threads,
+                precision=self.precision,
                 device=device,
                 gpu_layers=gpu_layers,
                 progress=progress,

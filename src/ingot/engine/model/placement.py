@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from ingot.backends.backend import Backend, OnSent, choose_device
 from ingot.backends.cpu import CpuBackend
 from ingot.backends.device_sampler import DeviceSampler
+from ingot.backends.precision import Precision
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine.model import memory
 from ingot.engine.model.memory import CacheSize
@@ -78,6 +79,7 @@ class Placed:
         context: int,
         cache_tokens: int | None,
         threads: int,
+        precision: Precision,
         device: str,
         gpu_layers: GpuLayers = None,
         progress: OnSent | None = None,
@@ -89,7 +91,7 @@ class Placed:
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
-        self._progress = progress
+        self._precision, self._progress = precision, progress
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
         if layers != 0:
             try:
@@ -179,6 +181,7 @@ class Placed:
                 states=size.states,
                 context=self._context,
                 threads=self._threads,
+                precision=self._precision,
                 max_tokens=STEP_TOKENS if graph.causal else self._context,
             )
         except IngotError:
