@@ -4,9 +4,9 @@
 
 The reference dequantizes all weights and computes in float32 (NumPy); both engines compute on the
 quantized weights with rounded inputs. The text is this project's documentation, split into chunks
-of 512 tokens. Each chunk starts with an empty context and is read twice: as a prompt, and token by
-token. KL(reference || engine) is averaged over all positions; `top` is the share of positions where
-the most likely token is the reference's.
+of 512 tokens. Each chunk starts with an empty context and is read as a prompt (by Ingot at both
+precisions) and token by token. KL(reference || engine) is averaged over all positions; `top` is the
+share of positions where the most likely token is the reference's.
 
 PYTHON is an interpreter with llama-cpp-python (see benchmarks/peer.py).
 """
@@ -70,7 +70,11 @@ def divergences(reference: Logits, engine: Logits) -> Iterator[tuple[float, bool
 def measure(path: Path, peer: Peer, tokens: int) -> list[Row]:
     """All engines and phases on one model."""
     found: dict[str, list[tuple[float, bool]]] = {}
-    with LLM(path, context=CHUNK, kv_type="f16") as llm, TemporaryDirectory() as folder:
+    with (
+        LLM(path, context=CHUNK, kv_type="f16", precision="fast") as llm,
+        LLM(path, context=CHUNK, kv_type="f16", precision="exact") as exact,
+        TemporaryDirectory() as folder,
+    ):
         text = "\n".join((ROOT / name).read_text() for name in TEXTS)
         ids = llm.tokenizer.encode(text)[:tokens]
         if len(ids) < tokens:
@@ -87,6 +91,7 @@ def measure(path: Path, peer: Peer, tokens: int) -> list[Row]:
                 found.setdefault(engine, []).extend(divergences(truth, logits))
 
             add("Ingot, prompt", llm.logits(chunk))
+            add("Ingot, exact prompt", exact.logits(chunk))
             add("Ingot, token by token", stepper.logits(chunk))
             for phase, one_by_one in (("prompt", False), ("token by token", True)):
                 size = peer.logits(chunk, file, one_by_one=one_by_one)

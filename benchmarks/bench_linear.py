@@ -106,8 +106,10 @@ def main() -> None:
     for isa in arguments.isa:
         _native.set_isa(isa)
         print(
-            f"{isa}, {arguments.precision}: GB/s from the cache (c) and from memory (m), GFLOP/s of prompts (p)"
+            f"{isa}, {arguments.precision}; (c) from the cache and (m) from memory in GB/s, ",
+            end="",
         )
+        print("(p) prompts in GFLOP/s")
         print(f"{'':8}" + "".join(f"{head:>7}" for head in heads))
         for name in arguments.types:
             bench = Bench(name, arguments.precision, arguments.seconds)

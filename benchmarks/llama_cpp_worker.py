@@ -1,9 +1,10 @@
 """A llama.cpp process: one JSON command per line in, one JSON answer per line out.
 
-It runs under any interpreter with llama-cpp-python (`benchmarks/peer.py` starts it), so llama.cpp
-can be built for another instruction set. It stays loaded while two engines take turns.
+It runs under any interpreter with llama-cpp-python or ik-llama-cpp-python (`benchmarks/peer.py`
+starts it), so llama.cpp can be built for another instruction set. It stays loaded while the engines
+take turns.
 
-    {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N}
+    {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N, "repack": false}
     {"do": "prompt", "tokens": N}                       -> seconds
     {"do": "generate", "tokens": N, "depth": D, "sequences": S} -> seconds
     {"do": "serve", "prompt": N, "tokens": N, "sequences": S} -> seconds
@@ -12,19 +13,31 @@ can be built for another instruction set. It stays loaded while two engines take
 
 import ctypes
 import json
+import os
 import sys
 import time
 from typing import Any
 
-import llama_cpp as lc
 import numpy as np
+
+try:
+    import llama_cpp as lc
+
+    IS_FORK = False
+except ImportError:
+    from ik_llama_cpp import _ctypes_api as lc  # its functions, under older names
+
+    IS_FORK = True
 
 
 class Worker:
     def __init__(self, command: dict[str, Any]) -> None:
-        self.model = lc.llama_model_load_from_file(
-            command["model"].encode(), lc.llama_model_default_params()
-        )
+        options = lc.llama_model_default_params()
+        if command["repack"]:
+            if not IS_FORK:
+                sys.exit("only ik_llama.cpp repacks rows when it is told to")
+            options.repack_tensors, options.use_mmap = True, False
+        self.model = lc.llama_model_load_from_file(command["model"].encode(), options)
         if not self.model:
             sys.exit(f"llama.cpp could not load {command['model']}")
         params = lc.llama_context_default_params()
@@ -33,16 +46,22 @@ class Worker:
         params.n_batch, params.n_ubatch = 2048, 512
         params.n_seq_max = self.sequences
         params.n_threads = params.n_threads_batch = command["threads"]
+        if IS_FORK:
+            params.flash_attn = self.sequences == 1  # with several it fails an assertion
         self.context = lc.llama_init_from_model(self.model, params)
         if not self.context:
             sys.exit("llama.cpp could not make a context")
-        self.memory = lc.llama_get_memory(self.context)
+        if not IS_FORK:
+            self.memory = lc.llama_get_memory(self.context)
         self.vocabulary = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         self.batch = lc.llama_batch_init(2048, 0, self.sequences)
         self.lengths = [0] * self.sequences
 
     def clear(self) -> None:
-        lc.llama_memory_clear(self.memory, True)
+        if IS_FORK:
+            lc.llama_kv_cache_clear(self.context)
+        else:
+            lc.llama_memory_clear(self.memory, True)
         self.lengths = [0] * self.sequences
 
     def decode(self, tokens: list[tuple[int, int, bool]]) -> None:
@@ -89,7 +108,10 @@ class Worker:
             self.decode([(token, sequence, True) for sequence in range(sequences)])
         seconds = time.perf_counter() - started
         for sequence in range(sequences):
-            lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
+            if IS_FORK:
+                lc.llama_kv_cache_seq_rm(self.context, sequence, depth, -1)
+            else:
+                lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
             self.lengths[sequence] = depth
         return seconds
 
@@ -119,8 +141,11 @@ class Worker:
 
 def main() -> None:
     """Answer commands until the pipe closes."""
-    quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
-    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    if IS_FORK:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # it logs there
+    else:
+        quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
+        lc.llama_log_set(quiet, ctypes.c_void_p(0))
     lc.llama_backend_init()
     worker: Worker | None = None
     for line in sys.stdin:

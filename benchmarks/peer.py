@@ -4,7 +4,8 @@
         peer.open(model, threads=2, context=1024)
         seconds = peer.prompt(512)
 
-The interpreter needs llama-cpp-python; its build decides the instruction set.
+The interpreter needs llama-cpp-python or ik-llama-cpp-python; its build decides the instruction
+set.
 """
 
 import json
@@ -19,13 +20,17 @@ HOW_TO_BUILD = """\
   CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/pip install --no-cache-dir \\
     --no-binary llama-cpp-python llama-cpp-python==0.3.36 numpy
 (AVX2 only: CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
--DGGML_BMI2=ON". On a CPU with AMX use clang: gcc 12 miscompiles llama.cpp's AMX set-up.)"""
+-DGGML_BMI2=ON". On a CPU with AMX use clang: gcc 12 miscompiles llama.cpp's AMX set-up.)
+ik_llama.cpp: CC=clang-19 CXX=clang++-19 CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/pip install
+  --no-binary ik-llama-cpp-python ik-llama-cpp-python==0.1.5 numpy"""
 
 
 class Peer:
     """A running llama.cpp."""
 
-    def __init__(self, python: str = sys.executable) -> None:
+    def __init__(self, python: str = sys.executable, *, repack: bool = False) -> None:
+        """`repack`: ik_llama.cpp interleaves the rows of weights when it loads them."""
+        self._repack = repack
         self._process = subprocess.Popen(
             [python, str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -33,7 +38,12 @@ class Peer:
     def open(self, model: Path, *, threads: int, context: int, sequences: int = 1) -> float:
         """Load a model; seconds it took."""
         return self._ask(
-            do="open", model=str(model), threads=threads, context=context, sequences=sequences
+            do="open",
+            model=str(model),
+            threads=threads,
+            context=context,
+            sequences=sequences,
+            repack=self._repack,
         )
 
     def prompt(self, tokens: int) -> float:

@@ -17,10 +17,19 @@ _NONE = np.empty(0, np.int32)
 class Stepper:
     """A model whose steps are made and timed one by one."""
 
-    def __init__(self, model: Path, *, threads: int, context: int, sequences: int = 1) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        threads: int,
+        context: int,
+        sequences: int = 1,
+        precision: str | None = None,
+    ) -> None:
         self._model = LoadedModel(
             model,
             threads=threads,
+            precision=precision,
             context=context,
             cache_tokens=sequences * whole_blocks(context),
         )

@@ -21,6 +21,15 @@ from ingot.gguf import GgmlType, GgufWriter
 from ingot.quant import encode
 
 _SAMPLE_BLOCKS = 16384  # of 256 weights
+# Any bytes are weights of these types, with a half float first that scales a block.
+_WITHOUT_ENCODER = {
+    GgmlType.IQ1_S,
+    GgmlType.IQ2_XXS,
+    GgmlType.IQ2_XS,
+    GgmlType.IQ2_S,
+    GgmlType.IQ3_XXS,
+    GgmlType.IQ3_S,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +195,19 @@ class Weights:
         """A matrix that scores experts: not zero, or all tokens would choose the same."""
         return self._random.standard_normal(size, np.float32) * np.float32(0.02)
 
+    def _sample(self, kind: GgmlType) -> NDArray[np.uint8]:
+        if kind in _WITHOUT_ENCODER:
+            shape = (_SAMPLE_BLOCKS, kind.block_bytes)
+            blocks = self._random.integers(0, 256, shape, dtype=np.uint8)
+            blocks[:, :2] = np.array([0.002], np.float16).view(np.uint8)
+            return blocks
+        values = self._random.standard_normal(_SAMPLE_BLOCKS * 256, np.float32) * 0.02
+        return encode(values, kind).reshape(-1, kind.block_bytes)
+
     def blocks(self, kind: GgmlType, size: tuple[int, ...]) -> NDArray[np.uint8]:
         """A tensor's blocks."""
         if kind not in self._samples:
-            values = self._random.standard_normal(_SAMPLE_BLOCKS * 256, np.float32) * 0.02
-            self._samples[kind] = encode(values, kind).reshape(-1, kind.block_bytes)
+            self._samples[kind] = self._sample(kind)
         sample = self._samples[kind]
         count = prod(size) // kind.block_size
         start = int(self._random.integers(len(sample)))

@@ -1,17 +1,19 @@
 """Ingot and llama.cpp on the same files, threads and machine, in one interleaved run.
 
-    python benchmarks/versus_llama_cpp.py --peer PYTHON [--isa avx2] [--models FOLDER] [--json]
+    python benchmarks/versus_llama_cpp.py --peer llama.cpp=PYTHON --peer ik=PYTHON \\
+        --peer ik+repack=PYTHON [--isa avx2] [--precision exact] [--models FOLDER] [--json]
 
 It measures prefill of 512 tokens, decode with an empty context and after 2048 tokens, and eight
-sequences in one step (for other formats of the same shape, only the first two). Both engines keep
-the model loaded; each round times one and then the other, so a slow moment of the machine affects
-both. It prints medians, the median of the rounds' ratios, and the share of the ceiling measured in
-the same run: for decode the bandwidth of a plain read, for prefill the rate of the multiply
-instruction.
+sequences in one step (for other formats of the same shape, only the first two). All engines keep
+the model loaded; each round times one after the other, so a slow moment of the machine affects
+all. It prints medians, the median of the rounds' ratios to each peer, and the share of the ceiling
+measured in the same run: for decode the bandwidth of a plain read, for prefill the rate of the
+16-bit multiply instruction (8-bit inputs can pass it).
 
-PYTHON is an interpreter with llama-cpp-python, built for the instruction set to compare (see
-benchmarks/peer.py). Synthetic models are written to FOLDER once (about 24 GB in all; models with
-experts have real layers, but fewer of them).
+PYTHON is an interpreter with llama-cpp-python or ik-llama-cpp-python, built for the instruction set
+to compare (see benchmarks/peer.py). A peer whose name ends in "+repack" repacks its weights.
+Synthetic models are written to FOLDER once (about 27 GB in all; models with experts have real
+layers, but fewer of them).
 """
 
 import argparse
@@ -21,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
@@ -40,23 +43,28 @@ SYNTHETIC = (
     ("qwen2-1.5b", "Q5_K"),
     ("qwen2-1.5b", "Q6_K"),
     ("qwen2-1.5b", "IQ4_XS"),
+    ("qwen2-1.5b", "Q4_0"),
+    ("qwen2-1.5b", "IQ2_XXS"),
+    ("qwen2-1.5b", "IQ3_S"),
     ("phi2-2.7b", "Q4_K_M"),
     ("mixtral-8x7b-6-layers", "Q4_K_M"),
     ("qwen3-30b-a3b-12-layers", "Q4_K_M"),
     ("gpt-oss-20b-10-layers", "MXFP4"),
 )
 PROMPT, GENERATED, DEPTH, SEQUENCES = 512, 32, 2048, 8
+OURS = "Ingot"
+Rates = dict[str, list[float]]  # tokens per second of every round, by engine
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One test on one model: tokens per second of both, and the median of the ratios."""
+    """One test on one model: tokens per second, and the median of the ratios to each peer."""
 
     model: str
     test: str
     ingot: float
-    llama_cpp: float
-    ratio: float
+    peers: dict[str, float]
+    ratios: dict[str, float]
     of_ceiling: float
 
 
@@ -124,68 +132,86 @@ def step_bytes(path: Path) -> float:
     return total
 
 
-def compare(
-    rounds: int, tokens: int, ours: Callable[[], float], theirs: Callable[[], float]
-) -> tuple[float, float, float]:
-    """Median tokens per second of both and the median ratio, after one round to warm up."""
-    ours(), theirs()
-    pairs = [(tokens / ours(), tokens / theirs()) for _ in range(rounds)]
-    return (
-        statistics.median(pair[0] for pair in pairs),
-        statistics.median(pair[1] for pair in pairs),
-        statistics.median(pair[0] / pair[1] for pair in pairs),
-    )
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The engines on one model, taking turns."""
+
+    mine: Stepper
+    peers: dict[str, Peer]
+    rounds: int
+
+    def run(
+        self, tokens: int, seconds: Callable[[Stepper | Peer], float]
+    ) -> dict[str, list[float]]:
+        """Tokens per second of every round, by engine, after one round to warm up."""
+        engines = {OURS: self.mine, **self.peers}
+        for engine in engines.values():
+            seconds(engine)
+        rates: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(self.rounds):
+            for name, engine in engines.items():
+                rates[name].append(tokens / seconds(engine))
+        return rates
 
 
 def run(
-    path: Path, peer: Peer, threads: int, rounds: int, ceiling: Ceiling, *, brief: bool
+    path: Path,
+    peers: dict[str, Peer],
+    options: argparse.Namespace,
+    ceiling: Ceiling,
+    *,
+    brief: bool,
 ) -> list[Row]:
     """All tests on one model; `brief`: a prompt and a generation only."""
-    context = DEPTH + 3 * GENERATED * (rounds + 2)
+    threads, rounds = options.threads, options.rounds
     rows = []
 
-    def add(test: str, numbers: tuple[float, float, float], most: float) -> None:
-        ours, theirs, ratio = numbers
-        rows.append(Row(path.stem, test, ours, theirs, ratio, ours / most))
+    def opened(context: int, sequences: int = 1) -> Race:
+        for peer in peers.values():
+            peer.open(path, threads=threads, context=context, sequences=sequences)
+        mine = Stepper(
+            path,
+            threads=threads,
+            context=context,
+            sequences=sequences,
+            precision=options.precision,
+        )
+        return Race(mine, peers, rounds)
+
+    def add(test: str, rates: Rates, most: float) -> None:
+        ours = rates[OURS]
+        ratios = {
+            name: statistics.median(a / b for a, b in zip(ours, rates[name], strict=True))
+            for name in peers
+        }
+        medians = {name: statistics.median(rates[name]) for name in peers}
+        middle = statistics.median(ours)
+        rows.append(Row(path.stem, test, middle, medians, ratios, middle / most))
         print_row(rows[-1])
 
     steps = ceiling.bytes_per_second / step_bytes(path)
-
-    mine = Stepper(path, threads=threads, context=context)
-    peer.open(path, threads=threads, context=context)
+    race = opened(DEPTH + 3 * GENERATED * (rounds + 2))
     add(
         f"prompt {PROMPT}",
-        compare(rounds, PROMPT, lambda: mine.prompt(PROMPT), lambda: peer.prompt(PROMPT)),
+        race.run(PROMPT, lambda engine: engine.prompt(PROMPT)),
         ceiling.operations_per_second / prompt_operations(path),
     )
     for depth in (0,) if brief else (0, DEPTH):
         add(
             f"generate, depth {depth}",
-            compare(
-                rounds,
-                GENERATED,
-                lambda: mine.generate(GENERATED, depth),  # noqa: B023
-                lambda: peer.generate(GENERATED, depth),  # noqa: B023
-            ),
+            race.run(GENERATED, lambda engine: engine.generate(GENERATED, depth)),  # noqa: B023
             steps,
         )
-    mine.close()
+    race.mine.close()
     if brief:
         return rows
-    context = 3 * GENERATED * (rounds + 2)
-    mine = Stepper(path, threads=threads, context=context, sequences=SEQUENCES)
-    peer.open(path, threads=threads, context=context, sequences=SEQUENCES)
+    race = opened(3 * GENERATED * (rounds + 2), SEQUENCES)
     add(
         f"generate, {SEQUENCES} sequences",
-        compare(
-            rounds,
-            GENERATED * SEQUENCES,
-            lambda: mine.generate(GENERATED, 0, SEQUENCES),
-            lambda: peer.generate(GENERATED, 0, SEQUENCES),
-        ),
+        race.run(GENERATED * SEQUENCES, lambda engine: engine.generate(GENERATED, 0, SEQUENCES)),
         steps * SEQUENCES,
     )
-    mine.close()
+    race.mine.close()
     return rows
 
 
@@ -198,17 +224,32 @@ def candidates(folder: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
 
 
 def print_row(row: Row) -> None:
+    peers = "".join(f"{row.peers[name]:12.1f} {row.ratios[name]:6.2f}x" for name in row.peers)
     print(
-        f"{row.model:32} {row.test:22} {row.ingot:9.1f} {row.llama_cpp:9.1f} "
-        f"{row.ratio:6.2f}x {row.of_ceiling:9.0%}",
+        f"{row.model:32} {row.test:22} {row.ingot:9.1f}{peers} {row.of_ceiling:9.0%}",
         flush=True,
         file=sys.stderr,
     )
 
 
+def peer_of(text: str) -> tuple[str, str]:
+    """The name and the interpreter of NAME=PYTHON."""
+    name, separator, python = text.partition("=")
+    if not separator or not name or not python:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON")
+    return name, python
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer", default=sys.executable, help="an interpreter with llama.cpp")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        type=peer_of,
+        metavar="NAME=PYTHON",
+        help="an interpreter with llama.cpp; may be repeated",
+    )
+    parser.add_argument("--precision", choices=("fast", "exact"), default="fast")
     parser.add_argument("--isa", help="Ingot's instruction set, e.g. avx2 (default: the best)")
     parser.add_argument("--models", type=Path, default=Path("build/models"), metavar="FOLDER")
     parser.add_argument("--only", default="", help="models whose name contains this")
@@ -216,25 +257,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    interpreters = dict(options.peer or [("llama.cpp", sys.executable)])
     if options.isa:
         _native.set_isa(options.isa)
     ceiling = Ceiling(read_bandwidth(options.threads), multiply_peak(options.threads))
     print(
-        f"{options.threads} threads, {_native.active_isa()}, a plain read: "
+        f"{options.threads} threads, {_native.active_isa()}, {options.precision}, a plain read: "
         f"{ceiling.bytes_per_second / 1e9:.1f} GB/s, multiplying alone: "
         f"{ceiling.operations_per_second / 1e12:.2f} TFLOP/s\n"
-        f"{'model':32} {'test':22} {'Ingot t/s':>9} {'llama.cpp':>9} {'ratio':>7}"
-        f"{'of ceiling':>11}",
+        f"{'model':32} {'test':22} {'Ingot t/s':>9}"
+        + "".join(f"{name:>12} {'ratio':>7}" for name in interpreters)
+        + f"{'of ceiling':>11}",
         file=sys.stderr,
     )
     rows = []
-    with Peer(options.peer) as peer:
+    with ExitStack() as stack:
+        peers = {
+            name: stack.enter_context(Peer(python, repack=name.endswith("+repack")))
+            for name, python in interpreters.items()
+        }
         for name, path in candidates(options.models):
             if options.only in name:
                 # Sequences that say the same would choose the same experts: no test of eight.
                 other_format = name.startswith("qwen2") and "Q4_K_M" not in name
                 brief = other_format or "-layers-" in name
-                rows += run(path(), peer, options.threads, options.rounds, ceiling, brief=brief)
+                rows += run(path(), peers, options, ceiling, brief=brief)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 

@@ -22,6 +22,7 @@
 // 256 at a time; formats that people run have them:
 //
 //     F::words<s>(block)           lanes<s>(block) as words
+//     F::signs(block)              what all slices share, for lanes<s>(block, signs)
 //     F::scale_bytes(block)        blocks of 256: scales and mins as bytes
 //     F::block_factors(blocks)     blocks of 32: d and m of eight blocks in a row, as vectors
 //     F::paired_lanes(a, b, out)   blocks of 32: the lanes of two blocks, half by half

@@ -19,19 +19,44 @@ inline simd::U8x32 gather_runs(const uint32_t* grid, Index index) {
   return simd::gather_fours([&](int i) { return grid + index(i); });
 }
 
-// Adds the eighth sign of each of four runs, whose other seven are in a byte: every run of 8 has an
-// even number of minus signs, so that the last one need not be stored.
-inline uint32_t add_eighth_signs(uint32_t sevens) {
-  uint32_t parity = sevens ^ sevens >> 4;  // of each byte, in its lowest bit
-  parity ^= parity >> 2;
-  parity ^= parity >> 1;
-  return sevens | (parity & 0x01010101) << 7;
+// Four indices of a grid, 16 bits each: their low bytes, and `bits` higher bits that follow each
+// other in `high`.
+template <int bits>
+inline uint64_t four_indices(uint32_t low, uint32_t high) {
+  constexpr uint64_t kHighest = 0x0100010001000100 * ((1 << bits) - 1);
+#if defined(__AVX512F__)  // older CPUs of AMD take long for it
+  return _pdep_u64(low, 0x00ff00ff00ff00ff) | _pdep_u64(high, kHighest);
+#else
+  uint64_t lows = (low | static_cast<uint64_t>(low) << 16) & 0x0000ffff0000ffff;
+  lows = (lows | lows << 8) & 0x00ff00ff00ff00ff;
+  uint64_t highs = 0;
+  for (int i = 0; i < 4; ++i) highs |= static_cast<uint64_t>(high) << (8 + i * (16 - bits));
+  return lows | (highs & kHighest);
+#endif
 }
 
-// 32 sign bits from four times seven that follow each other in a word.
-inline uint32_t signs_of_four(uint32_t packed) {
-  const uint32_t halves = (packed & 0x3fff) | (packed & 0x0fffc000) << 2;
-  return add_eighth_signs((halves & 0x007f007f) | (halves & 0x3f803f80) << 1);
+// A slice from four runs of 8 weights, or from eight of 4.
+inline simd::U8x32 gather_runs(const uint64_t* grid, uint64_t indices) {
+  return gather_runs(grid, [&](int i) { return indices >> (i * 16) & 0xffff; });
+}
+inline simd::U8x32 gather_runs(const uint32_t* grid, uint64_t first, uint64_t last) {
+  return gather_runs(grid, [&](int i) { return (i < 4 ? first : last) >> (i % 4 * 16) & 0xffff; });
+}
+
+// The signs of a block, 32 bits a slice.
+struct BlockSigns {
+  alignas(32) uint32_t of_slice[8];
+};
+
+// Adds the eighth sign of every run, whose other seven are in a byte: a run of 8 has an even number
+// of minus signs, so that the last one need not be stored.
+inline BlockSigns add_eighth_signs(simd::U8x32 sevens) {
+  alignas(16) static constexpr uint8_t kOddParity[16] = {
+      0, 0x80, 0x80, 0, 0x80, 0, 0, 0x80, 0x80, 0, 0, 0x80, 0, 0x80, 0x80, 0};
+  const simd::U8x32 folded = (sevens ^ simd::shift_right<4>(sevens)) & simd::splat(15);
+  BlockSigns signs;
+  simd::store32(signs.of_slice, sevens | simd::lookup16(simd::load16(kOddParity), folded));
+  return signs;
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -191,15 +191,6 @@ constexpr Table<Entry, n> expand(const uint64_t (&set)[words], const int8_t (&va
   return table;
 }
 
-constexpr Table<uint8_t, 128> expand_signs() {
-  Table<uint8_t, 128> table{};
-  for (uint32_t stored = 0; stored < 128; ++stored) {
-    const bool odd = std::popcount(stored) % 2;
-    table.entries[stored] = static_cast<uint8_t>(stored | odd << 7);
-  }
-  return table;
-}
-
 constexpr int8_t kIq2Values[] = {8, 25, 43};
 constexpr int8_t kIq1Values[] = {-8, 0, 8};
 constexpr int8_t kIq3XxsValues[] = {4, 12, 20, 28, 36, 44, 52, 62};
@@ -211,7 +202,6 @@ constexpr auto kIq2STable = expand<uint64_t, 1024>(kIq2SSet, kIq2Values);
 constexpr auto kIq1STable = expand<uint64_t, 2048>(kIq1SSet, kIq1Values);
 constexpr auto kIq3XxsTable = expand<uint32_t, 256>(kIq3XxsSet, kIq3XxsValues);
 constexpr auto kIq3STable = expand<uint32_t, 512>(kIq3SSet, kIq3SValues);
-constexpr auto kSigns7Table = expand_signs();
 
 }  // namespace
 
@@ -221,6 +211,5 @@ const uint64_t (&kGridIq2S)[1024] = kIq2STable.entries;
 const uint64_t (&kGridIq1S)[2048] = kIq1STable.entries;
 const uint32_t (&kGridIq3Xxs)[256] = kIq3XxsTable.entries;
 const uint32_t (&kGridIq3S)[512] = kIq3STable.entries;
-const uint8_t (&kSigns7)[128] = kSigns7Table.entries;
 
 }  // namespace ingot

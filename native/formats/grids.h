@@ -22,8 +22,4 @@ extern const uint64_t (&kGridIq1S)[2048];  // also IQ1_M
 extern const uint32_t (&kGridIq3Xxs)[256];
 extern const uint32_t (&kGridIq3S)[512];
 
-// The signs of 8 weights from the 7 bits a block stores: bit i set means that
-// weight i is negative; the eighth makes their number even.
-extern const uint8_t (&kSigns7)[128];
-
 }  // namespace ingot

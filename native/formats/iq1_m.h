@@ -30,10 +30,10 @@ struct IQ1_M
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
-    const uint8_t* low = block + slice * 4;
+    const uint32_t low = load_as<uint32_t>(block + slice * 4);
     const uint32_t high = load_as<uint16_t>(block + 32 + slice * 2);
     const simd::U8x32 grid =
-        gather_runs(kGridIq1S, [&](int i) { return low[i] | (high >> (i * 4) & 7) << 8; });
+        gather_runs(kGridIq1S, four_indices<4>(low, high) & 0x07ff07ff07ff07ff);
     // Each run's shift: +1 or -1 in all of its eight lanes.
     const auto shift = [&](int run) -> uint64_t {
       return high >> (run * 4) & 8 ? 0xffffffffffffffff : 0x0101010101010101;
@@ -43,11 +43,11 @@ struct IQ1_M
 
   static ScaleBytes scale_bytes(const uint8_t* block) {
     const uint64_t packed = load_as<uint64_t>(block + 48);  // four words: 12 bits of scales, 4 of d
-    const uint64_t d = packed >> 12 & 15 | packed >> 24 & 0xf0 | packed >> 36 & 0xf00 |
-                       packed >> 48 & 0xf000;
+    const uint64_t d =
+        packed >> 12 & 15 | packed >> 24 & 0xf0 | packed >> 36 & 0xf00 | packed >> 48 & 0xf000;
     const auto eight = [](uint64_t two_words) {
       const uint64_t fields = (two_words & 0xfff) | (two_words >> 4 & 0xfff000);
-      return spread_fields<3>(fields) << 1 | 0x0101010101010101;
+      return spread_fields<3>(fields) << 1 | kOnes;
     };
     return {simd::half_to_float(static_cast<uint16_t>(d)) * 0.125f,
             0,

@@ -28,10 +28,9 @@ struct IQ1_S
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
-    const uint8_t* low = block + 2 + slice * 4;
+    const uint32_t low = load_as<uint32_t>(block + 2 + slice * 4);
     const uint32_t high = load_as<uint16_t>(block + 34 + slice * 2);
-    const simd::U8x32 grid =
-        gather_runs(kGridIq1S, [&](int i) { return low[i] | (high >> (i * 3) & 7) << 8; });
+    const simd::U8x32 grid = gather_runs(kGridIq1S, four_indices<3>(low, high & 0xfff));
     return grid + simd::splat(high >> 15 ? 0xff : 0x01);
   }
 
@@ -39,7 +38,7 @@ struct IQ1_S
     uint64_t fields = 0;
     for (int g = 0; g < 8; ++g)
       fields |= static_cast<uint64_t>(block[35 + g * 2] >> 4 & 7) << (g * 8);
-    return {load_f16(block) * 0.125f, 0, {fields << 1 | 0x0101010101010101, 0}, {}};
+    return {load_f16(block) * 0.125f, 0, {fields << 1 | kOnes, 0}, {}};
   }
 };
 

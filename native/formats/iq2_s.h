@@ -27,10 +27,8 @@ struct IQ2_S
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
-    const uint8_t* low = block + 2 + slice * 4;
-    const int high = block[66 + slice];
-    const simd::U8x32 grid =
-        gather_runs(kGridIq2S, [&](int i) { return low[i] | (high >> (i * 2) & 3) << 8; });
+    const uint32_t low = load_as<uint32_t>(block + 2 + slice * 4);
+    const simd::U8x32 grid = gather_runs(kGridIq2S, four_indices<2>(low, block[66 + slice]));
     return simd::negate_where(grid, load_as<uint32_t>(block + 34 + slice * 4));
   }
 

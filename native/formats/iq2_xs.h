@@ -25,13 +25,20 @@ struct IQ2_XS
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
+    return lanes<slice>(block, signs(block));
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block, const BlockSigns& signs) {
     const auto q = [&](int i) -> uint32_t {
       return load_as<uint16_t>(block + 2 + slice * 8 + i * 2);
     };
-    const uint32_t signs =
-        add_eighth_signs(q(0) >> 9 | q(1) >> 9 << 8 | q(2) >> 9 << 16 | q(3) >> 9 << 24);
     const simd::U8x32 grid = gather_runs(kGridIq2Xs, [&](int i) { return q(i) & 511; });
-    return simd::negate_where(grid, signs);
+    return simd::negate_where(grid, signs.of_slice[slice]);
+  }
+
+  static BlockSigns signs(const uint8_t* block) {
+    return add_eighth_signs(simd::shift_right<1>(simd::load_odd_bytes(block + 2)));
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {

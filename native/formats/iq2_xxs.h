@@ -24,13 +24,23 @@ struct IQ2_XXS
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
+    return lanes<slice>(block, signs(block));
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block, const BlockSigns& signs) {
     const uint8_t* group = block + 2 + slice * 8;
     const simd::U8x32 grid = gather_runs(kGridIq2Xxs, [&](int i) { return group[i]; });
-    return simd::negate_where(grid, signs_of_four(load_as<uint32_t>(group + 4)));
+    return simd::negate_where(grid, signs.of_slice[slice]);
+  }
+
+  static BlockSigns signs(const uint8_t* block) {
+    return add_eighth_signs(simd::spread_sevens(simd::load_odd_words(block + 2)));
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {
-    return {load_f16(block) * 0.125f, 0, {odd_top_nibbles<8>(block + 9), 0}, {}};
+    const uint64_t nibbles = simd::top_nibbles(simd::load_odd_words(block + 2));
+    return {load_f16(block) * 0.125f, 0, {nibbles << 1 | kOnes, 0}, {}};
   }
 };
 

@@ -28,9 +28,10 @@ struct IQ3_S
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
     const uint8_t* low = block + 2 + slice * 8;
-    const int ninth = block[66 + slice];
+    const uint32_t ninth = block[66 + slice];
     const simd::U8x32 grid =
-        gather_runs(kGridIq3S, [&](int i) { return low[i] | (ninth >> i & 1) << 8; });
+        gather_runs(kGridIq3S, four_indices<1>(load_as<uint32_t>(low), ninth & 15),
+                    four_indices<1>(load_as<uint32_t>(low + 4), ninth >> 4));
     return simd::negate_where(grid, load_as<uint32_t>(block + 74 + slice * 4));
   }
 

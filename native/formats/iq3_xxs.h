@@ -24,14 +24,23 @@ struct IQ3_XXS
 
   template <int slice>
   static simd::U8x32 lanes(const uint8_t* block) {
+    return lanes<slice>(block, signs(block));
+  }
+
+  template <int slice>
+  static simd::U8x32 lanes(const uint8_t* block, const BlockSigns& signs) {
     const uint8_t* index = block + 2 + slice * 8;
     const simd::U8x32 grid = gather_runs(kGridIq3Xxs, [&](int i) { return index[i]; });
-    const uint32_t signs = signs_of_four(load_as<uint32_t>(block + 66 + slice * 4));
-    return simd::negate_where(grid, signs);
+    return simd::negate_where(grid, signs.of_slice[slice]);
+  }
+
+  static BlockSigns signs(const uint8_t* block) {
+    return add_eighth_signs(simd::spread_sevens(simd::load32(block + 66)));
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) {
-    return {load_f16(block) * 0.25f, 0, {odd_top_nibbles<4>(block + 69), 0}, {}};
+    const uint64_t nibbles = simd::top_nibbles(simd::load32(block + 66));
+    return {load_f16(block) * 0.25f, 0, {nibbles << 1 | kOnes, 0}, {}};
   }
 };
 

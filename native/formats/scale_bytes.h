@@ -6,6 +6,7 @@
 namespace ingot::INGOT_ISA {
 
 inline constexpr uint64_t kNibbles = 0x0f0f0f0f0f0f0f0f;
+inline constexpr uint64_t kOnes = 0x0101010101010101;
 
 // Subtracts 32 from each of eight bytes of six bits: bit 5 flipped is the sign.
 inline uint64_t centre_six_bits(uint64_t v) {
@@ -23,17 +24,9 @@ inline uint64_t spread_fields(uint64_t v) {
   return (v | v << (8 - bits)) & mask(bits) * 0x0101010101010101;
 }
 
-// Eight scales of the form 2 * nibble + 1, each nibble on top of a byte, `stride` bytes apart.
-template <int stride>
-inline uint64_t odd_top_nibbles(const uint8_t* bytes) {
-  uint64_t tops = 0;
-  for (int g = 0; g < 8; ++g) tops |= static_cast<uint64_t>(bytes[g * stride]) << (g * 8);
-  return (tops >> 4 & kNibbles) << 1 | 0x0101010101010101;
-}
-
 // Eight scales of the form 2 * nibble + 1.
 inline uint64_t odd_scales(const uint8_t* nibbles) {
-  return spread_fields<4>(load_as<uint32_t>(nibbles)) << 1 | 0x0101010101010101;
+  return spread_fields<4>(load_as<uint32_t>(nibbles)) << 1 | kOnes;
 }
 
 }  // namespace ingot::INGOT_ISA

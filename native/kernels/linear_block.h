@@ -38,6 +38,28 @@ inline simd::U8x16 bytes_of(uint64_t first, uint64_t last) {
   return simd::low_half(simd::from_words(first, last, 0, 0));
 }
 
+// What a format reads once for all slices of a block; most read nothing.
+struct NoSigns {};
+template <class F>
+inline auto signs_of(const uint8_t* block) {
+  if constexpr (requires { F::signs(block); }) {
+    return F::signs(block);
+  } else {
+    return NoSigns{};
+  }
+}
+template <class F>
+using Signs = decltype(signs_of<F>(nullptr));
+
+template <class F, int slice>
+inline simd::U8x32 lanes_of(const uint8_t* block, const Signs<F>& signs) {
+  if constexpr (requires { F::signs(block); }) {
+    return F::template lanes<slice>(block, signs);
+  } else {
+    return F::template lanes<slice>(block);
+  }
+}
+
 // The scales of one row's stretch. Arrays are filled up with zeros to whole vectors.
 template <class F>
 struct Stretch {
@@ -48,6 +70,7 @@ struct Stretch {
   alignas(64) float factor[16];
   simd::GroupScales scales;  // of 256-weight blocks: multiplied into the words
   simd::Floats min[kMinVectors == 0 ? 1 : kMinVectors];
+  [[no_unique_address]] Signs<F> signs;
 };
 
 // Block by block, through the format's own scales(): any format, any number of blocks.
@@ -84,6 +107,7 @@ inline void read_stretch_plainly(const uint8_t* blocks, int count, Stretch<F>& s
 // beyond them contributes nothing.
 template <class F>
 inline void read_stretch(const uint8_t* blocks, int count, Stretch<F>& stretch) {
+  stretch.signs = signs_of<F>(blocks);
   if constexpr (requires { F::scale_bytes(blocks); }) {
     const ScaleBytes s = F::scale_bytes(blocks);
     stretch.factor[0] = s.d;
@@ -116,18 +140,18 @@ inline void prefetch_stretch(const uint8_t* blocks) {
 
 // The integers q of slice `slice` of a block.
 template <class F, int slice>
-inline simd::Words unscaled_words(const uint8_t* block) {
+inline simd::Words unscaled_words(const uint8_t* block, const Stretch<F>& stretch) {
   if constexpr (requires { F::template words<slice>(block); }) {
     return F::template words<slice>(block);
   } else {
-    return simd::widen(F::template lanes<slice>(block));
+    return simd::widen(lanes_of<F, slice>(block, stretch.signs));
   }
 }
 
 // The words of slice `slice` of a block: q * scale, or q alone.
 template <class F, int slice>
 inline simd::Words read_words(const uint8_t* block, const Stretch<F>& stretch) {
-  const simd::Words q = unscaled_words<F, slice>(block);
+  const simd::Words q = unscaled_words<F, slice>(block, stretch);
   if constexpr (!kScaledWords<F> || F::kGroups == 1) {
     return q;
   } else if constexpr (F::kGroup >= 32) {

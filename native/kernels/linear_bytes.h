@@ -85,9 +85,11 @@ inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows
                               ByteStrip& strip) {
   constexpr int kGroup = kByteFactorGroup<F>;
   const uint8_t* row[simd::kLanes];
+  Signs<F> signs[simd::kLanes];
   for (int r = 0; r < simd::kLanes; ++r) {
     row[r] = blocks + (r < rows ? r : rows - 1) * row_bytes;
     const auto s = F::scales(row[r]);
+    signs[r] = signs_of<F>(row[r]);
     for (int i = 0; i < kInputBlock / kGroup; ++i) {
       const int g = i * kGroup / F::kGroup;
       strip.factor[i][r] = s.d * static_cast<float>(s.scale[g]);
@@ -100,7 +102,8 @@ inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows
     for (int r = 0; r < simd::kLanes; ++r) {
       simd::U8x32 slices[kSlicesAtOnce];
       repeat<kSlicesAtOnce>([&](auto i) {
-        slices[i] = F::template lanes<part * kSlicesAtOnce + i>(row[r]) ^ simd::splat(kByteOffset);
+        slices[i] =
+            lanes_of<F, part * kSlicesAtOnce + i>(row[r], signs[r]) ^ simd::splat(kByteOffset);
       });
       quads[r] = simd::as_pairs(slices);
     }

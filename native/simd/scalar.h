@@ -32,6 +32,7 @@ inline U8x32 load32(const void* p) {
   std::memcpy(v.lane, p, 32);
   return v;
 }
+inline void store32(void* p, U8x32 v) { std::memcpy(p, v.lane, 32); }
 inline U8x32 join(U8x16 lo, U8x16 hi) {
   return map<32>([&](int i) { return i < 16 ? lo.lane[i] : hi.lane[i - 16]; });
 }
@@ -96,6 +97,24 @@ inline U8x32 spread_bits(uint32_t bits) {
 }
 inline U8x32 negate_where(U8x32 v, uint32_t bits) {
   return map<32>([&](int i) { return (bits >> i & 1) ? -v.lane[i] : v.lane[i]; });
+}
+inline U8x32 load_odd_words(const uint8_t* p) {
+  return map<32>([&](int i) { return p[i / 4 * 8 + 4 + i % 4]; });
+}
+inline U8x32 load_odd_bytes(const uint8_t* p) {
+  return map<32>([&](int i) { return p[2 * i + 1]; });
+}
+inline uint32_t word_of(U8x32 v, int i) {
+  return v.lane[4 * i] | v.lane[4 * i + 1] << 8 | v.lane[4 * i + 2] << 16 |
+         static_cast<uint32_t>(v.lane[4 * i + 3]) << 24;
+}
+inline U8x32 spread_sevens(U8x32 v) {
+  return map<32>([&](int i) { return word_of(v, i / 4) >> (i % 4 * 7) & 127; });
+}
+inline uint64_t top_nibbles(U8x32 v) {
+  uint64_t nibbles = 0;
+  for (int i = 0; i < 8; ++i) nibbles |= static_cast<uint64_t>(word_of(v, i) >> 28) << (i * 8);
+  return nibbles;
 }
 inline U8x32 gather_eights(const uint64_t* a, const uint64_t* b, const uint64_t* c,
                            const uint64_t* d) {

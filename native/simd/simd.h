@@ -20,6 +20,11 @@
 //     at_least(v, b)                 0xff where v[i] >= b, unsigned, else 0x00
 //     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff
 //     negate_where(v, bits)          -v[i] where bit i of a 32-bit word is set
+//     store32(p, v)                  any alignment
+//     load_odd_words(p)              the second, fourth ... of sixteen 32-bit words
+//     load_odd_bytes(p)              the second, fourth ... of 64 bytes
+//     spread_sevens(v)               four 7-bit fields of each 32-bit word, to bytes
+//     top_nibbles(v)                 the top four bits of each 32-bit word, to bytes of 64 bits
 //     gather_eights(a, b, c, d)      the 64-bit words at four addresses, lowest byte first
 //     gather_fours(at)               the 32-bit words at addresses at(0) .. at(7)
 //     store_scaled(out, v, lo, hi)             out[i] = scale * v[i]

@@ -28,6 +28,7 @@ struct U8x32 {
 
 inline U8x16 load16(const void* p) { return {_mm_loadu_si128(static_cast<const __m128i*>(p))}; }
 inline U8x32 load32(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
+inline void store32(void* p, U8x32 v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v.v); }
 inline U8x32 join(U8x16 lo, U8x16 hi) { return {_mm256_set_m128i(hi.v, lo.v)}; }
 inline U8x32 from_words(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   return {_mm256_setr_epi64x(static_cast<int64_t>(a), static_cast<int64_t>(b),
@@ -97,6 +98,32 @@ inline U8x32 negate_where(U8x32 v, uint32_t bits) {
   const U8x32 mask = spread_bits(bits);
   return (v ^ mask) - mask;
 #endif
+}
+
+inline U8x32 load_odd_words(const uint8_t* p) {
+  const __m256 low = _mm256_castsi256_ps(load32(p).v), high = _mm256_castsi256_ps(load32(p + 32).v);
+  const __m256i mixed = _mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd));
+  return {_mm256_permute4x64_epi64(mixed, 0xd8)};
+}
+inline U8x32 load_odd_bytes(const uint8_t* p) {
+  const __m256i low = _mm256_srli_epi16(load32(p).v, 8),
+                high = _mm256_srli_epi16(load32(p + 32).v, 8);
+  return {_mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xd8)};
+}
+inline U8x32 spread_sevens(U8x32 v) {
+  const auto field = [&](__m256i moved, int at) {
+    return _mm256_and_si256(moved, _mm256_set1_epi32(0x7f << (8 * at)));
+  };
+  const __m256i low = _mm256_or_si256(field(v.v, 0), field(_mm256_slli_epi32(v.v, 1), 1));
+  const __m256i high =
+      _mm256_or_si256(field(_mm256_slli_epi32(v.v, 2), 2), field(_mm256_slli_epi32(v.v, 3), 3));
+  return {_mm256_or_si256(low, high)};
+}
+inline uint64_t top_nibbles(U8x32 v) {
+  const __m256i words = _mm256_srli_epi32(v.v, 28);
+  const __m128i halves =
+      _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_packus_epi16(halves, halves)));
 }
 
 // Loaded into vectors at once: by way of general registers it takes twice the instructions.

@@ -29,14 +29,21 @@ def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def path(model: str, request: pytest.FixtureRequest) -> Path:
+    return Path(request.getfixturevalue(f"{model}_path"))
+
+
 @pytest.fixture(params=ISAS)
-def llm(model: str, request: pytest.FixtureRequest) -> Iterator[LLM]:
-    """A model on one instruction set."""
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     with using_isa(request.param):
-        yield LLM(request.getfixturevalue(f"{model}_path"), context=512)
+        yield request.param
 
 
-def test_agrees_with_llama_cpp(llm: LLM, model: str) -> None:
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("precision", ["fast", "exact"])
+def test_agrees_with_llama_cpp(path: Path, model: str, precision: str) -> None:
+    llm = LLM(path, context=512, precision=precision)
     agree, distances = [], []
     for case in json.loads((HERE / FILES[model]).read_text())["cases"]:
         assert llm.tokenizer.encode(case["text"]) == case["token_ids"]
@@ -53,9 +60,10 @@ def test_agrees_with_llama_cpp(llm: LLM, model: str) -> None:
     assert np.mean(distances) <= 0.1
 
 
-def test_writes_the_same_texts(llm: LLM, model: str) -> None:
-    if _native.active_isa() == "amx":
+def test_writes_the_same_texts(path: Path, model: str, isa: str) -> None:
+    if isa == "amx":
         pytest.skip("prompts in BF16 may choose otherwise where two tokens are close")
+    llm = LLM(path, context=512, precision="exact")
     for case in GREEDY[model]:
         assert llm.tokenizer.encode(case["prompt"]) == case["prompt_ids"]
         written = llm.generate(

@@ -5,6 +5,7 @@ else changes the order of a sum shows here.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.precision import Precision
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.models import build_graph
@@ -20,7 +22,19 @@ from models.tiny_models import VOCABULARY, Fixture
 from run_batches import GENERATION, Runner, using_isa
 from tiny_llama import Sizes
 
-Model = tuple[ComputationGraph, GgufLoader]
+
+@dataclass(frozen=True)
+class Model:
+    """A model, and how exact it computes."""
+
+    graph: ComputationGraph
+    file: GgufLoader
+    precision: Precision
+
+    def runner(self, **sizes: int) -> Runner:
+        return Runner(self.graph, self.file, precision=self.precision, **sizes)
+
+
 ISAS = st.sampled_from(_native.instruction_sets())
 
 
@@ -41,22 +55,24 @@ def k_quant_model() -> Fixture:
     return llama(Sizes(width=256, heads=4, kv_heads=1, feed_forward=256, context=2048))
 
 
-@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k", "experts", "states"])
+@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k", "fast q4_k", "experts", "states"])
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
-    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K, experts in MXFP4, and
-    state spaces in Q8_0."""
+    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K at both precisions, experts
+    in MXFP4, and state spaces in Q8_0."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
         "q4_k": (k_quant_model(), GgmlType.Q4_K),
+        "fast q4_k": (k_quant_model(), GgmlType.Q4_K),
         "experts": (Fixture.load("gpt-oss"), GgmlType.MXFP4),
         "states": (Fixture.load("mamba2-groups"), GgmlType.Q8_0),
     }[request.param]
     path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
     with GgufLoader(path) as opened:
-        yield build_graph(opened), opened
+        precision = Precision.FAST if "fast" in request.param else Precision.EXACT
+        yield Model(build_graph(opened), opened, precision)
 
 
 def text(seed: int, length: int) -> list[int]:
@@ -65,7 +81,7 @@ def text(seed: int, length: int) -> list[int]:
 
 def alone(model: Model, ids: list[int], generated: int = 0) -> NDArray[np.float32]:
     """One sequence on one thread, its prompt in one piece."""
-    return Runner(*model, positions=len(ids), max_tokens=len(ids)).run(ids, generated=generated)
+    return model.runner(positions=len(ids), max_tokens=len(ids)).run(ids, generated=generated)
 
 
 @pytest.mark.usefixtures("isa")
@@ -73,7 +89,7 @@ def test_threads(model: Model) -> None:
     ids = text(1, 90)
     expected = alone(model, ids, generated=10)
     for threads in (2, 3):
-        runner = Runner(*model, threads=threads, positions=90)
+        runner = model.runner(threads=threads, positions=90)
         np.testing.assert_array_equal(runner.run(ids, generated=10), expected)
 
 
@@ -81,7 +97,7 @@ def test_threads(model: Model) -> None:
 def test_chunks_of_a_prompt(model: Model) -> None:
     ids = text(2, 150)
     expected = alone(model, ids)
-    runner = Runner(*model, positions=160)
+    runner = model.runner(positions=160)
     for chunks in ([1], [31, 1, 32], [64, 64], [3, 5, 7, 11, 13, 17], [149]):
         np.testing.assert_array_equal(runner.run(ids, chunks), expected)
 
@@ -92,7 +108,7 @@ def test_company_in_a_generation(model: Model) -> None:
     lengths = [1, 2, 5, 31, 32, 33, 34, 47, 63, 64, 65, 70, 80, 96, 100, 7]
     texts = [text(seed, length + 3) for seed, length in enumerate(lengths)]
     expected = [alone(model, ids, generated=3) for ids in texts]
-    runner = Runner(*model, positions=128, sequences=16)
+    runner = model.runner(positions=128, sequences=16)
     for name, (ids, length) in enumerate(zip(texts, lengths, strict=True)):
         runner.step({name: ids[:length]})
     for step, count in enumerate((16, 9, 3)):
@@ -106,10 +122,10 @@ def test_company_in_a_generation(model: Model) -> None:
 def test_company_of_a_deep_sequence(model: Model) -> None:
     """One looks back over two parts of 512 positions, the other over part of one."""
     deep, short = text(20, 620), text(21, 40)
-    context = model[0].context_length
+    context = model.graph.context_length
     deep = deep[: min(len(deep), context)]
     expected_deep, expected_short = (alone(model, ids, generated=2)[-2:] for ids in (deep, short))
-    runner = Runner(*model, positions=640, sequences=2)
+    runner = model.runner(positions=640, sequences=2)
     for start in range(0, len(deep) - 2, 400):
         runner.step({"deep": deep[start : min(start + 400, len(deep) - 2)]})
     runner.step({"short": short[:-2]})
@@ -129,7 +145,7 @@ def test_any_schedule(model: Model, data: st.DataObject) -> None:
         found: dict[int, list[NDArray[np.float32]]] = {name: [] for name in texts}
         done = dict.fromkeys(texts, 0)
         threads = data.draw(st.integers(1, 3), "threads")
-        runner = Runner(*model, threads=threads, positions=96, sequences=len(texts))
+        runner = model.runner(threads=threads, positions=96, sequences=len(texts))
         while open_names := [name for name in texts if done[name] < len(texts[name])]:
             names = data.draw(
                 st.lists(st.sampled_from(open_names), min_size=1, unique=True), "names"
