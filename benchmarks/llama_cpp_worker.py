@@ -16,18 +16,14 @@ import json
 import os
 import sys
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-try:
-    import llama_cpp as lc
-
-    IS_FORK = False
-except ImportError:
-    from ik_llama_cpp import _ctypes_api as lc  # its functions, under older names
-
-    IS_FORK = True
+IS_FORK = find_spec("llama_cpp") is None  # ik_llama.cpp: some functions have older names
+lc: Any = import_module("ik_llama_cpp._ctypes_api" if IS_FORK else "llama_cpp")
 
 
 class Worker:

@@ -144,7 +144,7 @@ class Race:
         self, tokens: int, seconds: Callable[[Stepper | Peer], float]
     ) -> dict[str, list[float]]:
         """Tokens per second of every round, by engine, after one round to warm up."""
-        engines = {OURS: self.mine, **self.peers}
+        engines: dict[str, Stepper | Peer] = {OURS: self.mine, **self.peers}
         for engine in engines.values():
             seconds(engine)
         rates: dict[str, list[float]] = {name: [] for name in engines}
