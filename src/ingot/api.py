@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
-Pooling = Literal["mean", "last", "cls"]
 
 
 class LLM:
@@ -386,7 +385,7 @@ class LLM:
         self,
         texts: str | Sequence[Prompt],
         *,
-        pooling: Pooling | None = None,
+        pooling: models.Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
         """Embeddings [texts, width], or [width] for one text.
@@ -400,9 +399,9 @@ class LLM:
         True
         """
         if pooling is None:
-            pooling = _POOLINGS.get(models.pooling(self.file), "mean")
-        if pooling not in ("mean", "last", "cls"):
-            raise SamplingError("pooling", pooling, "'mean', 'last' or 'cls'")
+            pooling = models.pooling(self.file)
+        if pooling not in get_args(models.Pooling):
+            raise SamplingError("pooling", pooling, "'mean', 'cls' or 'last'")
         asked = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.engine.encode(text) for text in asked]
         vectors = np.empty((len(ids), self.graph.width), np.float32)
@@ -422,7 +421,7 @@ class LLM:
         self,
         texts: str | Sequence[Prompt],
         *,
-        pooling: Pooling | None = None,
+        pooling: models.Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
         """`embed` as a coroutine; it runs in a thread."""
@@ -572,12 +571,6 @@ class LLM:
 
         with self._making_probe:
             return Probe(self.engine.model, self.graph)
-
-
-_POOLINGS: Mapping[models.Pooling, Pooling] = {
-    models.Pooling.FIRST: "cls",
-    models.Pooling.LAST: "last",
-}
 
 
 def _holds_calls(messages: Messages) -> bool:
