@@ -61,7 +61,7 @@ def select_top(
     found: NDArray[np.int32],
     threads: int,
 ) -> None: ...
-def choose_from_rows(
+def sample_rows(
     rows: NDArray[np.float32],
     which: NDArray[np.int32],
     counts: NDArray[np.int32],

@@ -42,7 +42,7 @@ from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.engine.model.hidden_states import Probe
+    from ingot.engine.model.hidden_states import HiddenStateRunner
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
@@ -96,7 +96,7 @@ class LLM:
         self.context = model.context
         self.threads = model.threads
         self.tokenizer = self.engine.tokenizer
-        self._making_probe = Lock()
+        self._making_runner = Lock()
 
     def generate(
         self,
@@ -405,7 +405,7 @@ class LLM:
         asked = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.engine.encode(text) for text in asked]
         vectors = np.empty((len(ids), self.graph.width), np.float32)
-        for vector, states in zip(vectors, self._probe.last_states(ids), strict=True):
+        for vector, states in zip(vectors, self._hidden.last_states(ids), strict=True):
             match pooling:
                 case "mean":
                     vector[:] = states.mean(axis=0)
@@ -454,7 +454,7 @@ class LLM:
         >>> llm.hidden_states("hi").shape
         (31, 1, 576)
         """
-        return self._probe.layer_states(self.engine.encode(prompt))
+        return self._hidden.layer_states(self.engine.encode(prompt))
 
     def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
         """Write the KV cache of a prompt, or of a request so far, to a file."""
@@ -558,19 +558,21 @@ class LLM:
         return self.reply_style.is_opened_by(asked.text)
 
     @cached_property
-    def _probe(self) -> "Probe":
-        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
+    def _hidden(self) -> "HiddenStateRunner":
+        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
 
-        with self._making_probe:
+        with self._making_runner:
             model = self.engine.model
-            return Probe(model, models.build_graph(model.file, model.context, hidden=True))
+            return HiddenStateRunner(
+                model, models.build_graph(model.file, model.context, hidden=True)
+            )
 
     @cached_property
-    def _ranker(self) -> "Probe":
-        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
+    def _ranker(self) -> "HiddenStateRunner":
+        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
 
-        with self._making_probe:
-            return Probe(self.engine.model, self.graph)
+        with self._making_runner:
+            return HiddenStateRunner(self.engine.model, self.graph)
 
 
 def _holds_calls(messages: Messages) -> bool:

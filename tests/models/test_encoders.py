@@ -95,7 +95,7 @@ def test_states_for_embeddings(name: str, tmp_path: Path) -> None:
     path = fixture.write(tmp_path / "model.gguf")
     ids = np.array(fixture.token_ids, np.int32)
     with LLM(path, threads=1, kv_type="f32") as llm:
-        first, second = llm._probe.last_states([ids, ids[:20]])
+        first, second = llm._hidden.last_states([ids, ids[:20]])
         np.testing.assert_allclose(first, fixture.logits, rtol=0, atol=FLOAT)
         assert len(second) == 20
         states = llm.hidden_states(ids)

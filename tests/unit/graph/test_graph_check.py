@@ -23,7 +23,7 @@ ROPE = o.Rope(
     out=o.Value("r", 6),
     head_size=3,
     frequencies=(0.1,),
-    layout=o.RopeLayout.ADJACENT,
+    layout=o.RopeLayout.INTERLEAVED,
 )
 WRITE = o.WriteKv(key=X, value=X, kv_layer=0)
 ATTEND = o.Attend(query=X, out=o.Value("a", 6), kv_layer=0, heads=2, kv_heads=2, scale=1.0)
