@@ -49,6 +49,15 @@ def test_well_formed() -> None:
     assert graph.vocabulary_size == 9
 
 
+def test_the_vocabulary_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request asks for it, and a model has hundreds of operations."""
+    graph = make(LINEAR, NORM, ROPE)
+    assert graph.vocabulary_size == 9
+    monkeypatch.setattr(o.Embed, "token_ids", 10)
+    assert graph.vocabulary_size == 9
+    assert make(LINEAR, NORM, ROPE).vocabulary_size == 10
+
+
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
