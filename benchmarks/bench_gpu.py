@@ -25,7 +25,7 @@ from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import GpuBackend
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin
+from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans, SamplerWork
 from ingot.engine.model.gpu_fit import make_planner
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.timed_tokens import timed_tokens
@@ -145,16 +145,16 @@ def generation_rate(llm: LLM, *, depth: int = 4, sequences: int = 1, **fields: A
     return (_GENERATED - 1) * sequences / (min(seconds(_GENERATED) for _ in range(3)) - less)
 
 
-def report_choice(vocabulary: int) -> None:
-    """Print the time of the kernels that choose a token among 40."""
+def report_sampling(vocabulary: int) -> None:
+    """Print the time of the kernels that sample a token out of 40."""
     work = SamplerWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
     work.logits.normal_(0, 3)
     for rows in (1, _TOGETHER):
         twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
-        WantedTwin(twin).fill([SamplingPlan(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
-        wanted = Wanted.of(twin.cuda())
-        print(f"  the choice of {rows} of {vocabulary} tokens")
-        kernel_times(lambda: work.sample(wanted))  # noqa: B023 (called here)
+        HostPlans(twin).fill([SamplingPlan(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
+        plans = DevicePlans.of(twin.cuda())
+        print(f"  sampling {rows} of {vocabulary} tokens")
+        kernel_times(lambda: work.sample(plans))  # noqa: B023 (called here)
 
 
 def file_of(name: str, folder: Path) -> Path:
@@ -224,7 +224,7 @@ def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
         foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
         taken = torch.cuda.max_memory_allocated()
         print(f"  memory: {foreseen / 2**30:.2f} GiB foreseen, {taken / 2**30:.2f} GiB at most")
-        report_choice(backend.vocabulary)
+        report_sampling(backend.vocabulary)
 
 
 def main() -> None:

@@ -100,7 +100,9 @@ void bind_gguf(nb::module_& module) {
       .def_prop_ro("bytes", &bytes_of, "All of it; a view keeps the map alive.")
       .def_prop_ro("is_damaged", &GuardedMap::is_damaged, "Whether a page could not be read.")
       .def("prefetch", &GuardedMap::prefetch,
-           "Ask the system to read the file ahead of its use; nothing waits for it.");
+           "Ask the system to read the file ahead of its use; nothing waits for it.")
+      .def("release", &GuardedMap::release, nb::arg("bytes"),
+           "Give back the memory of the first bytes; they are read again if they are needed.");
   module.def("scan_gguf", &scan_gguf, nb::arg("data"), nb::arg("file_size"), nb::arg("path"),
              "Scan a header: (version, alignment, end, data start, entries, tensors), or None if\n"
              "it goes on after `data`. An entry is (key, type, element type, count, position,\n"

@@ -59,32 +59,32 @@ void select_top(Table<const float> rows, Flat<const int32_t> counts, Table<int32
   const auto size = static_cast<int64_t>(rows.shape(1));
   ingot::GilRelease unlocked;
   ingot::parallel_for(number, kRowsPerThread, threads, [&](int64_t begin, int64_t end) {
-    std::vector<sp::Candidate> chosen;
+    std::vector<sp::Candidate> candidates;
     for (int64_t i = begin; i < end; ++i) {
       found.data()[i] = 0;
       if (counts.data()[i] == 0) continue;
-      chosen.clear();
+      candidates.clear();
       const sp::RowState state =
-          sp::select_top(kernels(), rows.data() + i * size, size, counts.data()[i], chosen);
+          sp::select_top(kernels(), rows.data() + i * size, size, counts.data()[i], candidates);
       if (state == sp::RowState::kNotFinite) {
         found.data()[i] = -1;
         continue;
       }
-      found.data()[i] = static_cast<int32_t>(chosen.size());
-      for (size_t j = 0; j < chosen.size(); ++j) {
-        ids.data()[i * width + static_cast<int64_t>(j)] = chosen[j].id;
-        logits.data()[i * width + static_cast<int64_t>(j)] = chosen[j].logit;
+      found.data()[i] = static_cast<int32_t>(candidates.size());
+      for (size_t j = 0; j < candidates.size(); ++j) {
+        ids.data()[i * width + static_cast<int64_t>(j)] = candidates[j].id;
+        logits.data()[i * width + static_cast<int64_t>(j)] = candidates[j].logit;
       }
     }
   });
 }
 
-// Chooses a token for some rows: `counts` and `least` whole numbers for each, `numbers` its
+// Samples a token from some rows: `counts` and `least` whole numbers for each, `numbers` its
 // share, distance, temperature and random number. A token is -1 for a row with NaN or +inf,
 // -2 for one in which all is banned.
-void choose_from_rows(Table<const float> rows, Flat<const int32_t> which,
-                      Flat<const int32_t> counts, Flat<const int32_t> least,
-                      Table<const double> numbers, Flat<int32_t> tokens, int threads) {
+void sample_rows(Table<const float> rows, Flat<const int32_t> which, Flat<const int32_t> counts,
+                 Flat<const int32_t> least, Table<const double> numbers, Flat<int32_t> tokens,
+                 int threads) {
   if (counts.size() != which.size() || least.size() != which.size() ||
       tokens.size() != which.size() || numbers.shape(0) != which.size() || numbers.shape(1) != 4) {
     throw std::invalid_argument("the arrays do not have an entry each for every row asked for");
@@ -97,24 +97,23 @@ void choose_from_rows(Table<const float> rows, Flat<const int32_t> which,
   }
   const auto size = static_cast<int64_t>(rows.shape(1));
   ingot::GilRelease unlocked;
-  ingot::parallel_for(static_cast<int64_t>(which.size()), kRowsPerThread, threads,
-                      [&](int64_t begin, int64_t end) {
-                        std::vector<sp::Candidate> scratch;
-                        for (int64_t i = begin; i < end; ++i) {
-                          const double* number = numbers.data() + 4 * i;
-                          const sp::Tail tail{counts.data()[i],
-                                              number[0],
-                                              number[1],
-                                              least.data()[i],
-                                              static_cast<float>(number[2]),
-                                              number[3]};
-                          const sp::RowState state =
-                              sp::choose_from_row(kernels(), rows.data() + which.data()[i] * size,
-                                                  size, tail, scratch, tokens.data()[i]);
-                          if (state == sp::RowState::kNotFinite) tokens.data()[i] = -1;
-                          if (state == sp::RowState::kEmpty) tokens.data()[i] = -2;
-                        }
-                      });
+  ingot::parallel_for(
+      static_cast<int64_t>(which.size()), kRowsPerThread, threads, [&](int64_t begin, int64_t end) {
+        std::vector<sp::Candidate> scratch;
+        for (int64_t i = begin; i < end; ++i) {
+          const double* number = numbers.data() + 4 * i;
+          const sp::Tail tail{counts.data()[i],
+                              number[0],
+                              number[1],
+                              least.data()[i],
+                              static_cast<float>(number[2]),
+                              number[3]};
+          const sp::RowState state = sp::sample_row(kernels(), rows.data() + which.data()[i] * size,
+                                                    size, tail, scratch, tokens.data()[i]);
+          if (state == sp::RowState::kNotFinite) tokens.data()[i] = -1;
+          if (state == sp::RowState::kEmpty) tokens.data()[i] = -2;
+        }
+      });
 }
 
 using Ids = nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>;
@@ -131,16 +130,16 @@ Array owned(std::vector<T>&& values) {
 
 std::tuple<Ids, Floats> select_near_top(Flat<const float> row, double distance) {
   const int64_t size = size_of(row);
-  std::vector<sp::Candidate> chosen;
+  std::vector<sp::Candidate> candidates;
   sp::RowState state;
   {
     ingot::GilRelease unlocked;
-    state = sp::select_near_top(kernels(), row.data(), size, distance, chosen);
+    state = sp::select_near_top(kernels(), row.data(), size, distance, candidates);
   }
   check(state);
   std::vector<int32_t> ids;
   std::vector<float> logits;
-  for (const sp::Candidate& one : chosen) {
+  for (const sp::Candidate& one : candidates) {
     ids.push_back(one.id);
     logits.push_back(one.logit);
   }
@@ -241,9 +240,8 @@ Doubles map_values(Flat<const double> x, void (*function)(const double*, int64_t
 void bind_sampling(nb::module_& module) {
   module.def("select_top", &select_top, nb::arg("rows"), nb::arg("counts"), nb::arg("ids"),
              nb::arg("logits"), nb::arg("found"), nb::arg("threads"));
-  module.def("choose_from_rows", &choose_from_rows, nb::arg("rows"), nb::arg("which"),
-             nb::arg("counts"), nb::arg("least"), nb::arg("numbers"), nb::arg("tokens"),
-             nb::arg("threads"));
+  module.def("sample_rows", &sample_rows, nb::arg("rows"), nb::arg("which"), nb::arg("counts"),
+             nb::arg("least"), nb::arg("numbers"), nb::arg("tokens"), nb::arg("threads"));
   module.def("select_near_top", &select_near_top, nb::arg("row"), nb::arg("distance"));
   module.def("sum_row", &sum_row, nb::arg("row"));
   module.def("sum_rows", &sum_rows, nb::arg("rows"), nb::arg("out"), nb::arg("threads"));

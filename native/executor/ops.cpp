@@ -87,8 +87,8 @@ void StoreKvOp::run(const Step& step, int) {
       if (*norm) (*norm)->apply(step.kernels, row, value->width, row);
       if (!spec_.rotary) continue;
       for (int64_t i = 0; i < value->width; i += spec_.cache.head_size)
-        step.kernels.turn_head(row + i, spec_.rotary->pairs(), spec_.rotary->adjacent(),
-                               spec_.rotary->cos(t), spec_.rotary->sin(t));
+        step.kernels.rotate_head(row + i, spec_.rotary->pairs(), spec_.rotary->interleaved(),
+                                 spec_.rotary->cos(t), spec_.rotary->sin(t));
     }
     store(step, *run, t);
   }

@@ -150,7 +150,7 @@ class RotaryTable : public Op {
 
   const Rotary& rotary() const { return rotary_; }
   int64_t pairs() const { return static_cast<int64_t>(rotary_.frequencies.size()); }
-  bool adjacent() const { return rotary_.layout == RopeLayout::ADJACENT; }
+  bool interleaved() const { return rotary_.layout == RopeLayout::INTERLEAVED; }
   const float* cos(int64_t token) const { return values_.data() + 2 * token * pairs(); }
   const float* sin(int64_t token) const { return cos(token) + pairs(); }
 

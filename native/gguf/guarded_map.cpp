@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <system_error>
@@ -120,5 +121,9 @@ GuardedMap::~GuardedMap() {
 bool GuardedMap::is_damaged() const { return range_->damaged.load(std::memory_order_acquire); }
 
 void GuardedMap::prefetch() const { madvise(const_cast<uint8_t*>(data_), size_, MADV_WILLNEED); }
+
+void GuardedMap::release(size_t bytes) const {
+  madvise(const_cast<uint8_t*>(data_), std::min(bytes, size_), MADV_DONTNEED);
+}
 
 }  // namespace ingot::gguf

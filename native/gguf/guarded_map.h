@@ -30,6 +30,9 @@ class GuardedMap {
   // Asks the system to read the file ahead of its use; nothing waits for it.
   void prefetch() const;
 
+  // Gives back the memory of the first bytes; whoever uses them again has them read again.
+  void release(size_t bytes) const;
+
   struct Range;  // what the handler knows of a map
 
  private:

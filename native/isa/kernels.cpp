@@ -19,7 +19,7 @@ static KernelTable make_table(Precision precision) noexcept {
   add_rows(table);
   table.rms_norm = rms_norm;
   table.layer_norm = layer_norm;
-  table.turn_head = turn_head;
+  table.rotate_head = rotate_head;
   table.activate = activate;
   table.softcap = softcap;
   table.mix_rows = mix_rows;

@@ -50,7 +50,8 @@ struct KernelTable {
                         float epsilon, float* out);
   Norm rms_norm;
   Norm layer_norm;
-  void (*turn_head)(float* head, int64_t pairs, bool adjacent, const float* cos, const float* sin);
+  void (*rotate_head)(float* head, int64_t pairs, bool interleaved, const float* cos,
+                      const float* sin);
   void (*activate)(Activation kind, const float* gate, const float* up, int64_t n, float* out);
   void (*softcap)(const float* x, int64_t n, float cap, float* out);
   void (*mix_rows)(const float* const* rows, const float* weights, int64_t count,

@@ -23,8 +23,8 @@
 
 // Which elements of a head RoPE rotates together.
 #define INGOT_ROPE_LAYOUTS(X) \
-  X(ADJACENT)                 \
-  X(HALVES)
+  X(INTERLEAVED)              \
+  X(HALF_SPLIT)
 
 // How the scores of experts become weights; executor/route.h.
 #define INGOT_GATINGS(X) \

@@ -78,9 +78,9 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
 
 // RoPE: rotates the first 2 * pairs elements of a head by (cos, sin) of its position. Pairs are
 // adjacent elements (interleaved layout) or half the elements apart (half-split layout).
-inline void turn_head(float* head, int64_t pairs, bool adjacent, const float* cos,
-                      const float* sin) {
-  const int64_t step = adjacent ? 2 : 1, other = adjacent ? 1 : pairs;
+inline void rotate_head(float* head, int64_t pairs, bool interleaved, const float* cos,
+                        const float* sin) {
+  const int64_t step = interleaved ? 2 : 1, other = interleaved ? 1 : pairs;
   for (int64_t i = 0; i < pairs; ++i) {
     const float a = head[i * step], b = head[i * step + other];
     head[i * step] = a * cos[i] - b * sin[i];

@@ -29,15 +29,15 @@ RowState scan_row(const RowKernels& kernels, const float* row, int64_t size, Sca
 
 // All values of at least `threshold`, in the row's order; blocks below it are not looked at.
 void gather(const float* row, int64_t size, const Scan& scan, float threshold,
-            std::vector<Candidate>& chosen) {
-  chosen.clear();
+            std::vector<Candidate>& found) {
+  found.clear();
   for (size_t block = 0; block < scan.maxima.size(); ++block) {
     if (!(scan.maxima[block] >= threshold)) continue;
     const int64_t begin = static_cast<int64_t>(block) * kRowBlock;
     const int64_t end = std::min(begin + kRowBlock, size);
     for (int64_t i = begin; i < end; ++i) {
       if (row[i] >= threshold && row[i] > kBanned) {
-        chosen.push_back({row[i], static_cast<int32_t>(i)});
+        found.push_back({row[i], static_cast<int32_t>(i)});
       }
     }
   }
@@ -46,7 +46,7 @@ void gather(const float* row, int64_t size, const Scan& scan, float threshold,
 }  // namespace
 
 RowState select_top(const RowKernels& kernels, const float* row, int64_t size, int64_t count,
-                    std::vector<Candidate>& chosen) {
+                    std::vector<Candidate>& found) {
   Scan scan;
   const RowState state = scan_row(kernels, row, size, scan);
   if (state != RowState::kUsable) return state;
@@ -60,21 +60,21 @@ RowState select_top(const RowKernels& kernels, const float* row, int64_t size, i
                      std::greater<float>());
     threshold = maxima[wanted - 1];
   }
-  gather(row, size, scan, threshold, chosen);
-  if (chosen.size() > wanted) {
-    std::nth_element(chosen.begin(), chosen.begin() + (count - 1), chosen.end(), comes_first);
-    chosen.resize(wanted);
+  gather(row, size, scan, threshold, found);
+  if (found.size() > wanted) {
+    std::nth_element(found.begin(), found.begin() + (count - 1), found.end(), comes_first);
+    found.resize(wanted);
   }
-  std::sort(chosen.begin(), chosen.end(), comes_first);
+  std::sort(found.begin(), found.end(), comes_first);
   return state;
 }
 
 RowState select_near_top(const RowKernels& kernels, const float* row, int64_t size, double distance,
-                         std::vector<Candidate>& chosen) {
+                         std::vector<Candidate>& found) {
   Scan scan;
   const RowState state = scan_row(kernels, row, size, scan);
   if (state != RowState::kUsable) return state;
-  gather(row, size, scan, static_cast<float>(scan.largest - distance), chosen);
+  gather(row, size, scan, static_cast<float>(scan.largest - distance), found);
   return state;
 }
 
@@ -125,15 +125,15 @@ RowState draw_from_row(const RowKernels& kernels, const float* row, int64_t size
   // The block in which the running sum passes what is wanted, then the value in it. Where
   // rounding leaves the sum just short, it is the last one that counts.
   double wanted = uniform * total, passed = 0.0;
-  size_t chosen = 0;
+  size_t last = 0;
   for (size_t block = 0; block < totals.size(); ++block) {
     if (totals[block] == 0.0) continue;
     wanted -= passed;
     passed = totals[block];
-    chosen = block;
+    last = block;
     if (passed > wanted) break;
   }
-  const int64_t begin = static_cast<int64_t>(chosen) * kRowBlock;
+  const int64_t begin = static_cast<int64_t>(last) * kRowBlock;
   const int64_t length = std::min(kRowBlock, size - begin);
   double values[kRowBlock];
   for (int64_t i = 0; i < length; ++i) {

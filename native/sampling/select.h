@@ -19,11 +19,11 @@ enum class RowState { kUsable, kNotFinite, kEmpty };  // kNotFinite: NaN or +inf
 
 // The `count` largest values, largest first; fewer if the row has fewer.
 RowState select_top(const RowKernels& kernels, const float* row, int64_t size, int64_t count,
-                    std::vector<Candidate>& chosen);
+                    std::vector<Candidate>& found);
 
 // The values within `distance` of the largest, in the row's order.
 RowState select_near_top(const RowKernels& kernels, const float* row, int64_t size, double distance,
-                         std::vector<Candidate>& chosen);
+                         std::vector<Candidate>& found);
 
 struct RowSums {
   float largest;    // of the row

@@ -21,8 +21,8 @@ size_t reaching(const RowKernels& kernels, const std::vector<float>& logits, dou
 
 }  // namespace
 
-RowState choose_from_row(const RowKernels& kernels, const float* row, int64_t size,
-                         const Tail& tail, std::vector<Candidate>& scratch, int32_t& token) {
+RowState sample_row(const RowKernels& kernels, const float* row, int64_t size, const Tail& tail,
+                    std::vector<Candidate>& scratch, int32_t& token) {
   scratch.clear();
   const RowState state = select_top(kernels, row, size, tail.count, scratch);
   if (state != RowState::kUsable) return state;

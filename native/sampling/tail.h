@@ -19,7 +19,7 @@ struct Tail {
 };
 
 // `scratch` is used for the candidates. The token is written if the row is usable.
-RowState choose_from_row(const RowKernels& kernels, const float* row, int64_t size,
-                         const Tail& tail, std::vector<Candidate>& scratch, int32_t& token);
+RowState sample_row(const RowKernels& kernels, const float* row, int64_t size, const Tail& tail,
+                    std::vector<Candidate>& scratch, int32_t& token);
 
 }  // namespace ingot::sampling

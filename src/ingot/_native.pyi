@@ -27,6 +27,7 @@ class GuardedMap:
     @property
     def is_damaged(self) -> bool: ...
     def prefetch(self) -> None: ...
+    def release(self, bytes: int) -> None: ...
 
 # json
 class JsonFault(Enum):
@@ -61,7 +62,7 @@ def select_top(
     found: NDArray[np.int32],
     threads: int,
 ) -> None: ...
-def choose_from_rows(
+def sample_rows(
     rows: NDArray[np.float32],
     which: NDArray[np.int32],
     counts: NDArray[np.int32],

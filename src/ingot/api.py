@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,13 @@ from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.engine.model.hidden_states import Probe
+    from ingot.engine.model.hidden_states import HiddenStateRunner
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
 
 Schema = type | Mapping[str, object]
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
-Pooling = Literal["mean", "last", "cls"]
 
 
 class LLM:
@@ -97,7 +96,7 @@ class LLM:
         self.context = model.context
         self.threads = model.threads
         self.tokenizer = self.engine.tokenizer
-        self._making_probe = Lock()
+        self._making_runner = Lock()
 
     def generate(
         self,
@@ -386,7 +385,7 @@ class LLM:
         self,
         texts: str | Sequence[Prompt],
         *,
-        pooling: Pooling | None = None,
+        pooling: models.Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
         """Embeddings [texts, width], or [width] for one text.
@@ -400,13 +399,13 @@ class LLM:
         True
         """
         if pooling is None:
-            pooling = _POOLINGS.get(models.pooling(self.file), "mean")
-        if pooling not in ("mean", "last", "cls"):
-            raise SamplingError("pooling", pooling, "'mean', 'last' or 'cls'")
+            pooling = models.pooling(self.file)
+        if pooling not in get_args(models.Pooling):
+            raise SamplingError("pooling", pooling, "'mean', 'cls' or 'last'")
         asked = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.engine.encode(text) for text in asked]
         vectors = np.empty((len(ids), self.graph.width), np.float32)
-        for vector, states in zip(vectors, self._probe.last_states(ids), strict=True):
+        for vector, states in zip(vectors, self._hidden.last_states(ids), strict=True):
             match pooling:
                 case "mean":
                     vector[:] = states.mean(axis=0)
@@ -422,7 +421,7 @@ class LLM:
         self,
         texts: str | Sequence[Prompt],
         *,
-        pooling: Pooling | None = None,
+        pooling: models.Pooling | None = None,
         normalize: bool = True,
     ) -> Floats:
         """`embed` as a coroutine; it runs in a thread."""
@@ -455,7 +454,7 @@ class LLM:
         >>> llm.hidden_states("hi").shape
         (31, 1, 576)
         """
-        return self._probe.layer_states(self.engine.encode(prompt))
+        return self._hidden.layer_states(self.engine.encode(prompt))
 
     def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
         """Write the KV cache of a prompt, or of a request so far, to a file."""
@@ -559,25 +558,21 @@ class LLM:
         return self.reply_style.is_opened_by(asked.text)
 
     @cached_property
-    def _probe(self) -> "Probe":
-        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
+    def _hidden(self) -> "HiddenStateRunner":
+        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
 
-        with self._making_probe:
+        with self._making_runner:
             model = self.engine.model
-            return Probe(model, models.build_graph(model.file, model.context, hidden=True))
+            return HiddenStateRunner(
+                model, models.build_graph(model.file, model.context, hidden=True)
+            )
 
     @cached_property
-    def _ranker(self) -> "Probe":
-        from ingot.engine.model.hidden_states import Probe  # noqa: PLC0415 (few need it)
+    def _ranker(self) -> "HiddenStateRunner":
+        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
 
-        with self._making_probe:
-            return Probe(self.engine.model, self.graph)
-
-
-_POOLINGS: Mapping[models.Pooling, Pooling] = {
-    models.Pooling.FIRST: "cls",
-    models.Pooling.LAST: "last",
-}
+        with self._making_runner:
+            return HiddenStateRunner(self.engine.model, self.graph)
 
 
 def _holds_calls(messages: Messages) -> bool:

@@ -1,6 +1,6 @@
-"""A copy of the sources that is changed the way one recipe of CONTRIBUTING.md says.
+"""A copy of the sources that is changed as recipes of CONTRIBUTING.md say.
 
-Only files that the recipe names can be changed: a name between backquotes, either of a file or
+A change can touch only files that its recipe names: a name between backquotes, either of a file or
 (for new files) of a folder. What was changed runs in a process with the copy in front of its path.
 """
 
@@ -24,35 +24,48 @@ def recipe(title: str) -> str:
     return rest.partition("\n## ")[0]
 
 
-class ChangedTree:
-    """A copy of src/ (and of native/, for a build) in a folder."""
+class Change:
+    """What one recipe changes in a copy."""
 
-    def __init__(self, folder: Path, title: str) -> None:
-        self.folder = folder
-        self.changed: list[str] = []
-        self._named = set(re.findall(r"`([^`\s]+)`", recipe(title)))
-        ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        for part in ("src", "native"):
-            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-        for file in ("CMakeLists.txt", "pyproject.toml", "README.md"):
-            shutil.copy(ROOT / file, folder)
+    def __init__(self, folder: Path, title: str, family: str) -> None:
+        self._folder = folder
+        self._named = {
+            name.replace("<family>", family) for name in re.findall(r"`([^`\s]+)`", recipe(title))
+        }
+        self.files: set[str] = set()
 
     def add(self, path: str, text: str) -> None:
         """Write a new file, in a folder that the recipe names."""
-        place = self.folder / path
+        place = self._folder / path
         assert f"{Path(path).parent.as_posix()}/" in self._named, f"the recipe names no {path}"
         assert not place.exists()
         place.write_text(text)
-        self.changed.append(path)
+        self.files.add(path)
 
     def insert(self, path: str, before: str, text: str) -> None:
         """Put text before the first place that begins with `before`, in a file that is named."""
-        place = self.folder / path
+        place = self._folder / path
         assert path in self._named, f"the recipe does not name {path}"
         head, found, rest = place.read_text().partition(before)
         assert found, f"{path} does not hold {before!r}"
         place.write_text(head + text + found + rest)
-        self.changed.append(path)
+        self.files.add(path)
+
+
+class ChangedTree:
+    """A copy of src/, of native/ (for a build) and of the cases of operations, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
+        for part in ("src", "native", "tests/ops"):
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        for file in ("CMakeLists.txt", "pyproject.toml", "README.md"):
+            shutil.copy(ROOT / file, folder)
+
+    def follow(self, title: str, family: str = "") -> Change:
+        """Begin a change by a recipe, of a family of operations if it is about them."""
+        return Change(self.folder, title, family)
 
     def use_native(self) -> None:
         """Take the native core that this process uses, which the change leaves as it is."""
@@ -75,7 +88,8 @@ class ChangedTree:
     def run(self, script: str, *arguments: object) -> None:
         """Run a script on the copy; what it asserts holds, or this fails with its words."""
         # -S: without the editable install, which would put the sources themselves in front.
-        path = [self.folder / "src", ROOT / "tests", sysconfig.get_path("platlib")]
+        own = [self.folder / "src", self.folder / "tests"]
+        path = [*own, ROOT / "tests", sysconfig.get_path("platlib")]
         done = subprocess.run(
             [sys.executable, "-S", "-c", script, *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},

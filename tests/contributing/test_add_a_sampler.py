@@ -46,16 +46,17 @@ assert one.token_ids == greedy.token_ids != any.token_ids
 
 
 def test_a_sampler_is_a_class_and_its_lines(tmp_path: Path) -> None:
-    tree = ChangedTree(tmp_path, "Add a sampler")
+    tree = ChangedTree(tmp_path)
+    change = tree.follow("Add a sampler")
     folder = "src/ingot/sampling"
-    tree.add(f"{folder}/samplers/few.py", SAMPLER)
-    tree.insert(f"{folder}/order.py", '    "top_k",\n', '    "few",\n')
-    tree.insert(f"{folder}/params.py", "    top_k: int = 40\n", "    few: int = 0\n")
-    tree.insert(f"{folder}/checks.py", '        "top_k": ', '        "few": _count(0),\n')
-    tree.insert(f"{folder}/fields.py", "    top_k: int | None\n", "    few: int | None\n")
+    change.add(f"{folder}/samplers/few.py", SAMPLER)
+    change.insert(f"{folder}/order.py", '    "top_k",\n', '    "few",\n')
+    change.insert(f"{folder}/params.py", "    top_k: int = 40\n", "    few: int = 0\n")
+    change.insert(f"{folder}/checks.py", '        "top_k": ', '        "few": _count(0),\n')
+    change.insert(f"{folder}/fields.py", "    top_k: int | None\n", "    few: int | None\n")
     builder = f"{folder}/chain_builder.py"
-    tree.insert(builder, "from ingot.sampling.samplers.draw", IMPORT)
-    tree.insert(builder, '        "top_k": ', FACTORY)
+    change.insert(builder, "from ingot.sampling.samplers.draw", IMPORT)
+    change.insert(builder, '        "top_k": ', FACTORY)
     tree.use_native()
     tree.run(RUN, tmp_path)
-    assert len(set(tree.changed)) == 6
+    assert len(change.files) == 6

@@ -27,9 +27,10 @@ np.testing.assert_allclose(logits, fixture.logits, atol=1e-3)  # what transforme
 
 
 def test_an_architecture_is_one_file(tmp_path: Path) -> None:
-    tree = ChangedTree(tmp_path, "Add an architecture")
+    tree = ChangedTree(tmp_path)
+    change = tree.follow("Add an architecture")
     _, _, rest = recipe("Add an architecture").partition("```python\n")
-    tree.add("src/ingot/models/throw_away.py", rest.partition("```\n")[0])
+    change.add("src/ingot/models/throw_away.py", rest.partition("```\n")[0])
     tree.use_native()
     tree.run(RUN, tmp_path)
-    assert len(tree.changed) == 1
+    assert len(change.files) == 1

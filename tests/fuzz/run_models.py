@@ -90,7 +90,7 @@ def stages(path: Path, *, views: bool = True, **options: Any) -> Iterator[Callab
                 partial(llm.chat, _MESSAGES, **short),
                 partial(llm.generate, [1, 2, 3], schema={"type": "boolean"}, **short),
             ]
-            errors = [error for call in calls if (error := _refusal(call)) is not None]
+            errors = [error for call in calls if (error := refusal(call)) is not None]
             if errors:
                 raise errors[0]
 
@@ -103,7 +103,8 @@ def stages(path: Path, *, views: bool = True, **options: Any) -> Iterator[Callab
     yield from (tokenize, render, run)
 
 
-def _refusal(call: Callable[[], object]) -> IngotError | None:
+def refusal(call: Callable[[], object]) -> IngotError | None:
+    """The error with which a call refuses, if it does."""
     try:
         call()
     except IngotError as error:

@@ -10,7 +10,7 @@ import pytest
 
 from fuzz import run_models
 from fuzz.hostile_models import make_model, valid_model
-from fuzz.run_models import Outcome, Worker, examine, examine_all, stages, table
+from fuzz.run_models import Outcome, Worker, examine, examine_all, refusal, stages, table
 from ingot.models import architectures
 
 
@@ -36,8 +36,9 @@ def test_more_hostile_models(tmp_path: Path) -> None:
 def test_what_they_are_made_from_can_be_used(architecture: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(valid_model(architecture, Random(1)).craft().bytes())
-    for stage in stages(path, context=32):
-        stage()
+    refusals = [refusal(stage) for stage in stages(path, context=32)]
+    assert len(refusals) > 5
+    assert not any(refusals)
 
 
 def test_files_are_reproducible() -> None:

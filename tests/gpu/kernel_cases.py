@@ -415,14 +415,14 @@ def _attention(special: bool, half: bool) -> Attention:
 
 
 def sampler_cases() -> Iterator[KernelCase]:
-    """The choice of tokens."""
+    """Sampling."""
     exact = {"enable_fp_fusion": False}
     wanted = {"ints": INTS, "floats": FLOATS, "keys": LONGS, "slices": ODD}
     found = {"logits": FLOATS, "edited": INTS, "lowered": FLOATS, "vocabulary": ODD}
     yield KernelCase("shortlist", shortlist_kernel, wanted | found | {"SLICE": 4096}, 8, exact)
-    drawn = {"doubles": DOUBLES, "best": LONGS, "work": DOUBLES, "chosen": INTS}
+    drawn = {"doubles": DOUBLES, "best": LONGS, "work": DOUBLES, "tokens": INTS}
     drawn |= {"FEW": 4096, "MANY": 16384, "SLICES": 64}
-    yield KernelCase("choose", sample_kernel, wanted | drawn, 8, exact)
+    yield KernelCase("sample", sample_kernel, wanted | drawn, 8, exact)
 
 
 def cases(

@@ -15,7 +15,7 @@ from ingot import _native
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.backends.gpu.sampler import ROW_NUMBERS, SamplerWork, Wanted, WantedTwin, accepts
+from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans, SamplerWork, accepts
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling import SamplerChain, SamplingParams, TokenSampler, sample_tokens
 from ingot.sampling.chain_builder import _FACTORIES, _last
@@ -53,22 +53,28 @@ def on_device(plans: Sequence[SamplingPlan | None], logits: Logits) -> list[int]
     work.best.fill_(-7)
     work.powers.fill_(float("nan"))
     twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
-    WantedTwin(twin).fill(plans)
+    HostPlans(twin).fill(plans)
     work.logits[:rows] = torch.from_numpy(logits).to(DEVICE.torch)
     with np.errstate(over="ignore"):  # of the interpreter's divisions
-        work.sample(Wanted.of(twin.to(DEVICE.torch)))
-    found: list[int] = work.chosen[:rows].tolist()
+        work.sample(DevicePlans.of(twin.to(DEVICE.torch)))
+    found: list[int] = work.tokens[:rows].tolist()
     return found
 
 
-def compare(samplers: Sequence[TokenSampler], logits: Logits) -> list[int | LogitsError]:
-    """Both, which are the same."""
+Sampled = int | str  # a token, or what is wrong with the row
+
+
+def on_both(
+    samplers: Sequence[TokenSampler], logits: Logits
+) -> tuple[list[Sampled], list[Sampled]]:
+    """What the kernels sample, and what the chains do."""
     plans = [sampling_plan(each) for each in samplers]
-    found = [token_or_error(token) for token in on_device(plans, logits.copy())]
-    expected = sample_tokens(samplers, logits.copy())
-    said = [str(e) if isinstance(e, IngotError) else e.token for e in expected]
-    assert [str(f) if isinstance(f, LogitsError) else f for f in found] == said
-    return found
+    device = [token_or_error(token) for token in on_device(plans, logits.copy())]
+    host = sample_tokens(samplers, logits.copy())
+    return (
+        [str(found) if isinstance(found, LogitsError) else found for found in device],
+        [str(found) if isinstance(found, IngotError) else found.token for found in host],
+    )
 
 
 def rows_of(kind: str, rows: int, vocabulary: int, rng: np.random.Generator) -> Logits:
@@ -118,7 +124,8 @@ def test_all_parameters(kind: str) -> None:
         TokenSampler(chain(SamplingParams(seed=number, **params), [*text, *likeliest], number))
         for number, params in enumerate(PARAMS)
     ]
-    compare(samplers, logits)
+    device, host = on_both(samplers, logits)
+    assert device == host
 
 
 @settings(max_examples=15 if DEVICE.interpreted else 500, deadline=None)
@@ -146,7 +153,9 @@ def test_any_parameters(
 ) -> None:
     rng = np.random.default_rng(number)
     logits = rows_of(kind, len(fields), vocabulary, rng)
-    compare([TokenSampler(chain(SamplingParams(**each), range(3), 2)) for each in fields], logits)
+    samplers = [TokenSampler(chain(SamplingParams(**each), range(3), 2)) for each in fields]
+    device, host = on_both(samplers, logits)
+    assert device == host
 
 
 @pytest.mark.skipif(DEVICE.interpreted, reason="the interpreter takes minutes for it")
@@ -159,7 +168,8 @@ def test_large_vocabularies(vocabulary: int) -> None:
         logits = rows_of(kind, len(fields), vocabulary, rng)
         text = rng.integers(0, vocabulary, 40).tolist()
         chains = [chain(SamplingParams(seed=n, **each), text) for n, each in enumerate(fields)]
-        compare([TokenSampler(each) for each in chains], logits)
+        device, host = on_both([TokenSampler(each) for each in chains], logits)
+        assert device == host
 
 
 @pytest.mark.parametrize("count", [37, 256])
@@ -177,7 +187,7 @@ def test_sums_to_the_last_bit(count: int) -> None:
         share, uniform = (at, 1.0 - 2.0**-53) if row % 2 else (2.0, at)
         plans.append(SamplingPlan(count, share, math.inf, 1, 1.0, uniform))
     expected = np.empty(rows, np.int32)
-    _native.choose_from_rows(
+    _native.sample_rows(
         np.ascontiguousarray(logits),
         np.zeros(rows, np.int32),
         np.full(rows, count, np.int32),
@@ -195,7 +205,9 @@ def test_draws_differ() -> None:
     """A test that compares could compare the same token every time."""
     logits = np.repeat(rows_of("normal", 1, 300, np.random.default_rng(0)), 8, axis=0)
     chains = [chain(SamplingParams(seed=seed, **HOT)) for seed in range(8)]
-    assert len(set(compare([TokenSampler(each) for each in chains], logits))) > 4
+    device, host = on_both([TokenSampler(each) for each in chains], logits)
+    assert device == host
+    assert len(set(device)) > 4
 
 
 @pytest.mark.parametrize("params", [GREEDY, {}, HOT])
@@ -206,23 +218,24 @@ def test_rows_without_a_token(params: Mapping[str, Any]) -> None:
     logits[1, 17] = np.inf
     logits[2] = -np.inf
     logits[3, 100:] = -np.inf
-    found = compare([TokenSampler(chain(SamplingParams(seed=1, **params)))] * 5, logits)
-    assert [isinstance(each, LogitsError) for each in found] == [True, True, True, False, False]
+    device, host = on_both([TokenSampler(chain(SamplingParams(seed=1, **params)))] * 5, logits)
+    assert device == host
+    assert [isinstance(each, str) for each in device] == [True, True, True, False, False]
 
 
 def test_rows_without_a_plan() -> None:
     """Their logits and tokens stay as they are."""
     logits = rows_of("normal", 3, 5000, np.random.default_rng(2))
     work = SamplerWork.of(DeviceMemory(DEVICE.torch), 5000)
-    work.chosen.fill_(77)
+    work.tokens.fill_(77)
     work.logits[:3] = torch.from_numpy(logits).to(DEVICE.torch)
     twin = torch.zeros(3 * ROW_NUMBERS, dtype=torch.int32)
     params = SamplingParams(seed=1, repeat_penalty=2.0, temperature=0.0)
     plan = sampling_plan(TokenSampler(chain(params, [1, 2, 3])))
-    WantedTwin(twin).fill([plan] * 3)
-    WantedTwin(twin).fill([None, plan])
-    work.sample(Wanted.of(twin.to(DEVICE.torch)))
-    assert work.chosen[:3].tolist()[::2] == [77, 77]
+    HostPlans(twin).fill([plan] * 3)
+    HostPlans(twin).fill([None, plan])
+    work.sample(DevicePlans.of(twin.to(DEVICE.torch)))
+    assert work.tokens[:3].tolist()[::2] == [77, 77]
     np.testing.assert_array_equal(work.logits[:3:2].cpu().numpy(), logits[::2])
 
 

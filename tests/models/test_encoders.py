@@ -3,6 +3,7 @@
 And the same of decoders: their rows before the output matrix.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_states_for_embeddings(name: str, tmp_path: Path) -> None:
     path = fixture.write(tmp_path / "model.gguf")
     ids = np.array(fixture.token_ids, np.int32)
     with LLM(path, threads=1, kv_type="f32") as llm:
-        first, second = llm._probe.last_states([ids, ids[:20]])
+        first, second = llm._hidden.last_states([ids, ids[:20]])
         np.testing.assert_allclose(first, fixture.logits, rtol=0, atol=FLOAT)
         assert len(second) == 20
         states = llm.hidden_states(ids)
@@ -113,16 +114,27 @@ def test_an_encoder_writes_no_text(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("bert", Pooling.FIRST), ("nomic-bert", Pooling.MEAN), ("llama", Pooling.NONE)],
+    [("bert", "cls"), ("nomic-bert", "mean"), ("llama", "mean")],
 )
 def test_pooling_as_the_file_says(name: str, kind: Pooling, tmp_path: Path) -> None:
     with GgufLoader(Fixture.load(name).write(tmp_path / "model.gguf")) as model:
-        assert pooling(model) is kind
+        assert pooling(model) == kind
+
+
+def with_pooling_type(number: int) -> Fixture:
+    fixture = Fixture.load("bert")
+    return replace(fixture, metadata={**fixture.metadata, "pooling_type": number})
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_pooling_by_the_number_in_the_file(number: int, tmp_path: Path) -> None:
+    """Those of llama.cpp: none, mean, cls, last, rank."""
+    with GgufLoader(with_pooling_type(number).write(tmp_path / "model.gguf")) as model:
+        assert pooling(model) == ["mean", "mean", "cls", "last", "mean"][number]
 
 
 def test_pooling_that_nobody_knows(tmp_path: Path) -> None:
-    fixture = Fixture.load("bert")
-    fixture = Fixture(**{**vars(fixture), "metadata": {**fixture.metadata, "pooling_type": 9}})
+    fixture = with_pooling_type(9)
     with (
         GgufLoader(fixture.write(tmp_path / "model.gguf")) as model,
         pytest.raises(ModelError, match=r"bert.pooling_type is 9"),

@@ -83,7 +83,7 @@ def test_heads_of_one_matrix(tmp_path: Path) -> None:
     for model, squash in ((plain, np.array), (dense, np.tanh)):
         with LLM(model.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
             tensors = model.tensors()
-            (state,) = llm._probe.last_states([np.array(PAIRS[0], np.int32)])
+            (state,) = llm._hidden.last_states([np.array(PAIRS[0], np.int32)])
             weight = tensors.get("cls.output.weight", tensors.get("cls.weight")).reshape(-1)
             bias = tensors.get("cls.output.bias", np.zeros(1))
             zeros = np.zeros(len(PAIRS[0]), np.int32)

@@ -39,7 +39,7 @@ class AttentionCase(Case):
     norms: bool = False
     frequencies: tuple[float, ...] = ()
     magnitude: float = 1.0
-    layout: o.RopeLayout = o.RopeLayout.HALVES
+    layout: o.RopeLayout = o.RopeLayout.HALF_SPLIT
     chunks: tuple[int, ...] = ()
     generated: int = 0
 

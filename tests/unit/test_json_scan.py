@@ -50,8 +50,11 @@ def test_values_and_depth_are_those_of_the_document(
 
 
 @given(st.binary())
-def test_any_bytes_are_scanned(body: bytes) -> None:
-    scan(body)
+def test_any_bytes_are_scanned_and_counted_within_their_number(body: bytes) -> None:
+    """None have more values, depth or digits than there are bytes, and none crash the scan."""
+    limit = len(body) + 1
+    fault = scan(body, values=limit, depth=limit, word=limit)
+    assert fault not in (JsonFault.VALUES, JsonFault.DEPTH, JsonFault.NUMBER)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class LogitEdits:
     repeat: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every token, which takes four times as long
 class SamplingPlan:
     """How to sample one row: the numbers of a chain's end (ingot.sampling.fused_tail)."""
 

@@ -9,6 +9,7 @@
 The step thread runs the model (loop.py); threads that submit requests only read.
 """
 
+import math
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -148,7 +149,7 @@ class InferenceEngine:
             raise SamplingError("keep", keep, "0 or more")
         if negative_prompt is None and cfg_scale != 1.0:
             raise SamplingError("cfg_scale", cfg_scale, "1 without a negative_prompt")
-        if not np.isfinite(cfg_scale):
+        if not math.isfinite(cfg_scale):
             raise SamplingError("cfg_scale", cfg_scale, "a finite number")
         if negative_prompt is not None and overflow is Overflow.SHIFT:
             raise SamplingError("context_overflow", "shift", "another one with a negative_prompt")

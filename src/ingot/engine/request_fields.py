@@ -1,7 +1,7 @@
 """RequestFields: what a request takes by name, typed for editors and type checkers.
 
-Comes in: a `SamplingParams`, or keyword arguments. Goes out: the parameters, and the other
-arguments of `InferenceEngine.submit_request`, which says what they do.
+In: a `SamplingParams`, or keyword arguments. Out: the parameters, and the other arguments of
+`InferenceEngine.submit_request`, which says what they do.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ class RequestFields(SamplingFields, total=False):
     reuse: bool
 
 
+_DEFAULT = SamplingParams()
 _OTHERS = RequestFields.__annotations__.keys() - SamplingFields.__annotations__.keys()
 
 
 def read_fields(
-    params: SamplingParams | None, fields: RequestFields, base: SamplingParams | None = None
+    params: SamplingParams | None, fields: RequestFields, base: SamplingParams = _DEFAULT
 ) -> tuple[SamplingParams, dict[str, Any]]:
     """The sampling parameters of a request, and the arguments that are something else.
 
-    Fields change `base`, which is `SamplingParams()` by default.
+    Fields change `base`.
     """
     named: dict[str, Any] = dict(fields)
     others = {name: named.pop(name) for name in _OTHERS & named.keys()}
     if params is None:
-        base = base or SamplingParams()
         if _is_unlimited(named):
             base = replace(base, max_tokens=None)
         return base.with_names(named), others

@@ -144,7 +144,7 @@ class Runner:
         following = _Following.after(running, len(self._scheduler.running), sampler)
         if following is None:
             return None
-        ids = [np.array([-1 - row], np.int32) for row in following.rows]
+        ids = list(-1 - np.array(following.rows, np.int32)[:, np.newaxis])
         outputs = np.arange(len(ids), dtype=np.int32)
         part = self._launch(GENERATION, following.shares, ids, outputs, following.sampling)
         return _RunningStep(Plan(following.shares), [part] if part else [], is_ahead=True)

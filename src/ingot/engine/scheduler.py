@@ -35,7 +35,7 @@ class Limits:
     rows: int  # rows of logits in a step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every token
 class Share:
     """The next tokens of a sequence in a step; the cache has room for them."""
 

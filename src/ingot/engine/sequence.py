@@ -79,15 +79,17 @@ class TokenSequence:
 
     def extend(self, tokens: Iterable[int], *, rows: int = 1) -> None:
         """Add tokens and ask for the logits of the last `rows`."""
-        added = np.fromiter(tokens, np.int32)
-        needed = self._count + len(added)
-        if needed > len(self._tokens):
-            grown = np.empty(max(needed, 2 * len(self._tokens)), np.int32)
-            grown[: self._count] = self.tokens
-            self._tokens = grown
-        self._tokens[self._count : needed] = added
-        self._count = needed
-        self.rows_from = needed - rows
+        for token in tokens:
+            self.append(token)
+        self.rows_from = self._count - rows
+
+    def append(self, token: int) -> None:
+        """Add a token and ask for its logits."""
+        if self._count == len(self._tokens):
+            self._tokens = np.resize(self._tokens, 2 * self._count + 64)
+        self._tokens[self._count] = token
+        self.rows_from = self._count
+        self._count += 1
 
     def cut(self, count: int) -> None:
         """Keep the first `count` tokens; the cache may have more of them until `rewind`."""

@@ -56,7 +56,7 @@ class Task(ABC):
     @property
     def is_ready(self) -> bool:
         """Whether all tokens have run."""
-        return not any(sequence.pending for sequence in self.sequences)
+        return all(sequence.computed >= len(sequence) for sequence in self.sequences)
 
     @abstractmethod
     def receive(self, outcome: Outcome) -> TokenWanted | SampledToken | None:

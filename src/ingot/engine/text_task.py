@@ -212,7 +212,7 @@ class TextTask(Task):
         verified = len(sequence)
         right = 0
         self._push(token)
-        while self._has_room() and right < len(guessed) and token.token == guessed[right]:
+        while right < len(guessed) and token.token == guessed[right] and self._has_room():
             token = self.transcript.sampler.sample(rows[right : right + 1])
             right += 1
             self._push(token)
@@ -240,7 +240,7 @@ class TextTask(Task):
             self.channel.write(text)
         if self.transcript.is_open:
             for sequence in self.sequences:
-                sequence.extend([token.token])
+                sequence.append(token.token)
 
     def _guess(self) -> None:
         grammar = self.asked.params.grammar
@@ -260,7 +260,7 @@ class TextTask(Task):
             if not self.channel.is_ended and self._clock.last is None:
                 self._finish()  # max_tokens is 0
             return False
-        if max(map(len, self.sequences)) < self._tools.context:
+        if all(len(sequence) < self._tools.context for sequence in self.sequences):
             return True
         match self.asked.overflow:
             case Overflow.STOP:

@@ -84,7 +84,7 @@ class Transcript:
         if piece.finished is not None:
             self.finish_reason = piece.finished
             self.stopped_by = piece.stopped_by
-        elif self.chain.is_complete:
+        elif self.params.grammar is not None and self.chain.is_complete:
             self.finish_reason = "stop"
             text += self._stop.finish()
         if text:

@@ -83,6 +83,7 @@ def _scan_map(file: MmapGguf) -> "tuple[NDArray[np.uint8], _native.ScannedHeader
         _, _, end, *_ = found
         data = whole[:end].copy()
         data.setflags(write=False)
+        file.release(end)
         scanned = _native.scan_gguf(data, file.size, str(file.path))
         if scanned is not None:
             return data, scanned

@@ -120,6 +120,11 @@ class MmapGguf:
         if self._map is not None:
             self._map.prefetch()
 
+    def release(self, size: int) -> None:
+        """Give back the memory of the first bytes; they are read again if they are needed again."""
+        if self._map is not None:
+            self._map.release(size)
+
     def lock(self) -> None:
         """Read the file and lock it in memory as long as a view of it lives."""
         if self._bytes is None:

@@ -6,12 +6,13 @@ when it is made (see `ingot.graph.check`).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from ingot.graph.check import check
 from ingot.graph.ops import KvLayer, Op, Role, Value, Weight
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComputationGraph:
     """Operations in the order they run, from token ids to logits (or to hidden rows)."""
 
@@ -39,12 +40,12 @@ class ComputationGraph:
                     seen.add(weight.name)
                     yield weight
 
-    @property
+    @cached_property
     def vocabulary_size(self) -> int:
         """Token ids that the embedding has rows for; 0 if rows are handed in instead."""
         return max(op.token_ids for op in self.ops)
 
-    @property
+    @cached_property
     def token_types(self) -> int:
         """Types of tokens that the embedding has rows for."""
         return max(op.token_types for op in self.ops)
@@ -54,13 +55,13 @@ class ComputationGraph:
         """Elements of a token in the residual stream."""
         return self.ops[0].outputs[0].width
 
-    @property
+    @cached_property
     def states(self) -> tuple[int, ...]:
         """Floats that recurrent operations keep of a sequence, by the number of the state."""
         sizes = {number: op.state_floats for op in self.ops for number in op.with_role(Role.STATE)}
         return tuple(sizes[number] for number in range(len(sizes)))
 
-    @property
+    @cached_property
     def causal(self) -> bool:
         """Whether no token sees later ones; if some do, a sequence runs whole in one batch."""
         return not any(op.sees_later_tokens for op in self.ops)

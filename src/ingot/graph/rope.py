@@ -1,7 +1,7 @@
 """Rotary frequencies: the one place that knows how contexts are stretched.
 
 Every scheme in use (none, linear, per-element factors, YaRN) only changes how fast each
-pair of elements turns and multiplies cosine and sine by one number. So a backend gets a
+pair of elements rotates and multiplies cosine and sine by one number. So a backend gets a
 list of frequencies and a magnitude and knows nothing of schemes.
 """
 
@@ -30,7 +30,7 @@ def frequencies(
     yarn: Yarn | None = None,
     factors: Sequence[float] | None = None,
 ) -> tuple[tuple[float, ...], float]:
-    """Return the turning speed of each of size/2 pairs (radians per token) and the magnitude.
+    """Return the frequency of each of size/2 pairs (radians per token) and the magnitude.
 
     `factors` divide the speed of each pair (Llama 3, LongRoPE); `linear_factor` divides all.
     """

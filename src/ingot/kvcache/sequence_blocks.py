@@ -77,6 +77,9 @@ class SequenceBlocks:
     def grow(self, tokens: int) -> None:
         """Make room for more tokens; CacheFullError without a change if there is none."""
         runs = -(-(self.length + tokens) // BLOCK_TOKENS)
+        if runs == -(-self.length // BLOCK_TOKENS):
+            self.length += tokens
+            return
         fresh: list[list[int]] = [[] for _ in self.tables]
         try:
             for group, table in enumerate(self.tables):
@@ -132,9 +135,10 @@ class SequenceBlocks:
     def release_passed(self) -> None:
         """Give back the blocks that left their sliding window."""
         for group, spec in enumerate(self.pool.layout.groups):
-            oldest = spec.oldest_run(self.length)
-            self._give_back(group, self.tables[group][self._first[group] : oldest].tolist())
-            self._first[group] = max(self._first[group], oldest)
+            first, oldest = self._first[group], spec.oldest_run(self.length)
+            if oldest > first:
+                self._give_back(group, self.tables[group][first:oldest].tolist())
+                self._first[group] = oldest
 
     @property
     def first_runs(self) -> tuple[int, ...]:

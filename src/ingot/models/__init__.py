@@ -7,11 +7,10 @@ anything runs.
 """
 
 from difflib import get_close_matches
-from enum import IntEnum
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import cast
+from typing import Literal, cast
 
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
@@ -19,6 +18,9 @@ from ingot.graph import ComputationGraph
 from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.spec import Network
+
+# How the hidden states of a text's tokens become one vector: their mean, the first or the last.
+Pooling = Literal["mean", "cls", "last"]
 
 _SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states", "spec"}
 
@@ -69,26 +71,17 @@ def build_graph(
     return lower(network, parameters.has_tensor, hidden=True) if hidden else graph
 
 
-class Pooling(IntEnum):
-    """How the rows of a text become one, by the file's numbers."""
-
-    NONE = 0
-    MEAN = 1
-    FIRST = 2
-    LAST = 3
-    RANK = 4
-
-
 def pooling(model: GgufLoader) -> Pooling:
-    """What a model file says of its embeddings; NONE if it says nothing."""
+    """The pooling that a model file states, or the mean."""
     key = f"{model.metadata.string('general.architecture')}.pooling_type"
-    number = model.metadata.integer(key, 0)
-    try:
-        return Pooling(number)
-    except ValueError:
-        raise ModelError(
-            f"{model.path}: {key} is {number}; 0 to {max(Pooling)} are known"
-        ) from None
+    match number := model.metadata.integer(key, 0):
+        case 0 | 1 | 4:  # not stated; the mean; a reranker's, whose head takes the place of pooling
+            return "mean"
+        case 2:
+            return "cls"
+        case 3:
+            return "last"
+    raise ModelError(f"{model.path}: {key} is {number}; 0 to 4 are known")
 
 
 def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:

@@ -100,8 +100,8 @@ class Builder:
         return out
 
     def rope(self, source: o.Value, spec: RopeSpec, head_size: int) -> o.Value:
-        """Heads turned by their positions."""
-        out = self.value(f"{source.name.removeprefix(self.prefix)}.turned", source.width)
+        """Heads rotated by their positions."""
+        out = self.value(f"{source.name.removeprefix(self.prefix)}.rope", source.width)
         self.append(
             o.Rope(
                 source=source,

@@ -13,7 +13,7 @@ def network(h: Hyperparameters) -> Network:
     def head_norm(name: str) -> NormSpec | None:
         return norm(name) if h.has_tensor(f"blk.0.{name}.weight") else None
 
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

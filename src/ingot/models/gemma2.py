@@ -14,7 +14,7 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     scale = (h.width / h.heads) ** -0.5 if h.layers == _QUERY_SCALED_LAYERS else None
     layers = [
         LayerSpec(

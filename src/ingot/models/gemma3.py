@@ -14,8 +14,8 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 
-    full_rope = h.rope(RopeLayout.HALVES)
-    window_rope = h.window_rope(RopeLayout.HALVES, _WINDOW_BASE)
+    full_rope = h.rope(RopeLayout.HALF_SPLIT)
+    window_rope = h.window_rope(RopeLayout.HALF_SPLIT, _WINDOW_BASE)
     scale = (h.width / h.heads) ** -0.5 if h.layers == _QUERY_SCALED_LAYERS else None
     layers = []
     for index, kv_heads in enumerate(h.kv_heads):

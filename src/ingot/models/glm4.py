@@ -10,7 +10,7 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

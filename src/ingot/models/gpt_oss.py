@@ -10,7 +10,7 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 
-    rope = h.rope(RopeLayout.HALVES, yarn_in_whole_pairs=False)
+    rope = h.rope(RopeLayout.HALF_SPLIT, yarn_in_whole_pairs=False)
     experts = ExpertsSpec(
         count=h.experts,
         used=h.experts_used,

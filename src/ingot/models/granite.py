@@ -6,7 +6,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

@@ -14,7 +14,7 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     shared = None
     if h.integer("expert_shared_feed_forward_length", 0):
         shared = SharedExpertSpec(width=h.size("expert_shared_feed_forward_length"))

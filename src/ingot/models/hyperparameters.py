@@ -217,11 +217,11 @@ class Hyperparameters:
 
     @property
     def _rope_size(self) -> int:
-        turned = self.integer("rope.dimension_count", self.head_size)
-        if turned not in range(0, self.head_size + 1, 2):
+        size = self.integer("rope.dimension_count", self.head_size)
+        if size not in range(0, self.head_size + 1, 2):
             even = f"an even number up to the size of a head, {self.head_size}"
-            raise self._wrong("rope.dimension_count", turned, even)
-        return turned
+            raise self._wrong("rope.dimension_count", size, even)
+        return size
 
     @property
     def _original_context(self) -> int:

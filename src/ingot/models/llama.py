@@ -15,7 +15,7 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     mlp: MlpSpec | ExpertsSpec
     mlp = MlpSpec(
         width=h.size("feed_forward_length"),

@@ -10,7 +10,7 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
 
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

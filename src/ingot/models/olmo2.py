@@ -12,8 +12,8 @@ def network(h: Hyperparameters) -> Network:
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
 
-    rope = h.rope(RopeLayout.HALVES)
-    window_rope = h.window_rope(RopeLayout.HALVES, h.number("rope.freq_base", 10000.0))
+    rope = h.rope(RopeLayout.HALF_SPLIT)
+    window_rope = h.window_rope(RopeLayout.HALF_SPLIT, h.number("rope.freq_base", 10000.0))
     layers = []
     for index, kv_heads in enumerate(h.kv_heads):
         window = h.window() if (index + 1) % _FULL_EVERY else 0

@@ -7,7 +7,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

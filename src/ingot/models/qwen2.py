@@ -6,7 +6,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [
         LayerSpec(

@@ -14,7 +14,7 @@ from ingot.models.spec import (
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     dense = h.size("feed_forward_length")
     experts = ExpertsSpec(
         count=h.experts,

@@ -8,7 +8,7 @@ _UNTURNED_EVERY = 4
 
 
 def network(h: Hyperparameters) -> Network:
-    rope = h.rope(RopeLayout.ADJACENT)
+    rope = h.rope(RopeLayout.INTERLEAVED)
     layers = [
         LayerSpec(
             attention=AttentionSpec(

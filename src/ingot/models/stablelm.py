@@ -13,7 +13,7 @@ def network(h: Hyperparameters) -> Network:
     def head_norm(name: str) -> NormSpec | None:
         return norm(name, bias=False) if h.has_tensor(f"blk.0.{name}.weight") else None
 
-    rope = h.rope(RopeLayout.HALVES)
+    rope = h.rope(RopeLayout.HALF_SPLIT)
     parallel = not h.has_tensor("blk.0.ffn_norm.weight")
     layers = [
         LayerSpec(

@@ -19,7 +19,7 @@ from ingot.sampling import arithmetic
 class Candidates:
     """The candidates for one token of one text."""
 
-    __slots__ = ("chosen", "generated", "ids", "logits", "row", "seed", "token_ids")
+    __slots__ = ("generated", "ids", "logits", "row", "sampled", "seed", "token_ids")
 
     def __init__(self, row: Logits, token_ids: Ints, *, seed: int = 0, generated: int = 0) -> None:
         self.row = row  # [vocabulary]
@@ -28,7 +28,7 @@ class Candidates:
         self.seed = seed
         self.ids: Ints | None = None
         self.logits = row
-        self.chosen: int | None = None  # an index into `logits`
+        self.sampled: int | None = None  # an index into `logits`
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -36,8 +36,8 @@ class Candidates:
     @property
     def token(self) -> int:
         """The sampled token."""
-        assert self.chosen is not None, "no sampler has picked a token"
-        return self.chosen if self.ids is None else int(self.ids[self.chosen])
+        assert self.sampled is not None, "no sampler has picked a token"
+        return self.sampled if self.ids is None else int(self.ids[self.sampled])
 
     def candidate_ids(self) -> Ints:
         """The ids of the candidates, even if they are the whole vocabulary."""
@@ -57,9 +57,9 @@ class Candidates:
 
     def keep(self, where: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep the candidates at these indices (in this order) or under this mask."""
-        chosen: NDArray[Any] = np.flatnonzero(where) if where.dtype == np.bool_ else where
-        ids = chosen.astype(np.int32) if self.ids is None else self.ids[chosen]
-        self.take(ids, self.logits[chosen])
+        kept: NDArray[Any] = np.flatnonzero(where) if where.dtype == np.bool_ else where
+        ids = kept.astype(np.int32) if self.ids is None else self.ids[kept]
+        self.take(ids, self.logits[kept])
 
     def keep_top(self, count: int) -> None:
         """Keep the likeliest, largest first, ties by id."""

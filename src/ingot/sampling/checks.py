@@ -94,13 +94,13 @@ OPTIONAL_RANGES: Mapping[str, Range] = MappingProxyType(
 
 def check_number(field: str, value: object) -> None:
     """Raise `SamplingError` if a value is outside the range of its field."""
-    optional = field in OPTIONAL_RANGES
-    if optional and value is None:
-        return
-    allowed = OPTIONAL_RANGES[field] if optional else RANGES[field]
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if value not in allowed or not finite:
-        raise SamplingError(field, value, f"{allowed}{' or None' if optional else ''}")
+    allowed, or_none = RANGES.get(field), ""
+    if allowed is None:
+        allowed, or_none = OPTIONAL_RANGES[field], " or None"
+        if value is None:
+            return
+    if value not in allowed or (isinstance(value, float) and not math.isfinite(value)):
+        raise SamplingError(field, value, f"{allowed}{or_none}")
 
 
 def check_flag(field: str, value: object) -> None:

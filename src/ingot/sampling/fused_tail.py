@@ -79,7 +79,7 @@ def sample_tails(
         for r, t in zip(requests, tails, strict=True)
     ]
     tokens = np.empty(len(requests), np.int32)
-    _native.choose_from_rows(
+    _native.sample_rows(
         logits,
         np.array([request.row for request in requests], np.int32),
         np.array([min(tail.count, logits.shape[1]) for tail in tails], np.int32),

@@ -42,8 +42,8 @@ def logprobs_of(
     if np.isnan(sums).any():
         raise LogitsError("the logits contain NaN or +inf, or a row in which all tokens are banned")
     largest, totals = sums[:, 0], sums[:, 1]
-    chosen = logits[np.arange(len(tokens)), tokens].astype(np.float64)
-    return (chosen - largest) - arithmetic.logs(np.ascontiguousarray(totals))
+    sampled = logits[np.arange(len(tokens)), tokens].astype(np.float64)
+    return (sampled - largest) - arithmetic.logs(np.ascontiguousarray(totals))
 
 
 def row_logprobs(row: Logits, token: int, count: int) -> TokenLogprobs:
@@ -59,11 +59,11 @@ def row_logprobs(row: Logits, token: int, count: int) -> TokenLogprobs:
 
 def candidate_logprobs(candidates: Candidates, count: int) -> TokenLogprobs:
     """The same for the candidates after a chain."""
-    assert candidates.chosen is not None, "a token was sampled"
+    assert candidates.sampled is not None, "a token was sampled"
     logits, ids = candidates.logits, candidates.candidate_ids()
     normalizer = arithmetic.log_sum_exp(logits)
     order = np.lexsort((ids, -logits))[:count]
     values = (logits[order].astype(np.float64) - normalizer).tolist()
     top = [pair for pair in zip(ids[order].tolist(), values, strict=True) if pair[1] > -np.inf]
-    logprob = float(logits[candidates.chosen]) - normalizer
+    logprob = float(logits[candidates.sampled]) - normalizer
     return TokenLogprobs(candidates.token, logprob, tuple(top))

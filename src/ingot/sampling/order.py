@@ -56,13 +56,15 @@ _SPELLINGS = {
 }
 
 
+_EXPECTED = f"a list of different sampler names out of {', '.join(NAMES)}"
+
+
 def checked_order(names: object) -> tuple[str, ...]:
     """Sampler names in their standard spelling; an error lists the known names."""
-    expected = f"a list of different sampler names out of {', '.join(NAMES)}"
     if not isinstance(names, Sequence) or isinstance(names, str):
-        raise SamplingError("samplers", names, expected)
+        raise SamplingError("samplers", names, _EXPECTED)
     spelled = [str(name).lower().replace("-", "_") for name in names]
     known = [_SPELLINGS.get(name, name) for name in spelled]
     if not set(known) <= set(NAMES) or len(set(known)) != len(known):
-        raise SamplingError("samplers", names, expected)
+        raise SamplingError("samplers", names, _EXPECTED)
     return tuple(name for name in ALWAYS if name not in known) + tuple(known)

@@ -144,7 +144,6 @@ class SamplingParams:
 
 def _given(names: Mapping[str, object]) -> dict[str, object]:
     """Values by field, from values by any accepted name."""
-    known = {entry.name for entry in fields(SamplingParams)}
     given: dict[str, object] = {}
     for name, value in names.items():
         if value is None:
@@ -164,13 +163,14 @@ def _given(names: Mapping[str, object]) -> dict[str, object]:
             continue
         elif name == "t_max_predict_ms":
             _put(given, "time_limit", name, _seconds(value))
-        elif (target := ALIASES.get(name, name)) in known:
+        elif (target := ALIASES.get(name, name)) in _FIELDS:
             _put(given, target, name, value)
         else:
-            raise UnknownParameterError(name, known | ALIASES.keys() | _CONVERTED)
+            raise UnknownParameterError(name, _FIELDS | ALIASES.keys() | _CONVERTED)
     return given
 
 
+_FIELDS = frozenset(entry.name for entry in fields(SamplingParams))
 _CONVERTED = frozenset({"response_format", "top_logprobs", "t_max_predict_ms"})
 ALIASES: Mapping[str, str] = MappingProxyType(
     {

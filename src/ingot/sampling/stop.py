@@ -8,9 +8,8 @@ before `min_tokens`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ingot.sampling.params import SamplingParams
 from ingot.tokenizer import StreamDecoder, Tokenizer
@@ -25,11 +24,13 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
-        self._longest = max((len(stop) for stop in stops), default=1)
+        self._longest = max(map(len, stops), default=0)
         self._held = ""
 
     def push(self, text: str) -> tuple[str, str | None]:
         """Add text; return what may be shown now, and the stop sequence if one is complete."""
+        if not self._stops:
+            return text, None
         text = self._held + text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
@@ -52,8 +53,7 @@ class StopStrings:
         return any(stop.startswith(end) for stop in self._stops)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The result of one token: text to show, and why the text has ended, if it has."""
 
     text: str

@@ -7,6 +7,7 @@ affect the others.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +43,7 @@ class TokenSampler:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(NamedTuple):
     """A token, and its log-probabilities if they were asked for."""
 
     token: int

@@ -36,8 +36,8 @@ def test_the_graph_as_text(run: Run, model: Path) -> None:
 def test_the_graph_before_fusion(run: Run, model: Path) -> None:
     out = run("inspect", "--graph", "--unfused", model).out
     assert out.startswith("graph of tiny.gguf, before fusion\n")
-    assert "blk.0.attn_q.turned" in out
-    assert "blk.0.attn_q.turned" not in run("inspect", "--graph", model).out
+    assert "blk.0.attn_q.rope" in out
+    assert "blk.0.attn_q.rope" not in run("inspect", "--graph", model).out
 
 
 @pytest.mark.parametrize("flags", [[], ["--unfused"]])

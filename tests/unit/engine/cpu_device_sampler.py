@@ -75,7 +75,7 @@ def _sample(plan: SamplingPlan, row: NDArray[np.float32]) -> int:
         row[ids] = scaled - plan.edits.lowered
     token = np.empty(1, np.int32)
     numbers = (plan.share, plan.distance, plan.temperature, plan.uniform)
-    _native.choose_from_rows(
+    _native.sample_rows(
         row[np.newaxis],
         np.zeros(1, np.int32),
         np.array([min(plan.count, len(row))], np.int32),

@@ -176,7 +176,9 @@ def test_drafts_without_a_writer_are_swept_and_nothing_else(tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_not_there_is_swept_in_vain(tmp_path: Path) -> None:
+    (tmp_path / draft_name(1)).write_bytes(b"half")
     sweep(tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == [draft_name(1)]
 
 
 def test_a_draft_that_is_swept_before_it_is_locked_is_made_again(

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,7 @@ import pytest
 from fuzz.craft import Craft
 from ingot import _native
 from ingot.errors import GgufError, MemoryShortageError
-from ingot.gguf import GgmlType, GgufLoader, MmapGguf, ValueType
+from ingot.gguf import GgmlType, GgufLoader, GgufWriter, MmapGguf, ValueType
 
 
 @pytest.fixture
@@ -41,6 +42,32 @@ def test_slices_share_the_map(file: Path) -> None:
     assert np.shares_memory(first, second)
     assert second.tobytes() == bytes(range(50, 60))
     assert not first.flags.writeable
+
+
+def mapped_bytes(path: Path) -> int:
+    """Resident bytes of all maps of a file in this process."""
+    regions = Path("/proc/self/smaps").read_text().split("\nVmFlags:")
+    sizes = [
+        re.search(r"^Rss: +(\d+) kB", region, re.M) for region in regions if str(path) in region
+    ]
+    return sum(int(size[1]) << 10 for size in sizes if size)
+
+
+def test_the_map_keeps_no_memory_of_a_header_that_was_copied(tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "large.gguf")
+    writer.add("tokens", ["a token"] * 200_000, ValueType.STRING)
+    with GgufLoader(writer.write()[0]) as loader:
+        assert loader.path.stat().st_size > 2 << 20
+        assert mapped_bytes(loader.path) < 1 << 20
+        assert loader.metadata.strings("tokens")[-1] == "a token"
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_released_bytes_are_read_again(file: Path, mapped: bool) -> None:
+    with MmapGguf(file, mapped=mapped) as source:
+        before = source.get_slice(0, source.size).tobytes()
+        source.release(source.size + 1)
+        assert source.get_slice(0, source.size).tobytes() == before == file.read_bytes()
 
 
 @pytest.mark.parametrize("mapped", [True, False])

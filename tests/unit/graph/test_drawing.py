@@ -66,7 +66,7 @@ def test_an_operation_in_words(graph: ComputationGraph) -> None:
         f"blk.0.{name}.weight" for name in ("attn_norm", "attn_q", "attn_k", "attn_v")
     ]
     assert (second.kind, second.cache, second.layer) == ("store kv", "written", 0)
-    assert second.remarks == ("rope of 16 pairs (adjacent)",)
+    assert second.remarks == ("rope of 16 pairs (interleaved)",)
     assert (third.kind, third.remarks, third.cache) == ("attend", ("2 heads over 1",), "read")
     assert (fourth.kind, fourth.remarks) == ("linear", ("+ residual",))
     described = GraphListing.of(graph).ops

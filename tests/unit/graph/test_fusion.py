@@ -140,10 +140,10 @@ def attention(**turns: o.Rope) -> list[o.Op]:
 def turn(name: str, speed: float) -> o.Rope:
     return o.Rope(
         source=o.Value(name, 4),
-        out=o.Value(f"{name}.turned", 4),
+        out=o.Value(f"{name}.rope", 4),
         head_size=4,
         frequencies=(speed,),
-        layout=o.RopeLayout.HALVES,
+        layout=o.RopeLayout.HALF_SPLIT,
     )
 
 

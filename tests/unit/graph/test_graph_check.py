@@ -23,7 +23,7 @@ ROPE = o.Rope(
     out=o.Value("r", 6),
     head_size=3,
     frequencies=(0.1,),
-    layout=o.RopeLayout.ADJACENT,
+    layout=o.RopeLayout.INTERLEAVED,
 )
 WRITE = o.WriteKv(key=X, value=X, kv_layer=0)
 ATTEND = o.Attend(query=X, out=o.Value("a", 6), kv_layer=0, heads=2, kv_heads=2, scale=1.0)
@@ -47,6 +47,15 @@ def test_well_formed() -> None:
     ]  # fmt: skip
     assert [weight.name for weight in graph.weights()] == ["embed", "w", "norm"]
     assert graph.vocabulary_size == 9
+
+
+def test_the_vocabulary_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request asks for it, and a model has hundreds of operations."""
+    graph = make(LINEAR, NORM, ROPE)
+    assert graph.vocabulary_size == 9
+    monkeypatch.setattr(o.Embed, "token_ids", 10)
+    assert graph.vocabulary_size == 9
+    assert make(LINEAR, NORM, ROPE).vocabulary_size == 10
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         (one, np.ones(2, np.int32), one, numbers),
     ):
         with pytest.raises(ValueError, match="row"):
-            _native.choose_from_rows(rows, which, counts, least, four, tokens, 1)
+            _native.sample_rows(rows, which, counts, least, four, tokens, 1)
 
 
 def test_as_many_requests_as_rows_are_needed() -> None:

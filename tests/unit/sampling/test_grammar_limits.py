@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import pytest
 from grammar_bombs import BOMBS, crossing, properties
 
-from ingot.errors import GrammarError, ModelError, QueueFullError
+from ingot.errors import GrammarError, ModelError, QueueFullError, ThreadLimitError
 from ingot.sampling import ChainBuilder, Grammar
 from ingot.sampling.grammar import state
 from ingot.sampling.grammar.compile import GrammarCompiler
 from ingot.sampling.grammar.limits import LARGEST_SOURCE, GrammarLimits
+from ingot.sampling.grammar.trial_main import TrialRequest, TrialResult
 from ingot.tokenizer import Tokenizer
 
 PATIENCE = 300  # seconds, on a machine that does other things
@@ -175,8 +176,45 @@ def test_a_grammar_in_use_is_not_compiled_again(letters: Tokenizer) -> None:
 def test_a_process_that_was_killed_is_started_again(letters: Tokenizer) -> None:
     compiler = GrammarCompiler(letters)
     compiler.wait(PLAIN)
-    compiler._workers[0]._trial.kill()
-    compiler.wait(Grammar.regex("after"))
+    trial = compiler._workers[0]._trial
+    first = trial._process
+    assert first is not None
+    trial.kill()
+    after = Grammar.regex("after")
+    assert compiler.wait(after) is compiler.wait(after)
+    assert first.returncode == -signal.SIGKILL
+    assert trial._process not in (None, first)
+    compiler.close()
+
+
+def test_a_bomb_that_is_cancelled_while_its_process_starts_is_not_tried(
+    letters: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to kill yet, so the worker has to look once more."""
+    compiler = GrammarCompiler(letters, GrammarLimits(quick_seconds=2, seconds=2, memory=64 << 30))
+    trial = compiler._workers[0]._trial
+    start, ask = trial._start, trial._ask
+    submitted = threading.Event()
+    asked: list[str] = []
+
+    def start_after_cancel() -> None:
+        assert submitted.wait(PATIENCE)
+        assert bomb.cancel()
+        start()
+
+    def record(request: TrialRequest) -> TrialResult:
+        asked.append(request["text"])
+        return ask(request)
+
+    monkeypatch.setattr(trial, "_ask", record)
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "_start", start_after_cancel)
+        bomb = compiler.compile(crossing(39))
+        submitted.set()
+        compiler.wait(PLAIN)
+    assert bomb.cancelled()
+    assert len(asked) == 1
+    assert "a plain one" in asked[0]
     compiler.close()
 
 
@@ -189,6 +227,21 @@ def test_what_cannot_be_started_is_an_error_that_may_pass(
         with pytest.raises(QueueFullError, match="No such file"):
             compiler.wait(PLAIN)
     compiler.wait(PLAIN)
+    compiler.close()
+
+
+def test_a_system_without_threads_is_an_error_that_may_pass(
+    letters: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    compiler = GrammarCompiler(letters)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(ThreadLimitError, match="grammars cannot be compiled now"):
+            compiler.wait(PLAIN)
+    assert compiler.wait(PLAIN) is compiler.wait(PLAIN)
     compiler.close()
 
 

@@ -191,7 +191,7 @@ class LayerHeads:
                 query_norm=_kind(query),
                 key_norm=_kind(key),
                 pairs=len(rope.frequencies) if rope else 0,
-                interleaved=rope is not None and rope.layout is o.RopeLayout.ADJACENT,
+                interleaved=rope is not None and rope.layout is o.RopeLayout.INTERLEAVED,
             ),
             count=op.query.width // size,
             kv_count=op.key.width // size,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan
-from ingot.backends.gpu.sampler import ROW_NUMBERS, Wanted, WantedTwin
+from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans
 
 TWINS = 2  # steps that may run at once
 
@@ -111,7 +111,7 @@ class SingleTokens:
         self._device = torch.zeros(count, dtype=torch.int32, device=device)
         self._twins = [_Twin(count, buffer, device, size) for _ in range(TWINS)]
         first = size * ROW_NUMBERS
-        self.wanted = Wanted.of(self._device[:first])
+        self.plans = DevicePlans.of(self._device[:first])
         parts = self._device[first : first + 4 * size].view(4, size)
         tables = tuple(self._device[first + 4 * size :].view(groups, size * blocks))
         self.inputs = Inputs(
@@ -128,12 +128,12 @@ class SingleTokens:
 
 
 class _Twin:
-    """What the rows want, ids, positions, sequences, the wanted, and tables of blocks."""
+    """Sampling plans, ids, positions, sequences, the wanted, and tables of blocks."""
 
     def __init__(self, count: int, buffer: InputBuffer, device: torch.device, size: int) -> None:
         self.host = torch.zeros(count, dtype=torch.int32, pin_memory=device.type != "cpu")
         first = size * ROW_NUMBERS
-        self._wanted = WantedTwin(self.host[:first])
+        self._plans = HostPlans(self.host[:first])
         numbers: NDArray[np.int32] = self.host[first:].numpy()
         self._ids, self._positions = numbers[:size], numbers[size : 2 * size]
         numbers[2 * size : 4 * size] = np.tile(np.arange(size), 2)  # sequences, and the wanted
@@ -141,7 +141,7 @@ class _Twin:
 
     def fill(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
         real = len(batch.ids)
-        self._wanted.fill(plans)
+        self._plans.fill(plans)
         self._ids[:real] = batch.ids
         self._positions[:real] = batch.positions
         self._positions[real:] = -1

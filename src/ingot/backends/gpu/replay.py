@@ -38,7 +38,7 @@ class _Captured:
 class Replayed:
     """A step that the device runs, and what it will leave on the host."""
 
-    chosen: torch.Tensor
+    tokens: torch.Tensor
     logits: torch.Tensor
     done: torch.cuda.Event | None
 
@@ -46,7 +46,7 @@ class Replayed:
         """Wait for it."""
         if self.done:
             self.done.synchronize()
-        return StepResult(self.chosen.numpy(), self.logits.numpy())
+        return StepResult(self.tokens.numpy(), self.logits.numpy())
 
 
 class Replay:
@@ -98,19 +98,19 @@ class Replay:
         # New pinned memory: PyTorch keeps what is given back for the next step.
         pinned = not self._device.interpreted
         vocabulary = self._work.logits.shape[1]
-        chosen = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)
+        tokens = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)
         logits = torch.empty((len(wanted), vocabulary), pin_memory=pinned and len(wanted) > 0)
         if len(wanted) < rows:
-            chosen.copy_(self._work.chosen[:rows], non_blocking=True)
+            tokens.copy_(self._work.tokens[:rows], non_blocking=True)
             for place, row in enumerate(wanted):
                 logits[place].copy_(self._work.logits[row], non_blocking=True)
         else:
             logits.copy_(self._work.logits[:rows], non_blocking=True)
         if self._device.interpreted:
-            return Replayed(chosen, logits, None)
+            return Replayed(tokens, logits, None)
         done = torch.cuda.Event()
         done.record()
-        return Replayed(chosen, logits, done)
+        return Replayed(tokens, logits, done)
 
     def _capture(self, batch: Batch, plans: Sequence[SamplingPlan | None], size: int) -> _Captured:
         program, work = self._program, self._work
@@ -127,7 +127,7 @@ class Replay:
             return self._graph(run)
 
         def sample() -> None:
-            work.sample(tokens.wanted)
+            work.sample(tokens.plans)
 
         if not self._device.interpreted:
             tokens.fill(0, batch, [None] * len(plans))

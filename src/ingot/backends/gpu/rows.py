@@ -32,7 +32,7 @@ def _(op: o.Embed) -> str | None:
 def embed(op: o.Embed, context: Context) -> Launch:
     """Rows of the embedding, for ids or the tokens that the step before sampled."""
     planes = context.matrices.get(plan_embedding(op, context.model))
-    weights, sampled = planes.weights, context.memory.sampler.chosen
+    weights, sampled = planes.weights, context.memory.sampler.tokens
     embedding = Embedding(
         factor=planes.factor * op.scale,
         learned=context.vectors.get(op.positions),

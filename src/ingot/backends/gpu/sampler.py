@@ -26,7 +26,7 @@ _FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
 _MANY = 32768  # more would overflow the kernel's counts
 _DOUBLES, _INTS, _FLOATS = DOUBLES.value, INTS.value, FLOATS.value
 _EDITS, _MOST = EDITS.value, MOST.value
-ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _EDITS  # of 32 bits, what a row wants
+ROW_NUMBERS = 2 * _DOUBLES + _INTS + _FLOATS + 2 * _EDITS  # of 32 bits: the plan of a row
 
 
 def accepts(plan: SamplingPlan, vocabulary: int) -> bool:
@@ -40,7 +40,7 @@ def accepts(plan: SamplingPlan, vocabulary: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DevicePlans:
     """The sampling plans of a step's rows, on the device: parts of the step's one transfer."""
 
     doubles: torch.Tensor
@@ -50,7 +50,7 @@ class Wanted:
     lowered: torch.Tensor
 
     @classmethod
-    def of(cls, numbers: torch.Tensor) -> "Wanted":
+    def of(cls, numbers: torch.Tensor) -> "DevicePlans":
         """Views of rows * ROW_NUMBERS 32-bit numbers, the first of which is well aligned."""
         rows = len(numbers) // ROW_NUMBERS
         sizes = [rows * n for n in (2 * _DOUBLES, _INTS, _FLOATS, _EDITS, _EDITS)]
@@ -64,11 +64,11 @@ class Wanted:
         )
 
 
-class WantedTwin:
+class HostPlans:
     """The same on the host."""
 
     def __init__(self, numbers: torch.Tensor) -> None:
-        views = Wanted.of(numbers)
+        views = DevicePlans.of(numbers)
         self._doubles: NDArray[np.float64] = views.doubles.numpy()
         self._ints: NDArray[np.int32] = views.ints.numpy()
         self._floats: NDArray[np.float32] = views.floats.numpy()
@@ -99,7 +99,7 @@ class SamplerWork:
     keys: torch.Tensor  # int64 [ROWS, slices, MOST]: the likeliest of every slice
     best: torch.Tensor  # int64 [ROWS, 2 * MOST]
     powers: torch.Tensor  # float64 [ROWS, 3 * MOST]
-    chosen: torch.Tensor  # int32 [ROWS]
+    tokens: torch.Tensor  # int32 [ROWS]
 
     @classmethod
     def of(cls, memory: DeviceMemory, vocabulary: int) -> "SamplerWork":
@@ -109,25 +109,25 @@ class SamplerWork:
             ROWS * size for size in (4 * vocabulary, 8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4)
         ]
         pool = memory.pool(sum(aligned(size) for size in sizes))
-        logits, keys, best, powers, chosen = (pool.take(size) for size in sizes)
+        logits, keys, best, powers, tokens = (pool.take(size) for size in sizes)
         return cls(
             logits.view(torch.float32).view(ROWS, vocabulary),
             keys.view(torch.int64),
             best.view(torch.int64),
             powers.view(torch.float64),
-            chosen.view(torch.int32),
+            tokens.view(torch.int32),
         )
 
-    def sample(self, wanted: Wanted) -> None:
+    def sample(self, plans: DevicePlans) -> None:
         """Sample the tokens of the first rows of the logits, as many as there are plans."""
-        rows, vocabulary = len(wanted.ints), self.logits.shape[1]
+        rows, vocabulary = len(plans.ints), self.logits.shape[1]
         slices = -(-vocabulary // _SLICE)
         shortlist_kernel[(slices, rows)](
             logits=self.logits,
-            ints=wanted.ints,
-            floats=wanted.floats,
-            edited=wanted.edited,
-            lowered=wanted.lowered,
+            ints=plans.ints,
+            floats=plans.floats,
+            edited=plans.edited,
+            lowered=plans.lowered,
             keys=self.keys,
             vocabulary=vocabulary,
             slices=slices,
@@ -138,12 +138,12 @@ class SamplerWork:
         many = int(triton.next_power_of_2(slices * _MOST))
         sample_kernel[(rows,)](
             keys=self.keys,
-            ints=wanted.ints,
-            floats=wanted.floats,
-            doubles=wanted.doubles,
+            ints=plans.ints,
+            floats=plans.floats,
+            doubles=plans.doubles,
             best=self.best,
             work=self.powers,
-            chosen=self.chosen,
+            tokens=self.tokens,
             slices=slices,
             FEW=min(_FEW, many),
             MANY=many,

@@ -14,7 +14,7 @@ def rope(x: Matrix, positions: Ints, op: o.Rotary, head_size: int) -> Matrix:
     sin = (np.sin(angles) * op.magnitude).astype(x.dtype)
     out = x.reshape(len(x), -1, head_size).copy()
     pairs = len(op.frequencies)
-    if op.layout is o.RopeLayout.ADJACENT:
+    if op.layout is o.RopeLayout.INTERLEAVED:
         first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
     else:
         first, second = slice(0, pairs), slice(pairs, 2 * pairs)

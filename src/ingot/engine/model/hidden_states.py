@@ -1,8 +1,8 @@
-"""Probe: hidden states of a model, for embeddings and for a look at its layers; and scores.
+"""HiddenStateRunner: hidden states of texts, for embeddings and for a look at a model's layers.
 
-It is a second program over the same weights, with its own KV cache, that ends before the logits or
-with a head that scores texts. It runs beside the engine's, in the caller's thread, always on the
-CPU.
+For a reranker it returns scores instead. It is a second program over the same weights, with its own
+KV cache, that ends before the logits or with a head that scores texts. It runs beside the engine's,
+in the caller's thread, always on the CPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from ingot.kvcache import BlockPool, SequenceBlocks
 _STATES = 16  # of a recurrent model: two for each text of a step
 
 
-class Probe:
+class HiddenStateRunner:
     """Runs texts for their hidden states or scores. Threads take turns."""
 
     def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:

@@ -27,8 +27,8 @@ __all__ = ["Attend", "Rope", "RopeLayout", "Rotary", "StoreKv", "WriteKv"]
 class RopeLayout(StrEnum):
     """Which elements of a head are rotated together."""
 
-    ADJACENT = "adjacent"  # interleaved: 2i with 2i+1
-    HALVES = "halves"  # half-split: i with i + rotary/2
+    INTERLEAVED = "interleaved"  # 2i with 2i+1
+    HALF_SPLIT = "half-split"  # i with i + rotary/2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING
 
-from ingot.errors import GrammarError, QueueFullError
+from ingot.errors import GrammarError, ThreadLimitError
 from ingot.sampling.grammar.lark_source import body_of, frame_of, joined
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.trial_process import OvertimeError, TrialProcess
@@ -64,8 +64,11 @@ class CompileWorker:
                 thread = Thread(target=self._run, name="ingot-grammars", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # the system has no more threads
-                    raise QueueFullError(f"grammars cannot be compiled now: {error}") from None
+                except RuntimeError as error:
+                    raise ThreadLimitError(
+                        f"grammars cannot be compiled now ({error}): end other threads or "
+                        "processes, or raise the limit (ulimit -u, or pids of the container)"
+                    ) from None
                 self._thread = thread
         self._queue.put(job)
 
@@ -107,7 +110,7 @@ class CompileWorker:
             try:
                 self._slower.put(job)
                 return
-            except QueueFullError as error:
+            except ThreadLimitError as error:
                 result = error
         if isinstance(result, GrammarError):
             result = GrammarError(f"the {job.grammar.kind} grammar cannot be used: {result}")

@@ -24,7 +24,7 @@ class Greedy(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         candidates.keep_top(1)
-        candidates.chosen = 0
+        candidates.sampled = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Draw(Sampler):
     """A token at random, by the probabilities of the candidates."""
 
     def apply(self, candidates: Candidates) -> None:
-        candidates.chosen = arithmetic.draw(candidates.logits, candidates.uniform(DRAW))
+        candidates.sampled = arithmetic.draw(candidates.logits, candidates.uniform(DRAW))
 
 
 class AdaptiveP(Sampler):
@@ -69,7 +69,7 @@ class AdaptiveP(Sampler):
         allowed = candidates.logits > -np.inf
         candidates.logits[:] = np.where(allowed, hump, -np.inf).astype(np.float32)
         index = arithmetic.draw(candidates.logits, candidates.uniform(DRAW))
-        candidates.chosen = index
+        candidates.sampled = index
         self._pending = candidates.token, float(before[index])
 
     def accept(self, token: int) -> None:

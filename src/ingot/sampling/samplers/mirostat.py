@@ -37,7 +37,7 @@ class _Mirostat(Sampler):
     def apply(self, candidates: Candidates) -> None:
         self._cut(candidates)
         index = arithmetic.draw(candidates.logits, candidates.uniform(DRAW))
-        candidates.chosen = index
+        candidates.sampled = index
         surprise = -arithmetic.log(float(candidates.probabilities()[index])) / _LN2
         self._pending = candidates.token, surprise
 

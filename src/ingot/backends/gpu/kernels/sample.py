@@ -206,15 +206,15 @@ def _draw(logit, largest, count, uniform, work):
     tl.store(work + at, powers)
     tl.debug_barrier()
     wanted = _total(work, count) * uniform
-    chosen = tl.full((), 0, tl.int32)
+    drawn = tl.full((), 0, tl.int32)
     index = tl.full((), 0, tl.int32)
     passed = tl.full((), 0.0, tl.float64)
     while (index < count) & (passed <= wanted):
         power = tl.load(work + index)
-        chosen = tl.where(power > 0.0, index, chosen)
+        drawn = tl.where(power > 0.0, index, drawn)
         passed += power
         index += 1
-    return chosen
+    return drawn
 
 
 @triton.jit
@@ -223,7 +223,7 @@ def _tail(order, k, least, floats, doubles, work):
     at = tl.arange(0, MOST)
     count = tl.sum(((at < k) & (order > _BANNED)).to(tl.int32), axis=0)
     temperature = tl.load(floats)
-    chosen = tl.full((), 0, tl.int32)
+    drawn = tl.full((), 0, tl.int32)
     if temperature >= _TINY:
         logit = tl.where(at < count, _logit(order), float("-inf"))
         top = tl.max(logit, axis=0)
@@ -238,8 +238,8 @@ def _tail(order, k, least, floats, doubles, work):
         if temperature != 1.0:
             logit = tl.div_rn(logit - top, temperature + tl.zeros_like(logit))
             largest = tl.full((), 0.0, tl.float64)
-        chosen = _draw(logit, largest, count, tl.load(doubles + 2), work + 2 * MOST)
-    return chosen
+        drawn = _draw(logit, largest, count, tl.load(doubles + 2), work + 2 * MOST)
+    return drawn
 
 
 @triton.jit
@@ -275,13 +275,13 @@ def sample_kernel(
     doubles,
     best,  # work: [rows, 2 * MOST]
     work,  # [rows, 3 * MOST]
-    chosen,  # out: [rows]: tokens, or why there is none
+    tokens,  # out: [rows], or why there is none
     slices,
     FEW: tl.constexpr,  # candidates of most rows
     MANY: tl.constexpr,  # of all rows
     SLICES: tl.constexpr,
 ):
-    """A program chooses the token of a row; those of k = 0 keep what they have."""
+    """A program samples the token of a row; those of k = 0 keep what they have."""
     row = tl.program_id(0).to(tl.int64)
     ints += row * INTS
     k = tl.load(ints)
@@ -290,7 +290,7 @@ def sample_kernel(
         if k == 1:
             slice = tl.arange(0, SLICES)
             found = tl.load(keys + slice, mask=slice < slices, other=_NO_KEY)
-            tl.store(chosen + row, _token(tl.max(found, axis=0)))
+            tl.store(tokens + row, _token(tl.max(found, axis=0)))
         else:
             best += row * (2 * MOST)
             if slices * k <= FEW:
@@ -310,4 +310,4 @@ def sample_kernel(
                     work + row * (3 * MOST),
                 )
                 token = _token(tl.max(tl.where(at == index, key, _NO_KEY), axis=0))
-            tl.store(chosen + row, token)
+            tl.store(tokens + row, token)

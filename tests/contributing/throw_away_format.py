@@ -1,11 +1,9 @@
-"""A block format is one header, one class and its lines in the registry; fast on CPU and GPU."""
+"""A throw-away block format: one header, one class and its lines in the registry.
 
-from importlib.util import find_spec
-from pathlib import Path
+`RUN` uses it on the CPU and `ON_A_GPU` packs it as a GPU does.
+"""
 
-import pytest
-
-from contributing.changed_tree import ChangedTree
+from contributing.changed_tree import Change, ChangedTree
 
 HEADER = """// T4: 32 weights in 18 bytes, 4.5 bits each.
 //
@@ -132,16 +130,12 @@ np.testing.assert_array_equal(weights.numpy(), decode(blocks, type, (3, 64)))
 """
 
 
-@pytest.mark.oracle  # minutes: it compiles the native core
-def test_a_format_is_a_header_and_a_class(tmp_path: Path) -> None:
-    tree = ChangedTree(tmp_path, "Add a block format")
-    tree.add("native/formats/t4.h", HEADER)
-    tree.add("src/ingot/quant/throw_away.py", CLASS)
+def add_format(tree: ChangedTree) -> Change:
+    """Add it to a copy of the sources."""
+    change = tree.follow("Add a block format")
+    change.add("native/formats/t4.h", HEADER)
+    change.add("src/ingot/quant/throw_away.py", CLASS)
     registry = "native/formats/all.h"
-    tree.insert(registry, '#include "formats/tq1_0.h"\n', '#include "formats/t4.h"\n')
-    tree.insert(registry, "  X(Q4_0) ", "  X(T4) \\\n")
-    tree.build_native()
-    tree.run(RUN, tmp_path)
-    if find_spec("torch"):
-        tree.run(ON_A_GPU)
-    assert len(set(tree.changed)) == 3
+    change.insert(registry, '#include "formats/tq1_0.h"\n', '#include "formats/t4.h"\n')
+    change.insert(registry, "  X(Q4_0) ", "  X(T4) \\\n")
+    return change

@@ -1,4 +1,4 @@
-"""The samplers that choose: the draw, mirostat, adaptive-p, infill."""
+"""The samplers that pick a token: the draw, mirostat, adaptive-p, infill."""
 
 import math
 from collections import Counter
@@ -24,7 +24,7 @@ def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     return powers / powers.sum()
 
 
-def chosen(sampler: Sampler, row: NDArray[np.float32], place: int, seed: int = 3) -> Candidates:
+def sampled(sampler: Sampler, row: NDArray[np.float32], place: int, seed: int = 3) -> Candidates:
     candidates = Candidates(row.copy(), NONE, seed=seed, generated=place)
     sampler.apply(candidates)
     return candidates
@@ -57,9 +57,9 @@ def test_draws_follow_the_probabilities(size: int) -> None:
 
 def test_the_draw_takes_its_number_from_seed_and_place() -> None:
     row = np.random.default_rng(0).normal(size=400).astype(np.float32)
-    tokens = [chosen(Draw(), row, place).token for place in range(50)]
-    assert tokens == [chosen(Draw(), row, place).token for place in range(50)]
-    assert tokens != [chosen(Draw(), row, place, seed=4).token for place in range(50)]
+    tokens = [sampled(Draw(), row, place).token for place in range(50)]
+    assert tokens == [sampled(Draw(), row, place).token for place in range(50)]
+    assert tokens != [sampled(Draw(), row, place, seed=4).token for place in range(50)]
     expected = [_native.draw(row, _native.uniform_at(3, place, 0)) for place in range(50)]
     assert tokens == expected
 
@@ -74,7 +74,7 @@ def test_the_draw_among_listed_candidates_gives_the_token() -> None:
 def test_there_is_nothing_to_draw() -> None:
     for row, reason in (([-np.inf] * 3, "banned"), ([0.0, np.nan], "NaN"), ([np.inf, 0.0], "NaN")):
         with pytest.raises(LogitsError, match=reason):
-            chosen(Draw(), np.array(row, np.float32), 0)
+            sampled(Draw(), np.array(row, np.float32), 0)
 
 
 # Mirostat
@@ -95,7 +95,7 @@ def zipf_count(p: NDArray[np.float64], mu: float) -> int:
 @given(seed=st.integers(0, 999), tau=st.sampled_from([1.0, 3.0, 5.0]))
 def test_mirostat_1_keeps_the_count_of_the_paper(seed: int, tau: float) -> None:
     row = np.random.default_rng(seed).normal(scale=4, size=700).astype(np.float32)
-    found = chosen(Mirostat1(tau, 0.1), row, 0)
+    found = sampled(Mirostat1(tau, 0.1), row, 0)
     expected = zipf_count(softmax(row), 2 * tau)
     assert len(found) == pytest.approx(min(expected, 700), abs=1)
     assert found.token in found.candidate_ids()
@@ -108,7 +108,7 @@ def test_mirostat_1_keeps_the_count_of_the_paper(seed: int, tau: float) -> None:
 def test_mirostat_2_leaves_out_what_surprises_more_than_its_bound(seed: int, tau: float) -> None:
     row = np.random.default_rng(seed).normal(scale=4, size=300).astype(np.float32)
     p = softmax(row)
-    found = chosen(Mirostat2(tau, 0.1), row, 0)
+    found = sampled(Mirostat2(tau, 0.1), row, 0)
     expected = set(np.flatnonzero(-np.log2(p) <= 2 * tau).tolist()) or {int(row.argmax())}
     assert set(found.candidate_ids().tolist()) == expected
 
@@ -118,14 +118,14 @@ def test_mirostat_moves_its_bound_by_the_surprise(kind: type[Mirostat1] | type[M
     row = np.random.default_rng(5).normal(scale=3, size=300).astype(np.float32)
     sampler = kind(3.0, 0.2)
     assert sampler.mu == 6.0
-    found = chosen(sampler, row, 0)
+    found = sampled(sampler, row, 0)
     rest = softmax(found.logits)[found.candidate_ids().tolist().index(found.token)]
     sampler.accept(found.token)
     assert sampler.mu == pytest.approx(6.0 - 0.2 * (-np.log2(rest) - 3.0))
     copy = sampler.clone()
     assert copy.mu == sampler.mu
     before = sampler.mu
-    chosen(sampler, row, 1)
+    sampled(sampler, row, 1)
     sampler.accept(-1)  # another token was taken: nothing is known of its surprise
     sampler.accept(found.token)
     assert sampler.mu == before
@@ -139,7 +139,7 @@ def test_mirostat_reaches_its_target(kind: type[Mirostat1] | type[Mirostat2]) ->
     sampler, surprises = kind(2.5, 0.1), []
     for place in range(600):
         row = random.normal(scale=2.5, size=400).astype(np.float32)
-        found = chosen(sampler, row, place)
+        found = sampled(sampler, row, place)
         rest = softmax(found.logits)[found.candidate_ids().tolist().index(found.token)]
         surprises.append(-np.log2(rest))
         sampler.accept(found.token)
@@ -150,10 +150,10 @@ def test_mirostat_reaches_its_target(kind: type[Mirostat1] | type[Mirostat2]) ->
 def test_mirostat_with_one_candidate_or_none(kind: type[Mirostat1] | type[Mirostat2]) -> None:
     row = np.full(40, -np.inf, np.float32)
     with pytest.raises(LogitsError, match="banned"):
-        chosen(kind(2.0, 0.1), row, 0)
+        sampled(kind(2.0, 0.1), row, 0)
     row[9] = 1.0
-    assert chosen(kind(2.0, 0.1), row, 0).token == 9
-    assert chosen(kind(2.0, 0.1), np.zeros(40, np.float32), 0).token in range(40)
+    assert sampled(kind(2.0, 0.1), row, 0).token == 9
+    assert sampled(kind(2.0, 0.1), np.zeros(40, np.float32), 0).token in range(40)
 
 
 # Adaptive-p
@@ -164,7 +164,7 @@ def test_adaptive_p_makes_a_hump_around_its_target() -> None:
     p = softmax(row)
     away = np.abs(p - 0.3) / 0.3
     expected = softmax((5.0 - 10.0 * away**2 / (1 + away)).astype(np.float32))
-    counts = Counter(chosen(AdaptiveP(0.3, 0.9), row, place).token for place in range(5000))
+    counts = Counter(sampled(AdaptiveP(0.3, 0.9), row, place).token for place in range(5000))
     statistic, bound = chi_square(counts, expected, 5000)
     assert statistic < bound
 
@@ -173,13 +173,13 @@ def test_adaptive_p_aims_the_other_way_after_a_likely_token() -> None:
     row = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
     sampler = AdaptiveP(0.3, 0.5)
     assert sampler.aim == pytest.approx(0.3)
-    found = chosen(sampler, row, 0)
+    found = sampled(sampler, row, 0)
     before = softmax(row)[found.token]
     sampler.accept(found.token)
     average = (before + 0.5 * (0.3 / 0.5)) / (1 + 0.5 / 0.5)
     assert sampler.aim == pytest.approx(2 * 0.3 - average)
     copy, aim = sampler.clone(), sampler.aim
-    chosen(sampler, row, 1)
+    sampled(sampler, row, 1)
     sampler.accept(-1)
     assert sampler.aim == aim
     sampler.reset()
@@ -188,7 +188,7 @@ def test_adaptive_p_aims_the_other_way_after_a_likely_token() -> None:
 
 def test_adaptive_p_never_takes_what_is_banned() -> None:
     row = np.array([0.0, -np.inf, 0.1, -np.inf], np.float32)
-    tokens = {chosen(AdaptiveP(0.01, 0.9), row, place).token for place in range(200)}
+    tokens = {sampled(AdaptiveP(0.01, 0.9), row, place).token for place in range(200)}
     assert tokens == {0, 2}
 
 
