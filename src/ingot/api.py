@@ -299,8 +299,10 @@ class LLM:
         source = template.variants.get("tool_use", "") + template.source
         return style_of(source, self.tokenizer.control_tokens())
 
-    def parse_reply(self, text: str, *, tools: Tools | None = None) -> "Reply":
-        """Split the text of an answer into `content`, `reasoning` and `tool_calls`.
+    def parse_reply(self, answer: Completion | str, *, tools: Tools | None = None) -> "Reply":
+        """Split an answer into `content`, `reasoning` and `tool_calls`.
+
+        If a limit ended a completion in a tool call, the arguments of that call are not complete.
 
         >>> tools = [{"name": "now", "description": "The time of day."}]
         >>> reply = llm.parse_reply('{"name": "now", "arguments": {}}', tools=tools)
@@ -309,11 +311,13 @@ class LLM:
         """
         from ingot.reply import parse_reply, read_tools  # noqa: PLC0415 (few need it)
 
+        is_text = isinstance(answer, str)
         return parse_reply(
-            text,
+            answer if is_text else answer.text,
             self.reply_style,
             read_tools(tools),
             begins_in_reasoning=self._begins_in_reasoning,
+            cut=not is_text and answer.is_cut,
         )
 
     def fork(

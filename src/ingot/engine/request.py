@@ -72,6 +72,11 @@ class Completion:
     ending: TokenLogprobs | None = None  # of the token that ended the text, which is not in it
     parsed: Any = None  # the parsed text, if a schema was given and the text is complete
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the text: `max_tokens`, the context or a time limit."""
+        return self.finish_reason != "stop"
+
 
 class Request(Iterator[str], AsyncIterator[str]):
     """A text to come; its properties are correct at any time."""

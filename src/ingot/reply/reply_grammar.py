@@ -36,7 +36,7 @@ from ingot.reply.style import (
 )
 from ingot.reply.tagged_arguments import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
 from ingot.reply.tagged_grammar import TaggedCall
-from ingot.reply.tool_call_reader import OPENERS
+from ingot.reply.tool_call_reader import own_opener
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
 from ingot.sampling.grammar import GrammarKind
@@ -110,7 +110,7 @@ class _Frame:
 
 
 def _frame(style: ReplyStyle) -> _Frame:
-    opener = OPENERS[style.calls][0] if OPENERS[style.calls] else None
+    opener = own_opener(style.calls)
     match style.calls:
         case CallStyle.HERMES:
             close = text("\n") + " " + marker(style, HERMES_CLOSE)

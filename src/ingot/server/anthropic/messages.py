@@ -14,6 +14,7 @@ from ingot.engine import Completion, Timings
 from ingot.errors import IngotError
 from ingot.reply import Content, Event, Reasoning, ToolCallArguments, ToolCallBegin
 from ingot.reply.events import merged
+from ingot.reply.json_reader import is_value
 from ingot.server.anthropic.messages_body import CountBody, MessagesBody, chat_of
 from ingot.server.chat import PreparedChat, ReplyReader, prepare
 from ingot.server.error_bodies import AnthropicError, anthropic_error, error_responses
@@ -89,7 +90,7 @@ class MessageResponder:
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
         (done,) = await self._generation.results()
-        events = merged([*self._parser.push(done.text), *self._parser.finish()])
+        events = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
         content = list(_blocks(self._reader.allowed(events)))
         reason, stop = self._ended(done)
         return self._message(content, _usage(done.timings), reason, stop)
@@ -105,7 +106,7 @@ class MessageResponder:
             async for piece in self._generation.pieces():
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
-                    parts += self._parser.finish()
+                    parts += self._parser.finish(cut=piece.done.is_cut)
                 if sent := b"".join(map(blocks.events_of, self._reader.allowed(parts))):
                     yield sent
                 if piece.done is not None:
@@ -142,7 +143,7 @@ class MessageResponder:
                 return "max_tokens", None
         if isinstance(done.stopped_by, str):
             return "stop_sequence", done.stopped_by
-        return ("tool_use" if self._parser.tool_calls else "end_turn"), None
+        return ("tool_use" if self._parser.called else "end_turn"), None
 
 
 class _StreamedBlocks:
@@ -190,12 +191,9 @@ class _StreamedBlocks:
 
 
 def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | ToolUseBlock]:
-    """The blocks of a whole reply."""
+    """The blocks of a whole reply, without tool calls whose arguments are not complete."""
     begun: ToolCallBegin | None = None
     for part in events:
-        if begun is not None and not isinstance(part, ToolCallArguments):
-            yield ToolUseBlock(id=begun.id, name=begun.name, input={})
-            begun = None
         match part:
             case Content(text):
                 yield TextBlock(text=text)
@@ -203,16 +201,15 @@ def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | Too
                 yield ThinkingBlock(thinking=text)
             case ToolCallBegin():
                 begun = part
-            case ToolCallArguments(_, text) if begun is not None:
+            case ToolCallArguments(_, text) if begun is not None and is_value(text):
                 yield ToolUseBlock(id=begun.id, name=begun.name, input=_arguments(text))
-                begun = None
 
 
 def _arguments(text: str) -> dict[str, object]:
-    """The arguments of a tool call: as far as they go if they were cut, {} if they are invalid."""
+    """The arguments of a tool call; {} if they are nested too deeply or are not valid Unicode."""
     given: dict[str, Any] = {}
     with suppress(ValueError):
-        given = from_json(text, allow_partial="trailing-strings")
+        given = from_json(text)
     return given
 
 

@@ -146,7 +146,8 @@ class ChatResponder:
 
     def _choice(self, index: int, completion: Completion) -> ChatChoice:
         parser = self.reader.parser()
-        reply = joined(self.reader.allowed([*parser.push(completion.text), *parser.finish()]))
+        events = [*parser.push(completion.text), *parser.finish(cut=completion.is_cut)]
+        reply = joined(self.reader.allowed(events))
         calls = [
             ToolCallObject(
                 id=call.id, function=FunctionCall(name=call.name, arguments=call.arguments)
@@ -160,7 +161,7 @@ class ChatResponder:
                 reasoning_content=reply.reasoning or None,
                 tool_calls=calls or None,
             ),
-            finish_reason="tool_calls" if calls else finish_reason(completion.finish_reason),
+            finish_reason=_chat_finish_reason(completion, parser),
         )
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -179,7 +180,7 @@ class ChatResponder:
                     yield chunks
                 if piece.done is not None:
                     completions[piece.index] = piece.done
-                    yield choice.end(finish_reason(piece.done.finish_reason))
+                    yield choice.end(piece.done)
             if self._body.includes_usage:
                 usage = usage_of([completions[index] for index in range(len(completions))])
                 yield event({**self.head, "choices": [], "usage": usage.model_dump()})
@@ -210,6 +211,12 @@ class ChatResponder:
         return list(token_logprobs(self._generation.llm.tokenizer, request.logprobs[sent:]))
 
 
+def _chat_finish_reason(done: Completion, parser: ReplyParser) -> ChatFinishReason:
+    """Why a reply ended; a text that was cut off says so, even if it has tool calls."""
+    reason = finish_reason(done.finish_reason)
+    return "tool_calls" if reason == "stop" and parser.called else reason
+
+
 class _StreamedChoice:
     """Writes the chunks of one completion."""
 
@@ -235,12 +242,10 @@ class _StreamedChoice:
         """The chunks of a piece of text; perhaps none yet."""
         return self._chunks(self._parser.push(text))
 
-    def end(self, reason: ChatFinishReason) -> bytes:
+    def end(self, done: Completion) -> bytes:
         """The last chunks, with the finish reason."""
-        rest = self._chunks(self._parser.finish())
-        if self._parser.tool_calls:
-            reason = "tool_calls"
-        return rest + self._chunk({}, reason)
+        rest = self._chunks(self._parser.finish(cut=done.is_cut))
+        return rest + self._chunk({}, _chat_finish_reason(done, self._parser))
 
     def _chunks(self, events: Sequence[Event]) -> bytes:
         return b"".join(map(self._chunk_of, self._responder.reader.allowed(events)))

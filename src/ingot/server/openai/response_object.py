@@ -113,7 +113,7 @@ class ResponseBuilder:
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
         (done,) = await self._generation.results()
-        parts = merged([*self._parser.push(done.text), *self._parser.finish()])
+        parts = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
         for part in self._reader.allowed(parts):
             list(self._output.push(part))
         list(self._output.close(_status(done)))
@@ -128,7 +128,7 @@ class ResponseBuilder:
             async for piece in self._generation.pieces():
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
-                    parts += self._parser.finish()
+                    parts += self._parser.finish(cut=piece.done.is_cut)
                 for part in self._reader.allowed(parts):
                     for item_event in self._output.push(part):
                         yield self._event(item_event)
@@ -209,7 +209,7 @@ class ResponseBuilder:
 
 
 def _status(done: Completion) -> Literal["completed", "incomplete"]:
-    return "completed" if done.finish_reason == "stop" else "incomplete"
+    return "incomplete" if done.is_cut else "completed"
 
 
 def _dumped(form: BaseModel) -> dict[str, object]:

@@ -98,7 +98,11 @@ def router(server: Server) -> APIRouter:
 
         def keep(response: ResponseObject) -> None:
             content = response.model_dump()
-            output = tuple(Item.model_validate(item) for item in content["output"])
+            output = tuple(
+                Item.model_validate(item)
+                for item in content["output"]
+                if (item["type"], item["status"]) != ("function_call", "incomplete")
+            )
             store.add(response.id, StoredResponse(content, (*items, *output)))
 
         builder = ResponseBuilder(generation, body, prepared.reader, keep)
