@@ -311,13 +311,13 @@ class LLM:
         """
         from ingot.reply import parse_reply, read_tools  # noqa: PLC0415 (few need it)
 
-        is_text = isinstance(answer, str)
+        text, cut = (answer, False) if isinstance(answer, str) else (answer.text, answer.is_cut)
         return parse_reply(
-            answer if is_text else answer.text,
+            text,
             self.reply_style,
             read_tools(tools),
             begins_in_reasoning=self._begins_in_reasoning,
-            cut=not is_text and answer.is_cut,
+            cut=cut,
         )
 
     def fork(

@@ -86,8 +86,19 @@ def test_fields_with_a_default_may_be_missing() -> None:
 
 
 def test_pydantic_models() -> None:
-    assert schema_of(City) == City.model_json_schema()
+    assert schema_of(City) == {**City.model_json_schema(), "additionalProperties": False}
     assert parse_as(City, '{"name": "Ulm", "people": 5}') == City(name="Ulm", people=5)
+
+
+class Road(pydantic.BaseModel):
+    ends: tuple[City, City]
+    model_config = pydantic.ConfigDict(extra="allow")
+
+
+def test_pydantic_models_are_closed_unless_they_allow_more() -> None:
+    schema = schema_of(Road)
+    assert schema["additionalProperties"] is True
+    assert schema["$defs"]["City"]["additionalProperties"] is False
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ingot.errors import GrammarError
+from ingot.sampling.grammar.schema_defaults import closed
 from ingot.sampling.grammar.spec import Grammar
 
 Schema = dict[str, Any]
@@ -29,12 +30,14 @@ def grammar_of(schema: type | Mapping[str, object]) -> Grammar:
 
 
 def schema_of(kind: type) -> Schema:
-    """The JSON schema of a type."""
+    """The JSON schema of a type, without keys that it does not declare.
+
+    A pydantic model whose configuration says `extra="allow"` may have others.
+    """
     if _is_pydantic(kind):
-        schema: Schema = kind.model_json_schema()  # type: ignore[attr-defined]
-        return schema
+        return closed(kind.model_json_schema())  # type: ignore[attr-defined]
     definitions: dict[str, Schema] = {}
-    schema = _schema(kind, definitions)
+    schema: Schema = _schema(kind, definitions)
     return {**schema, "$defs": definitions} if definitions else schema
 
 
