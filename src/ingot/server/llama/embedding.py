@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.api import LLM, Pooling
+from ingot.api import LLM
 from ingot.arrays import Floats
+from ingot.engine.model.hidden_states import Pooling
 from ingot.server.errors import ApiError
 from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
