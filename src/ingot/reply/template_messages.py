@@ -32,7 +32,7 @@ def as_messages(messages: str | Sequence[Message]) -> Sequence[Message]:
     """
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    if not isinstance(messages, Sequence):
+    if not isinstance(messages, list | tuple):
         return messages
     return [_with_text(number, message) for number, message in enumerate(messages)]
 
