@@ -5,7 +5,8 @@ Its tokens are bytes, so `max_tokens` cuts a text after that many bytes.
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,16 @@ def script(text: str) -> dict[str, str]:
     return {"grammar": f"root ::= {json.dumps(text)}"}
 
 
-def asked(path: Path, ask: Ask, **options: object) -> Any:
-    """What a client gets from a server of this model."""
-
-    async def answer() -> Any:
-        async with asgi_client(path, **options) as client:
-            return await ask(client)
-
-    return asyncio.run(answer())
+@contextmanager
+def scripted_server(path: Path, **options: object) -> Iterator[Callable[[Ask], Any]]:
+    """A server of this model: a function that runs what a client does, and returns its result."""
+    with asyncio.Runner() as runner:
+        context = asgi_client(path, **options)
+        client = runner.run(context.__aenter__())
+        try:
+            yield lambda ask: runner.run(ask(client))
+        finally:
+            runner.run(context.__aexit__(None, None, None))
 
 
 def events_in(text: str) -> list[dict[str, Any]]:

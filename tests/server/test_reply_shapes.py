@@ -44,6 +44,7 @@ class Written:
     error: Exception | None = None
     model: str = "reasoner"
     requests: list[Any] = field(default_factory=lambda: [SimpleNamespace(timings=TIMINGS)])
+    warnings: list[str] | None = None
     llm: Any = field(default_factory=lambda: SimpleNamespace(tokenizer=Words()))
 
     @property

@@ -4,13 +4,13 @@ The texts are given (scripted.py); the chat template is Qwen2.5's, whose calls h
 """
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from scripted import asked, events_in, script, scripted_model
+from scripted import Ask, events_in, script, scripted_model, scripted_server
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION = {"name": "get_weather", "parameters": PARAMETERS}
@@ -44,8 +44,10 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return scripted_model(tmp_path_factory.mktemp("scripted"), "qwen2_5")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Ask], Any]]:
+    model = scripted_model(tmp_path_factory.mktemp("scripted"), "qwen2_5")
+    with scripted_server(model) as server:
+        yield server
 
 
 async def chat(client: httpx.AsyncClient, **fields: object) -> Said:
@@ -126,7 +128,7 @@ APIS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_call_is_found_in_every_api(path: Path, form: str) -> None:
+def test_a_call_is_found_in_every_api(served: Callable[[Ask], Any], form: str) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         words = "I look." if "words" in form else ""
         for api, end, _ in APIS:
@@ -134,11 +136,13 @@ def test_a_call_is_found_in_every_api(path: Path, form: str) -> None:
                 said = await api(client, **script(FORMS[form]), stream=stream)
                 assert said == Said(words, [("get_weather", '{"city": "Rome"}')], end)
 
-    asked(path, ask)
+    served(ask)
 
 
 @pytest.mark.parametrize("form", ["bare", "fenced", "tagged"])
-def test_a_call_that_is_cut_off_says_so_and_leaks_nothing(path: Path, form: str) -> None:
+def test_a_call_that_is_cut_off_says_so_and_leaks_nothing(
+    served: Callable[[Ask], Any], form: str
+) -> None:
     text = FORMS[form]
     begun = text.index('{"city"') + 1
     complete = text.index('"}') + 2  # the end of the arguments
@@ -155,10 +159,10 @@ def test_a_call_that_is_cut_off_says_so_and_leaks_nothing(path: Path, form: str)
                     if api is messages and not stream:
                         assert bool(said.calls) is (tokens >= complete)
 
-    asked(path, ask)
+    served(ask)
 
 
-def test_text_that_only_looks_like_a_call_is_the_answer(path: Path) -> None:
+def test_text_that_only_looks_like_a_call_is_the_answer(served: Callable[[Ask], Any]) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         for text in ('{"name": "Rome"}', '```json\n{"city": "Rome"}\n```', "[1]", "a {b}\n[c](d)"):
             for api, _, _ in APIS:
@@ -166,4 +170,4 @@ def test_text_that_only_looks_like_a_call_is_the_answer(path: Path) -> None:
                     said = await api(client, **script(text), stream=stream)
                     assert (said.text, said.calls) == (text, [])
 
-    asked(path, ask)
+    served(ask)

@@ -24,6 +24,7 @@ from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import STREAMED, EventStream, event
 from ingot.server.http.json_response import JsonResponse
 from ingot.server.openai.shared import new_id
+from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -76,6 +77,7 @@ class MessageResponse(BaseModel):
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: Usage
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 class MessageResponder:
@@ -125,14 +127,16 @@ class MessageResponder:
         reason: StopReason | None = None,
         stop: str | None = None,
     ) -> dict[str, object]:
-        return MessageResponse(
+        message = MessageResponse(
             id=self._id,
             model=self._generation.model,
             content=content,
             stop_reason=reason,
             stop_sequence=stop,
             usage=usage,
-        ).model_dump()
+            warnings=self._generation.warnings,
+        )
+        return message.model_dump(exclude=set() if message.warnings else {"warnings"})
 
     def _ended(self, done: Completion) -> tuple[StopReason, str | None]:
         """The stop reason, and the stop sequence if there was one."""
@@ -238,6 +242,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/messages", response_model=MessageResponse, responses=STREAMED)
     async def messages(body: MessagesBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
         prepared = PreparedChat(chat_of(body, server.options))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive

@@ -34,6 +34,7 @@ from ingot.server.openai.shared import (
     now,
     usage_of,
 )
+from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
@@ -90,6 +91,7 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str = FINGERPRINT
     choices: list[ChatChoice]
     usage: Usage
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -99,6 +101,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
         prepared = PreparedChat(chat_of(body, server.options))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
@@ -108,7 +111,7 @@ def router(server: Server) -> APIRouter:
             return EventStream(generation, responder.events())
         async with generation:
             completion = await while_connected(http.receive, responder.whole())
-        return LongJsonResponse(completion) if body.logprobs else JsonResponse(completion)
+        return LongJsonResponse(completion) if body.wants_logprobs else JsonResponse(completion)
 
     return routes
 
@@ -132,15 +135,18 @@ class ChatResponder:
             model=self._generation.model,
             choices=[self._choice(index, each) for index, each in enumerate(completions)],
             usage=usage_of(completions),
+            warnings=self._generation.warnings,
         ).model_dump()
+        if response["warnings"] is None:
+            del response["warnings"]
         for choice, completion in zip(response["choices"], completions, strict=True):
             for name in ("reasoning_content", "tool_calls"):  # present only if they have a value
                 if choice["message"][name] is None:
                     del choice["message"][name]
-            if self._body.logprobs:
+            if self._body.wants_logprobs:
                 content = token_logprobs(self._generation.llm.tokenizer, completion.logprobs)
                 choice["logprobs"] = {"content": content, "refusal": None}
-        if self._body.logprobs:
+        if self._body.wants_logprobs:
             response["choices"] = iter(response["choices"])
         return response
 
@@ -200,13 +206,18 @@ class ChatResponder:
         }
 
     @property
+    def warnings(self) -> list[str] | None:
+        """What the client should know about its request."""
+        return self._generation.warnings
+
+    @property
     def includes_usage(self) -> bool:
         """Whether chunks have a `usage`, which is null in all but the last."""
         return self._body.includes_usage
 
     def logprobs_of(self, request: Request, sent: int) -> list[dict[str, object]]:
         """The logprobs of tokens after the first `sent`, if the client wants logprobs."""
-        if not self._body.logprobs:
+        if not self._body.wants_logprobs:
             return []
         return list(token_logprobs(self._generation.llm.tokenizer, request.logprobs[sent:]))
 
@@ -236,7 +247,7 @@ class _StreamedChoice:
 
     def begin(self) -> bytes:
         """The first chunk, which has the role."""
-        return self._chunk({"role": "assistant", "content": ""})
+        return self._chunk({"role": "assistant", "content": ""}, is_first=True)
 
     def push(self, text: str) -> bytes:
         """The chunks of a piece of text; perhaps none yet."""
@@ -272,6 +283,8 @@ class _StreamedChoice:
         delta: dict[str, object],
         reason: ChatFinishReason | None = None,
         logprobs: Sequence[dict[str, object]] = (),
+        *,
+        is_first: bool = False,
     ) -> bytes:
         if reason is not None:
             logprobs = self._responder.logprobs_of(self._request, self._sent)
@@ -281,5 +294,7 @@ class _StreamedChoice:
             "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
             "finish_reason": reason,
         }
-        usage = {"usage": None} if self._responder.includes_usage else {}
-        return event({**self._responder.head, "choices": [choice], **usage})
+        more: dict[str, object] = {"usage": None} if self._responder.includes_usage else {}
+        if is_first and self._responder.warnings:
+            more["warnings"] = self._responder.warnings
+        return event({**self._responder.head, "choices": [choice], **more})
