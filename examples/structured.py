@@ -22,4 +22,4 @@ path = store.resolve(sys.argv[1] if len(sys.argv) > 1 else "default")
 with LLM(path) as llm:
     prompt = "The food was cold and the waiter was rude.\nThe review above as JSON:\n"
     done = llm.generate(prompt, schema=Review, temperature=0.3, seed=1, max_tokens=100)
-    print(done.parsed if done.parsed is not None else f"not finished: {done.text}")
+    print(f"not finished: {done.text}" if done.is_cut else done.parsed)

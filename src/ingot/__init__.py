@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ingot.errors import GgufError as GgufError
     from ingot.errors import GrammarError as GrammarError
     from ingot.errors import GraphError as GraphError
+    from ingot.errors import IncompleteTextError as IncompleteTextError
     from ingot.errors import IngotError as IngotError
     from ingot.errors import LogitsError as LogitsError
     from ingot.errors import MemoryShortageError as MemoryShortageError
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from ingot.tokenizer import StreamDecoder as StreamDecoder
     from ingot.tokenizer import Tokenizer as Tokenizer
     from ingot.tokenizer.chat_template import ChatTemplate as ChatTemplate
+    from ingot.tool_runs import ToolRun as ToolRun
 
 __distribution__ = DISTRIBUTION
 __version__ = "0.1.0"
@@ -88,6 +90,7 @@ _HOME = {
     "GrammarError": "ingot.errors",
     "GraphError": "ingot.errors",
     "InferenceEngine": "ingot.engine",
+    "IncompleteTextError": "ingot.errors",
     "IngotError": "ingot.errors",
     "LLM": "ingot.api",
     "LogitsError": "ingot.errors",
@@ -116,6 +119,7 @@ _HOME = {
     "TokenizerError": "ingot.errors",
     "ToolCall": "ingot.reply",
     "ToolError": "ingot.errors",
+    "ToolRun": "ingot.tool_runs",
     "UnknownParameterError": "ingot.errors",
 }
 
@@ -141,6 +145,7 @@ __all__ = [
     "Grammar",
     "GrammarError",
     "GraphError",
+    "IncompleteTextError",
     "InferenceEngine",
     "IngotError",
     "LogitsError",
@@ -169,6 +174,7 @@ __all__ = [
     "TokenizerError",
     "ToolCall",
     "ToolError",
+    "ToolRun",
     "UnknownParameterError",
     "__distribution__",
     "__version__",

@@ -8,7 +8,7 @@ for piece in llm.stream("Once upon a time"):
 """
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -32,9 +32,10 @@ from ingot.engine import (
     Prompt,
     Request,
 )
+from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
-from ingot.errors import QueueFullError, SamplingError
+from ingot.errors import SamplingError
 from ingot.results import BeamText, Score
 from ingot.sampling import SamplingParams, logprobs_of
 from ingot.sampling.fields import SamplingFields
@@ -45,10 +46,11 @@ if TYPE_CHECKING:
     from ingot.engine.model.hidden_states import HiddenStateRunner
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
+    from ingot.tool_runs import Functions, ToolRun
 
 Schema = type | Mapping[str, object]
-Messages = Sequence[Mapping[str, Any]]
-Tools = Sequence[Mapping[str, Any]]
+Messages = str | Sequence[Mapping[str, Any]]
+Tools = Sequence[Mapping[str, Any] | Callable[..., Any]]
 
 
 class LLM:
@@ -64,7 +66,7 @@ class LLM:
 
     `schema` is a JSON schema, a pydantic model or a dataclass that the text must follow;
     `Completion.parsed` is then the parsed object. For asyncio there are `agenerate`, `achat`,
-    `astream`, `abatch` and `aembed`, with the same parameters.
+    `astream`, `abatch`, `aembed` and `arun_tools`, with the same parameters.
 
     >>> from ingot import LLM, store
     >>> llm = LLM(store.resolve("default"))
@@ -173,8 +175,10 @@ class LLM:
     ) -> Completion:
         """Answer messages like `{"role": "user", "content": "hi"}`, using the chat template.
 
-        >>> question = {"role": "user", "content": "What is the capital of France?"}
-        >>> llm.chat([question], temperature=0).text
+        A text alone is a message of the user. `tools` are Python functions, or mappings in OpenAI's
+        form; `parse_reply` finds the calls in the answer, and `run_tools` makes them.
+
+        >>> llm.chat("What is the capital of France?", temperature=0).text
         'The capital of France is Paris.'
         """
         return _whole(self.stream_chat(messages, params, schema=schema, tools=tools, **fields))
@@ -204,6 +208,45 @@ class LLM:
         """`chat` piece by piece; iterate over the request with `for` or `async for`."""
         prompt = self.chat_prompt(messages, tools=tools)
         return self._submit(prompt, params, fields, schema, progress)
+
+    def run_tools(
+        self,
+        messages: Messages,
+        tools: "Functions",
+        params: SamplingParams | None = None,
+        *,
+        max_rounds: int = 8,
+        **fields: Unpack[RequestFields],
+    ) -> "ToolRun":
+        """Chat with Python functions as tools: call what the model asks for until it answers.
+
+        The schema of a function comes from its type hints, descriptions from its docstring. If the
+        arguments of a call do not fit, the model is told and may try again. An error that a
+        function raises ends the run. After `max_rounds` answers with calls, `ToolError` is raised.
+
+        >>> def now() -> str:
+        ...     "The time of day."
+        ...     return "12:30"
+        >>> llm.run_tools("What is the capital of France?", [now], temperature=0).messages[0]
+        {'role': 'user', 'content': 'What is the capital of France?'}
+        """
+        from ingot.tool_runs import run_tools  # noqa: PLC0415 (few need it)
+
+        return run_tools(self, messages, tools, params, max_rounds, **fields)
+
+    async def arun_tools(
+        self,
+        messages: Messages,
+        tools: "Functions",
+        params: SamplingParams | None = None,
+        *,
+        max_rounds: int = 8,
+        **fields: Unpack[RequestFields],
+    ) -> "ToolRun":
+        """`run_tools` as a coroutine. Functions may be async; others run in a thread."""
+        from ingot.tool_runs import arun_tools  # noqa: PLC0415 (few need it)
+
+        return await arun_tools(self, messages, tools, params, max_rounds, **fields)
 
     def session(
         self,
@@ -235,11 +278,11 @@ class LLM:
         >>> [done.text for done in both]
         [' 4', ' E,']
         """
-        asked = list(prompts)
-        done: list[Completion] = []
+        asked, done = list(prompts), list[Completion]()
+        submit = partial(self._submit, params=params, fields=fields, schema=schema)
         with (
             Bar("writing", "texts", shown=progress) as bar,
-            closing(self._batched(asked, params, fields, schema)) as requests,
+            closing(submit_all(asked, submit)) as requests,
         ):
             for request in requests:
                 bar(len(done), len(asked))
@@ -257,11 +300,11 @@ class LLM:
         **fields: Unpack[RequestFields],
     ) -> list[Completion]:
         """`batch` as a coroutine. Cancelling the awaiting task cancels all requests."""
-        asked = list(prompts)
-        done: list[Completion] = []
+        asked, done = list(prompts), list[Completion]()
+        submit = partial(self._submit, params=params, fields=fields, schema=schema)
         with (
             Bar("writing", "texts", shown=progress) as bar,
-            closing(self._batched(asked, params, fields, schema)) as requests,
+            closing(submit_all(asked, submit)) as requests,
         ):
             for request in requests:
                 bar(len(done), len(asked))
@@ -280,11 +323,10 @@ class LLM:
 
         If the template has no place for tools, the system message lists them.
         """
-        if tools or _holds_calls(messages):
-            from ingot.reply import for_template  # noqa: PLC0415 (few need it)
+        from ingot.reply import for_template  # noqa: PLC0415 (not everybody chats)
 
-            messages, tools = for_template(messages, tools, self.reply_style)
-        prompt = self.chat_template.render(messages, tools=tools, **extra)
+        said, offered = for_template(messages, tools, self.reply_style)
+        prompt = self.chat_template.render(said, tools=offered, **extra)
         return self.tokenizer.encode(
             prompt.text, add_special=False, parse_special=True, plain_spans=prompt.plain_spans
         )
@@ -298,8 +340,10 @@ class LLM:
         source = template.variants.get("tool_use", "") + template.source
         return style_of(source, self.tokenizer.control_tokens())
 
-    def parse_reply(self, text: str, *, tools: Tools | None = None) -> "Reply":
-        """Split the text of an answer into `content`, `reasoning` and `tool_calls`.
+    def parse_reply(self, answer: Completion | str, *, tools: Tools | None = None) -> "Reply":
+        """Split an answer into `content`, `reasoning` and `tool_calls`.
+
+        If a limit ended a completion in a tool call, the arguments of that call are not complete.
 
         >>> tools = [{"name": "now", "description": "The time of day."}]
         >>> reply = llm.parse_reply('{"name": "now", "arguments": {}}', tools=tools)
@@ -308,11 +352,13 @@ class LLM:
         """
         from ingot.reply import parse_reply, read_tools  # noqa: PLC0415 (few need it)
 
+        text, cut = (answer, False) if isinstance(answer, str) else (answer.text, answer.is_cut)
         return parse_reply(
             text,
             self.reply_style,
             read_tools(tools),
             begins_in_reasoning=self._begins_in_reasoning,
+            cut=cut,
         )
 
     def fork(
@@ -404,15 +450,7 @@ class LLM:
             raise SamplingError("pooling", pooling, "'mean', 'cls' or 'last'")
         asked = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.engine.encode(text) for text in asked]
-        vectors = np.empty((len(ids), self.graph.width), np.float32)
-        for vector, states in zip(vectors, self._hidden.last_states(ids), strict=True):
-            match pooling:
-                case "mean":
-                    vector[:] = states.mean(axis=0)
-                case "last":
-                    vector[:] = states[-1]
-                case "cls":
-                    vector[:] = states[0]
+        vectors = self._hidden.pooled(ids, pooling)
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -525,32 +563,6 @@ class LLM:
         parse = partial(parse_as, schema)
         return self.engine.submit_request(prompt, made, progress=progress, parse=parse, **others)
 
-    def _batched(
-        self,
-        prompts: Iterable[Prompt],
-        params: SamplingParams | None,
-        fields: RequestFields,
-        schema: Schema | None,
-    ) -> Generator[Request]:
-        """Submit prompts as the queue has room; yield requests in order, to be waited for."""
-        requests: list[Request] = []
-        given = 0
-        try:
-            for prompt in prompts:
-                while True:
-                    try:
-                        requests.append(self._submit(prompt, params, fields, schema))
-                        break
-                    except QueueFullError:  # wait for the oldest to finish
-                        if given == len(requests):
-                            raise
-                        yield requests[given]
-                        given += 1
-            yield from requests[given:]
-        finally:
-            for request in requests:
-                request.cancel()
-
     @cached_property
     def _begins_in_reasoning(self) -> bool:
         """Whether the chat template opens the reasoning block at the end of a prompt."""
@@ -573,15 +585,6 @@ class LLM:
 
         with self._making_runner:
             return HiddenStateRunner(self.engine.model, self.graph)
-
-
-def _holds_calls(messages: Messages) -> bool:
-    """Whether messages contain tool calls or results; the template rejects non-messages."""
-    return any(
-        message.get("role") == "tool" or message.get("tool_calls")
-        for message in messages
-        if isinstance(message, Mapping)
-    )
 
 
 def _whole(request: Request) -> Completion:

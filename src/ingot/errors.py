@@ -150,6 +150,10 @@ class ProcessorError(IngotError):
     """A logits processor raised an error; `__cause__` holds it."""
 
 
+class IncompleteTextError(IngotError, ValueError):
+    """A limit ended a text before what was asked for was complete."""
+
+
 class GrammarError(IngotError, ValueError):
     """A grammar or schema is invalid or unsupported, or a text does not match it."""
 

@@ -20,16 +20,19 @@ class Few(Sampler):
         candidates.keep_top(self.count)
 '''
 IMPORT = "from ingot.sampling.samplers.few import Few\n"
+FLAG = '    few: Annotated[int | None, _option("--few", text="Keep few tokens.")] = None\n'
 FACTORY = '        "few": lambda p: Few(p.few) if p.few else None,\n'
 RUN = """
 import sys
 from pathlib import Path
 
 from ingot import LLM, SamplingParams
+from ingot.cli.shared.sampling_options import _Flags
 from ingot.errors import SamplingError
 from tiny_llama import write_tiny_llama
 
 assert "few" in SamplingParams().samplers
+assert _Flags(few=2).params().few == 2
 try:
     SamplingParams(few=-1)
 except SamplingError as error:
@@ -57,6 +60,7 @@ def test_a_sampler_is_a_class_and_its_lines(tmp_path: Path) -> None:
     builder = f"{folder}/chain_builder.py"
     change.insert(builder, "from ingot.sampling.samplers.draw", IMPORT)
     change.insert(builder, '        "top_k": ', FACTORY)
+    change.insert("src/ingot/cli/shared/sampling_options.py", "    top_k: Annotated[", FLAG)
     tree.use_native()
     tree.run(RUN, tmp_path)
-    assert len(change.files) == 6
+    assert len(change.files) == 7

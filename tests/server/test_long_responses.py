@@ -19,7 +19,8 @@ from ingot.server.http.json_response import RawJson, json_pieces
 from ingot.server.threads import iterate_in_threads, run_in_thread
 from tiny_llama import Sizes, write_tiny_llama
 
-PROMPT = {"prompt": "abc", "max_tokens": 20, "ignore_eos": True, "temperature": 0}
+FIELDS = {"max_tokens": 20, "ignore_eos": True, "temperature": 0}
+PROMPT = {"prompt": "abc", **FIELDS}
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +76,12 @@ def test_pieces_are_the_json_of_the_whole() -> None:
 def test_whole_responses_with_logprobs_are_sent_in_pieces(
     tiny: Path, path: str, fields: dict[str, object], places: tuple[str, ...]
 ) -> None:
-    messages = {"messages": [{"role": "user", "content": "a"}]} if "chat" in path else {}
+    messages = {"messages": [{"role": "user", "content": "a"}], **FIELDS}
+    asked = messages if "chat" in path else PROMPT
 
     async def run() -> httpx.Response:
         async with asgi_client(tiny) as client:
-            return await client.post(path, json={**PROMPT, **messages, **fields}, timeout=PATIENCE)
+            return await client.post(path, json={**asked, **fields}, timeout=PATIENCE)
 
     response = asyncio.run(run())
     assert response.status_code == 200

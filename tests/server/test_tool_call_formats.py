@@ -150,7 +150,7 @@ def test_calls_are_sent_back(family: str, path: Path) -> None:
 
 
 def test_schemas_that_no_call_can_be_held_to_are_refused(path: Path) -> None:
-    odd = {"properties": {"city": {}}, "minProperties": 1}
+    odd = {"properties": {"city": {}}, "minProperties": 1, "additionalProperties": True}
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": odd}}
     body = {"messages": [QUESTION], "tools": [tool], "tool_choice": "required", "max_tokens": 1}
     response = asked(path, lambda client: client.post("/v1/chat/completions", json=body))

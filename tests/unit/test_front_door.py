@@ -24,6 +24,7 @@ PAIRS = [
     ("chat", "achat"),
     ("batch", "abatch"),
     ("embed", "aembed"),
+    ("run_tools", "arun_tools"),
 ]
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ingot import LLM, Grammar, SamplingParams
 from ingot.errors import (
     GrammarError,
+    IncompleteTextError,
     LogitsError,
     ProcessorError,
     SamplingError,
@@ -145,9 +146,12 @@ def test_a_schema_gives_an_object(llm: LLM) -> None:
             assert isinstance(done.parsed, Point)
             assert json.loads(done.text)["x"] == done.parsed.x
             break
-        assert done.parsed is None
     else:
         pytest.fail("no text came to its end")
+    cut = llm.generate(PROMPT, schema=Point, max_tokens=3)
+    assert cut.is_cut
+    with pytest.raises(IncompleteTextError, match=r"cut off after 3 tokens.*'length'"):
+        _ = cut.parsed
     chosen = llm.generate(PROMPT, schema={"enum": ["a", {"b": [1]}]}, seed=1)
     assert chosen.parsed in ("a", {"b": [1]})
     with pytest.raises(SamplingError, match="schema"):

@@ -152,6 +152,13 @@ def command(
         Path | None,
         typer.Option("--tls-key", help="TLS private key, a PEM file.", rich_help_panel=_SAFETY),
     ] = None,
+    strict_parameters: Annotated[
+        bool,
+        typer.Option(
+            "--strict-parameters",
+            help="Refuse requests with unknown parameters instead of warning about them.",
+        ),
+    ] = False,
     slots_folder: Annotated[
         Path | None,
         typer.Option(
@@ -219,6 +226,7 @@ def command(
         time_limit=time_limit,
         idle_unload=idle_unload,
         shutdown_grace=shutdown_grace,
+        strict_parameters=strict_parameters,
         slots_folder=slots_folder,
         slot_save_limit=slot_save_limit,
         slot_save_files=slot_save_files,

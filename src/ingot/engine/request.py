@@ -7,12 +7,12 @@ thread may read it or cancel it. A request that nobody refers to any more is can
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ingot.engine.channel import WATCH_SECONDS, Progress, Wish
-from ingot.errors import IngotError, RequestCancelledError
+from ingot.errors import IncompleteTextError, IngotError, RequestCancelledError
 from ingot.sampling import FinishReason, SampledToken, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -70,7 +70,30 @@ class Completion:
     logprobs: tuple[TokenLogprobs, ...] = ()  # of each token by the model, if asked for
     chain_logprobs: tuple[TokenLogprobs, ...] = ()  # and after the sampler chain
     ending: TokenLogprobs | None = None  # of the token that ended the text, which is not in it
-    parsed: Any = None  # the parsed text, if a schema was given and the text is complete
+    has_schema: bool = False  # whether the text was to follow the schema of an object
+    _object: Any = field(default=None, repr=False)
+
+    @property
+    def parsed(self) -> Any:
+        """The object that the text describes; None if no schema was given.
+
+        If a limit cut the text off, there is none: this raises `IncompleteTextError`.
+        """
+        if self.has_schema and self.is_cut:
+            raise IncompleteTextError(
+                f"the text was cut off after {len(self.token_ids)} tokens (finish_reason "
+                f"{self.finish_reason!r}), so it is not a complete object; pass a larger limit, "
+                "such as max_tokens, or look at text"
+            )
+        return self._object
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the text: `max_tokens`, the context or a time limit."""
+        return self.finish_reason != "stop"
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Request(Iterator[str], AsyncIterator[str]):
@@ -196,9 +219,10 @@ class Request(Iterator[str], AsyncIterator[str]):
 
     def _parsed(self, done: Completion) -> Completion:
         parse = self._task.asked.parse
-        if parse is None or done.finish_reason != "stop":
+        if parse is None:
             return done
-        return replace(done, parsed=parse(done.text))
+        made = None if done.is_cut else parse(done.text)
+        return replace(done, has_schema=True, _object=made)
 
     @property
     def _is_read(self) -> bool:

@@ -13,8 +13,8 @@ from ingot.reply.parser import ReplyParser, parse_reply
 from ingot.reply.reasoning_budget import thinking_budget
 from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar
 from ingot.reply.style import CallStyle, Marks, ReplyStyle, style_of
-from ingot.reply.template_messages import for_template
-from ingot.reply.tools import Tool, read_tools
+from ingot.reply.template_messages import as_messages, for_template
+from ingot.reply.tools import Tool, ToolLike, read_tools
 
 __all__ = [
     "CallStyle",
@@ -31,6 +31,8 @@ __all__ = [
     "ToolCallArguments",
     "ToolCallBegin",
     "ToolChoice",
+    "ToolLike",
+    "as_messages",
     "for_template",
     "parse_reply",
     "read_tools",

@@ -55,8 +55,11 @@ class Channels:
                 else:
                     self._reader.release()
                     kind = Reasoning if header["channel"] == "analysis" else Content
-            except Mismatch:  # not a message: part of the answer, unchanged
-                self._show(Content)
+            except Mismatch:
+                if self._reader.is_over and self._reader.is_cut:  # in a header
+                    self._reader.release()
+                    return
+                self._show(Content)  # not a message: part of the answer, unchanged
             is_first = False
             started = yield from self._body(kind)
         self._show(Content)
@@ -98,6 +101,8 @@ class Channels:
             try:
                 mark = yield from one_of(self._reader, (*_ENDS, START))
             except Mismatch:
+                if self._reader.is_over and self._reader.is_cut:
+                    self._reader.release()
                 self._show(kind)
                 continue
             if mark == START:

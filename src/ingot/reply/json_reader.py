@@ -5,6 +5,7 @@ a text stops being JSON. Nesting needs no recursion, because a model may write b
 """
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 
 from ingot.reply.text_reader import Mismatch, Reader, Reading, literal
@@ -61,28 +62,42 @@ def is_value(text: str) -> bool:
     return False
 
 
-def key(reader: Reader) -> Reading[str]:
-    """Read a key, its colon and the blanks after it."""
-    name = yield from string(reader)
+def key(reader: Reader, allowed: Collection[str] | None = None) -> Reading[str]:
+    """Read a key (one of the allowed ones), its colon and the blanks after it."""
+    name = yield from string(reader, allowed)
     yield from blanks(reader)
     yield from literal(reader, ":")
     yield from blanks(reader)
     return name
 
 
-def string(reader: Reader) -> Reading[str]:
-    """Read a string and return its value."""
+def string(reader: Reader, allowed: Collection[str] | None = None) -> Reading[str]:
+    """Read a string and return its value.
+
+    `Mismatch` comes with the first character that begins none of the `allowed` strings; one with
+    escapes is compared as a whole.
+    """
     yield from literal(reader, '"')
     read = ['"']
+    left = allowed
     while (char := (yield from reader.peek())) != '"':
         if char < " ":  # control characters, and the end of the text
             raise Mismatch
+        if char == "\\":
+            left = None
+        elif left is not None:
+            at = len(read) - 1
+            left = [text for text in left if text[at : at + 1] == char]
+            if not left:
+                raise Mismatch
         reader.advance()
         read.append(char)
         if char == "\\":
             read.append((yield from _escape(reader)))
-    reader.advance()
     made: str = json.loads("".join(read) + '"')
+    if allowed is not None and made not in allowed:
+        raise Mismatch
+    reader.advance()
     return made
 
 

@@ -1,8 +1,10 @@
 """ReplyParser: from the text of a model, piece by piece, to reasoning, answer and tool calls.
 
-Text that may still become a marker is held back, and no text is lost: what begins like a call but
-is not one (an unknown name, invalid JSON) becomes part of the answer. Only markers, and white space
-around reasoning and calls, are left out. The boundaries of the pieces do not change the result.
+A call begins with a marker, or, at the beginning of a line, with its JSON or a code fence. Text
+that may still become a call is held back. What begins like a call but is not one (an unknown name,
+invalid JSON) becomes part of the answer. Only markers, and white space around reasoning and calls,
+are left out, and what is held back when a limit cuts the text off. The boundaries of the pieces do
+not change the result.
 """
 
 import re
@@ -14,10 +16,11 @@ from ingot.reply.events import Content, Event, Reasoning, Reply, joined, merged
 from ingot.reply.harmony import Channels
 from ingot.reply.style import CallStyle, Marks, ReplyStyle
 from ingot.reply.text_reader import Mismatch, Reader, Reading, literal, one_of, spaces
-from ingot.reply.tool_call_reader import BARE, OPENERS, ToolCallReader
+from ingot.reply.tool_call_reader import BARE, ToolCallReader, openers
 from ingot.reply.tools import Tool
 
 _ALL = re.compile(r"(?s:.+)")
+_LIST_BEGINS = "{ \t\r\n"  # after the bracket of a list of calls
 
 
 class ReplyParser:
@@ -36,10 +39,8 @@ class ReplyParser:
         self._events: list[Event] = []
         by_name = {tool.name: tool for tool in tools}
         self._calls = ToolCallReader(self._reader, by_name, self._events.append)
-        self._openers = OPENERS[style.calls] if tools else ()
-        self._bare = BARE.get(style.calls, "") if tools else ""
-        if style.thinking:  # a bracket that could begin either one begins reasoning
-            self._bare = self._bare.replace(style.thinking.open[0], "")
+        self._openers = openers(style.calls) if tools else ()
+        self._bare = BARE if tools else ""
         if style.calls is CallStyle.HARMONY:
             self._reading = Channels(self._reader, self._calls, self._events.append).read()
         else:
@@ -52,16 +53,21 @@ class ReplyParser:
             self._reading.send(piece)
         return self._taken()
 
-    def finish(self) -> list[Event]:
-        """End the text; return the events that were held back."""
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """End the text; return the events that were held back.
+
+        If a limit `cut` the text off, what could still have become a call is not part of the
+        answer.
+        """
+        self._reader.is_cut = cut
         with suppress(StopIteration):
             self._reading.send("")
         return self._taken()
 
     @property
-    def tool_calls(self) -> int:
-        """The number of tool calls that have begun."""
-        return self._calls.count
+    def called(self) -> bool:
+        """Whether the text has a tool call whose arguments are complete."""
+        return self._calls.complete > 0
 
     def _taken(self) -> list[Event]:
         events = merged(self._events)
@@ -72,37 +78,54 @@ class ReplyParser:
         reader, thinking = self._reader, self._style.thinking
         if thinking and begins_in_reasoning:
             yield from self._opened(thinking)
-        # Reasoning, and calls without a marker, can only come first.
-        openers = (*self._openers, *([thinking.open] if thinking else []))
-        bare = self._bare
+        # Reasoning can only come first.
+        marks = (*self._openers, *([thinking.open] if thinking else []))
+        bare = self._bare  # empty in the middle of a line
+        after_call = False
         while char := (yield from reader.peek()):
-            firsts = bare + "".join(opener[0] for opener in openers)
+            firsts = bare + "".join(mark[0] for mark in marks)
             if not firsts:
                 reader.advance_over(_ALL)
-            elif char.isspace() or (char == ";" and bare and self._calls.count):
+            elif char.isspace() or (char == ";" and after_call):
                 reader.advance()  # it may come before a call, or between two
+                if char == "\n":
+                    bare = self._bare
                 continue
             elif char in firsts:
-                with suppress(Mismatch):
-                    yield from self._marked(openers, char in bare)
+                begun = self._calls.count
+                try:
+                    yield from self._marked(marks, char, bare)
+                    after_call = self._calls.count > begun
+                    bare = self._bare
                     continue
+                except Mismatch:
+                    is_call = self._openers and (reader.is_cut or self._calls.count > begun)
+                    if reader.is_over and is_call:  # the rest of a call that is cut off
+                        reader.release()
+                        return
             else:
                 reader.advance_over(_run_without(firsts))
             self._show(Content)
-            openers, bare = self._openers, ""
-        self._show(Content)
+            marks, bare, after_call = self._openers, "", False
+        if not (after_call and reader.is_cut):
+            self._show(Content)
 
-    def _marked(self, openers: Sequence[str], is_bare: bool) -> Reading[None]:
+    def _marked(self, marks: Sequence[str], char: str, bare: str) -> Reading[None]:
         """Read reasoning or tool calls."""
+        fitting = [mark[1:] for mark in marks if mark[0] == char]
+        self._reader.advance()
+        is_bare = char in bare
+        if is_bare and fitting:  # a list of calls, or a marker in brackets
+            is_bare = (yield from self._reader.peek()) in _LIST_BEGINS
         if is_bare:
-            yield from self._calls.bare()
+            yield from self._calls.bare(char)
         else:
-            opener = yield from one_of(self._reader, openers)
-            if (thinking := self._style.thinking) and opener == thinking.open:
+            mark = char + (yield from one_of(self._reader, fitting))
+            if (thinking := self._style.thinking) and mark == thinking.open:
                 yield from self._leave_out_spaces()
                 yield from self._reasoning(thinking)
                 return
-            yield from self._calls.after(opener)
+            yield from self._calls.after(mark)
         yield from self._leave_out_spaces()
 
     def _opened(self, marks: Marks) -> Reading[None]:
@@ -157,7 +180,8 @@ def parse_reply(
     tools: Sequence[Tool] = (),
     *,
     begins_in_reasoning: bool = False,
+    cut: bool = False,
 ) -> Reply:
-    """Parse a whole text."""
+    """Parse a whole text; `cut`: a limit ended it."""
     parser = ReplyParser(style, tools, begins_in_reasoning=begins_in_reasoning)
-    return joined([*parser.push(text), *parser.finish()])
+    return joined([*parser.push(text), *parser.finish(cut=cut)])

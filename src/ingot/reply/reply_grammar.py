@@ -8,7 +8,7 @@ marker that opens them, in styles that have one.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,10 +36,11 @@ from ingot.reply.style import (
 )
 from ingot.reply.tagged_arguments import GLM_TAGS, MINIMAX_TAGS, QWEN_TAGS
 from ingot.reply.tagged_grammar import TaggedCall
-from ingot.reply.tool_call_reader import OPENERS
+from ingot.reply.tool_call_reader import own_opener
 from ingot.reply.tools import Tool
 from ingot.sampling import Grammar
 from ingot.sampling.grammar import GrammarKind
+from ingot.sampling.grammar.schema_defaults import bounded, closed
 
 _MOST_CALLS = 16  # without a bound, a model at a high temperature can call for ever
 _NUMBER = "0|[1-9][0-9]?[0-9]?"  # of a call in a conversation
@@ -110,7 +111,7 @@ class _Frame:
 
 
 def _frame(style: ReplyStyle) -> _Frame:
-    opener = OPENERS[style.calls][0] if OPENERS[style.calls] else None
+    opener = own_opener(style.calls)
     match style.calls:
         case CallStyle.HERMES:
             close = text("\n") + " " + marker(style, HERMES_CLOSE)
@@ -158,14 +159,22 @@ def _calls(style: ReplyStyle, tools: Sequence[Tool], parallel: bool, *, free: bo
         "call: " + " | ".join(f"call{number}" for number in range(len(tools))),
     ]
     for number, tool in enumerate(tools):
-        schema = None if free and not tool.strict else tool.parameters or _NOTHING
+        schema = None if free and not tool.strict else _arguments_schema(tool)
         if style.calls in _TAGS:
             lines += TaggedCall(style, _TAGS[style.calls], number, tool.name).rules(schema)
             continue
         before, after = _around_arguments(style, tool.name)
         lines.append(f"call{number}: {before} arguments{number} {after}")
-        lines.append(f"arguments{number}: {json_by({'type': 'object', **(schema or {})})}")
+        lines.append(f"arguments{number}: {json_by(bounded({'type': 'object', **(schema or {})}))}")
     return "\n".join(lines)
+
+
+def _arguments_schema(tool: Tool) -> Mapping[str, object]:
+    """The schema of a tool's arguments, without undeclared keys."""
+    try:
+        return closed(tool.parameters or _NOTHING)
+    except RecursionError:
+        raise ToolError(f"the parameters of tool {tool.name!r} are nested too deeply") from None
 
 
 def _around_arguments(style: ReplyStyle, name: str) -> tuple[str, str]:

@@ -135,8 +135,11 @@ def arguments(
     parameters: Mapping[str, object],
     following: Following,
     emit: Callable[[str], None],
-) -> Reading[None]:
-    """Read from after the first key to the end of the function; emit JSON."""
+) -> Reading[bool]:
+    """Read from after the first key to the end of the function; emit JSON.
+
+    Returns whether the arguments are complete.
+    """
     emit("{")
     separator = ""
     while (key := following.key) is not None:
@@ -151,10 +154,11 @@ def arguments(
             following = yield from _value(reader, tags, read.append)
             rest = begun + as_json("".join(read), kinds)
         if following.is_cut:
-            return
+            return False
         emit(rest)
         separator = ", "
     emit("}")
+    return True
 
 
 def _key(reader: Reader, tags: Tags) -> Reading[str]:

@@ -3,8 +3,9 @@
 In: the name of a tool and the schema of its arguments. Out: the rule of a call and the rules that
 it uses. Arguments come in the order of their schema. A string is any text that its schema allows
 and that contains no tag. If a parameter allows other types, too, the string must not read like a
-value of these, or begin like one. `format` of a string is ignored. Schemas that say more about an
-object than its properties are refused.
+value of these, or begin like one. `format` of a string is ignored, and a string that is no part of
+JSON has no default limit, because the tag after it and a count make too large a lexer. Schemas that
+say more about an object than its properties are refused.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from ingot.reply.argument_values import DEEPEST, kinds_of, listed, object_schema
 from ingot.reply.style import ReplyStyle
 from ingot.reply.tagged_arguments import Tags
 from ingot.sampling.grammar.lark_source import regex_to_lark
+from ingot.sampling.grammar.schema_defaults import bounded
 
 _ANY_TEXT = "/(?s:.*)/"
 _MOST_OTHERS = 16  # arguments that a schema does not name
@@ -167,7 +169,7 @@ class TaggedCall:
         self, which: str, schema: Mapping[str, object], root: Mapping[str, object]
     ) -> None:
         definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
-        rule = lark.json_by({**schema, **definitions})
+        rule = lark.json_by(bounded({**schema, **definitions}))
         name = self._named(which)
         self._rules += [f"{name}: {name}_json {self._end()} {self._line}", f"{name}_json: {rule}"]
 

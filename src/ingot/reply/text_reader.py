@@ -26,6 +26,7 @@ class Reader:
         self._at = 0
         self._ended = False
         self._held: list[str] = []
+        self.is_cut = False  # whether a limit ended the text, not the model
         self.sink: Callable[[str], None] | None = None  # gets what would be held
 
     def peek(self) -> Reading[str]:
@@ -93,11 +94,16 @@ def one_of(reader: Reader, texts: Iterable[str]) -> Reading[str]:
 
 
 def attempt(reader: Reader, reading: Reading[T]) -> Reading[T | None]:
-    """Read something optional; None if it is not there, and nothing is taken."""
+    """Read something optional; None if it is not there, and nothing is taken.
+
+    A text that ends in the middle of it raises `Mismatch`.
+    """
     before = reader.release()
     try:
         return (yield from reading)
     except Mismatch:
+        if reader.is_over:
+            raise
         reader.go_back(reader.release())
         return None
     finally:

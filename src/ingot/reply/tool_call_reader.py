@@ -1,13 +1,13 @@
 """ToolCallReader: reads tool calls in the style of a model.
 
-In: a reader after the marker that opens a call, or at its first bracket. Out: events with the name
-of each call and its arguments, passed to `emit`. A call is certain once its name is one of the
-tools and its arguments begin as an object or with a tag. From then on the arguments are emitted as
-they come, as far as they are JSON. Before that, anything unexpected raises `Mismatch`, and the
-reader still holds all of the text.
+In: a reader after the marker that opens a call, or at the first character of a call without one.
+Out: events with the name of each call and its arguments, passed to `emit`. A call is certain once
+its name is one of the tools and its arguments begin as an object or with a tag. From then on the
+arguments are emitted as they come, as far as they are JSON. Before that, anything unexpected raises
+`Mismatch`, and the reader still holds all of the text.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ingot.reply import json_reader, tagged_arguments
 from ingot.reply.events import Event, ToolCallArguments, ToolCallBegin, new_call_id
@@ -47,9 +47,14 @@ from ingot.reply.text_reader import (
 from ingot.reply.tools import Tool
 
 _FENCE = "```"
+_FENCED = ("json", "tool_call")  # the languages that models give to a fence around calls
+# The keys of a call without a marker. Any other key shows that an object is part of the answer.
+_KEYS = ("arguments", "function", "id", "name", "parameters", "type")
 
-# The markers that calls of a style begin with, the standard one first.
-OPENERS = {
+# Tags that models of other styles write, too.
+_COMMON = {HERMES_OPEN: HERMES_CLOSE, "<tools>": "</tools>", "<function_call>": "</function_call>"}
+# The markers of each style; the first one is the one its template writes.
+_OPENERS = {
     CallStyle.HERMES: (HERMES_OPEN,),
     CallStyle.LLAMA3: (PYTHON_TAG,),
     CallStyle.MISTRAL: (MISTRAL_CALLS,),
@@ -64,8 +69,19 @@ OPENERS = {
     CallStyle.HARMONY: (),
     CallStyle.JSON: (HERMES_OPEN,),
 }
-# Styles in which a text may begin with a call without a marker, and how such calls begin.
-BARE = {CallStyle.LLAMA3: "{[", CallStyle.JSON: "{[`"}
+BARE = "{[`"  # the first characters of calls without a marker
+
+
+def own_opener(style: CallStyle) -> str | None:
+    """The marker that the calls of a style begin with."""
+    return _OPENERS[style][0] if _OPENERS[style] else None
+
+
+def openers(style: CallStyle) -> tuple[str, ...]:
+    """All markers that may begin a call in a text of a model of this style."""
+    if style is CallStyle.HARMONY:
+        return ()
+    return tuple(dict.fromkeys((*_OPENERS[style], *_COMMON)))
 
 
 class ToolCallReader:
@@ -79,10 +95,11 @@ class ToolCallReader:
         self._tools = tools
         self._emit = emit
         self._ids: set[str] = set()
-        self.count = 0
+        self.count = 0  # calls that have begun
+        self.complete = 0  # calls whose arguments are complete
 
     def after(self, opener: str) -> Reading[None]:
-        """Read the calls after a marker of `OPENERS`."""
+        """Read the calls after a marker of `openers`."""
         match opener:
             case _ if opener == HERMES_OPEN:
                 yield from self._in_tool_call()
@@ -99,20 +116,26 @@ class ToolCallReader:
                 yield from self._mistral()
             case _ if opener == CALLS_BEGIN:
                 yield from self._deepseek()
+            case _ if opener in _COMMON:
+                yield from self._tagged(_COMMON[opener])
             case _:
-                yield from self.bare()
+                yield from spaces(self._reader)
+                yield from self._objects()
+                self._reader.release()
 
-    def bare(self) -> Reading[None]:
-        """Read a call or a list of calls without a marker, maybe in a code fence."""
-        yield from spaces(self._reader)
-        if (yield from self._reader.peek()) == "`":
-            yield from literal(self._reader, _FENCE)
-            if (yield from self._reader.peek()) == "j":
-                yield from literal(self._reader, "json")
-            yield from self._tagged(_FENCE)
-        else:
-            yield from self._objects()
-            self._reader.release()
+    def bare(self, first: str) -> Reading[None]:
+        """Read calls without a marker after their first character, which is one of `BARE`."""
+        match first:
+            case "[":
+                yield from self._list_items(_KEYS)
+            case "`":
+                yield from literal(self._reader, _FENCE[1:])
+                if (yield from self._reader.peek()).isalpha():
+                    yield from one_of(self._reader, _FENCED)
+                yield from self._tagged(_FENCE, _KEYS)
+            case _:
+                yield from self._members(_KEYS)
+        self._reader.release()
 
     def arguments(self, name: str, id: str = "") -> Reading[None]:
         """Read the arguments of a call whose name (and maybe id) is known."""
@@ -122,6 +145,7 @@ class ToolCallReader:
         self._reader.sink = self._arguments_of(index)
         try:
             yield from json_reader.value(self._reader)
+            self.complete += 1
         finally:
             self._reader.sink = None
 
@@ -161,7 +185,7 @@ class ToolCallReader:
             following = yield from tagged_arguments.after_name(self._reader, tags)
             index = self._begin(name)
             parameters = self._tools[name].parameters
-            yield from tagged_arguments.arguments(
+            self.complete += yield from tagged_arguments.arguments(
                 self._reader, tags, parameters, following, self._arguments_of(index)
             )
             self._reader.release()
@@ -174,11 +198,14 @@ class ToolCallReader:
     def _arguments_of(self, index: int) -> Callable[[str], None]:
         return lambda text: self._emit(ToolCallArguments(index, text))
 
-    def _tagged(self, close: str) -> Reading[None]:
-        """Read calls up to a closing marker."""
+    def _tagged(self, close: str, keys: Collection[str] | None = None) -> Reading[None]:
+        """Read calls up to a closing marker; models also write several, each on a line."""
         yield from spaces(self._reader)
-        yield from self._objects()
+        yield from self._objects(keys)
         yield from spaces(self._reader)
+        while (yield from self._reader.peek()) == "{":
+            yield from self._object(keys)
+            yield from spaces(self._reader)
         yield from literal(self._reader, close)
         self._reader.release()
 
@@ -246,33 +273,50 @@ class ToolCallReader:
             mark = yield from one_of(self._reader, (KIMI_BEGIN, SECTION_END))
         self._reader.release()
 
-    def _objects(self) -> Reading[None]:
-        """Read an object that is a call, or a list of such objects."""
+    def _objects(self, keys: Collection[str] | None = None) -> Reading[None]:
+        """Read an object that is a call, or a list of such objects; `keys` as for `_object`."""
         if (yield from self._reader.peek()) != "[":
-            yield from self._object()
-            return
+            yield from self._object(keys)
+        else:
+            self._reader.advance()
+            yield from self._list_items(keys)
+
+    def _list_items(self, keys: Collection[str] | None) -> Reading[None]:
+        """Read the calls of a list, after its opening bracket."""
         char = ","
         while char == ",":
-            self._reader.advance()
             yield from json_reader.blanks(self._reader)
-            yield from self._object()
+            yield from self._object(keys)
             yield from json_reader.blanks(self._reader)
             char = yield from self._reader.peek()
+            if char == ",":
+                self._reader.advance()
         yield from literal(self._reader, "]")
 
-    def _object(self) -> Reading[None]:
-        """Read `{"name": ..., "arguments": {...}}`, in any order and with other keys."""
+    def _object(self, keys: Collection[str] | None = None) -> Reading[None]:
+        """Read `{"name": ..., "arguments": {...}}`, in any order and with other keys.
+
+        `keys` are those that it may have; None: any. OpenAI's form, `{"type": "function",
+        "function": {"name": ...}}`, is accepted, too.
+        """
+        yield from literal(self._reader, "{")
+        yield from self._members(keys)
+
+    def _members(self, keys: Collection[str] | None) -> Reading[None]:
+        """Read such an object after its opening bracket."""
         reader = self._reader
-        yield from literal(reader, "{")
         name: str | None = None
         early: str | None = None  # arguments that came before the name
         begun = False
         char = ","
         while char == ",":
             yield from json_reader.blanks(reader)
-            key = yield from json_reader.key(reader)
+            key = yield from json_reader.key(reader, keys)
             if key == "name" and name is None:
-                name = yield from json_reader.string(reader)
+                name = yield from json_reader.string(reader, self._tools)
+            elif key == "function" and not begun and (yield from reader.peek()) == "{":
+                yield from self._object(keys)
+                begun = True
             elif key not in ("arguments", "parameters") or begun or early:
                 yield from json_reader.value(reader)
             elif name is not None:
@@ -286,9 +330,10 @@ class ToolCallReader:
                 reader.advance()
         yield from literal(reader, "}")
         if not begun:
-            if name is None or name not in self._tools:
+            if name is None:
                 raise Mismatch
             self._emit(ToolCallArguments(self._begin(name), early or "{}"))
+            self.complete += 1
 
     def _held_object(self) -> Reading[str]:
         """Read an object without emitting it yet."""

@@ -1,13 +1,16 @@
 """Tool: a function that a model may call, as requests describe it.
 
 In: mappings in OpenAI's form, `{"type": "function", "function": {"name": ...}}`, or the inner one
-alone. Out: checked `Tool`s. It does not know how a model calls them.
+alone, or Python functions. Out: checked `Tool`s. It does not know how a model calls them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ingot.errors import ToolError
+
+ToolLike = Mapping[str, Any] | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-def read_tools(tools: Sequence[Mapping[str, object]] | None) -> tuple[Tool, ...]:
+def read_tools(tools: Sequence[ToolLike] | None) -> tuple[Tool, ...]:
     """The tools of a request; `ToolError` if one is invalid."""
     made = tuple(_tool(number, tool) for number, tool in enumerate(tools or ()))
     names = [tool.name for tool in made]
@@ -40,7 +43,11 @@ def read_tools(tools: Sequence[Mapping[str, object]] | None) -> tuple[Tool, ...]
     return made
 
 
-def _tool(number: int, given: Mapping[str, object]) -> Tool:
+def _tool(number: int, given: ToolLike) -> Tool:
+    if not isinstance(given, Mapping):
+        from ingot.reply.function_tools import function_tool  # noqa: PLC0415 (it needs `Tool`)
+
+        return function_tool(given).tool
     function = given.get("function", given)
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(name, str) or not name:

@@ -218,6 +218,8 @@ def _response_grammar(value: object) -> Grammar | None:
         return None
     if kind == "json_object" and schema is None:
         return Grammar.json_schema({"type": "object"})
+    if kind == "json_object" and isinstance(schema, Mapping):
+        return Grammar.json_schema(json.dumps({"type": "object", **schema}))
     if kind in ("json_object", "json_schema") and isinstance(schema, (Mapping, bool)):
         return Grammar.json_schema(json.dumps(schema))
     raise SamplingError("response_format", value, expected)

@@ -41,6 +41,10 @@ class Chat:
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
+    include_stop: bool = False  # whether the text includes the stop sequence that ended it
+    most_prompt_tokens: int | None = None  # of which the last are kept; None: all
+    # Whether the last message, from the assistant, is continued; None: if there is one.
+    continues_last: bool | None = None
     thinking_tokens: int | None = None  # of reasoning before the answer; None: no limit
     template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -95,7 +99,11 @@ class PreparedChat:
             answer=chat.params.grammar,
         )
         params = replace(chat.params, grammar=grammar, thinking=self._budget(llm))
-        return PromptSet([llm.engine.encode(prompt)], params, chat.count)
+        if chat.most_prompt_tokens is not None:
+            prompt = prompt[-chat.most_prompt_tokens :]
+        return PromptSet(
+            [llm.engine.encode(prompt)], params, chat.count, include_stop=chat.include_stop
+        )
 
     def _budget(self, llm: LLM) -> ThinkingBudget | None:
         if self._chat.thinking_tokens is None:
@@ -161,13 +169,20 @@ def _conversation(llm: LLM, chat: Chat) -> _Conversation:
     messages = [_with_known_role(llm, message) for message in chat.messages]
     if not messages:
         raise ApiError(400, "messages is empty; send at least one", param="messages")
-    return _Conversation(messages, _take_prefill(messages), tools)
+    return _Conversation(messages, _take_prefill(messages, chat.continues_last), tools)
 
 
-def _take_prefill(messages: list[Message]) -> str:
+def _take_prefill(messages: list[Message], is_wanted: bool | None) -> str:
     """Remove a last message from the assistant and return its content: the answer's beginning."""
     last = messages[-1]
-    if last["role"] != "assistant" or last.get("tool_calls") or len(messages) == 1:
+    can_continue = last["role"] == "assistant" and not last.get("tool_calls")
+    if is_wanted and (not can_continue or len(messages) == 1):
+        raise ApiError(
+            400,
+            "continue_final_message needs a last message from the assistant after another one",
+            param="continue_final_message",
+        )
+    if is_wanted is False or not can_continue or len(messages) == 1:
         return ""
     messages.pop()
     return str(last.get("content") or "")

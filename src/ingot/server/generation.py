@@ -31,6 +31,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Guidance:
+    """Classifier-free guidance away from a prompt."""
+
+    prompt: Sequence[int]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSet:
     """Prompts, each to be continued `count` times with the same parameters."""
 
@@ -38,6 +46,9 @@ class PromptSet:
     params: SamplingParams
     count: int = 1
     reuse: bool = True
+    include_stop: bool = False  # whether texts include the stop sequence that ended them
+    guidance: Guidance | None = None
+    heal: bool = False  # whether texts may continue from inside the prompt's last token
 
     def submit(self, llm: LLM) -> list[Request]:
         """Submit all completions, or none. With a seed, each one of a prompt gets the next."""
@@ -54,6 +65,9 @@ class PromptSet:
                             replace(self.params, seed=seed),
                             context_overflow="stop",
                             reuse=self.reuse,
+                            heal=self.heal,
+                            negative_prompt=self.guidance.prompt if self.guidance else None,
+                            cfg_scale=self.guidance.scale if self.guidance else 1.0,
                         )
                     )
         except BaseException:
@@ -112,7 +126,9 @@ class Generations:
             raise
         slots = self.slots_of(lease)
         slots.enter(requests, slot)
-        generation = Generation(lease, requests, record, slots, self._open.pop)
+        generation = Generation(
+            lease, requests, record, slots, self._open.pop, include_stop=prompts.include_stop
+        )
         self._open[generation] = None
         return generation
 
@@ -133,6 +149,8 @@ class Generation:
         record: AccessRecord,
         slots: SlotTable,
         forget: Callable[["Generation"], object],
+        *,
+        include_stop: bool = False,
     ) -> None:
         self.llm = lease.llm
         self.model = lease.name
@@ -142,6 +160,12 @@ class Generation:
         self.stopped = False  # by the server, which is about to stop
         self._lease = lease
         self._forget = forget
+        self._include_stop = include_stop
+
+    @property
+    def warnings(self) -> list[str] | None:
+        """What the client should know about its request; None if there is nothing."""
+        return self.record.warnings or None
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,7 +199,7 @@ class Generation:
     async def results(self) -> list[Completion]:
         """All completions, once they are done."""
         try:
-            return [await request for request in self.requests]
+            return [self._ended(await request) for request in self.requests]
         except RequestCancelledError:
             raise self._cancellation() from None
 
@@ -216,7 +240,14 @@ class Generation:
             done = await request
         except RequestCancelledError:
             raise self._cancellation() from None
-        yield Piece(index, "", done)
+        ended = self._ended(done)
+        yield Piece(index, ended.text[len(done.text) :], ended)
+
+    def _ended(self, done: Completion) -> Completion:
+        """A completion, with the stop sequence that ended it if the client wants that."""
+        if not self._include_stop or not isinstance(done.stopped_by, str):
+            return done
+        return replace(done, text=done.text + done.stopped_by)
 
     def _cancellation(self) -> Exception:
         return stopping_error() if self.stopped else ClientGoneError()

@@ -37,6 +37,7 @@ class ServerOptions:
     max_connections: int = 1024  # at once
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)  # of each connection
     max_tokens: int | None = None  # that a completion may have
+    strict_parameters: bool = False  # refuse unknown parameters instead of warning about them
     time_limit: float | None = (
         None  # seconds that a completion may take, its time in the queue included
     )

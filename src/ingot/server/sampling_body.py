@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ingot.sampling import Grammar, SamplingParams
+from ingot.sampling import SamplingParams
 from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
 from ingot.sampling.params import ALIASES
+from ingot.server import structured_outputs
 from ingot.server.body_limits import Few, Many, Mapped, Name, TokenId
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
@@ -25,6 +26,12 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
+class RequestBody(Body):
+    """A whole body: it keeps the parameters that it does not know, for `check_parameters`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 StopSequence = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -35,8 +42,7 @@ _OTHERS: dict[str, Any] = {
     "samplers": Few[Name],
     "dry_sequence_breakers": Few[StopSequence],
     "logit_bias": Mapped[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number],
-    "grammar": str,  # in GBNF
-    "json_schema": dict[str, Any] | bool,
+    **structured_outputs.FIELDS,
 }
 # Endpoints have their own fields for these.
 _ELSEWHERE = ("n_probs", "logprobs", "processors", "post_sampling_probs")
@@ -66,10 +72,10 @@ def _fields() -> dict[str, Any]:
 
 if TYPE_CHECKING:
 
-    class SamplingBody(Body):
+    class SamplingBody(RequestBody):
         """A body with all sampling parameters."""
 else:
-    SamplingBody = create_model("SamplingBody", __base__=Body, **_fields())
+    SamplingBody = create_model("SamplingBody", __base__=RequestBody, **_fields())
 
 _NAMES = frozenset(SamplingBody.model_fields)
 
@@ -86,8 +92,11 @@ def params_of(
     `default_tokens` is `max_tokens` if the body does not set it.
     """
     given = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
-    given["grammar"] = _grammar(given.get("grammar"), given.pop("json_schema", None))
-    params = SamplingParams.from_names({**given, **more}, max_tokens=None)
+    grammar = structured_outputs.grammar_of(given)
+    given = {name: given[name] for name in given.keys() - structured_outputs.FIELDS}
+    given["grammar"] = grammar
+    given |= {name: value for name, value in more.items() if value is not None}
+    params = SamplingParams.from_names(given, max_tokens=None)
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(given, default_tokens))
         if most < math.inf:
@@ -102,14 +111,6 @@ def params_of(
         limit = min(options.time_limit, params.time_limit or math.inf)
         params = replace(params, time_limit=limit)
     return params
-
-
-def _grammar(text: str | None, schema: dict[str, object] | bool | None) -> Grammar | None:
-    if text and schema is not None:
-        raise ApiError(400, "grammar and json_schema cannot be combined", param="json_schema")
-    if text:
-        return Grammar.gbnf(text)
-    return None if schema is None else Grammar.json_schema(schema)
 
 
 def _default(given: dict[str, object], tokens: int | None) -> float:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from ingot import LLM, ChatSession, Completion, Request, SamplingParams, Score, Timings
+from ingot import LLM, ChatSession, Completion, Request, SamplingParams, Score, Timings, ToolRun
 
 
 @dataclass
@@ -11,6 +11,11 @@ class City:
     """A schema."""
 
     name: str
+
+
+def weather(city: str) -> str:
+    """Look up the weather."""
+    return f"warm in {city}"
 
 
 def plain(llm: LLM) -> Completion:
@@ -23,6 +28,9 @@ def plain(llm: LLM) -> Completion:
     session: ChatSession = llm.session("Be short.", overflow="drop", top_p=0.9)
     answer: Completion = session.send("hello", max_tokens=5)
     print(done.text, timings.prompt_rate, len(many), score.perplexity, answer.finish_reason)
+    hello: Completion = llm.chat("hello", tools=[weather])
+    run: ToolRun = llm.run_tools("Is it warm in Rome?", [weather], max_rounds=3)
+    print(hello.is_cut, run.text, len(run.messages))
     return llm.chat([{"role": "user", "content": "hi"}], schema={"type": "object"}, heal=True)
 
 

@@ -5,6 +5,7 @@ import pty
 import re
 import signal
 import subprocess
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,13 @@ from command_runs import INGOT, PATIENCE, Run
 from terminals import shown_to_end
 
 from ingot import LLM
+from ingot.cli.shared.sampling_options import _Flags
+from ingot.sampling.checks import RANGES
+from ingot.server.sampling_body import SamplingBody
 from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
 
 GREEDY = ("--temp", 0)  # the same text every time
+HOT = ("-s", 1, "--temp", 3, "--samplers", "tfs;epsilon;eta;temperature")
 ENDLESS = ("-t", 1, "-n", 100_000, "-c", 150_000, "--ignore-eos")
 TIMINGS = re.compile(
     r"load \d+\.\d\d s; (first token \d+\.\d\d s; )?prompt (?P<prompt>\d+) tokens, [\d.]+ t/s; "
@@ -221,8 +226,18 @@ def test_sampling_flags_change_the_text(run: Run, model: Path) -> None:
     assert write("--temp", 0, "--repeat-penalty", 5) != greedy
     for flags in (["--mirostat", 2], ["--typical", 0.5], ["--top-nsigma", 1],
                   ["--dry-multiplier", 1], ["--xtc-probability", 1], ["--presence-penalty", 1],
-                  ["--frequency-penalty", 1], ["--repeat-last-n", -1]):  # fmt: skip
+                  ["--frequency-penalty", 1], ["--repeat-last-n", -1],
+                  ["--dry-multiplier", 1, "--dry-sequence-breaker", "x", "--dry-base", 2],
+                  ["--adaptive-target", 0.2, "--adaptive-decay", 0.5]):  # fmt: skip
         assert write("-s", 1, *flags)
+    for flags in (["--tfs", 0.01], ["--epsilon-cutoff", 0.9], ["--eta-cutoff", 0.9]):
+        assert write(*HOT, *flags) != write(*HOT)
+
+
+def test_every_sampling_parameter_has_a_flag_and_a_field_in_requests() -> None:
+    names = {*RANGES, "samplers", "dry_sequence_breakers"} - {"n_probs"}
+    assert names <= SamplingBody.model_fields.keys()
+    assert names - {"min_tokens"} <= signature(_Flags).parameters.keys()
 
 
 def test_stop_texts(run: Run, model: Path) -> None:

@@ -193,6 +193,75 @@ def test_texts(
     assert parts_of(parse_reply(text, style, TOOLS)) == expected
 
 
+CALL = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+WITHOUT_MARKER = {
+    "an object": CALL,
+    "a list": f"[{CALL}]",
+    "a fence": f"```\n{CALL}\n```",
+    "a fence with a language": f"```json\n{CALL}\n```",
+    "other tags": f"<tools>{CALL}</tools>",
+    "the usual tags": f"<tool_call>\n{CALL}\n</tool_call>",
+}
+NOT_HARMONY = [calls for calls in CallStyle if calls is not CallStyle.HARMONY]
+
+
+@pytest.mark.parametrize("form", WITHOUT_MARKER)
+@pytest.mark.parametrize("calls", NOT_HARMONY)
+@pytest.mark.parametrize("thinking", [None, THINK, Marks("[THINK]", "[/THINK]")])
+def test_models_of_every_style_may_call_without_their_marker(
+    form: str, calls: CallStyle, thinking: Marks | None
+) -> None:
+    expected = [("get_weather", '{"city": "Rome"}')]
+    style = ReplyStyle(calls, thinking)
+    for before in ("", "I look.\n"):
+        text = before + WITHOUT_MARKER[form]
+        content = before.strip()
+        assert parts_of(parse_reply(text, style, TOOLS)) == (content, "", expected)
+        assert parts_of(in_pieces(text, [1] * len(text), style)) == (content, "", expected)
+
+
+def test_several_calls_without_markers_are_all_read() -> None:
+    for text in (f"{CALL}\n{CALL}", f"```json\n{CALL}\n{CALL}\n```", f"[{CALL}, {CALL}]"):
+        assert len(parse_reply(text, HERMES, TOOLS).tool_calls) == 2
+    in_line = f"So {CALL}"
+    assert parts_of(parse_reply(in_line, HERMES, TOOLS)) == (in_line, "", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"city', '{"c'),  # a key that no call has
+        ('{"name": "Rome', '{"name": "R'),  # a name that no tool has
+        ("```python", "```p"),
+        ("[1, 2", "[1"),
+        ("[link](a)", "[l"),
+        ("{ }", "{ }"),
+    ],
+)
+def test_text_is_held_back_only_while_it_can_become_a_call(text: str, shown: str) -> None:
+    parser = ReplyParser(HERMES, TOOLS)
+    assert parser.push(shown[:-1]) == []
+    assert joined(parser.push(text[len(shown) - 1 :])).content == text
+    assert shown.endswith(text[len(shown) - 1])
+
+
+@pytest.mark.parametrize("calls", CallStyle)
+def test_a_text_that_is_cut_off_in_a_call_leaks_nothing(calls: CallStyle) -> None:
+    style = ReplyStyle(calls)
+    text = write_calls([Called("get_weather", {"city": "Rome", "days": 3})] * 2, style)
+    whole = parse_reply(text, style, TOOLS)
+    for end in range(len(text)):
+        parser = ReplyParser(style, TOOLS)
+        cut = joined([*parser.push(text[:end]), *parser.finish(cut=True)])
+        assert cut.content == "", text[:end]
+        for call, full in zip(cut.tool_calls, whole.tool_calls, strict=False):
+            assert full.arguments.startswith(call.arguments)
+        complete = [
+            call for call in cut.tool_calls if call.arguments == whole.tool_calls[0].arguments
+        ]
+        assert parser.called is bool(complete)
+
+
 def test_a_prompt_may_have_opened_the_reasoning() -> None:
     for text in ("Hm.\n</think>\n\nYes.", "<think>\nHm.</think>Yes.", "\nHm.</think>Yes."):
         reply = parse_reply(text, HERMES, begins_in_reasoning=True)
@@ -220,7 +289,7 @@ def test_events_come_as_soon_as_they_are_certain() -> None:
     assert (begin.index, begin.name, len(begin.id)) == (0, "now", 9)
     assert arguments == ToolCallArguments(0, '{"zone')
     assert parser.push('": 1}') == [ToolCallArguments(0, '": 1}')]
-    assert parser.tool_calls == 1
+    assert parser.called
     assert parser.push("}</tool_call>") == []
     assert parser.push("Done") == [Content("Done")]
     assert parser.push(" now ") == [Content(" now")]

@@ -24,7 +24,7 @@ from ingot.reply.style import ALL_MARKERS
 from ingot.sampling import ChainBuilder, Grammar
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.reply.written_calls import THINK, TOOLS, WEATHER
-from unit.sampling.grammar_runs import write
+from unit.sampling.grammar_runs import accepts, write
 from unit.tokenizer.small_vocabularies import byte_letters, write_vocabulary
 
 SINGLE = (CallStyle.HARMONY, CallStyle.LLAMA3)
@@ -92,6 +92,30 @@ def test_one_named_tool(calls: CallStyle, marked: Tokenizer, builder: ChainBuild
     assert text is not None
     reply = parse_reply(text, style, TOOLS)
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [("now", "{}")]
+
+
+OPEN = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_allowed"),
+    [
+        ('{"city": "Rome", "days": 3}', True),
+        ('{"city": "Rome", "land": "Italy"}', False),
+        ('{"days": 9007199254740991}', True),
+        ('{"days": 9007199254740992}', False),
+        ('{"days": 11111111111111111111}', False),
+        (f'{{"city": "{"a" * 16_385}"}}', False),
+    ],
+)
+def test_arguments_have_no_undeclared_keys_and_end(
+    arguments: str, is_allowed: bool, marked: Tokenizer, builder: ChainBuilder
+) -> None:
+    tools = read_tools([{"name": "f", "parameters": OPEN, "strict": True}])
+    text = f'{{"name": "f", "arguments": {arguments}}}'
+    grammar = tool_grammar(ReplyStyle(CallStyle.JSON), tools, "required", parallel=False)
+    assert grammar is not None
+    assert accepts(builder, marked, grammar, text) is is_allowed
 
 
 def test_how_many_calls(marked: Tokenizer, builder: ChainBuilder) -> None:

@@ -32,6 +32,17 @@ class _Flags:
         float | None,
         _option("--temperature", "--temp", text="Sampling temperature; 0 is greedy. [0.8]"),
     ] = None
+    dynatemp_range: Annotated[
+        float | None,
+        _option(
+            "--dynatemp-range",
+            text="Let the temperature vary by this much with the entropy. [0: off]",
+        ),
+    ] = None
+    dynatemp_exponent: Annotated[
+        float | None,
+        _option("--dynatemp-exp", text="Exponent of the dynamic temperature. [1]"),
+    ] = None
     top_k: Annotated[
         int | None, _option("--top-k", text="Keep the k most likely tokens; 0 or -1: all. [40]")
     ] = None
@@ -51,6 +62,22 @@ class _Flags:
         _option(
             "--top-nsigma", text="Keep logits within n standard deviations of the top. [-1: off]"
         ),
+    ] = None
+    tfs_z: Annotated[
+        float | None,
+        _option("--tfs", text="Tail-free sampling. [1: off]"),
+    ] = None
+    epsilon_cutoff: Annotated[
+        float | None,
+        _option("--epsilon-cutoff", text="Remove tokens below this probability. [0: off]"),
+    ] = None
+    eta_cutoff: Annotated[
+        float | None,
+        _option("--eta-cutoff", text="Remove unlikely tokens by the entropy. [0: off]"),
+    ] = None
+    min_keep: Annotated[
+        int | None,
+        _option("--min-keep", text="Tokens that every cut by probability keeps. [0]"),
     ] = None
     repeat_penalty: Annotated[
         float | None,
@@ -74,15 +101,53 @@ class _Flags:
             "--dry-multiplier", text="Strength of the DRY penalty for repeated sequences. [0: off]"
         ),
     ] = None
+    dry_base: Annotated[
+        float | None,
+        _option("--dry-base", text="How fast the DRY penalty grows. [1.75]"),
+    ] = None
+    dry_allowed_length: Annotated[
+        int | None,
+        _option("--dry-allowed-length", text="Longest repetition that DRY allows. [2]"),
+    ] = None
+    dry_penalty_last_n: Annotated[
+        int | None,
+        _option("--dry-penalty-last-n", text="How many recent tokens DRY considers; -1: all. [-1]"),
+    ] = None
+    dry_sequence_breakers: Annotated[
+        list[str] | None,
+        _option(
+            "--dry-sequence-breaker", text="A text that ends a repetition for DRY; may be repeated."
+        ),
+    ] = None
     xtc_probability: Annotated[
         float | None,
         _option("--xtc-probability", text="Probability that XTC removes the top tokens. [0: off]"),
+    ] = None
+    xtc_threshold: Annotated[
+        float | None,
+        _option("--xtc-threshold", text="Probability from which XTC removes tokens. [0.1]"),
     ] = None
     mirostat: Annotated[
         int | None,
         _option(
             "--mirostat", text="Mirostat version 1 or 2; replaces top-k, top-p and others. [0: off]"
         ),
+    ] = None
+    mirostat_tau: Annotated[
+        float | None,
+        _option("--mirostat-ent", text="Target entropy of Mirostat, tau. [5]"),
+    ] = None
+    mirostat_eta: Annotated[
+        float | None,
+        _option("--mirostat-lr", text="Learning rate of Mirostat, eta. [0.1]"),
+    ] = None
+    adaptive_target: Annotated[
+        float | None,
+        _option("--adaptive-target", text="Target probability of adaptive-p. [-1: off]"),
+    ] = None
+    adaptive_decay: Annotated[
+        float | None,
+        _option("--adaptive-decay", text="How slowly adaptive-p adapts. [0.9]"),
     ] = None
     samplers: Annotated[
         str | None,

@@ -22,6 +22,7 @@ from ingot.graph.kv_layout import KvLayout, block_count
 from ingot.graph.kv_type import KvType
 from ingot.graph.ops import Value
 from ingot.kvcache import BlockPool, SequenceBlocks
+from ingot.models import Pooling
 
 _STATES = 16  # of a recurrent model: two for each text of a step
 
@@ -59,6 +60,19 @@ class HiddenStateRunner:
         """The last hidden states of each text's tokens: [tokens, width], text by text."""
         for group in self._groups(texts):
             yield from self._run_together(texts[group])
+
+    def pooled(self, texts: Sequence[Ints], pooling: Pooling) -> Floats:
+        """One vector of each text [texts, width]: the mean, the last or the first of its states."""
+        vectors = np.empty((len(texts), self._output.width), np.float32)
+        for vector, states in zip(vectors, self.last_states(texts), strict=True):
+            match pooling:
+                case "mean":
+                    vector[:] = states.mean(axis=0)
+                case "last":
+                    vector[:] = states[-1]
+                case "cls":
+                    vector[:] = states[0]
+        return vectors
 
     def scores(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
         """Scores [texts, outputs] by the model's head; `types` are those of the tokens."""

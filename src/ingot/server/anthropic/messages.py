@@ -14,6 +14,7 @@ from ingot.engine import Completion, Timings
 from ingot.errors import IngotError
 from ingot.reply import Content, Event, Reasoning, ToolCallArguments, ToolCallBegin
 from ingot.reply.events import merged
+from ingot.reply.json_reader import is_value
 from ingot.server.anthropic.messages_body import CountBody, MessagesBody, chat_of
 from ingot.server.chat import PreparedChat, ReplyReader, prepare
 from ingot.server.error_bodies import AnthropicError, anthropic_error, error_responses
@@ -23,6 +24,7 @@ from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import STREAMED, EventStream, event
 from ingot.server.http.json_response import JsonResponse
 from ingot.server.openai.shared import new_id
+from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -75,6 +77,7 @@ class MessageResponse(BaseModel):
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: Usage
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 class MessageResponder:
@@ -89,7 +92,7 @@ class MessageResponder:
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
         (done,) = await self._generation.results()
-        events = merged([*self._parser.push(done.text), *self._parser.finish()])
+        events = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
         content = list(_blocks(self._reader.allowed(events)))
         reason, stop = self._ended(done)
         return self._message(content, _usage(done.timings), reason, stop)
@@ -105,7 +108,7 @@ class MessageResponder:
             async for piece in self._generation.pieces():
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
-                    parts += self._parser.finish()
+                    parts += self._parser.finish(cut=piece.done.is_cut)
                 if sent := b"".join(map(blocks.events_of, self._reader.allowed(parts))):
                     yield sent
                 if piece.done is not None:
@@ -124,14 +127,16 @@ class MessageResponder:
         reason: StopReason | None = None,
         stop: str | None = None,
     ) -> dict[str, object]:
-        return MessageResponse(
+        message = MessageResponse(
             id=self._id,
             model=self._generation.model,
             content=content,
             stop_reason=reason,
             stop_sequence=stop,
             usage=usage,
-        ).model_dump()
+            warnings=self._generation.warnings,
+        )
+        return message.model_dump(exclude=set() if message.warnings else {"warnings"})
 
     def _ended(self, done: Completion) -> tuple[StopReason, str | None]:
         """The stop reason, and the stop sequence if there was one."""
@@ -142,7 +147,7 @@ class MessageResponder:
                 return "max_tokens", None
         if isinstance(done.stopped_by, str):
             return "stop_sequence", done.stopped_by
-        return ("tool_use" if self._parser.tool_calls else "end_turn"), None
+        return ("tool_use" if self._parser.called else "end_turn"), None
 
 
 class _StreamedBlocks:
@@ -190,12 +195,9 @@ class _StreamedBlocks:
 
 
 def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | ToolUseBlock]:
-    """The blocks of a whole reply."""
+    """The blocks of a whole reply, without tool calls whose arguments are not complete."""
     begun: ToolCallBegin | None = None
     for part in events:
-        if begun is not None and not isinstance(part, ToolCallArguments):
-            yield ToolUseBlock(id=begun.id, name=begun.name, input={})
-            begun = None
         match part:
             case Content(text):
                 yield TextBlock(text=text)
@@ -203,16 +205,15 @@ def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | Too
                 yield ThinkingBlock(thinking=text)
             case ToolCallBegin():
                 begun = part
-            case ToolCallArguments(_, text) if begun is not None:
+            case ToolCallArguments(_, text) if begun is not None and is_value(text):
                 yield ToolUseBlock(id=begun.id, name=begun.name, input=_arguments(text))
-                begun = None
 
 
 def _arguments(text: str) -> dict[str, object]:
-    """The arguments of a tool call: as far as they go if they were cut, {} if they are invalid."""
+    """The arguments of a tool call; {} if they are nested too deeply or are not valid Unicode."""
     given: dict[str, Any] = {}
     with suppress(ValueError):
-        given = from_json(text, allow_partial="trailing-strings")
+        given = from_json(text)
     return given
 
 
@@ -241,6 +242,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/messages", response_model=MessageResponse, responses=STREAMED)
     async def messages(body: MessagesBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
         prepared = PreparedChat(chat_of(body, server.options))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive

@@ -14,7 +14,13 @@ from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
 from ingot.server.options import ServerOptions
-from ingot.server.sampling_body import Body, SamplingBody, StopSequence, params_of
+from ingot.server.sampling_body import (
+    Body,
+    RequestBody,
+    SamplingBody,
+    StopSequence,
+    params_of,
+)
 
 
 class SystemBlock(Body):
@@ -185,7 +191,7 @@ class Metadata(Body):
     user_id: str | None = None
 
 
-class Conversation(Body):
+class Conversation(RequestBody):
     """What both bodies have: everything that the model reads."""
 
     model: str | None = None

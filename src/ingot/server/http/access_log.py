@@ -23,6 +23,8 @@ class AccessRecord:
     started: float = field(default_factory=time.perf_counter)
     model: str | None = None
     timings: list[Timings] = field(default_factory=list)  # of its completions, after their end
+    ignored: list[str] = field(default_factory=list)  # parameters that its endpoint does not have
+    warnings: list[str] = field(default_factory=list)  # for the client, about these
 
     def count(self, requests: Sequence[Request]) -> None:
         """Add the timings of the engine's requests."""
@@ -46,6 +48,8 @@ class AccessRecord:
                 "reused_tokens": sum(timings.reused_tokens for timings in self.timings),
                 "generated_tokens": sum(timings.generated_tokens for timings in self.timings),
             }
+        if self.ignored:
+            line["ignored"] = ",".join(self.ignored)
         print(" ".join(f"{name}={_quoted(value)}" for name, value in line.items()), file=sys.stderr)
 
 

@@ -22,6 +22,7 @@ from ingot.server.llama.completion_body import (
     tokens_of,
 )
 from ingot.server.llama.completion_response import CompletionResponder, CompletionResponse
+from ingot.server.parameters import check_parameters
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 
@@ -95,6 +96,8 @@ async def _complete(
     tokens: Callable[[LLM], Sequence[Sequence[int]]],
 ) -> Response:
     """Continue the prompts that `tokens` makes; several completions are returned as a list."""
+
+    check_parameters(body, record_of(http.scope), server.options)
 
     def prepare(llm: LLM) -> PromptSet:
         params = sampling_params(body, llm, server.options)

@@ -68,6 +68,7 @@ class CompletionResponse(BaseModel):
     tokens_cached: int
     timings: CompletionTimings
     completion_probabilities: Probabilities | None = None
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 class CompletionResponder:
@@ -139,6 +140,7 @@ class CompletionResponder:
             stopping_word=word,
             tokens_cached=completion.timings.reused_tokens,
             timings=timings_of(completion.timings),
+            warnings=self._generation.warnings,
         ).model_dump(exclude_none=True)
         if self._body.n_probs and not streamed:
             response["completion_probabilities"] = self._probabilities(request.sampled_tokens())

@@ -34,6 +34,7 @@ from ingot.server.openai.shared import (
     now,
     usage_of,
 )
+from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
@@ -90,6 +91,7 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str = FINGERPRINT
     choices: list[ChatChoice]
     usage: Usage
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -99,6 +101,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
         prepared = PreparedChat(chat_of(body, server.options))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
@@ -108,7 +111,7 @@ def router(server: Server) -> APIRouter:
             return EventStream(generation, responder.events())
         async with generation:
             completion = await while_connected(http.receive, responder.whole())
-        return LongJsonResponse(completion) if body.logprobs else JsonResponse(completion)
+        return LongJsonResponse(completion) if body.wants_logprobs else JsonResponse(completion)
 
     return routes
 
@@ -132,21 +135,25 @@ class ChatResponder:
             model=self._generation.model,
             choices=[self._choice(index, each) for index, each in enumerate(completions)],
             usage=usage_of(completions),
+            warnings=self._generation.warnings,
         ).model_dump()
+        if response["warnings"] is None:
+            del response["warnings"]
         for choice, completion in zip(response["choices"], completions, strict=True):
             for name in ("reasoning_content", "tool_calls"):  # present only if they have a value
                 if choice["message"][name] is None:
                     del choice["message"][name]
-            if self._body.logprobs:
+            if self._body.wants_logprobs:
                 content = token_logprobs(self._generation.llm.tokenizer, completion.logprobs)
                 choice["logprobs"] = {"content": content, "refusal": None}
-        if self._body.logprobs:
+        if self._body.wants_logprobs:
             response["choices"] = iter(response["choices"])
         return response
 
     def _choice(self, index: int, completion: Completion) -> ChatChoice:
         parser = self.reader.parser()
-        reply = joined(self.reader.allowed([*parser.push(completion.text), *parser.finish()]))
+        events = [*parser.push(completion.text), *parser.finish(cut=completion.is_cut)]
+        reply = joined(self.reader.allowed(events))
         calls = [
             ToolCallObject(
                 id=call.id, function=FunctionCall(name=call.name, arguments=call.arguments)
@@ -160,7 +167,7 @@ class ChatResponder:
                 reasoning_content=reply.reasoning or None,
                 tool_calls=calls or None,
             ),
-            finish_reason="tool_calls" if calls else finish_reason(completion.finish_reason),
+            finish_reason=_chat_finish_reason(completion, parser),
         )
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -179,7 +186,7 @@ class ChatResponder:
                     yield chunks
                 if piece.done is not None:
                     completions[piece.index] = piece.done
-                    yield choice.end(finish_reason(piece.done.finish_reason))
+                    yield choice.end(piece.done)
             if self._body.includes_usage:
                 usage = usage_of([completions[index] for index in range(len(completions))])
                 yield event({**self.head, "choices": [], "usage": usage.model_dump()})
@@ -199,15 +206,26 @@ class ChatResponder:
         }
 
     @property
+    def warnings(self) -> list[str] | None:
+        """What the client should know about its request."""
+        return self._generation.warnings
+
+    @property
     def includes_usage(self) -> bool:
         """Whether chunks have a `usage`, which is null in all but the last."""
         return self._body.includes_usage
 
     def logprobs_of(self, request: Request, sent: int) -> list[dict[str, object]]:
         """The logprobs of tokens after the first `sent`, if the client wants logprobs."""
-        if not self._body.logprobs:
+        if not self._body.wants_logprobs:
             return []
         return list(token_logprobs(self._generation.llm.tokenizer, request.logprobs[sent:]))
+
+
+def _chat_finish_reason(done: Completion, parser: ReplyParser) -> ChatFinishReason:
+    """Why a reply ended; a text that was cut off says so, even if it has tool calls."""
+    reason = finish_reason(done.finish_reason)
+    return "tool_calls" if reason == "stop" and parser.called else reason
 
 
 class _StreamedChoice:
@@ -229,18 +247,16 @@ class _StreamedChoice:
 
     def begin(self) -> bytes:
         """The first chunk, which has the role."""
-        return self._chunk({"role": "assistant", "content": ""})
+        return self._chunk({"role": "assistant", "content": ""}, is_first=True)
 
     def push(self, text: str) -> bytes:
         """The chunks of a piece of text; perhaps none yet."""
         return self._chunks(self._parser.push(text))
 
-    def end(self, reason: ChatFinishReason) -> bytes:
+    def end(self, done: Completion) -> bytes:
         """The last chunks, with the finish reason."""
-        rest = self._chunks(self._parser.finish())
-        if self._parser.tool_calls:
-            reason = "tool_calls"
-        return rest + self._chunk({}, reason)
+        rest = self._chunks(self._parser.finish(cut=done.is_cut))
+        return rest + self._chunk({}, _chat_finish_reason(done, self._parser))
 
     def _chunks(self, events: Sequence[Event]) -> bytes:
         return b"".join(map(self._chunk_of, self._responder.reader.allowed(events)))
@@ -267,6 +283,8 @@ class _StreamedChoice:
         delta: dict[str, object],
         reason: ChatFinishReason | None = None,
         logprobs: Sequence[dict[str, object]] = (),
+        *,
+        is_first: bool = False,
     ) -> bytes:
         if reason is not None:
             logprobs = self._responder.logprobs_of(self._request, self._sent)
@@ -276,5 +294,7 @@ class _StreamedChoice:
             "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
             "finish_reason": reason,
         }
-        usage = {"usage": None} if self._responder.includes_usage else {}
-        return event({**self._responder.head, "choices": [choice], **usage})
+        more: dict[str, object] = {"usage": None} if self._responder.includes_usage else {}
+        if is_first and self._responder.warnings:
+            more["warnings"] = self._responder.warnings
+        return event({**self._responder.head, "choices": [choice], **more})

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ingot.reply import ToolChoice
-from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Name, Tools
+from ingot.sampling.checks import MOST_PROBABILITIES
+from ingot.server.body_limits import MAX_NAME_LENGTH, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
-from ingot.server.openai.shared import Choices, StreamOptions
+from ingot.server.openai.shared import Choices, PromptTokens, StreamOptions
 from ingot.server.options import ServerOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
@@ -133,10 +134,11 @@ class SchemaFormat(Body):
 
 
 class ResponseFormat(Body):
-    """The format that the answer must have."""
+    """The format that the answer must have; a schema may also be given without a name."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: SchemaFormat | None = None
+    schema_: Annotated[dict[str, Any] | bool | None, Field(alias="schema")] = None
 
 
 class ChatBody(SamplingBody):
@@ -149,13 +151,17 @@ class ChatBody(SamplingBody):
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    n_probs: Annotated[int, Field(ge=0, le=MOST_PROBABILITIES)] | None = None
     response_format: ResponseFormat | None = None
     tools: Tools[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    modalities: Few[Name] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    truncate_prompt_tokens: PromptTokens | None = None
+    include_stop_str_in_output: bool | None = None
     user: str | None = None
 
     @property
@@ -163,19 +169,32 @@ class ChatBody(SamplingBody):
         """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the answer has the logprobs of its tokens."""
+        return bool(self.logprobs or self.n_probs)
+
 
 def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
     """The chat that a body asks for."""
-    if body.modalities is not None and body.modalities != ["text"]:
-        raise ApiError(400, "this server generates only text", param="modalities")
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+    if body.continue_final_message and body.add_generation_prompt:
+        raise ApiError(
+            400,
+            "add_generation_prompt begins a new message, so it cannot be combined with "
+            "continue_final_message",
+            param="add_generation_prompt",
+        )
     form = body.response_format
+    if form and form.type == "text" and (form.schema_, form.json_schema) != (None, None):
+        raise ApiError(400, "a response_format of type text has no schema", param="response_format")
     params = params_of(
         body,
         options,
-        logprobs=body.logprobs,
+        logprobs=body.wants_logprobs or None,
         top_logprobs=body.top_logprobs,
+        n_probs=body.n_probs or None,
         response_format=form and form.model_dump(by_alias=True, exclude_none=True),
     )
     return Chat(
@@ -185,6 +204,9 @@ def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
         tool_choice=_choice(body),
         parallel_tool_calls=body.parallel_tool_calls is not False,
+        include_stop=bool(body.include_stop_str_in_output),
+        most_prompt_tokens=body.truncate_prompt_tokens,
+        continues_last=body.continue_final_message,
         template_options=_template_options(body),
     )
 
@@ -211,6 +233,8 @@ def _template_options(body: ChatBody) -> dict[str, object]:
                 f"chat_template_kwargs cannot set {name!r}",
                 param="chat_template_kwargs",
             )
+    if body.add_generation_prompt is False and not body.continue_final_message:
+        given["add_generation_prompt"] = False
     if body.reasoning_effort is not None:
         given.setdefault("reasoning_effort", body.reasoning_effort)
     return given

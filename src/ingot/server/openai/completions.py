@@ -16,9 +16,10 @@ from ingot.api import LLM
 from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import SamplingParams, TokenLogprobs
+from ingot.server.body_limits import Tokens
 from ingot.server.errors import ApiError
 from ingot.server.fill_middle import middle_prompt
-from ingot.server.generation import Generation, PromptSet, while_connected
+from ingot.server.generation import Generation, Guidance, PromptSet, while_connected
 from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event, long_event
 from ingot.server.http.json_response import JsonResponse, LongJsonResponse
@@ -28,6 +29,7 @@ from ingot.server.openai.shared import (
     FINGERPRINT,
     Choices,
     Prompts,
+    PromptTokens,
     StreamOptions,
     Usage,
     error_events,
@@ -37,8 +39,9 @@ from ingot.server.openai.shared import (
     prompt_list,
     usage_of,
 )
+from ingot.server.parameters import check_parameters
 from ingot.server.prompt_logprobs import prompt_logprobs
-from ingot.server.sampling_body import SamplingBody, params_of
+from ingot.server.sampling_body import Number, SamplingBody, params_of
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -53,17 +56,28 @@ class CompletionBody(SamplingBody):
     suffix: str | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=1000)] | None = None
+    n_probs: Annotated[int, Field(ge=0, le=1000)] | None = None
     n: Choices | None = None
     best_of: Choices | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
+    negative_prompt: str | Tokens | None = None
+    cfg_scale: Number | None = None
+    token_healing: bool | None = None
+    truncate_prompt_tokens: PromptTokens | None = None
+    include_stop_str_in_output: bool | None = None
     user: str | None = None
 
     @property
     def includes_usage(self) -> bool:
         """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def alternatives(self) -> int | None:
+        """How many alternatives the logprobs have; None: no logprobs are wanted."""
+        return self.logprobs if self.logprobs is not None else self.n_probs or None
 
 
 class Choice(BaseModel):
@@ -85,6 +99,7 @@ class CompletionResponse(BaseModel):
     system_fingerprint: str = FINGERPRINT
     choices: list[Choice]
     usage: Usage | None = None
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -94,15 +109,23 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/completions", response_model=CompletionResponse, responses=STREAMED)
     async def completions(body: CompletionBody, http: HttpRequest) -> Response:
         """Continue prompts."""
+        check_parameters(body, record_of(http.scope), server.options)
         plan = _plan(body, server)
         scores: list[list[TokenLogprobs]] = []
-        if body.echo and body.logprobs is not None:
-            scores = await while_connected(http.receive, _scores(body, server, body.logprobs))
+        if body.echo and body.alternatives is not None:
+            scores = await while_connected(http.receive, _scores(body, server, body.alternatives))
         prompts: list[NDArray[np.int32]] = []
 
         def prepare(llm: LLM) -> PromptSet:
             prompts.extend(_encoded(llm, body))
-            return PromptSet(prompts, plan.params, plan.best_of)
+            return PromptSet(
+                prompts,
+                plan.params,
+                plan.best_of,
+                include_stop=bool(body.include_stop_str_in_output),
+                guidance=_guidance(llm, body),
+                heal=bool(body.token_healing),
+            )
 
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepare, http.receive
@@ -112,7 +135,7 @@ def router(server: Server) -> APIRouter:
             return EventStream(generation, responder.events())
         async with generation:
             response = await while_connected(http.receive, responder.whole())
-        return JsonResponse(response) if body.logprobs is None else LongJsonResponse(response)
+        return JsonResponse(response) if body.alternatives is None else LongJsonResponse(response)
 
     return routes
 
@@ -126,10 +149,23 @@ def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
     if body.suffix is not None:
         prompts = [middle_prompt(llm.tokenizer, prompt, body.suffix) for prompt in prompts]
     encode = partial(llm.tokenizer.encode, parse_special=True)
+    kept = slice(-(body.truncate_prompt_tokens or 0), None)
     return [
-        llm.engine.encode(encode(prompt) if isinstance(prompt, str) else prompt)
+        llm.engine.encode((encode(prompt) if isinstance(prompt, str) else prompt)[kept])
         for prompt in prompts
     ]
+
+
+def _guidance(llm: LLM, body: CompletionBody) -> Guidance | None:
+    scale = 1.0 if body.cfg_scale is None else body.cfg_scale
+    if body.negative_prompt is None:
+        if scale != 1.0:
+            raise ApiError(400, "cfg_scale needs a negative_prompt", param="cfg_scale")
+        return None
+    negative = body.negative_prompt
+    if isinstance(negative, str):
+        negative = llm.tokenizer.encode(negative, parse_special=True)
+    return Guidance(negative, scale)
 
 
 async def _scores(body: CompletionBody, server: Server, count: int) -> list[list[TokenLogprobs]]:
@@ -165,7 +201,7 @@ def _plan(body: CompletionBody, server: Server) -> _Plan:
         body,
         server.options,
         default_tokens=_DEFAULT_TOKENS,
-        logprobs=body.logprobs,
+        logprobs=body.alternatives,
         response_format=body.response_format,
     )
     if best_of > n:
@@ -192,6 +228,7 @@ class _Responder:
         self._id = new_id("cmpl-")
         self._created = now()
         self._tokenizer = generation.llm.tokenizer
+        self._warnings = generation.warnings  # until they are sent
 
     async def whole(self) -> dict[str, object]:
         """The response, once all completions are done; with logprobs, lists are iterators."""
@@ -204,7 +241,7 @@ class _Responder:
         ]
         choices = (self._choice(index, completion) for index, completion in enumerate(kept))
         response = self._response(usage_of(completions, len(self._prompts)))
-        lazy = self._body.logprobs is not None
+        lazy = self._body.alternatives is not None
         return {**response, "choices": choices if lazy else list(choices)}
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -225,7 +262,7 @@ class _Responder:
                     completions[piece.index] = piece.done
                     choice.finish_reason = finish_reason(piece.done.finish_reason)
                 logprobs = None
-                if self._body.logprobs is not None:
+                if self._body.alternatives is not None:
                     found = request.logprobs[sent[piece.index] :]
                     sent[piece.index] += len(found)
                     columns = writers[piece.index].write([*found, *self._ending(piece.done)])
@@ -247,7 +284,7 @@ class _Responder:
         """The chunk of a prompt, with its logprobs as iterators."""
         prompt = index // self._plan.n
         logprobs = None
-        if self._body.logprobs is not None:
+        if self._body.alternatives is not None:
             logprobs = writer.write(self._scores[prompt], first=int(self._prompts[prompt][0]))
         choice = Choice(index=index, text=self._echo(prompt)).model_dump()
         choice["logprobs"] = logprobs
@@ -264,7 +301,7 @@ class _Responder:
     def _choice(self, index: int, completion: Completion) -> dict[str, object]:
         prompt = index // self._plan.n
         logprobs: dict[str, Iterator[object]] | None = None
-        if self._body.logprobs is not None:
+        if self._body.alternatives is not None:
             first = int(self._prompts[prompt][0]) if self._body.echo else None
             found = [*self._scores[prompt], *completion.logprobs, *self._ending(completion)]
             logprobs = CompletionLogprobsWriter(self._tokenizer).write(found, first)
@@ -282,13 +319,18 @@ class _Responder:
         return chunk
 
     def _response(self, usage: Usage | None) -> dict[str, object]:
-        return CompletionResponse(
+        response = CompletionResponse(
             id=self._id,
             created=self._created,
             model=self._generation.model,
             choices=[],
             usage=usage,
+            warnings=self._warnings,
         ).model_dump()
+        if self._warnings is None:
+            del response["warnings"]
+        self._warnings = None
+        return response
 
 
 def _best(completions: Sequence[Completion], count: int) -> list[Completion]:

@@ -16,14 +16,15 @@ from ingot.server.errors import ApiError
 from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
 from ingot.server.openai.shared import ERRORS, InputUsage, Prompts, prompt_list
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
 Encoding = Literal["float", "base64"]
 
 
-class EmbeddingBody(Body):
+class EmbeddingBody(RequestBody):
     """Texts or token ids to embed."""
 
     model: str | None = None
@@ -48,6 +49,7 @@ class EmbeddingList(BaseModel):
     data: list[Embedding]
     model: str
     usage: InputUsage
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -57,14 +59,18 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/embeddings", response_model=EmbeddingList)
     async def embeddings(body: EmbeddingBody, http: HttpRequest) -> Response:
         """Compute embedding vectors."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         with await server.catalog.lease(body.model) as lease:
-            record_of(http.scope).model = lease.name
+            record.model = lease.name
             prompts = prompt_list(body.input)
             vectors, tokens = await run_in_thread(embed, lease.llm, prompts)
         if body.dimensions is not None:
             vectors = shortened(vectors, body.dimensions)
         usage = InputUsage(prompt_tokens=tokens, total_tokens=tokens)
-        response = EmbeddingList(data=[], model=lease.name, usage=usage).model_dump()
+        response = EmbeddingList(
+            data=[], model=lease.name, usage=usage, warnings=record.warnings or None
+        ).model_dump(exclude_none=True)
         return LongJsonResponse({**response, "data": _entries(vectors, body.encoding_format)})
 
     return routes

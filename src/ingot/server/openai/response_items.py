@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ingot.reply import Content, Event, Reasoning, ToolCallArguments, ToolCallBegin
+from ingot.reply.json_reader import is_value
 from ingot.server.openai.shared import new_id
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -109,6 +110,8 @@ class Output:
                 yield self._part("done", item, item.content[0])
             case FunctionCallItem():
                 item.arguments = text
+                if not is_value(text):  # the model or a stop sequence ended the text too early
+                    status = "incomplete"
                 yield {
                     "type": "response.function_call_arguments.done",
                     **self._place(item),

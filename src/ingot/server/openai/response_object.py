@@ -88,6 +88,11 @@ class ResponseObject(BaseModel):
     truncation: Literal["disabled"] = "disabled"
     metadata: dict[str, str] = {}
     user: str | None = None
+    warnings: list[str] | None = None  # about parameters that were ignored
+
+    def as_json(self) -> dict[str, Any]:
+        """The object, with warnings only if there are any."""
+        return self.model_dump(exclude=set() if self.warnings else {"warnings"})
 
 
 class ResponseBuilder:
@@ -113,22 +118,22 @@ class ResponseBuilder:
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
         (done,) = await self._generation.results()
-        parts = merged([*self._parser.push(done.text), *self._parser.finish()])
+        parts = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
         for part in self._reader.allowed(parts):
             list(self._output.push(part))
         list(self._output.close(_status(done)))
-        return self._ended(done).model_dump()
+        return self._ended(done).as_json()
 
     async def events(self) -> AsyncIterator[bytes]:
         """The response as a stream of events."""
-        initial = self._response("in_progress").model_dump()
+        initial = self._response("in_progress").as_json()
         yield self._event({"type": "response.created", "response": initial})
         yield self._event({"type": "response.in_progress", "response": initial})
         try:
             async for piece in self._generation.pieces():
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
-                    parts += self._parser.finish()
+                    parts += self._parser.finish(cut=piece.done.is_cut)
                 for part in self._reader.allowed(parts):
                     for item_event in self._output.push(part):
                         yield self._event(item_event)
@@ -137,12 +142,12 @@ class ResponseBuilder:
                         yield self._event(item_event)
                     response = self._ended(piece.done)
                     kind = f"response.{response.status}"
-                    yield self._event({"type": kind, "response": response.model_dump()})
+                    yield self._event({"type": kind, "response": response.as_json()})
         except (ApiError, IngotError) as error:
             info = error_info(error)
             failure = ResponseFailure(code=info.code or info.kind, message=info.message)
             failed = self._response("failed").model_copy(update={"error": failure})
-            yield self._event({"type": "response.failed", "response": failed.model_dump()})
+            yield self._event({"type": "response.failed", "response": failed.as_json()})
 
     def _event(self, content: StreamEvent) -> bytes:
         numbered = event({**content, "sequence_number": self._sent}, content["type"])
@@ -186,6 +191,7 @@ class ResponseBuilder:
             reasoning={"effort": body.reasoning and body.reasoning.effort, "summary": None},
             metadata=body.metadata or {},
             user=body.user,
+            warnings=self._generation.warnings,
         )
 
     def _usage(self, done: Completion) -> ResponseUsage:
@@ -209,7 +215,7 @@ class ResponseBuilder:
 
 
 def _status(done: Completion) -> Literal["completed", "incomplete"]:
-    return "completed" if done.finish_reason == "stop" else "incomplete"
+    return "incomplete" if done.is_cut else "completed"
 
 
 def _dumped(form: BaseModel) -> dict[str, object]:

@@ -18,6 +18,7 @@ from ingot.server.http.json_response import JsonResponse
 from ingot.server.openai.response_object import ResponseBuilder, ResponseObject
 from ingot.server.openai.responses_body import Item, ResponsesBody, chat_of
 from ingot.server.openai.shared import ERRORS
+from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 
 _MAX_RESPONSES = 1024
@@ -89,6 +90,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/responses", response_model=ResponseObject, responses=STREAMED)
     async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
         """Generate the next items of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
         before = () if body.previous_response_id is None else _previous(store, body).items
         items = (*before, *body.items)
         prepared = PreparedChat(chat_of(body, items, server.options))
@@ -97,8 +99,12 @@ def router(server: Server) -> APIRouter:
         )
 
         def keep(response: ResponseObject) -> None:
-            content = response.model_dump()
-            output = tuple(Item.model_validate(item) for item in content["output"])
+            content = response.as_json()
+            output = tuple(
+                Item.model_validate(item)
+                for item in content["output"]
+                if (item["type"], item["status"]) != ("function_call", "incomplete")
+            )
             store.add(response.id, StoredResponse(content, (*items, *output)))
 
         builder = ResponseBuilder(generation, body, prepared.reader, keep)

@@ -158,10 +158,7 @@ class ResponsesBody(SamplingBody):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     metadata: Annotated[dict[str, _MetadataText], Field(max_length=16)] | None = None
-    top_logprobs: int | None = None
     include: Few[Name] | None = None
-    background: bool | None = None
-    conversation: str | dict[str, Any] | None = None
     user: str | None = None
 
     @property
@@ -192,21 +189,9 @@ def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: ServerOptions
 
 
 def _refuse(body: ResponsesBody) -> None:
-    """Refuse options that would be ignored silently."""
-    if body.background:
-        raise ApiError(400, "background is not supported", param="background")
-    if body.conversation is not None:
-        raise ApiError(
-            400,
-            "conversation is not supported; send all items, or previous_response_id",
-            param="conversation",
-        )
-    if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
-        raise ApiError(
-            400,
-            "logprobs are available only at /v1/chat/completions",
-            param="top_logprobs" if body.top_logprobs else "include",
-        )
+    """Refuse what would be left out of the answer silently."""
+    if "message.output_text.logprobs" in (body.include or ()):
+        raise ApiError(400, "logprobs are available only at /v1/chat/completions", param="include")
 
 
 def _tool(number: int, tool: FunctionTool) -> dict[str, object]:

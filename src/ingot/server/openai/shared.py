@@ -22,6 +22,7 @@ ERRORS = error_responses(OpenAIError)
 
 MAX_CHOICES = 128
 Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
+PromptTokens = Annotated[int, Field(ge=1)]  # the last of a prompt, which are kept
 Prompts = str | Tokens | PromptList[str] | PromptList[Tokens]
 
 
