@@ -5,6 +5,10 @@
 | `INGOT_ISA`     | instruction set to use: scalar, avx2, avx512, amx           |
 | `INGOT_THREADS` | CPU threads (default: the cores available to this process)  |
 | `INGOT_CACHE`   | folder for downloads (default: ingot in the user's cache)   |
+| `HF_HUB_CACHE`  | the hub's cache (default: hub in `HF_HOME`)                 |
+| `HF_HOME`       | default: huggingface in the user's cache                    |
+| `OLLAMA_MODELS` | ollama's models (default: where ollama keeps them)          |
+| `LLAMA_CACHE`   | llama.cpp's cache (default: llama.cpp in the user's cache)  |
 | `INGOT_API_KEY` | API key that clients of `ingot serve` must send             |
 | `NO_COLOR`      | not empty: no colours and no bold text in the terminal      |
 | `TERM`          | `dumb`: the terminal shows only plain lines                 |
@@ -28,6 +32,10 @@ class Config:
     isa: str
     threads: int
     cache: Path
+    hub_cache: Path
+    ollama_folders: tuple[Path, ...]
+    lm_studio_folders: tuple[Path, ...]
+    llama_cpp_cache: Path
     api_key: str | None
     styles: bool  # colours and bold text are allowed
     dumb_terminal: bool  # the terminal cannot overwrite a line
@@ -42,16 +50,21 @@ def _threads() -> int:
     return int(text)
 
 
-def _cache() -> Path:
-    if text := os.environ.get("INGOT_CACHE"):
-        return Path(text).expanduser()
-    if text := os.environ.get("XDG_CACHE_HOME"):
-        return Path(text) / "ingot"
+def _home() -> Path:
     try:
-        home = Path.home()
+        return Path.home()
     except RuntimeError:  # a user without a home directory, as in some containers
-        home = Path("/")
-    return home / ".cache" / "ingot"
+        return Path("/")
+
+
+def _folder(variable: str, default: Path) -> Path:
+    return Path(text).expanduser() if (text := os.environ.get(variable)) else default
+
+
+def _ollama_folders() -> tuple[Path, ...]:
+    if text := os.environ.get("OLLAMA_MODELS"):
+        return (Path(text).expanduser(),)
+    return (_home() / ".ollama/models", Path("/usr/share/ollama/.ollama/models"))
 
 
 def _isa() -> str:
@@ -67,10 +80,15 @@ def _isa() -> str:
 def config() -> Config:
     """The settings; the first call reads the environment and selects the instruction set."""
     dumb_terminal = os.environ.get("TERM") == "dumb"
+    caches = _folder("XDG_CACHE_HOME", _home() / ".cache")
     return Config(
         isa=_isa(),
         threads=_threads(),
-        cache=_cache(),
+        cache=_folder("INGOT_CACHE", caches / "ingot"),
+        hub_cache=_folder("HF_HUB_CACHE", _folder("HF_HOME", caches / "huggingface") / "hub"),
+        ollama_folders=_ollama_folders(),
+        lm_studio_folders=(_home() / ".lmstudio/models", caches / "lm-studio/models"),
+        llama_cpp_cache=_folder("LLAMA_CACHE", caches / "llama.cpp"),
         api_key=os.environ.get("INGOT_API_KEY") or None,
         styles=not (dumb_terminal or os.environ.get("NO_COLOR")),
         dumb_terminal=dumb_terminal,
