@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot import models
+from ingot import models, store
 from ingot.arrays import Floats
 from ingot.backends.backend import OnSent
-from ingot.bar import Bar
+from ingot.bar import Bar, DownloadBar
 from ingot.engine import (
     Completion,
     EngineOptions,
@@ -67,8 +67,8 @@ class LLM:
     `Completion.parsed` is then the parsed object. For asyncio there are `agenerate`, `achat`,
     `astream`, `abatch` and `aembed`, with the same parameters.
 
-    >>> from ingot import LLM, store
-    >>> llm = LLM(store.resolve("default"))
+    >>> from ingot import LLM
+    >>> llm = LLM("default")
     >>> llm.generate("The capital of France is", max_tokens=2, temperature=0).text
     ' Paris.'
     """
@@ -82,6 +82,9 @@ class LLM:
     ) -> None:
         """Open a model. A problem with the file or an option is reported here, not later.
 
+        `path` is a GGUF file, or a name that `ingot.store` knows: "hf:OWNER/REPO:QUANT",
+        "https://...", "ollama:NAME", "default". What is not on this machine is downloaded.
+
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
@@ -89,7 +92,7 @@ class LLM:
         the bytes of weights.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
-        self.engine.load_gguf_model(path, progress)
+        self.engine.load_gguf_model(_located(path), progress)
         model = self.engine.model
         self.path = model.file.path
         self.file = model.file
@@ -578,6 +581,16 @@ _POOLINGS: Mapping[models.Pooling, Pooling] = {
     models.Pooling.FIRST: "cls",
     models.Pooling.LAST: "last",
 }
+
+
+def _located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The file of a model; a name that is neither known nor remote is taken for a path."""
+    if not isinstance(name, str):
+        return name
+    if (found := store.find(name)) or not store.is_downloadable(name):
+        return found or name
+    with DownloadBar() as bar:
+        return store.resolve(name, bar)
 
 
 def _holds_calls(messages: Messages) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ingot import store
 from ingot.api import LLM
 from ingot.cli.shared.answer import PromptBar, write_answer
 from ingot.cli.shared.find_model import ModelOption, locate
@@ -32,10 +33,12 @@ _TEMPLATE_KEY = "tokenizer.chat_template"
 
 @takes_sampling_flags
 def command(
-    prompt: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PROMPT", help="The prompt; `-` reads stdin. Default: an example prompt."
+            metavar="[MODEL] PROMPT",
+            help="The prompt; `-` reads stdin. Default: an example prompt. Before it, a model may "
+            "be named instead of with -m.",
         ),
     ] = None,
     *,
@@ -59,6 +62,7 @@ def command(
     Ctrl-C stops early: the text so far stays, the timings are printed, the exit status is 130.
     """
     started = time.perf_counter()
+    model, prompt = _model_and_prompt(words or [], model)
     text = _text(prompt)
     with open_llm(
         locate(model),
@@ -79,6 +83,17 @@ def command(
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _model_and_prompt(words: list[str], model: str | None) -> tuple[str | None, str | None]:
+    """Tell `MODEL PROMPT` from `PROMPT`; one word that is the name of a remote model is a model."""
+    if not words or (len(words) == 1 and (model is not None or not store.is_remote(words[0]))):
+        return model, words[0] if words else None
+    if len(words) > 2:
+        raise ConfigError(f"there are {len(words)} arguments; put the prompt in quotes")
+    if model is not None:
+        raise ConfigError(f"there are two models, {words[0]!r} and -m {model!r}; name one")
+    return words[0], words[1] if len(words) == 2 else None
 
 
 def _text(prompt: str | None) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ingot import store
 from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -225,7 +226,7 @@ def command(
 
 def _named(given: str | None) -> tuple[str | None, Path]:
     """Split `NAME=MODEL` into the name (None if absent) and the file."""
-    if given is None or Path(given).exists() or "=" not in given:
+    if given is None or "=" not in given or Path(given).exists() or store.is_remote(given):
         return None, locate(given)
     name, _, model = given.partition("=")
     if not name:

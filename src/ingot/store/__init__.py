@@ -34,7 +34,7 @@ from ingot.store.progress import Progress, silent
 if TYPE_CHECKING:
     from ingot.store.hub import FoundRepo
     from ingot.store.ollama_folder import Settings
-    from ingot.store.plan import Plan
+    from ingot.store.plan import Plan as Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,11 @@ def _find(name: ModelName) -> Path | None:
             from ingot.store.ollama_folder import find_ollama  # noqa: PLC0415
 
             return find_ollama(name)
+
+
+def is_downloadable(name: str) -> bool:
+    """Whether a name says where its model can be downloaded from."""
+    return not isinstance(parse_name(name), FileName)
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:

@@ -12,7 +12,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from email.message import Message
 from typing import IO, Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -85,14 +84,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: Message,  # type: ignore[override]  # HTTPMessage, which is one
+        headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
         checked_url(newurl)
         before, after = urlsplit(req.full_url), urlsplit(newurl)
         if before.scheme == "https" and after.scheme != "https":
             raise StoreError(f"{shown_url(req.full_url)} redirects to an unencrypted address")
-        made = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
         if made is not None and (before.scheme, before.netloc) != (after.scheme, after.netloc):
             made.remove_header("Authorization")
         return made
@@ -148,8 +147,8 @@ def _refusal(error: HTTPError, url: str) -> StoreError:
     said = f"{shown_url(url)} answers with status {error.code}"
     if error.code in _TRANSIENT:
         wait = None
-        with suppress(TypeError, ValueError):  # absent, or a date
-            wait = min(max(float(error.headers.get("Retry-After")), 0.0), LONGEST_WAIT)
+        with suppress(ValueError):  # absent, or a date
+            wait = min(max(float(error.headers.get("Retry-After", "")), 0.0), LONGEST_WAIT)
         return TransientError(said, wait)
     if error.code in (401, 403):
         return AccessDeniedError(f"{said}: it wants a token, or your token may not read this")

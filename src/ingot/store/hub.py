@@ -111,9 +111,7 @@ def search_hub(words: str, limit: int) -> list[FoundRepo]:
             name=str(repo.id),
             downloads=int(repo.downloads or 0),
             likes=int(repo.likes or 0),
-            updated=f"{repo.last_modified or repo.created_at or '':.10}"
-            if isinstance(repo.last_modified or repo.created_at or "", str)
-            else (repo.last_modified or repo.created_at).date().isoformat(),
+            updated=str(repo.last_modified or repo.created_at or "")[:10],
         )
         for repo in _asked(ask, None)
     ]

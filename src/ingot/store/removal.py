@@ -7,7 +7,7 @@ from pathlib import Path
 from ingot.config import config
 from ingot.errors import ModelNotFoundError, StoreError
 from ingot.files import remove_file
-from ingot.store.default_model import DEFAULT_MODEL
+from ingot.store import default_model
 from ingot.store.hub_cache import remove_cached
 from ingot.store.names import DefaultName, FileName, HubName, ModelName, OllamaName, WebName
 from ingot.store.ollama_folder import layers_in, own_folder, remove_ollama
@@ -34,7 +34,7 @@ def remove_model(name: ModelName, folder: Path) -> int:
                 raise StoreError(f"{name} belongs to ollama; remove it with `ollama rm {said}`")
             raise ModelNotFoundError(f"{name} is not in {own_folder()}")
         case DefaultName():
-            return _remove_file(DEFAULT_MODEL.file, folder)
+            return _remove_file(default_model.DEFAULT_MODEL.file, folder)
         case FileName():
             return _remove_file(name.text, folder)
 
