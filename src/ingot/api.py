@@ -35,6 +35,7 @@ from ingot.engine import (
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import QueueFullError, SamplingError
+from ingot.recommended import recommended_sampling
 from ingot.results import BeamText, Score
 from ingot.sampling import SamplingParams, logprobs_of
 from ingot.sampling.fields import SamplingFields
@@ -100,6 +101,7 @@ class LLM:
         self.context = model.context
         self.threads = model.threads
         self.tokenizer = self.engine.tokenizer
+        self.defaults = SamplingParams.from_names(recommended_sampling(self.path))
         self._making_probe = Lock()
 
     def generate(
@@ -482,10 +484,10 @@ class LLM:
 
     @cached_property
     def chat_template(self) -> "ChatTemplate":
-        """The chat template in the file, or ChatML if it has none."""
-        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
+        """The chat template of the model, or ChatML if it has none."""
+        from ingot.recommended import chat_template_of  # noqa: PLC0415 (imports jinja2)
 
-        return ChatTemplate.from_metadata(self.file.metadata, self.tokenizer)
+        return chat_template_of(self.file, self.tokenizer)
 
     @property
     def stats(self) -> EngineStats:
@@ -518,7 +520,7 @@ class LLM:
         schema: Schema | None = None,
         progress: OnProgress | None = None,
     ) -> Request:
-        made, others = read_fields(params, fields)
+        made, others = read_fields(params, fields, self.defaults)
         if schema is None:
             return self.engine.submit_request(prompt, made, progress=progress, **others)
         from ingot.sampling import grammar_of, parse_as  # noqa: PLC0415 (few need it)

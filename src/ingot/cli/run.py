@@ -22,13 +22,12 @@ from ingot.cli.shared.model_options import (
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice
-from ingot.cli.shared.sampling_options import takes_sampling_flags
+from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
 from ingot.engine import Request
 from ingot.errors import ConfigError
-from ingot.sampling import SamplingParams
+from ingot.recommended import has_chat_template
 
 _EXAMPLE = "Explain in two sentences why the sky is blue."
-_TEMPLATE_KEY = "tokenizer.chat_template"
 
 
 @takes_sampling_flags
@@ -46,7 +45,7 @@ def command(
     max_tokens: Annotated[
         int, typer.Option("-n", "--max-tokens", min=0, help="Maximum number of tokens to generate.")
     ] = 256,
-    sampling: SamplingParams,
+    sampling: SamplingFlags,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text without the chat template.")
     ] = False,
@@ -76,7 +75,7 @@ def command(
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
         with PromptBar() as bar:
-            params = replace(sampling, max_tokens=max_tokens)
+            params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
             first, interrupted = write_answer(written, bar)
         show_placement(llm.engine.model)
@@ -110,8 +109,7 @@ def _text(prompt: str | None) -> str:
 
 def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
     """The prompt's tokens: the text itself, or a user message in the chat template."""
-    metadata = llm.file.metadata
-    if not raw and _TEMPLATE_KEY not in metadata:
+    if not raw and not has_chat_template(llm.file):
         notice("the model has no chat template; it continues the text")
         raw = True
     if raw:

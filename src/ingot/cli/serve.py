@@ -20,6 +20,7 @@ from ingot.cli.shared.output import notice, read_text
 from ingot.config import config
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
+from ingot.recommended import recommended_sampling
 
 _LIMITS, _SAFETY = "Limits", "Access"
 
@@ -200,7 +201,14 @@ def command(
     asked: list[str | None] = [*models] if models else [None]
     for given in asked:
         name, path = _named(given)
-        served.append(ServedModel(name=name or model_name(path), path=path, engine=engine))
+        served.append(
+            ServedModel(
+                name=name or model_name(path),
+                path=path,
+                engine=engine,
+                sampling=recommended_sampling(path),
+            )
+        )
     options = ServerOptions(
         models=tuple(served),
         host=host,

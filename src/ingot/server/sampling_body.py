@@ -4,6 +4,7 @@ Types, ranges and aliases come from there. A null means the default. It does not
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +88,9 @@ def params_of(
     """
     given = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
     given["grammar"] = _grammar(given.get("grammar"), given.pop("json_schema", None))
-    params = SamplingParams.from_names({**given, **more}, max_tokens=None)
+    given_too = {name: value for name, value in more.items() if value != []}
+    base = SamplingParams.from_names(_recommended(body, options), max_tokens=None)
+    params = base.with_names({**given, **given_too})
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(given, default_tokens))
         if most < math.inf:
@@ -102,6 +105,12 @@ def params_of(
         limit = min(options.time_limit, params.time_limit or math.inf)
         params = replace(params, time_limit=limit)
     return params
+
+
+def _recommended(body: BaseModel, options: ServerOptions) -> Mapping[str, object]:
+    """The sampling defaults of the model that a body names."""
+    name = getattr(body, "model", None)
+    return next((each for each in options.models if each.name == name), options.models[0]).sampling
 
 
 def _grammar(text: str | None, schema: dict[str, object] | bool | None) -> Grammar | None:
