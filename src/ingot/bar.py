@@ -26,7 +26,11 @@ class Bar:
         self.shows = shown and sys.stderr.isatty() and not config().dumb_terminal
         self._drawn = 0  # characters
 
-    def __call__(self, done: int, total: int, note: str = "") -> None:
+    def __call__(self, done: int, total: int) -> None:
+        """Show `done` of `total`."""
+        self.draw(done, total)
+
+    def draw(self, done: int, total: int, note: str = "") -> None:
         """Show `done` of `total`, and a note after it."""
         if self.shows:
             filled = "#" * (_WIDTH * done // max(total, 1))
@@ -84,7 +88,7 @@ class DownloadBar:
                 self._announce(stage, total)
         if total and (now - self._drawn >= _PAUSE or done == total):
             self._drawn = now
-            self._bar(done >> 20, total >> 20, self._pace(now, done, total))
+            self._bar.draw(done >> 20, total >> 20, self._pace(now, done, total))
 
     def _pace(self, now: float, done: int, total: int) -> str:
         """The rate of this stage, and the time left."""

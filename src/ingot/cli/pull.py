@@ -41,7 +41,10 @@ def command(
 
 
 def _show(plan: "store.Plan") -> None:
-    room = available_memory()
+    from ingot.cli.shared.planned_memory import planned_memory  # noqa: PLC0415 (the engine)
+    from ingot.engine.model.loaded_model import DEFAULT_CONTEXT  # noqa: PLC0415
+
+    room, needed = available_memory(), planned_memory(plan)
     rows = [("model", plan.name)]
     if plan.choice:
         rows.append(("choice", plan.choice))
@@ -52,8 +55,11 @@ def _show(plan: "store.Plan") -> None:
     rows += [
         ("size", size(plan.size)),
         ("to download", size(plan.missing)),
-        ("memory needed", f"about {size(plan.memory)}"),
+        (
+            "memory needed",
+            f"about {size(needed)}, with a context of at most {DEFAULT_CONTEXT} tokens",
+        ),
         ("memory available", size(room)),
-        ("fits", "yes" if plan.memory <= room else "no"),
+        ("fits", "yes" if needed <= room else "no"),
     ]
     write_columns(rows)

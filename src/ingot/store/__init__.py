@@ -18,8 +18,8 @@ from ingot.errors import ModelNotFoundError, StoreError
 from ingot.store import default_model
 from ingot.store.default_model import DEFAULT_MODEL as DEFAULT_MODEL
 from ingot.store.default_model import WheelModel as WheelModel
+from ingot.store.names import DEFAULT as DEFAULT
 from ingot.store.names import (
-    DEFAULT,
     DefaultName,
     FileName,
     HubName,

@@ -78,6 +78,19 @@ def download(source: Source, target: Path, report: Progress) -> None:
                     _version_of(target).unlink(missing_ok=True)
 
 
+def read_beginning(source: Source, count: int) -> bytes:
+    """The first bytes of a file that is not downloaded."""
+
+    def ask() -> bytes:
+        with web.get(source.url, {**source.headers, "Range": f"bytes=0-{count - 1}"}) as response:
+            try:
+                return response.read(count)
+            except (OSError, http.client.HTTPException) as error:
+                raise web.transient(source.url, error) from error
+
+    return web.patiently(ask)
+
+
 def part_of(target: Path) -> Path:
     """The part of a file that is being downloaded."""
     return target.with_name(f"{target.name}.ingot.incomplete")

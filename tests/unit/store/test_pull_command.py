@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 from model_server import HubAndOllama
 
-from ingot import LLM, store
+from ingot import LLM, GgufLoader, store
+from ingot.cli.shared import planned_memory
 from ingot.errors import StoreError
+from ingot.graph.kv_type import KvType
+from ingot.memory_estimate import estimate_memory
 from ingot.store.download import part_of
 from tiny_llama import write_tiny_llama
 
@@ -66,7 +70,7 @@ def test_a_newcomer(
     name = names[number]
     planned = ingot(environment, "pull", "--dry-run", name)
     assert planned.returncode == 0, planned.stderr
-    assert "memory needed" in planned.stdout
+    assert re.search(r"memory needed +about [\d.]+ KiB", planned.stdout)  # said by its header
     assert planned.stdout.splitlines()[-1].split() == ["fits", "yes"]
     pulled = ingot(environment, "pull", name)
     assert pulled.returncode == 0, pulled.stderr
@@ -100,6 +104,21 @@ def test_llm_downloads_what_it_is_asked_for(
     asked = len(server.asked)
     with LLM(names[1], threads=1):
         assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize("headers", [(1 << 20,), (50, 300, 1 << 20), (50, 300)])
+def test_memory_is_read_from_the_header(
+    headers: tuple[int, ...], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planned_memory, "_HEADERS", headers)
+    plan = store.plan_pull(names[1])
+    needed = planned_memory.planned_memory(plan)
+    path = store.pull(names[1])
+    with GgufLoader(path) as loader:
+        estimate = estimate_memory(loader, None, KvType.F16)
+        assert estimate
+    assert needed == (estimate.total if headers[-1] > 300 else plan.memory)
+    assert planned_memory.planned_memory(plan) == estimate.total
 
 
 def test_llm_of_a_missing_file_says_so(home: Path) -> None:

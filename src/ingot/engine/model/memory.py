@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from ingot.errors import MemoryShortageError
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout, block_count
 from ingot.kvcache.sequence_blocks import STATE_RUNS
-from ingot.machine import available_memory as available
+from ingot.machine import available_memory
 
 _CONTEXTS, _MEMORY_SHARE = 4, 4
 _STATES = 64  # two for each of 32 running sequences
 _FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
+
+available = available_memory
 
 
 def require(needed: int, purpose: str, remedy: str) -> None:
