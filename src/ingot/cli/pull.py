@@ -6,7 +6,7 @@ import typer
 
 from ingot import store
 from ingot.cli.shared.find_model import download_bar
-from ingot.cli.shared.output import size, write_columns
+from ingot.cli.shared.output import notice, size, write_columns
 from ingot.machine import available_memory
 
 
@@ -35,8 +35,13 @@ def command(
     if dry_run:
         _show(store.plan_pull(name))
         return
-    with download_bar() as progress:
-        path = store.pull(name, progress)
+    try:
+        with download_bar() as progress:
+            path = store.pull(name, progress)
+    except KeyboardInterrupt:
+        if name != store.DEFAULT:  # pip does not continue
+            notice("stopped; the same command continues the download")
+        raise
     print(path)
 
 

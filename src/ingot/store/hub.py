@@ -191,6 +191,8 @@ def _translated(error: Exception, name: HubName | None) -> StoreError:
         )
     if "OfflineModeIsEnabled" in kinds:
         return DownloadError(f"{repo} is not in the cache, and HF_HUB_OFFLINE is set")
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        return StoreError(f"{error.filename} cannot be written: {error.strerror}; set HF_HOME")
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     if name and ("RepositoryNotFoundError" in kinds or status == 404):

@@ -229,6 +229,14 @@ def test_hostile_listings(server: HubAndOllama, home: Path) -> None:
     assert not [path for path in home.parent.rglob("*evil*") if "hostile" not in path.name]
 
 
+def test_a_cache_that_cannot_be_written(server: HubAndOllama, home: Path) -> None:
+    assert server.url
+    (home / ".cache").mkdir()
+    (home / ".cache/huggingface").write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match="HF_HOME"):
+        store.pull(REPO)
+
+
 def test_a_hostile_commit(server: HubAndOllama) -> None:
     server.api[API]["sha"] = "../../evil"
     with pytest.raises(DownloadError, match="names no commit"):

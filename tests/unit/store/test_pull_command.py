@@ -13,6 +13,7 @@ import pytest
 from model_server import HubAndOllama
 
 from ingot import LLM, GgufLoader, store
+from ingot.cli import serve
 from ingot.cli.shared import planned_memory
 from ingot.errors import StoreError
 from ingot.graph.kv_type import KvType
@@ -106,6 +107,14 @@ def test_llm_downloads_what_it_is_asked_for(
         assert len(server.asked) == asked
 
 
+def test_a_served_url_may_have_an_equals_sign(names: list[str], model: bytes) -> None:
+    url = f"{names[1]}?download=true"
+    for given, name in ((url, None), (f"mine={url}", "mine")):
+        found, path = serve._named(given)
+        assert found == name
+        assert path.read_bytes() == model
+
+
 @pytest.mark.parametrize("headers", [(1 << 20,), (50, 300, 1 << 20), (50, 300)])
 def test_memory_is_read_from_the_header(
     headers: tuple[int, ...], names: list[str], monkeypatch: pytest.MonkeyPatch
@@ -153,6 +162,7 @@ def test_ctrl_c_leaves_a_part_that_is_continued(
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=PATIENCE)
     assert child.returncode == 130
+    assert "the same command continues the download" in said
     assert "Traceback" not in said
     have = part_of(target).stat().st_size
     assert part_of(target).read_bytes() == content[:have]
