@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from ingot.engine import Request as Request
     from ingot.engine import RequestState as RequestState
     from ingot.engine import Timings as Timings
+    from ingot.errors import AccessDeniedError as AccessDeniedError
     from ingot.errors import CacheFullError as CacheFullError
     from ingot.errors import ChatTemplateError as ChatTemplateError
+    from ingot.errors import ChecksumError as ChecksumError
     from ingot.errors import ConfigError as ConfigError
     from ingot.errors import ContextLengthError as ContextLengthError
+    from ingot.errors import DiskSpaceError as DiskSpaceError
+    from ingot.errors import DownloadError as DownloadError
     from ingot.errors import EngineError as EngineError
     from ingot.errors import FileWriteError as FileWriteError
     from ingot.errors import GgufError as GgufError
@@ -33,8 +37,10 @@ if TYPE_CHECKING:
     from ingot.errors import IngotError as IngotError
     from ingot.errors import LogitsError as LogitsError
     from ingot.errors import MemoryShortageError as MemoryShortageError
+    from ingot.errors import MissingPackageError as MissingPackageError
     from ingot.errors import ModelChangedError as ModelChangedError
     from ingot.errors import ModelError as ModelError
+    from ingot.errors import ModelNotFoundError as ModelNotFoundError
     from ingot.errors import ProcessorError as ProcessorError
     from ingot.errors import QuantError as QuantError
     from ingot.errors import QueueFullError as QueueFullError
@@ -69,14 +75,18 @@ __version__ = "0.1.0"
 check_alone(__file__)
 
 _HOME = {
+    "AccessDeniedError": "ingot.errors",
     "BeamText": "ingot.results",
     "CacheFullError": "ingot.errors",
     "ChatSession": "ingot.chat",
     "ChatTemplate": "ingot.tokenizer.chat_template",
     "ChatTemplateError": "ingot.errors",
+    "ChecksumError": "ingot.errors",
     "Completion": "ingot.engine",
     "ConfigError": "ingot.errors",
     "ContextLengthError": "ingot.errors",
+    "DiskSpaceError": "ingot.errors",
+    "DownloadError": "ingot.errors",
     "EngineError": "ingot.errors",
     "EngineOptions": "ingot.engine",
     "EngineStats": "ingot.engine",
@@ -95,8 +105,10 @@ _HOME = {
     "LLM": "ingot.api",
     "LogitsError": "ingot.errors",
     "MemoryShortageError": "ingot.errors",
+    "MissingPackageError": "ingot.errors",
     "ModelChangedError": "ingot.errors",
     "ModelError": "ingot.errors",
+    "ModelNotFoundError": "ingot.errors",
     "ProcessorError": "ingot.errors",
     "QuantError": "ingot.errors",
     "QueueFullError": "ingot.errors",
@@ -125,14 +137,18 @@ _HOME = {
 
 __all__ = [
     "LLM",
+    "AccessDeniedError",
     "BeamText",
     "CacheFullError",
     "ChatSession",
     "ChatTemplate",
     "ChatTemplateError",
+    "ChecksumError",
     "Completion",
     "ConfigError",
     "ContextLengthError",
+    "DiskSpaceError",
+    "DownloadError",
     "EngineError",
     "EngineOptions",
     "EngineStats",
@@ -150,8 +166,10 @@ __all__ = [
     "IngotError",
     "LogitsError",
     "MemoryShortageError",
+    "MissingPackageError",
     "ModelChangedError",
     "ModelError",
+    "ModelNotFoundError",
     "ProcessorError",
     "QuantError",
     "QueueFullError",

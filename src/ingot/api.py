@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot import models
+from ingot import models, store
 from ingot.arrays import Floats
 from ingot.backends.backend import OnSent
-from ingot.bar import Bar
+from ingot.bar import Bar, DownloadBar
 from ingot.engine import (
     Completion,
     EngineOptions,
@@ -36,6 +36,7 @@ from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import SamplingError
+from ingot.recommended import recommended_sampling
 from ingot.results import BeamText, Score
 from ingot.sampling import SamplingParams, logprobs_of
 from ingot.sampling.fields import SamplingFields
@@ -68,8 +69,8 @@ class LLM:
     `Completion.parsed` is then the parsed object. For asyncio there are `agenerate`, `achat`,
     `astream`, `abatch`, `aembed` and `arun_tools`, with the same parameters.
 
-    >>> from ingot import LLM, store
-    >>> llm = LLM(store.resolve("default"))
+    >>> from ingot import LLM
+    >>> llm = LLM("default")
     >>> llm.generate("The capital of France is", max_tokens=2, temperature=0).text
     ' Paris.'
     """
@@ -83,6 +84,9 @@ class LLM:
     ) -> None:
         """Open a model. A problem with the file or an option is reported here, not later.
 
+        `path` is a GGUF file, or a name that `ingot.store` knows: "hf:OWNER/REPO:QUANT",
+        "https://...", "ollama:NAME", "default". What is not on this machine is downloaded.
+
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
@@ -90,7 +94,7 @@ class LLM:
         the bytes of weights.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
-        self.engine.load_gguf_model(path, progress)
+        self.engine.load_gguf_model(_located(path), progress)
         model = self.engine.model
         self.path = model.file.path
         self.file = model.file
@@ -98,6 +102,7 @@ class LLM:
         self.context = model.context
         self.threads = model.threads
         self.tokenizer = self.engine.tokenizer
+        self.defaults = SamplingParams.from_names(recommended_sampling(self.path))
         self._making_runner = Lock()
 
     def generate(
@@ -516,10 +521,10 @@ class LLM:
 
     @cached_property
     def chat_template(self) -> "ChatTemplate":
-        """The chat template in the file, or ChatML if it has none."""
-        from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
+        """The chat template of the model, or ChatML if it has none."""
+        from ingot.recommended import chat_template_of  # noqa: PLC0415 (imports jinja2)
 
-        return ChatTemplate.from_metadata(self.file.metadata, self.tokenizer)
+        return chat_template_of(self.file, self.tokenizer)
 
     @property
     def stats(self) -> EngineStats:
@@ -552,7 +557,7 @@ class LLM:
         schema: Schema | None = None,
         progress: OnProgress | None = None,
     ) -> Request:
-        made, others = read_fields(params, fields)
+        made, others = read_fields(params, fields, self.defaults)
         if schema is None:
             return self.engine.submit_request(prompt, made, progress=progress, **others)
         from ingot.sampling import grammar_of, parse_as  # noqa: PLC0415 (few need it)
@@ -585,6 +590,16 @@ class LLM:
 
         with self._making_runner:
             return HiddenStateRunner(self.engine.model, self.graph)
+
+
+def _located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The file of a model; a name that is neither known nor remote is taken for a path."""
+    if not isinstance(name, str):
+        return name
+    if (found := store.find(name)) or not store.is_downloadable(name):
+        return found or name
+    with DownloadBar() as bar:
+        return store.resolve(name, bar)
 
 
 def _whole(request: Request) -> Completion:

@@ -100,7 +100,7 @@ class ChatSession:
         self.llm = llm
         self.system = system
         self._overflow = overflow
-        self._params, others = read_fields(params, fields)
+        self._params, others = read_fields(params, fields, llm.defaults)
         self._others = {"context_overflow": "stop", **others}
         self._past: list[Exchange] = []
         self._left_out = 0  # how many of the oldest are not in the prompt any more

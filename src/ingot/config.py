@@ -6,6 +6,10 @@
 | `INGOT_THREADS`   | CPU threads (default: the cores available to this process)  |
 | `INGOT_PRECISION` | how far the CPU rounds inputs: fast (default) or exact      |
 | `INGOT_CACHE`     | folder for downloads (default: ingot in the user's cache)   |
+| `HF_HUB_CACHE`    | the hub's cache (default: hub in `HF_HOME`)                 |
+| `HF_HOME`         | default: huggingface in the user's cache                    |
+| `OLLAMA_MODELS`   | ollama's models (default: where ollama keeps them)          |
+| `LLAMA_CACHE`     | llama.cpp's cache (default: llama.cpp in the user's cache)  |
 | `INGOT_API_KEY`   | API key that clients of `ingot serve` must send             |
 | `NO_COLOR`        | not empty: no colours and no bold text in the terminal      |
 | `TERM`            | `dumb`: the terminal shows only plain lines                 |
@@ -30,6 +34,10 @@ class Config:
     threads: int
     precision: str
     cache: Path
+    hub_cache: Path
+    ollama_folders: tuple[Path, ...]
+    lm_studio_folders: tuple[Path, ...]
+    llama_cpp_cache: Path
     api_key: str | None
     styles: bool  # colours and bold text are allowed
     dumb_terminal: bool  # the terminal cannot overwrite a line
@@ -51,16 +59,21 @@ def _precision() -> str:
     return text
 
 
-def _cache() -> Path:
-    if text := os.environ.get("INGOT_CACHE"):
-        return Path(text).expanduser()
-    if text := os.environ.get("XDG_CACHE_HOME"):
-        return Path(text) / "ingot"
+def _home() -> Path:
     try:
-        home = Path.home()
+        return Path.home()
     except RuntimeError:  # a user without a home directory, as in some containers
-        home = Path("/")
-    return home / ".cache" / "ingot"
+        return Path("/")
+
+
+def _folder(variable: str, default: Path) -> Path:
+    return Path(text).expanduser() if (text := os.environ.get(variable)) else default
+
+
+def _ollama_folders() -> tuple[Path, ...]:
+    if text := os.environ.get("OLLAMA_MODELS"):
+        return (Path(text).expanduser(),)
+    return (_home() / ".ollama/models", Path("/usr/share/ollama/.ollama/models"))
 
 
 def _isa() -> str:
@@ -76,11 +89,16 @@ def _isa() -> str:
 def config() -> Config:
     """The settings; the first call reads the environment and selects the instruction set."""
     dumb_terminal = os.environ.get("TERM") == "dumb"
+    caches = _folder("XDG_CACHE_HOME", _home() / ".cache")
     return Config(
         isa=_isa(),
         threads=_threads(),
         precision=_precision(),
-        cache=_cache(),
+        cache=_folder("INGOT_CACHE", caches / "ingot"),
+        hub_cache=_folder("HF_HUB_CACHE", _folder("HF_HOME", caches / "huggingface") / "hub"),
+        ollama_folders=_ollama_folders(),
+        lm_studio_folders=(_home() / ".lmstudio/models", caches / "lm-studio/models"),
+        llama_cpp_cache=_folder("LLAMA_CACHE", caches / "llama.cpp"),
         api_key=os.environ.get("INGOT_API_KEY") or None,
         styles=not (dumb_terminal or os.environ.get("NO_COLOR")),
         dumb_terminal=dumb_terminal,

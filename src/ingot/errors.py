@@ -76,6 +76,30 @@ class StoreError(IngotError):
     """A model cannot be found, downloaded or verified."""
 
 
+class ModelNotFoundError(StoreError):
+    """There is no model, repository, file or tag of this name."""
+
+
+class AccessDeniedError(StoreError):
+    """A server wants a token, or terms that its user has accepted, before it gives a model."""
+
+
+class DownloadError(StoreError):
+    """A download failed. What has arrived is kept, and the next download continues there."""
+
+
+class ChecksumError(DownloadError):
+    """A downloaded file is not the one that was asked for; it was removed."""
+
+
+class DiskSpaceError(StoreError):
+    """A model is larger than the free space on the disk."""
+
+
+class MissingPackageError(StoreError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+
 class ModelError(IngotError, ValueError):
     """A valid model file cannot be run: unknown architecture, missing tensor, wrong shape, ..."""
 

@@ -1,4 +1,4 @@
-"""`ingot list`: the models in the cache."""
+"""`ingot list`: the models on this machine."""
 
 from typing import Annotated
 
@@ -14,7 +14,11 @@ from ingot.gguf import GgufLoader
 def command(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the models in the cache with size, architecture and quantization."""
+    """List the models on this machine with size, architecture and quantization.
+
+    Models that the hub's tools, ollama, LM Studio or llama.cpp have downloaded are listed, too.
+    Each can be used by the name that is shown.
+    """
     models = [(model, *_describe(model)) for model in store.list_models()]
     if json:
         write_json(
@@ -23,6 +27,7 @@ def command(
                     "name": model.name,
                     "path": str(model.path),
                     "size": model.size,
+                    "source": model.source,
                     "architecture": kind,
                     "quantization": quantized,
                     "error": error,
@@ -32,13 +37,23 @@ def command(
         )
         return
     if not models:
-        notice(f"no models in {store.models_folder()}; `ingot pull` downloads the default one")
+        notice(
+            f"no models in {store.models_folder()}; `ingot pull` downloads the default one, "
+            "`ingot search` finds others"
+        )
         return
     rows = [
-        (printable(model.name), size(model.size), printable(kind or "-"), quantized or "unreadable")
+        (
+            printable(model.name),
+            size(model.size),
+            printable(kind or "-"),
+            quantized or "unreadable",
+            model.source,
+        )
         for model, kind, quantized, _ in models
     ]
-    write_columns([("NAME", "SIZE", "ARCHITECTURE", "QUANTIZATION"), *rows], right=(1,))
+    heading = ("NAME", "SIZE", "ARCHITECTURE", "QUANTIZATION", "SOURCE")
+    write_columns([heading, *rows], right=(1,))
     for *_, error in models:
         if error:
             notice(f"unreadable: {error}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ingot import store
 from ingot.api import LLM
 from ingot.cli.shared.answer import PromptBar, write_answer
 from ingot.cli.shared.find_model import ModelOption, locate
@@ -22,21 +23,22 @@ from ingot.cli.shared.model_options import (
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice
-from ingot.cli.shared.sampling_options import takes_sampling_flags
+from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
 from ingot.engine import Request
 from ingot.errors import ConfigError
-from ingot.sampling import SamplingParams
+from ingot.recommended import has_chat_template
 
 _EXAMPLE = "Explain in two sentences why the sky is blue."
-_TEMPLATE_KEY = "tokenizer.chat_template"
 
 
 @takes_sampling_flags
 def command(
-    prompt: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PROMPT", help="The prompt; `-` reads stdin. Default: an example prompt."
+            metavar="[MODEL] PROMPT",
+            help="The prompt; `-` reads stdin. Default: an example prompt. Before it, a model may "
+            "be named instead of with -m.",
         ),
     ] = None,
     *,
@@ -44,7 +46,7 @@ def command(
     max_tokens: Annotated[
         int, typer.Option("-n", "--max-tokens", min=0, help="Maximum number of tokens to generate.")
     ] = 256,
-    sampling: SamplingParams,
+    sampling: SamplingFlags,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text without the chat template.")
     ] = False,
@@ -61,6 +63,7 @@ def command(
     Ctrl-C stops early: the text so far stays, the timings are printed, the exit status is 130.
     """
     started = time.perf_counter()
+    model, prompt = _model_and_prompt(words or [], model)
     text = _text(prompt)
     with open_llm(
         locate(model),
@@ -75,13 +78,24 @@ def command(
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, raw=raw)
         with PromptBar() as bar:
-            params = replace(sampling, max_tokens=max_tokens)
+            params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
             first, interrupted = write_answer(written, bar)
         show_placement(llm.engine.model)
         _show_timings(written, load=loaded - started, first=first and first - started)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _model_and_prompt(words: list[str], model: str | None) -> tuple[str | None, str | None]:
+    """Tell `MODEL PROMPT` from `PROMPT`; one word that is the name of a remote model is a model."""
+    if not words or (len(words) == 1 and (model is not None or not store.is_remote(words[0]))):
+        return model, words[0] if words else None
+    if len(words) > 2:
+        raise ConfigError(f"there are {len(words)} arguments; put the prompt in quotes")
+    if model is not None:
+        raise ConfigError(f"there are two models, {words[0]!r} and -m {model!r}; name one")
+    return words[0], words[1] if len(words) == 2 else None
 
 
 def _text(prompt: str | None) -> str:
@@ -98,8 +112,7 @@ def _text(prompt: str | None) -> str:
 
 def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
     """The prompt's tokens: the text itself, or a user message in the chat template."""
-    metadata = llm.file.metadata
-    if not raw and _TEMPLATE_KEY not in metadata:
+    if not raw and not has_chat_template(llm.file):
         notice("the model has no chat template; it continues the text")
         raw = True
     if raw:

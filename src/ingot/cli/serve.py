@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ingot import store
 from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -20,6 +21,7 @@ from ingot.cli.shared.output import notice, read_text
 from ingot.config import config
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
+from ingot.recommended import recommended_sampling
 
 _LIMITS, _SAFETY = "Limits", "Access"
 
@@ -209,7 +211,14 @@ def command(
     asked: list[str | None] = [*models] if models else [None]
     for given in asked:
         name, path = _named(given)
-        served.append(ServedModel(name=name or model_name(path), path=path, engine=engine))
+        served.append(
+            ServedModel(
+                name=name or model_name(path),
+                path=path,
+                engine=engine,
+                sampling=recommended_sampling(path),
+            )
+        )
     options = ServerOptions(
         models=tuple(served),
         host=host,
@@ -236,7 +245,7 @@ def command(
 
 def _named(given: str | None) -> tuple[str | None, Path]:
     """Split `NAME=MODEL` into the name (None if absent) and the file."""
-    if given is None or Path(given).exists() or "=" not in given:
+    if given is None or "=" not in given or Path(given).exists() or store.is_remote(given):
         return None, locate(given)
     name, _, model = given.partition("=")
     if not name:

@@ -12,8 +12,8 @@ from ingot.cli.shared.output import printable
 from ingot.cli.tokenize import write_tokens
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
+from ingot.recommended import chat_template_of
 from ingot.tokenizer import Tokenizer
-from ingot.tokenizer.chat_template import ChatTemplate
 
 
 def command(
@@ -36,7 +36,7 @@ def command(
     """Render messages with a model's chat template, up to where the model's answer begins."""
     with GgufLoader(locate(model)) as loader:
         tokenizer = Tokenizer.from_metadata(loader.metadata)
-        template = ChatTemplate.from_metadata(loader.metadata, tokenizer)
+        template = chat_template_of(loader, tokenizer)
         conversation = _read_json(messages)
         prompt = template.render(conversation, tools=None if tools is None else _read_json(tools))
         if tokens:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from ingot.server.http.connection_limits import ConnectionLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model file, its name in requests, and its engine's options."""
+    """A model file, its name in requests, its engine's options, and its sampling defaults."""
 
     name: str
     path: Path
     engine: EngineOptions = field(default_factory=EngineOptions)
+    sampling: Mapping[str, object] = field(default_factory=dict)  # by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ Types, ranges and aliases come from there. A null means the default. It does not
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,8 +96,9 @@ def params_of(
     grammar = structured_outputs.grammar_of(given)
     given = {name: given[name] for name in given.keys() - structured_outputs.FIELDS}
     given["grammar"] = grammar
-    given |= {name: value for name, value in more.items() if value is not None}
-    params = SamplingParams.from_names(given, max_tokens=None)
+    given |= {name: value for name, value in more.items() if value is not None and value != []}
+    base = SamplingParams.from_names(_recommended(body, options), max_tokens=None)
+    params = base.with_names(given)
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(given, default_tokens))
         if most < math.inf:
@@ -111,6 +113,12 @@ def params_of(
         limit = min(options.time_limit, params.time_limit or math.inf)
         params = replace(params, time_limit=limit)
     return params
+
+
+def _recommended(body: BaseModel, options: ServerOptions) -> Mapping[str, object]:
+    """The sampling defaults of the model that a body names."""
+    name = getattr(body, "model", None)
+    return next((each for each in options.models if each.name == name), options.models[0]).sampling
 
 
 def _default(given: dict[str, object], tokens: int | None) -> float:

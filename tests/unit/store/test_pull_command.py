@@ -1,0 +1,211 @@
+"""`ingot pull`, `run`, `search` and `LLM` with models of a server on this machine."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from model_server import HubAndOllama
+
+from ingot import LLM, GgufLoader, store
+from ingot.cli import serve
+from ingot.cli.shared import planned_memory
+from ingot.errors import StoreError
+from ingot.graph.kv_type import KvType
+from ingot.memory_estimate import estimate_memory
+from ingot.store.download import part_of
+from tiny_llama import write_tiny_llama
+
+INGOT = Path(sys.executable).with_name("ingot")
+REPO = "Owner/Tiny-GGUF"
+PATIENCE = 300  # seconds, on a machine that does other things
+
+
+@pytest.fixture
+def model(home: Path) -> bytes:
+    path = home / "tiny.gguf"
+    write_tiny_llama(path)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+@pytest.fixture
+def environment(server: HubAndOllama, home: Path) -> dict[str, str]:
+    """The hub of a process is the server."""
+    return {**os.environ, "HF_ENDPOINT": server.url, "HOME": str(home), "HF_HUB_OFFLINE": ""}
+
+
+@pytest.fixture
+def names(server: HubAndOllama, model: bytes) -> list[str]:
+    """The same model in three places."""
+    server.add_repo(REPO, {"tiny-Q8_0.gguf": model})
+    server.files["/tiny.gguf"] = model
+    server.add_ollama("library/tiny", "latest", {"model": model, "system": b"Be brief."})
+    return [f"hf:{REPO}", f"{server.url}/tiny.gguf", f"ollama:{server.host}/library/tiny"]
+
+
+def ingot(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(INGOT), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_newcomer(
+    number: int, names: list[str], environment: dict[str, str], model: bytes
+) -> None:
+    """Look, pull, list, run and remove a model, by its name alone."""
+    if number == 0:
+        pytest.importorskip("huggingface_hub", reason="pip install 'ingot-llm[hub]'")
+    name = names[number]
+    planned = ingot(environment, "pull", "--dry-run", name)
+    assert planned.returncode == 0, planned.stderr
+    assert re.search(r"memory needed +about [\d.]+ KiB", planned.stdout)  # said by its header
+    assert planned.stdout.splitlines()[-1].split() == ["fits", "yes"]
+    pulled = ingot(environment, "pull", name)
+    assert pulled.returncode == 0, pulled.stderr
+    assert Path(pulled.stdout.strip()).read_bytes() == model
+    assert "downloading" in pulled.stderr
+    ran = ingot(environment, "run", "--raw", "-n", "3", "-t", "1", name, "hello")
+    assert ran.returncode == 0, ran.stderr
+    assert "downloading" not in ran.stderr
+    assert "generated 3 tokens" in ran.stderr or "generated" in ran.stderr
+    listed = ingot(environment, "list").stdout.splitlines()
+    assert len(listed) == 2
+    removed = ingot(environment, "remove", listed[1].split()[0])
+    assert removed.returncode == 0, removed.stderr
+    assert len(ingot(environment, "list").stdout.splitlines()) == 0
+
+
+def test_search(names: list[str], environment: dict[str, str]) -> None:
+    pytest.importorskip("huggingface_hub", reason="pip install 'ingot-llm[hub]'")
+    found = ingot(environment, "search", "tiny")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[1].split()[0] == names[0]
+    assert ingot(environment, "search", "nothing").stdout == ""
+
+
+def test_llm_downloads_what_it_is_asked_for(
+    server: HubAndOllama, names: list[str], model: bytes
+) -> None:
+    with LLM(names[1], threads=1) as llm:
+        assert llm.path.read_bytes() == model
+        assert llm.generate("a", max_tokens=2).token_ids
+    asked = len(server.asked)
+    with LLM(names[1], threads=1):
+        assert len(server.asked) == asked
+
+
+def test_a_served_url_may_have_an_equals_sign(names: list[str], model: bytes) -> None:
+    url = f"{names[1]}?download=true"
+    for given, name in ((url, None), (f"mine={url}", "mine")):
+        found, path = serve._named(given)
+        assert found == name
+        assert path.read_bytes() == model
+
+
+@pytest.mark.parametrize("headers", [(1 << 20,), (50, 300, 1 << 20), (50, 300)])
+def test_memory_is_read_from_the_header(
+    headers: tuple[int, ...], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planned_memory, "_HEADERS", headers)
+    plan = store.plan_pull(names[1])
+    needed = planned_memory.planned_memory(plan)
+    path = store.pull(names[1])
+    with GgufLoader(path) as loader:
+        estimate = estimate_memory(loader, None, KvType.F16)
+        assert estimate
+    assert needed == (estimate.total if headers[-1] > 300 else plan.memory)
+    assert planned_memory.planned_memory(plan) == estimate.total
+
+
+def test_llm_of_a_missing_file_says_so(home: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        LLM(str(home / "missing.gguf"))
+    with pytest.raises(StoreError, match="use hf:OWNER/REPO"):
+        LLM("hf:x")
+
+
+def start(environment: dict[str, str], name: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [str(INGOT), "pull", name],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ctrl_c_leaves_a_part_that_is_continued(
+    server: HubAndOllama, environment: dict[str, str], home: Path
+) -> None:
+    content = b"GGUF" + random.Random(1).randbytes(8 << 20)
+    server.add_ollama("library/big", "latest", {"model": content})
+    name = f"ollama:{server.host}/library/big"
+    target = store.plan_pull(name).files[0].target
+    server.away.pace = server.away.stop  # slow
+    child = start(environment, name)
+    while not (part_of(target).exists() and part_of(target).stat().st_size > 100_000):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 130
+    assert "the same command continues the download" in said
+    assert "Traceback" not in said
+    have = part_of(target).stat().st_size
+    assert part_of(target).read_bytes() == content[:have]
+    server.away.pace = None
+    assert ingot(environment, "pull", name).returncode == 0
+    assert store.resolve(name).read_bytes() == content
+    last = server.away.gets(server.blob(content))[-1].headers["range"]
+    assert last.startswith(f"bytes={have}-")
+    assert home.is_dir()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("number", range(3))
+def test_a_pull_that_is_killed_leaves_nothing_that_is_taken_for_whole(
+    number: int, server: HubAndOllama, environment: dict[str, str]
+) -> None:
+    """SIGKILL at 20 random moments, then the next pull continues; at the end it is complete."""
+    if number == 0:
+        pytest.importorskip("huggingface_hub", reason="pip install 'ingot-llm[hub]'")
+    moments = random.Random(number)
+    content = b"GGUF" + moments.randbytes(3 << 20)
+    server.add_repo(REPO, {"big-Q8_0.gguf": content})
+    server.files["/big.gguf"] = content
+    server.add_ollama("library/big", "latest", {"model": content, "system": b"Be brief."})
+    name = [f"hf:{REPO}", f"{server.url}/big.gguf", f"ollama:{server.host}/library/big"][number]
+    server.pace = server.away.pace = server.stop  # slow
+    asked_before, unfinished = 0, 0
+    for _ in range(20):
+        child = start(environment, name)
+        while child.poll() is None and len(server.asked) == asked_before:
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 0.4))
+        child.kill()
+        child.communicate(timeout=PATIENCE)
+        asked_before = len(server.asked)
+        found = store.find(name)
+        unfinished += found is None
+        assert found is None or found.read_bytes() == content
+        for model in store.list_models():
+            assert model.path.read_bytes() == content
+    assert unfinished > 0
+    server.pace = server.away.pace = None
+    assert ingot(environment, "pull", name).returncode == 0
+    found = store.find(name)
+    assert found
+    assert found.read_bytes() == content
