@@ -36,7 +36,7 @@ inline ByteBlock* byte_blocks(uint8_t* quantized, int64_t stride) {
   return reinterpret_cast<ByteBlock*>(quantized + stride / 2);
 }
 
-[[gnu::flatten]] inline void quantize_bytes(const float* x, ByteBlock& block) {
+INGOT_FLATTEN inline void quantize_bytes(const float* x, ByteBlock& block) {
   int32_t largest[kInputBlock / 16], total[kInputBlock / 16];
   largest_bits(x, largest);
   InputScale scale[kInputBlock / kByteGroup];
@@ -116,7 +116,7 @@ inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows
 
 // Adds a stretch of kTall strips times kWide columns to the results.
 template <int kGroup, bool kHasMin, int kTall, int kWide>
-[[gnu::flatten, gnu::noinline]] void byte_tile(const ByteStrip* strips,
+INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
                                                const ByteBlock* const (&inputs)[kWide],
                                                float* results) {
   const auto result = [&](int s, int c) { return results + c * kPanelRows + s * simd::kLanes; };
@@ -172,9 +172,9 @@ struct BytePanel {
   using Format = F;
   using Strip = ByteStrip;
   using Input = ByteBlock;
-  // Integer and float sums of a tile fill 24 of 32 registers.
-  static constexpr int kTileStrips = 3;
-  static constexpr int kTileColumns = 4;
+  // Integer and float sums of a tile fill 24 of 32 registers. Plain C++ has no use for tiles.
+  static constexpr int kTileStrips = simd::kLanes == 16 ? 3 : 1;
+  static constexpr int kTileColumns = simd::kLanes == 16 ? 4 : 1;
 
   static const Input* inputs(const LinearInput& input) {
     return byte_blocks(const_cast<uint8_t*>(input.quantized), input.quantized_stride);

@@ -74,9 +74,8 @@ inline int runs_in(int count) {
 
 // `scales` are those of the columns.
 template <class F>
-[[gnu::flatten]] inline void unpack_row(const uint8_t* blocks, int count,
-                                        const float (&scales)[kGroupColumns],
-                                        UnpackedStretch& out) {
+INGOT_FLATTEN inline void unpack_row(const uint8_t* blocks, int count,
+                                     const float (&scales)[kGroupColumns], UnpackedStretch& out) {
   Stretch<F> stretch;
   read_stretch<F>(blocks, count, stretch);
   if constexpr (kRuns<F> == 1) {
@@ -110,9 +109,8 @@ inline void if_constant(bool condition, Body body) {
 // Some rows times columns `first` and up, over `twos` pairs of runs (ignored where the stretch
 // is one run). `fresh`: there is nothing in the totals yet.
 template <int run, int kMinGroupOfTile, int kColumns>
-[[gnu::flatten]] void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs,
-                               int first, int twos, bool fresh,
-                               simd::Floats (*total)[kGroupColumns]) {
+INGOT_FLATTEN void few_tile(const UnpackedStretch* rows, const InputBlock* const* inputs, int first,
+                            int twos, bool fresh, simd::Floats (*total)[kGroupColumns]) {
   constexpr int kRows = kTileRows<run>;
   inputs += first;
   simd::Floats sum[kRows][kColumns];

@@ -63,8 +63,8 @@ inline void add_small_blocks(const uint8_t* const (&blocks)[kRows],
 }
 
 template <class F, int kRows>
-[[gnu::flatten]] void generate_one(const uint8_t* weight, int64_t row_bytes,
-                                   const LinearInput& input, float* out) {
+INGOT_FLATTEN void generate_one(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
+                                float* out) {
   constexpr int kStretchBytes = kBlocksPerStretch<F> * F::kBytes;
   const uint8_t* blocks[kRows];
   const InputBlock* from = reinterpret_cast<const InputBlock*>(input.quantized);

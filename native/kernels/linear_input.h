@@ -90,7 +90,7 @@ inline InputScale input_scale(int32_t largest) {
 }
 
 template <int kAmplitude>
-[[gnu::flatten]] inline void quantize_block(const float* x, InputBlock& block) {
+INGOT_FLATTEN inline void quantize_block(const float* x, InputBlock& block) {
   int32_t largest[kInputBlock / 16], total[kInputBlock / 16];
   largest_bits(x, largest);
   const InputScale scale = input_scale<kAmplitude>(*std::max_element(largest, largest + 16));

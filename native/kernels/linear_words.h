@@ -64,7 +64,7 @@ inline void unpack_word_strip(const uint8_t* blocks, int64_t row_bytes, int rows
 // Adds `depth` weights (at most a stretch) of kTall strips times kWide columns to the
 // results: 32-bit sums from flush to flush, floats from there.
 template <int kTall, int kWide>
-[[gnu::flatten, gnu::noinline]] void word_tile(const WordStrip* strips, WordShape shape,
+INGOT_FLATTEN [[gnu::noinline]] void word_tile(const WordStrip* strips, WordShape shape,
                                                const InputBlock* const (&inputs)[kWide], int depth,
                                                float* results) {
   simd::Floats part[kTall][kWide];

@@ -59,6 +59,15 @@
 #include "simd/vector_scalar.h"
 #endif
 
+// For functions whose arrays of vectors must live in registers: gcc leaves some of the lambdas in
+// them as calls, which pass arrays through memory. In plain C++ nothing is gained, and compiling
+// takes minutes.
+#if defined(__AVX2__)
+#define INGOT_FLATTEN [[gnu::flatten]]
+#else
+#define INGOT_FLATTEN
+#endif
+
 namespace ingot::INGOT_ISA {
 
 // Calls body(0) .. body(count - 1), each number a compile-time constant: arrays of vectors
