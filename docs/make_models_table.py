@@ -15,7 +15,7 @@ import numpy as np
 
 import ingot.models
 from ingot.gguf import GgufLoader
-from ingot.models import architectures, build_graph, described
+from ingot.models import architectures, build_graph, described, module_name
 from models.recipes import RECIPES
 from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
 from run_batches import Runner
@@ -58,7 +58,7 @@ def table(differences: Mapping[str, str]) -> str:
         "|---|---|---|---|---|",
     ]
     for name in architectures():
-        file = folder / f"{name.replace('-', '_')}.py"
+        file = folder / f"{module_name(name)}.py"
         length = len(file.read_text().splitlines())
         recipes = [recipe for recipe in RECIPES.values() if recipe.architecture == name]
         classes = ", ".join(dict.fromkeys(f"`{recipe.model}`" for recipe in recipes))

@@ -14,8 +14,8 @@ import numpy as np
 from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
-from ingot.graph.ops import RopeLayout
-from ingot.models.spec import HeadSpec, RopeSpec
+from ingot.graph.ops import Gating, RopeLayout
+from ingot.models.spec import HeadSpec, RopeSpec, SharedExpertSpec
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -24,6 +24,8 @@ _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
 _FACTORS = "rope_freqs.weight"
 _SHORT_FACTORS, _LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_TENSORS = frozenset({_FACTORS, _SHORT_FACTORS, _LONG_FACTORS})
+
+_GATINGS = {1: Gating.SOFTMAX, 2: Gating.SIGMOID, 3: Gating.CHOSEN_SOFTMAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,41 @@ class Hyperparameters:
     def experts_used(self) -> int:
         """Experts that one token uses."""
         return self.size("expert_used_count", most=self.experts)
+
+    def gating(self, default: Gating) -> Gating:
+        """How the scores of experts become weights; `default` if the file does not say."""
+        number = self.integer("expert_gating_func", 0)
+        if number and number not in _GATINGS:
+            known = "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen experts)"
+            raise self._wrong("expert_gating_func", number, known)
+        return _GATINGS.get(number, default)
+
+    def shared_expert(self) -> SharedExpertSpec | None:
+        """The shared experts, which files hold as one that is as wide as all of them."""
+        count = self._from_zero("expert_shared_count")
+        if not count:
+            return None
+        width = count * self.size("expert_feed_forward_length")
+        return SharedExpertSpec(width=self.size("expert_shared_feed_forward_length", width))
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers at the beginning that have an MLP instead of experts."""
+        return self._from_zero("leading_dense_block_count")
+
+    @property
+    def mtp_layers(self) -> int:
+        """Layers at the end, counted in `layers`, that predict tokens further ahead."""
+        count = self._from_zero("nextn_predict_layers")
+        if count >= self.layers:
+            raise self._wrong("nextn_predict_layers", count, f"less than {self.layers} layers")
+        return count
+
+    def _from_zero(self, key: str) -> int:
+        number = self.integer(key, 0)
+        if not 0 <= number <= _MOST:
+            raise self._wrong(key, number, f"0 to {_MOST}")
+        return number
 
     def head(self) -> HeadSpec | None:
         """The head that scores whole texts, if the file has one."""

@@ -185,3 +185,4 @@ class Network:
     output_bias: bool = False
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
+    mtp_layers: int = 0  # after the last one, for multi-token prediction: not read
