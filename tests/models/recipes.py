@@ -14,7 +14,7 @@ from models.recipes_corrected_experts import CORRECTED_EXPERTS
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
-from models.recipes_recent import RECENT
+from models.recipes_more_dense import MORE_DENSE
 from models.recipes_recurrent import RECURRENT
 
 LLAMA = Recipe(
@@ -130,6 +130,6 @@ RECIPES: dict[str, Recipe] = {
     **ENCODERS,
     **EXPERTS,
     **CORRECTED_EXPERTS,
-    **RECENT,
+    **MORE_DENSE,
     **RECURRENT,
 }

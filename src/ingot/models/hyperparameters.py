@@ -66,6 +66,13 @@ class Hyperparameters:
             raise self._wrong(key, number, "a positive number")
         return number
 
+    def not_negative(self, key: str) -> float:
+        """A number from 0, which is also the default."""
+        number = self.number(key, 0.0)
+        if not 0.0 <= number < math.inf:
+            raise self._wrong(key, number, "0 or more")
+        return number
+
     def size(self, key: str, default: int | None = None, *, most: int = _MOST) -> int:
         """A whole number of things there must be at least one of."""
         return self._within(key, self.integer(key, default), most)
@@ -228,10 +235,11 @@ class Hyperparameters:
         if scaling == "yarn":
             yarn = rope.Yarn(
                 factor=factor,
-                original_context=self._original_context,
+                original_context=self.original_context,
                 beta_fast=self.positive("rope.scaling.yarn_beta_fast", 32.0),
                 beta_slow=self.positive("rope.scaling.yarn_beta_slow", 1.0),
                 attention_factor=attention_factor,
+                log_multiplier=self.not_negative("rope.scaling.yarn_log_multiplier"),
                 whole_pairs=yarn_in_whole_pairs,
             )
         elif scaling not in {"none", "linear", "longrope"}:
@@ -261,14 +269,15 @@ class Hyperparameters:
         return size
 
     @property
-    def _original_context(self) -> int:
+    def original_context(self) -> int:
+        """Tokens of the context before it was stretched."""
         return self.size("rope.scaling.original_context_length", self.context_length)
 
     def _rope_factors(self, pairs: int) -> Sequence[float] | None:
         name = _FACTORS
         if _LONG_FACTORS in self.tensors:
             context = min(self.wanted_context or self.context_length, self.context_length)
-            name = _LONG_FACTORS if context > self._original_context else _SHORT_FACTORS
+            name = _LONG_FACTORS if context > self.original_context else _SHORT_FACTORS
         if name not in self.tensors:
             return None
         factors: list[float] = decode(self.tensors[name].data, self.tensors[name].type).tolist()

@@ -15,12 +15,13 @@ from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 @dataclass(frozen=True, slots=True)
 class NormSpec:
-    """A normalization and the tensor that scales it (`name`.weight, `name`.bias)."""
+    """A normalization and the tensors that scale it (`name`.weight, `name`.bias)."""
 
     name: str
     epsilon: float
     kind: NormKind = NormKind.RMS
     bias: bool = False
+    weight: bool = True
 
 
 @dataclass(frozen=True, slots=True)
