@@ -32,11 +32,13 @@ def difference(name: str) -> float:
         TemporaryDirectory() as folder,
         GgufLoader(fixture.write(Path(folder) / "model.gguf")) as model,
     ):
-        runner = Runner(build_graph(model, CONTEXT), model, positions=CONTEXT, sequences=3)
+        graph = build_graph(model, CONTEXT)
+        runner = Runner(graph, model, positions=CONTEXT, sequences=3)
         if RECIPES[name].ranker:
             pairs = {length: fixture.token_ids[:length] for length in PAIR_LENGTHS}
             types = [kind for length in PAIR_LENGTHS for kind in pair_types(length)]
-            rows = np.array([found[0] for found in runner.step(pairs, types=types).values()])
+            found = runner.step(pairs, types=types if graph.token_types else None).values()
+            rows = np.array([row[-1 if graph.causal else 0] for row in found])
         else:
             rows = runner.run(fixture.token_ids)
     return float(np.abs(rows - fixture.logits).max())

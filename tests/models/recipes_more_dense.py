@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
-from models.recipes_dense import HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
+from models.recipes_dense import DENSE, HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
 
 EXAONE4 = Recipe(
     architecture="exaone4",
@@ -86,6 +86,13 @@ MORE_DENSE: dict[str, Recipe] = {
     "exaone4": EXAONE4,
     "exaone4-window": changed(
         EXAONE4, {"num_hidden_layers": 5, "sliding_window": 11, "layer_types": None}
+    ),
+    "qwen3-rank": replace(
+        changed(DENSE["qwen3"], {"num_labels": 2}),
+        model="Qwen3ForSequenceClassification",
+        metadata=lambda _: {"pooling_type": 4, "classifier.output_labels": ["yes", "no"]},
+        names={**HEAD_NORMS, "score": "cls.output"},
+        ranker=True,
     ),
     "mistral3": Recipe(
         architecture="mistral3",

@@ -153,9 +153,10 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSpec:
-    """cls and cls.output on the row of a text's first token: the tanh of one, then the other.
+    """cls and cls.output on one row of a text: the tanh of one, then the other.
 
-    Each has as many rows as said; 0: there is none.
+    The row is the first token's, or the last one's in a causal network. Each matrix has as many
+    rows as said; 0: there is none.
     """
 
     dense: int
