@@ -37,7 +37,7 @@ def difference(name: str) -> float:
         if RECIPES[name].ranker:
             pairs = {length: fixture.token_ids[:length] for length in PAIR_LENGTHS}
             types = [kind for length in PAIR_LENGTHS for kind in pair_types(length)]
-            found = runner.step(pairs, types=types if graph.token_types else None).values()
+            found = runner.step(pairs, types=types if graph.token_types > 1 else None).values()
             rows = np.array([row[-1 if graph.causal else 0] for row in found])
         else:
             rows = runner.run(fixture.token_ids)

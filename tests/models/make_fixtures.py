@@ -153,7 +153,7 @@ def make(recipe: Recipe) -> Fixture:
     with torch.no_grad():
         if recipe.ranker:
             pairs = [(token_ids[:length], pair_types(length)) for length in PAIR_LENGTHS]
-            typed = hasattr(config, "type_vocab_size")
+            typed = getattr(config, "type_vocab_size", 1) > 1
             found = [
                 model(
                     torch.tensor([ids]),

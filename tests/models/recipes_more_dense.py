@@ -87,6 +87,38 @@ MORE_DENSE: dict[str, Recipe] = {
     "exaone4-window": changed(
         EXAONE4, {"num_hidden_layers": 5, "sliding_window": 11, "layer_types": None}
     ),
+    "bitnet": Recipe(
+        architecture="bitnet",
+        model="BitNetForCausalLM",
+        config={
+            **SIZES,
+            "hidden_act": "silu",
+            "tie_word_embeddings": True,
+            "rope_parameters": rope(),
+        },
+        names={
+            "self_attn.attn_sub_norm": "attn_sub_norm",
+            "mlp.ffn_sub_norm": "ffn_sub_norm",
+        },
+    ),
+    "gptj": Recipe(
+        architecture="gptj",
+        model="GPTJForCausalLM",
+        config={"n_embd": 60, "n_inner": 90, "n_layer": 3, "n_head": 5, "rotary_dim": 8},
+        metadata=lambda c: {"rope.dimension_count": c.rotary_dim},
+        names={
+            "transformer.h.": "blk.",
+            "transformer.wte": "token_embd",
+            "transformer.ln_f": "output_norm",
+            "ln_1": "attn_norm",
+            "attn.q_proj": "attn_q",
+            "attn.k_proj": "attn_k",
+            "attn.v_proj": "attn_v",
+            "attn.out_proj": "attn_output",
+            "mlp.fc_in": "ffn_up",
+            "mlp.fc_out": "ffn_down",
+        },
+    ),
     "qwen3-rank": replace(
         changed(DENSE["qwen3"], {"num_labels": 2}),
         model="Qwen3ForSequenceClassification",

@@ -118,6 +118,15 @@ def test_a_head_of_several_outputs_is_no_reranker(tmp_path: Path) -> None:
         llm.rerank("t1", ["t2"])
 
 
+def test_scores_of_a_model_without_types(tmp_path: Path) -> None:
+    """Its positions are those after the ones that it never uses."""
+    fixture = Fixture.load("bert-roberta-rank")
+    with LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
+        texts = [np.array(ids, np.int32) for ids in PAIRS]
+        found = llm._ranker.scores(texts, [np.zeros_like(text) for text in texts])
+        np.testing.assert_allclose(found, fixture.logits, rtol=0, atol=1e-4)
+
+
 TEMPLATE = "t3 {query} t4 {document} t5"
 
 

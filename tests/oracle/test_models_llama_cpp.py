@@ -45,6 +45,7 @@ DIFFERENT = {
     "ernie4_5-moe-alternating",
     "exaone4-window",
     "gpt-oss",
+    "gptj",
     "minicpm-old",
     "phimoe",
     "phimoe-short",

@@ -60,6 +60,7 @@ class AttentionSpec:
     window: int = 0
     softcap: float = 0.0
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
+    inner_norm: NormSpec | None = None  # before attn_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,9 @@ class MlpSpec:
     width: int
     activation: Activation
     gated: bool = True
-    fused_gate: bool = False  # ffn_up holds the rows of the gate and behind them its own
+    fused_gate: bool = False  # ffn_up holds the rows of the gate and after them its own
     bias: bool = False
+    inner_norm: NormSpec | None = None  # before ffn_down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
