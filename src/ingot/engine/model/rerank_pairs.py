@@ -74,7 +74,8 @@ class PairEncoder:
         if not self._answers:
             return outputs[:, 0]
         yes, no = outputs.T
-        return np.exp(-np.logaddexp(np.float32(0), no - yes))
+        probabilities: Floats = np.exp(-np.logaddexp(np.float32(0), no - yes))
+        return probabilities
 
     def _fill_template(self, query: str, document: str) -> tuple[Ints, Ints]:
         text, spans = "", []
