@@ -15,7 +15,7 @@ import numpy as np
 
 import ingot.models
 from ingot.gguf import GgufLoader
-from ingot.models import architectures, build_graph, described
+from ingot.models import architectures, build_graph, described, module_name
 from models.recipes import RECIPES
 from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
 from run_batches import Runner
@@ -32,11 +32,13 @@ def difference(name: str) -> float:
         TemporaryDirectory() as folder,
         GgufLoader(fixture.write(Path(folder) / "model.gguf")) as model,
     ):
-        runner = Runner(build_graph(model, CONTEXT), model, positions=CONTEXT, sequences=3)
+        graph = build_graph(model, CONTEXT)
+        runner = Runner(graph, model, positions=CONTEXT, sequences=3)
         if RECIPES[name].ranker:
             pairs = {length: fixture.token_ids[:length] for length in PAIR_LENGTHS}
             types = [kind for length in PAIR_LENGTHS for kind in pair_types(length)]
-            rows = np.array([found[0] for found in runner.step(pairs, types=types).values()])
+            found = runner.step(pairs, types=types if graph.token_types > 1 else None).values()
+            rows = np.array([row[-1 if graph.causal else 0] for row in found])
         else:
             rows = runner.run(fixture.token_ids)
     return float(np.abs(rows - fixture.logits).max())
@@ -58,7 +60,7 @@ def table(differences: Mapping[str, str]) -> str:
         "|---|---|---|---|---|",
     ]
     for name in architectures():
-        file = folder / f"{name.replace('-', '_')}.py"
+        file = folder / f"{module_name(name)}.py"
         length = len(file.read_text().splitlines())
         recipes = [recipe for recipe in RECIPES.values() if recipe.architecture == name]
         classes = ", ".join(dict.fromkeys(f"`{recipe.model}`" for recipe in recipes))

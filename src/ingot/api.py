@@ -489,7 +489,7 @@ class LLM:
         if not documents:
             return np.empty(0, np.float32)
         tokens, types = zip(*(pairs.encode(query, text) for text in documents), strict=True)
-        return self._ranker.scores(tokens, types)[:, 0]
+        return pairs.scores(self._ranker.scores(tokens, types))
 
     def hidden_states(self, prompt: Prompt) -> Floats:
         """Hidden states [1 + layers, tokens, width]: the embeddings, then each layer's output.

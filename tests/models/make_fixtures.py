@@ -153,8 +153,12 @@ def make(recipe: Recipe) -> Fixture:
     with torch.no_grad():
         if recipe.ranker:
             pairs = [(token_ids[:length], pair_types(length)) for length in PAIR_LENGTHS]
+            typed = getattr(config, "type_vocab_size", 1) > 1
             found = [
-                model(torch.tensor([ids]), token_type_ids=torch.tensor([types])).logits
+                model(
+                    torch.tensor([ids]),
+                    **({"token_type_ids": torch.tensor([types])} if typed else {}),
+                ).logits
                 for ids, types in pairs
             ]
             logits = torch.cat(found)

@@ -93,7 +93,7 @@ class Recipe:
     architecture: str
     model: str  # its class in transformers
     config: Mapping[str, Any]
-    metadata: Callable[[Any], Mapping[str, int | float | str | None]] = lambda _: {}
+    metadata: Callable[[Any], Mapping[str, int | float | str | list[str] | None]] = lambda _: {}
     # beyond the usual, None for a key that is not there
     names: Mapping[str, str] = field(default_factory=dict)  # parts of names that differ
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the file's names

@@ -10,9 +10,11 @@ To add an architecture, add a Recipe and run make_fixtures.py with its name.
 from dataclasses import replace
 
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
+from models.recipes_corrected_experts import CORRECTED_EXPERTS
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
+from models.recipes_more_dense import MORE_DENSE
 from models.recipes_recurrent import RECURRENT
 
 LLAMA = Recipe(
@@ -127,5 +129,7 @@ RECIPES: dict[str, Recipe] = {
     **DENSE,
     **ENCODERS,
     **EXPERTS,
+    **CORRECTED_EXPERTS,
+    **MORE_DENSE,
     **RECURRENT,
 }

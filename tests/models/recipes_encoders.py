@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from models.recipe import Recipe, changed
+import numpy as np
+
+from models.recipe import Joined, Recipe, changed
 
 SIZES = {
     "hidden_size": 60,
@@ -40,6 +42,30 @@ BERT = Recipe(
     },
     encoder=True,
 )
+# Its positions begin after those of the padding; converters leave out the rows before.
+UNUSED_POSITIONS = 2
+ROBERTA = replace(
+    changed(
+        BERT,
+        {
+            "max_position_embeddings": 256 + UNUSED_POSITIONS,
+            "pad_token_id": UNUSED_POSITIONS - 1,
+            "type_vocab_size": 1,
+        },
+    ),
+    model="RobertaModel",
+    metadata=lambda c: {
+        **BERT.metadata(c),
+        "context_length": c.max_position_embeddings - UNUSED_POSITIONS,
+    },
+    joined={
+        "embeddings.position_embeddings.weight": Joined(
+            ("position_embd.weight",),
+            lambda rows, columns: (rows - UNUSED_POSITIONS, columns),
+            lambda used: np.concatenate([np.full_like(used[:UNUSED_POSITIONS], 9), used]),
+        )
+    },
+)
 
 ENCODERS: dict[str, Recipe] = {
     "bert": BERT,
@@ -55,6 +81,43 @@ ENCODERS: dict[str, Recipe] = {
         },
         encoder=False,
         ranker=True,
+    ),
+    "bert-roberta": ROBERTA,
+    "bert-roberta-rank": replace(
+        changed(ROBERTA, {"num_labels": 1}),
+        model="RobertaForSequenceClassification",
+        metadata=lambda c: {**ROBERTA.metadata(c), "pooling_type": 4},
+        names={
+            "roberta.": "",
+            **ROBERTA.names,
+            "classifier.dense": "cls",
+            "classifier.out_proj": "cls.output",
+        },
+        encoder=False,
+        ranker=True,
+    ),
+    "jina-bert-v3": Recipe(
+        architecture="jina-bert-v3",
+        model="JinaEmbeddingsV3Model",
+        config={
+            **SIZES,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+        },
+        metadata=lambda c: {
+            "attention.causal": False,
+            "pooling_type": 1,
+            "tokenizer.ggml.token_type_count": c.type_vocab_size,
+        },
+        names={
+            **EMBEDDINGS,
+            **{f"attn_{which}": "attn_qkv" for which in "qkv"},
+            "mlp.fc1": "ffn_up",
+            "mlp.fc2": "ffn_down",
+            "ffn_norm": "attn_output_norm",
+            "post_mlp_layernorm": "layer_output_norm",
+        },
+        encoder=True,
     ),
     "nomic-bert": Recipe(
         architecture="nomic-bert",

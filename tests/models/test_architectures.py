@@ -38,6 +38,8 @@ def test_names_are_those_of_the_format(name: str) -> None:
     fixture = Fixture.load(name)
     kinds = gguf.MODEL_TENSORS[ARCHITECTURES[fixture.architecture]]
     patterns = {gguf.TENSOR_NAMES[kind] for kind in kinds}
+    if RECIPES[name].ranker:  # of any architecture
+        patterns.add(gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.CLS_OUT])
     for tensor in chain(fixture.shapes, fixture.constants):
         stem, _, ending = tensor.rpartition(".")
         if ending in {"ssm_a", "ssm_d"}:

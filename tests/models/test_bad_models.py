@@ -136,6 +136,43 @@ def test_heads_that_are_no_whole_blocks_of_the_cache(kv_type: str, tmp_path: Pat
         LLM(path, threads=1, kv_type=kv_type)
 
 
+def test_a_gating_that_nobody_knows(tmp_path: Path) -> None:
+    fixture = Fixture.load("glm4moe")
+    metadata = {**fixture.metadata, "expert_gating_func": 9}
+    path = replace(fixture, metadata=metadata).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"expert_gating_func is 9; it must be 1 \(softmax"):
+        LLM(path, threads=1)
+
+
+def test_a_shared_expert_that_is_missing(tmp_path: Path) -> None:
+    fixture = Fixture.load("glm4moe")
+    shapes = {name: shape for name, shape in fixture.shapes.items() if "shexp" not in name}
+    path = replace(fixture, shapes=shapes).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"blk\.2\.ffn_gate_shexp\.weight .* is missing"):
+        LLM(path, threads=1)
+
+
+@pytest.mark.parametrize("count", [-1, 4, 5])
+def test_layers_of_which_too_many_predict_several_tokens(count: int, tmp_path: Path) -> None:
+    fixture = Fixture.load("glm4moe")
+    metadata = {**fixture.metadata, "nextn_predict_layers": count}
+    path = replace(fixture, metadata=metadata).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=rf"glm4moe\.nextn_predict_layers is {count}"):
+        LLM(path, threads=1)
+
+
+def test_networks_that_a_supported_architecture_also_stands_for(tmp_path: Path) -> None:
+    clamped, positions = Fixture.load("olmo"), Fixture.load("baichuan")
+    clamped = replace(clamped, metadata={**clamped.metadata, "attention.clamp_kqv": 8.0})
+    path = clamped.write(tmp_path / "clamped.gguf")
+    with pytest.raises(ModelError, match=r"olmo\.attention\.clamp_kqv is 8\.0; models that clamp"):
+        LLM(path, threads=1)
+    positions = replace(positions, metadata={**positions.metadata, "block_count": 40})
+    path = positions.write(tmp_path / "positions.gguf")
+    with pytest.raises(ModelError, match=r"positions \(ALiBi\) are not supported"):
+        LLM(path, threads=1)
+
+
 KEYS = sorted({key for name in architectures() for key in Fixture.load(name).metadata})
 SPOILED = (
     st.sampled_from([0, -1, 1, 2, 3, 5, 2**31, 2**32, 2**40, 0.0, -1.0, 1e-30, 1e30])

@@ -86,3 +86,14 @@ def test_a_factor_without_a_kind_is_linear(tmp_path: Path) -> None:
         GgufLoader(replace(fixture, metadata=keys).write(tmp_path / "left.gguf")) as left_out,
     ):
         assert ropes(build_graph(said)) == ropes(build_graph(left_out))
+
+
+@pytest.mark.parametrize(("scale", "context"), [(0.1, 128), (0.0, 256)])
+def test_a_context_ends_where_queries_would_be_scaled(
+    scale: float, context: int, tmp_path: Path
+) -> None:
+    fixture = Fixture.load("mistral3")
+    keys = {**fixture.metadata, "attention.temperature_scale": scale}
+    path = replace(fixture, metadata=keys).write(tmp_path / "model.gguf")
+    with LLM(path, threads=1) as llm:
+        assert llm.context == context

@@ -8,6 +8,7 @@ the best and on one of the others; on all of them, and with more types, in the s
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -168,3 +169,15 @@ def test_llm_opens_it(fixture: Fixture, float_path: Path, kv_type: str) -> None:
             text = [*prompt, *written.token_ids]
             best = llm.logits(text)[len(prompt) - 1 : -1].argmax(axis=1)
             assert list(written.token_ids) == best.tolist()
+
+
+def test_layers_for_multi_token_prediction_are_not_read(tmp_path: Path) -> None:
+    fixture = Fixture.load("glm4moe")
+    layers = fixture.metadata["block_count"]
+    extra = {f"blk.{layers}.nextn.enorm.weight": (64,), f"blk.{layers}.attn_q.weight": (120, 64)}
+    keys = {"block_count": int(layers) + 1, "nextn_predict_layers": 1}
+    with_extra = replace(
+        fixture, metadata={**fixture.metadata, **keys}, shapes={**fixture.shapes, **extra}
+    )
+    with LLM(with_extra.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
+        assert_within(llm.logits(fixture.token_ids), fixture.logits, FLOAT)

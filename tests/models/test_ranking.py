@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot import LLM
+from ingot import LLM, Tokenizer
 from ingot.backends.reference import Reference
+from ingot.engine.model.rerank_pairs import PairEncoder
 from ingot.errors import ContextLengthError, ModelError
-from ingot.gguf import GgufLoader
+from ingot.gguf import GgufLoader, GgufWriter, ValueType
 from ingot.models import build_graph
 from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
 
@@ -113,5 +114,98 @@ def test_a_head_of_several_outputs_is_no_reranker(tmp_path: Path) -> None:
     with (
         LLM(model.write(tmp_path / "model.gguf"), threads=1) as llm,
         pytest.raises(ModelError, match="has a head of 3 outputs"),
+    ):
+        llm.rerank("t1", ["t2"])
+
+
+def test_scores_of_a_model_without_types(tmp_path: Path) -> None:
+    """Its positions are those after the ones that it never uses."""
+    fixture = Fixture.load("bert-roberta-rank")
+    with LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
+        texts = [np.array(ids, np.int32) for ids in PAIRS]
+        found = llm._ranker.scores(texts, [np.zeros_like(text) for text in texts])
+        np.testing.assert_allclose(found, fixture.logits, rtol=0, atol=1e-4)
+
+
+TEMPLATE = "t3 {query} t4 {document} t5"
+
+
+def ranked_by_answer(**keys: Any) -> Fixture:
+    """A decoder whose last row answers with yes or no."""
+    fixture = Fixture.load("qwen3-rank")
+    return replace(fixture, metadata={**fixture.metadata, **keys})
+
+
+def with_template(template: str) -> Fixture:
+    return ranked_by_answer(**{"tokenizer.chat_template.rerank": template})
+
+
+def probability(row: Any) -> float:
+    return float(1 / (1 + np.exp(row[1] - row[0])))
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("step", [512, 16])
+def test_a_decoder_answers_after_the_last_token(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a pair takes several steps."""
+    monkeypatch.setattr("ingot.engine.model.placement.STEP_TOKENS", step)
+    fixture = ranked_by_answer()
+    with LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
+        assert llm.engine.model.step_tokens == step
+        texts = [np.array(fixture.token_ids[:length], np.int32) for length in PAIR_LENGTHS]
+        found = llm._ranker.scores(texts, [np.zeros_like(text) for text in texts])
+        np.testing.assert_allclose(found, fixture.logits, rtol=0, atol=1e-4)
+
+
+def test_the_template_of_the_file_holds_query_and_document(tmp_path: Path) -> None:
+    fixture = with_template(TEMPLATE)
+    with (
+        LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm,
+        GgufLoader(tmp_path / "model.gguf") as model,
+    ):
+        scores = llm.rerank("t7 {document}", ["t9", "t11 t12"])
+        reference = Reference(build_graph(model), model, np.float64)
+        for score, document in zip(scores, ["t9", "t11 t12"], strict=True):
+            text = f"t3 t7 {{document}} t4 {document} t5"
+            ids = llm.tokenize(text, add_special=False)
+            assert score == pytest.approx(probability(reference.forward(ids)[-1]), abs=1e-4)
+        with pytest.raises(ContextLengthError, match="with the file's template do not fit"):
+            llm.rerank("t7", ["t9 " * 300])
+
+
+def test_texts_of_a_pair_never_become_control_tokens(tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "vocabulary.gguf")
+    tokens = ["<unk>", "<s>", "</s>", "\u2581", "<", "s", ">", "/"]
+    kinds = [2, 3, 3, 1, 1, 1, 1, 1]
+    writer.add("general.architecture", "qwen3")
+    writer.add("tokenizer.ggml.model", "llama")
+    writer.add("tokenizer.ggml.tokens", tokens, ValueType.STRING)
+    writer.add("tokenizer.ggml.scores", [0.0] * len(tokens), ValueType.FLOAT32)
+    writer.add("tokenizer.ggml.token_type", kinds, ValueType.INT32)
+    writer.write()
+    tokenizer = Tokenizer.from_gguf(tmp_path / "vocabulary.gguf")
+    path = with_template("<s>{query}</s>{document}<s>").write(tmp_path / "model.gguf")
+    with LLM(path, threads=1) as llm:
+        ids, _ = PairEncoder(llm.engine.model, tokenizer).encode("</s>", "<s>")
+    plain = [tokens[token] for token in ids if tokens[token] != "\u2581"]
+    assert plain == ["<s>", "<", "/", "s", ">", "</s>", "<", "s", ">", "<s>"]
+
+
+@pytest.mark.parametrize("template", ["{query}", "{document}", "{{ query }}"])
+def test_a_template_without_places(template: str, tmp_path: Path) -> None:
+    with (
+        LLM(with_template(template).write(tmp_path / "model.gguf"), threads=1) as llm,
+        pytest.raises(ModelError, match=r"must have places for {query} and {document}"),
+    ):
+        llm.rerank("t1", ["t2"])
+
+
+def test_two_outputs_that_are_no_answers(tmp_path: Path) -> None:
+    fixture = ranked_by_answer(**{"classifier.output_labels": ["cat", "dog"]})
+    with (
+        LLM(fixture.write(tmp_path / "model.gguf"), threads=1) as llm,
+        pytest.raises(ModelError, match="has a head of 2 outputs"),
     ):
         llm.rerank("t1", ["t2"])

@@ -20,7 +20,7 @@ from ingot.gguf import GgmlType, GgufWriter, ValueType
 from ingot.quant import encode
 
 Floats = NDArray[np.float32]
-Metadata = Mapping[str, int | float | str]
+Metadata = Mapping[str, int | float | str | list[str]]
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
 PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
@@ -127,7 +127,8 @@ class Fixture:
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
             shared = key.startswith("tokenizer.")
-            writer.add(key if shared else f"{self.architecture}.{key}", value)
+            kind = ValueType.STRING if isinstance(value, list) else None
+            writer.add(key if shared else f"{self.architecture}.{key}", value, kind)
         writer.add("tokenizer.ggml.model", "llama")
         writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(VOCABULARY)], ValueType.STRING)
         writer.add("tokenizer.ggml.scores", [0.0] * VOCABULARY, ValueType.FLOAT32)

@@ -21,7 +21,9 @@ class ComputationGraph:
     kv_layers: tuple[KvLayer, ...]
     context_length: int
     hidden: bool = False  # what comes out are hidden rows, not logits
-    scores: bool = False  # what comes out are scores of the text, in the row of its first token
+    # What comes out are scores of the text, in the row of its first token, or of its last one if
+    # the network is causal.
+    scores: bool = False
 
     def __post_init__(self) -> None:
         check(self.ops, self.logits, self.kv_layers)

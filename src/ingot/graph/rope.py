@@ -19,6 +19,7 @@ class Yarn:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float = 1.0
+    log_multiplier: float = 0.0  # how much of the usual magnitude attention has elsewhere
     whole_pairs: bool = True  # where the ramp begins and ends
 
 
@@ -57,4 +58,6 @@ def frequencies(
         speed * share_kept(pair) + speed / yarn.factor * (1.0 - share_kept(pair))
         for pair, speed in enumerate(speeds)
     )
-    return stretched, yarn.attention_factor * (1.0 + 0.1 * math.log(yarn.factor))
+    growth = 0.1 * math.log(yarn.factor)
+    magnitude = yarn.attention_factor * (1.0 + growth)
+    return stretched, magnitude / (1.0 + yarn.log_multiplier * max(0.0, growth))

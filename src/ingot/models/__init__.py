@@ -1,9 +1,9 @@
 """Architectures: one file each, found by the name the model file gives.
 
 A `GgufLoader` comes in, a checked `ComputationGraph` goes out. `general.architecture`
-names the module (`gpt-oss` is gpt_oss.py); its `network(h)` describes the model. Which
-tensors the graph needs, and their shapes, is checked against the file here, before
-anything runs.
+names the module: a `-` is `_` there, a `_` is `__` (`gpt-oss` is gpt_oss.py, `seed_oss` is
+seed__oss.py). Its `network(h)` describes the model. Which tensors the graph needs, and their
+shapes, is checked against the file here, before anything runs.
 """
 
 from difflib import get_close_matches
@@ -27,11 +27,13 @@ _SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states
 
 def architectures() -> list[str]:
     """The names of all supported architectures."""
-    return sorted(
-        module.name.replace("_", "-")
-        for module in iter_modules(__path__)
-        if module.name not in _SHARED
-    )
+    modules = (module.name for module in iter_modules(__path__) if module.name not in _SHARED)
+    return sorted("_".join(part.replace("_", "-") for part in name.split("__")) for name in modules)
+
+
+def module_name(architecture: str) -> str:
+    """The module that describes an architecture."""
+    return architecture.replace("_", "__").replace("-", "_")
 
 
 def described(name: str) -> str:
@@ -40,7 +42,7 @@ def described(name: str) -> str:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"{__name__}.{name.replace('-', '_')}")
+    return import_module(f"{__name__}.{module_name(name)}")
 
 
 def build_graph(
@@ -67,7 +69,7 @@ def build_graph(
     parameters = Hyperparameters(name, model.metadata, model.tensors, context)
     network = cast(Network, _module(name).network(parameters))
     graph = lower(network, parameters.has_tensor)
-    _check_tensors(model, graph)
+    _check_tensors(model, graph, network)
     return lower(network, parameters.has_tensor, hidden=True) if hidden else graph
 
 
@@ -84,7 +86,7 @@ def pooling(model: GgufLoader) -> Pooling:
     raise ModelError(f"{model.path}: {key} is {number}; 0 to 4 are known")
 
 
-def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:
+def _check_tensors(model: GgufLoader, graph: ComputationGraph, network: Network) -> None:
     for weight in graph.weights():
         if weight.name not in model.tensors:
             raise ModelError(
@@ -98,7 +100,9 @@ def _check_tensors(model: GgufLoader, graph: ComputationGraph) -> None:
                 f"ask for {weight.tensor_shape}"
             )
     known = ROPE_TENSORS | {weight.name for weight in graph.weights()}
-    unused = [name for name in model.tensors if name not in known]
+    first = len(network.layers)
+    left_out = tuple(f"blk.{first + layer}." for layer in range(network.mtp_layers))
+    unused = [name for name in model.tensors if name not in known and not name.startswith(left_out)]
     if unused:
         raise ModelError(
             f"{model.path}: tensor {unused[0]} ({len(unused)} in all) has no place in this "

@@ -55,7 +55,7 @@ class Builder:
             o.Norm(
                 source=source,
                 out=out,
-                weight=self.weight(f"{spec.name}.weight", *shape),
+                weight=self.weight(f"{spec.name}.weight", *shape) if spec.weight else None,
                 bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
                 kind=spec.kind,
                 epsilon=spec.epsilon,

@@ -14,8 +14,8 @@ import numpy as np
 from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
-from ingot.graph.ops import RopeLayout
-from ingot.models.spec import HeadSpec, RopeSpec
+from ingot.graph.ops import Gating, RopeLayout
+from ingot.models.spec import HeadSpec, RopeSpec, SharedExpertSpec
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -24,6 +24,8 @@ _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
 _FACTORS = "rope_freqs.weight"
 _SHORT_FACTORS, _LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_TENSORS = frozenset({_FACTORS, _SHORT_FACTORS, _LONG_FACTORS})
+
+_GATINGS = {1: Gating.SOFTMAX, 2: Gating.SIGMOID, 3: Gating.CHOSEN_SOFTMAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class Hyperparameters:
         number = self.number(key, default)
         if not 0.0 < number < math.inf:
             raise self._wrong(key, number, "a positive number")
+        return number
+
+    def not_negative(self, key: str) -> float:
+        """A number from 0, which is also the default."""
+        number = self.number(key, 0.0)
+        if not 0.0 <= number < math.inf:
+            raise self._wrong(key, number, "0 or more")
         return number
 
     def size(self, key: str, default: int | None = None, *, most: int = _MOST) -> int:
@@ -164,6 +173,41 @@ class Hyperparameters:
         """Experts that one token uses."""
         return self.size("expert_used_count", most=self.experts)
 
+    def gating(self, default: Gating) -> Gating:
+        """How the scores of experts become weights; `default` if the file does not say."""
+        number = self.integer("expert_gating_func", 0)
+        if number and number not in _GATINGS:
+            known = "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen experts)"
+            raise self._wrong("expert_gating_func", number, known)
+        return _GATINGS.get(number, default)
+
+    def shared_expert(self) -> SharedExpertSpec | None:
+        """The shared experts, which files hold as one that is as wide as all of them."""
+        count = self._from_zero("expert_shared_count")
+        if not count:
+            return None
+        width = count * self.size("expert_feed_forward_length")
+        return SharedExpertSpec(width=self.size("expert_shared_feed_forward_length", width))
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers at the beginning that have an MLP instead of experts."""
+        return self._from_zero("leading_dense_block_count")
+
+    @property
+    def mtp_layers(self) -> int:
+        """Layers at the end, counted in `layers`, that predict tokens further ahead."""
+        count = self._from_zero("nextn_predict_layers")
+        if count >= self.layers:
+            raise self._wrong("nextn_predict_layers", count, f"less than {self.layers} layers")
+        return count
+
+    def _from_zero(self, key: str) -> int:
+        number = self.integer(key, 0)
+        if not 0 <= number <= _MOST:
+            raise self._wrong(key, number, f"0 to {_MOST}")
+        return number
+
     def head(self) -> HeadSpec | None:
         """The head that scores whole texts, if the file has one."""
         dense, outputs = self._rows("cls.weight"), self._rows("cls.output.weight")
@@ -191,10 +235,11 @@ class Hyperparameters:
         if scaling == "yarn":
             yarn = rope.Yarn(
                 factor=factor,
-                original_context=self._original_context,
+                original_context=self.original_context,
                 beta_fast=self.positive("rope.scaling.yarn_beta_fast", 32.0),
                 beta_slow=self.positive("rope.scaling.yarn_beta_slow", 1.0),
                 attention_factor=attention_factor,
+                log_multiplier=self.not_negative("rope.scaling.yarn_log_multiplier"),
                 whole_pairs=yarn_in_whole_pairs,
             )
         elif scaling not in {"none", "linear", "longrope"}:
@@ -224,14 +269,15 @@ class Hyperparameters:
         return size
 
     @property
-    def _original_context(self) -> int:
+    def original_context(self) -> int:
+        """Tokens of the context before it was stretched."""
         return self.size("rope.scaling.original_context_length", self.context_length)
 
     def _rope_factors(self, pairs: int) -> Sequence[float] | None:
         name = _FACTORS
         if _LONG_FACTORS in self.tensors:
             context = min(self.wanted_context or self.context_length, self.context_length)
-            name = _LONG_FACTORS if context > self._original_context else _SHORT_FACTORS
+            name = _LONG_FACTORS if context > self.original_context else _SHORT_FACTORS
         if name not in self.tensors:
             return None
         factors: list[float] = decode(self.tensors[name].data, self.tensors[name].type).tolist()

@@ -88,6 +88,7 @@ class _Blocks(Builder):
             out = self.activate(gate, up, "ffn_act", spec.activation)
         else:
             out = self.activate(up, None, "ffn_act", spec.activation)
+        out = self.optional_norm(out, spec.inner_norm)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
     def block(self, stream: o.Value, spec: LayerSpec, *, last: bool) -> o.Value:
@@ -104,6 +105,7 @@ class _Blocks(Builder):
         name, bias = "ssm_out", False
         if isinstance(spec.attention, AttentionSpec):
             name, bias = "attn_output", spec.attention.output_bias
+            mixed = self.optional_norm(mixed, spec.attention.inner_norm)
         mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.attention_post_norm)
         stream = self.add(stream, mixed, "attn_residual")

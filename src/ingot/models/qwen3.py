@@ -1,4 +1,5 @@
-"""Qwen 3: RMS norms of each query and key head, any head size, half-split RoPE."""
+"""Qwen 3: RMS norms of each query and key head, any head size, half-split RoPE; with a ranking
+head, a reranker."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -32,4 +33,5 @@ def network(h: Hyperparameters) -> Network:
         context_length=h.context_length,
         layers=layers,
         output_norm=norm("output_norm"),
+        head=h.head(),
     )

@@ -15,12 +15,13 @@ from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 @dataclass(frozen=True, slots=True)
 class NormSpec:
-    """A normalization and the tensor that scales it (`name`.weight, `name`.bias)."""
+    """A normalization and the tensors that scale it (`name`.weight, `name`.bias)."""
 
     name: str
     epsilon: float
     kind: NormKind = NormKind.RMS
     bias: bool = False
+    weight: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class AttentionSpec:
     window: int = 0
     softcap: float = 0.0
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
+    inner_norm: NormSpec | None = None  # before attn_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +101,9 @@ class MlpSpec:
     width: int
     activation: Activation
     gated: bool = True
-    fused_gate: bool = False  # ffn_up holds the rows of the gate and behind them its own
+    fused_gate: bool = False  # ffn_up holds the rows of the gate and after them its own
     bias: bool = False
+    inner_norm: NormSpec | None = None  # before ffn_down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +155,10 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSpec:
-    """cls and cls.output on the row of a text's first token: the tanh of one, then the other.
+    """cls and cls.output on one row of a text: the tanh of one, then the other.
 
-    Each has as many rows as said; 0: there is none.
+    The row is the first token's, or the last one's in a causal network. Each matrix has as many
+    rows as said; 0: there is none.
     """
 
     dense: int
@@ -185,3 +189,4 @@ class Network:
     output_bias: bool = False
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
+    mtp_layers: int = 0  # after the last one, for multi-token prediction: not read

@@ -40,6 +40,14 @@ def test_yarn_by_hand() -> None:
     assert magnitude == pytest.approx(1 + 0.1 * math.log(4))
 
 
+@pytest.mark.parametrize(("multiplier", "magnitude"), [(0.0, 1.2), (1.0, 1.0), (0.5, 1.2 / 1.1)])
+def test_yarn_of_models_that_scale_attention_themselves(
+    multiplier: float, magnitude: float
+) -> None:
+    yarn = Yarn(factor=math.exp(2), original_context=4096, log_multiplier=multiplier)
+    assert frequencies(8, 10000.0, yarn=yarn)[1] == pytest.approx(magnitude)
+
+
 @given(
     size=st.integers(2, 64).map(lambda half: 2 * half),
     base=st.floats(100, 1e6),

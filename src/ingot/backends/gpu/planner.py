@@ -136,9 +136,14 @@ class GpuPlan:
 
 def _fused(graph: ComputationGraph) -> tuple[FusedGraph, o.SoftCap | None]:
     """Fuse a graph and set a cap of the logits apart; refuse what no kernel computes."""
-    kind = "encoders" if not graph.causal else "models with states" if graph.states else None
-    if kind:
-        raise ModelError(f"{kind} do not run on a GPU; open the model with device='cpu'")
+    kinds = {
+        "encoders": not graph.causal,
+        "rerankers": graph.scores,
+        "models with states": graph.states,
+    }
+    for kind, refused in kinds.items():
+        if refused:
+            raise ModelError(f"{kind} do not run on a GPU; open the model with device='cpu'")
     fused, cap = fuse(graph), None
     last = fused.ops[-1]
     if isinstance(last, o.SoftCap):

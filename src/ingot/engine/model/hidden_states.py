@@ -39,6 +39,7 @@ class HiddenStateRunner:
         states = _STATES if model.layout.recurrent else 0
         self._streams = _streams(graph) if graph.hidden else []
         self._output = graph.logits
+        self._causal = graph.causal
         self._file = model.file
         self._backend = CpuBackend(
             graph,
@@ -138,14 +139,22 @@ class HiddenStateRunner:
         return np.split(states, np.cumsum([len(text) for text in texts])[:-1])
 
     def _score_together(self, texts: Sequence[Ints], types: Sequence[Ints]) -> Floats:
-        firsts = np.cumsum([0, *(len(text) for text in texts[:-1])], dtype=np.int32)
+        """Scores of texts that fit into one step, or of a single one that does not."""
+        most = self._backend.max_tokens
         with self._turn():
             sequences = [SequenceBlocks(self._pool) for _ in texts]
             try:
-                return self._forward(sequences, texts, firsts, np.concatenate(types))
+                for start in range(0, max(map(len, texts)), most):
+                    pieces = [text[start : start + most] for text in texts]
+                    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int32)
+                    firsts = np.array([0, *ends[:-1]], np.int32)
+                    kinds = np.concatenate([kind[start : start + most] for kind in types])
+                    rows = ends - 1 if self._causal else firsts
+                    scores = self._forward(sequences, pieces, rows, kinds)
             finally:
                 for sequence in sequences:
                     sequence.close()
+        return scores
 
     def _forward(
         self,

@@ -1,29 +1,39 @@
-"""Pairs for a reranker: a query and a document as the tokens of one text.
+"""Pairs for a reranker: a query and a document as the tokens of one text, and scores of these.
 
     before query after  [separator]  document after
 
 `before` and `after` are the tokens that the vocabulary puts around every text; some files ask for
 one more as a separator. Tokens of the query have type 0, those of the document type 1 if the model
 distinguishes types.
+
+If the file has a template for pairs, the text is the template with query and document filled in;
+these never become special tokens.
 """
+
+import re
 
 import numpy as np
 
-from ingot.arrays import Ints
+from ingot.arrays import Floats, Ints
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.errors import ContextLengthError, ModelError, TokenizerError
+from ingot.gguf import Metadata
 from ingot.tokenizer import Tokenizer
 
 _ADD_SEPARATOR = "tokenizer.ggml.add_sep_token"
 _SEPARATOR = "tokenizer.ggml.seperator_token_id"  # the format's own spelling
+_TEMPLATE = "tokenizer.chat_template.rerank"
+_PLACES = re.compile(r"\{(query|document)\}")
+_YES_OR_NO = ("yes", "no")
 
 
 class PairEncoder:
     """Encodes queries and documents."""
 
     def __init__(self, model: LoadedModel, tokenizer: Tokenizer) -> None:
-        graph = model.graph
-        if not graph.scores or graph.logits.width != 1:
+        graph, metadata = model.graph, model.file.metadata
+        self._answers = graph.logits.width == 2 and _labels(metadata) == _YES_OR_NO
+        if not graph.scores or not (self._answers or graph.logits.width == 1):
             has = f"has a head of {graph.logits.width} outputs" if graph.scores else "has no head"
             raise ModelError(
                 f"{model.file.path} {has} that scores texts for a query (cls, cls.output); "
@@ -34,7 +44,9 @@ class PairEncoder:
         self._tokenizer = tokenizer
         self._start = [tokenizer.bos_id] if tokenizer.adds_bos else []
         self._between: list[int] = []
-        metadata = model.file.metadata
+        self._template = metadata.string(_TEMPLATE, "")
+        if self._template and set(_PLACES.findall(self._template)) != {"query", "document"}:
+            raise ModelError(f"{_TEMPLATE} must have places for {{query}} and {{document}}")
         if metadata.boolean(_ADD_SEPARATOR, False):
             separator = metadata.integer(_SEPARATOR, tokenizer.eos_id)
             if separator is None:
@@ -45,6 +57,8 @@ class PairEncoder:
 
     def encode(self, query: str, document: str) -> tuple[Ints, Ints]:
         """The tokens of a pair and their types."""
+        if self._template:
+            return self._fill_template(query, document)
         first = [*self._tokenizer.encode(query), *self._between]
         second = self._tokenizer.encode(document)[len(self._start) :]
         if len(first) + len(second) > self._context:
@@ -54,3 +68,34 @@ class PairEncoder:
             )
         types = np.repeat([0, self._document_type], [len(first), len(second)])
         return np.array(first + second, np.int32), types.astype(np.int32)
+
+    def scores(self, outputs: Floats) -> Floats:
+        """One number for each row that the head gives: itself, or the probability of a yes."""
+        if not self._answers:
+            return outputs[:, 0]
+        yes, no = outputs.T
+        probabilities: Floats = np.exp(-np.logaddexp(np.float32(0), no - yes))
+        return probabilities
+
+    def _fill_template(self, query: str, document: str) -> tuple[Ints, Ints]:
+        text, spans = "", []
+        given = {"query": query, "document": document}
+        for index, part in enumerate(_PLACES.split(self._template)):
+            if index % 2:  # what the expression found
+                spans.append((len(text), len(text) + len(given[part])))
+            text += given[part] if index % 2 else part
+        tokens = self._tokenizer.encode(
+            text, add_special=False, parse_special=True, plain_spans=spans
+        )
+        if len(tokens) > self._context:
+            raise ContextLengthError(
+                f"a query and a document of {len(tokens)} tokens with the file's template do not "
+                f"fit the context of {self._context}; cut the document into shorter ones"
+            )
+        return np.array(tokens, np.int32), np.zeros(len(tokens), np.int32)
+
+
+def _labels(metadata: Metadata) -> tuple[str, ...]:
+    """What the outputs of a head mean."""
+    key = f"{metadata.string('general.architecture')}.classifier.output_labels"
+    return tuple(metadata.strings(key)) if key in metadata else ()

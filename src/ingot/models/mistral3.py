@@ -1,0 +1,32 @@
+"""Ministral 3, Mistral Small 3.1: RMS norms, interleaved RoPE, SwiGLU, YaRN without a change of
+magnitude. Positions after the original context, whose queries are scaled, are not supported."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    rope = h.rope(RopeLayout.INTERLEAVED)
+    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
+    context = h.context_length
+    if h.not_negative("attention.temperature_scale"):  # grows after each of these contexts
+        context = min(context, h.original_context)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=rope
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=mlp,
+            mlp_norm=NormSpec("ffn_norm", h.rms_epsilon),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=context,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+    )

@@ -1,0 +1,34 @@
+"""Qwen 1: query, key and value in one tensor with biases, half-split RoPE, SwiGLU half as wide as
+the file says."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    rope = h.rope(RopeLayout.HALF_SPLIT)
+    mlp = MlpSpec(width=max(1, h.size("feed_forward_length") // 2), activation=Activation.SILU)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                fused_qkv=True,
+                qkv_bias=True,
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=mlp,
+            mlp_norm=NormSpec("ffn_norm", h.rms_epsilon),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+    )

@@ -1,0 +1,32 @@
+"""Seed-OSS: biases on query, key and value, any head size, half-split RoPE, SwiGLU."""
+
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def network(h: Hyperparameters) -> Network:
+    rope = h.rope(RopeLayout.HALF_SPLIT)
+    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                qkv_bias=h.has_tensor("blk.0.attn_q.bias"),
+            ),
+            attention_norm=NormSpec("attn_norm", h.rms_epsilon),
+            mlp=mlp,
+            mlp_norm=NormSpec("post_attention_norm", h.rms_epsilon),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=NormSpec("output_norm", h.rms_epsilon),
+    )

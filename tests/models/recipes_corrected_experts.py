@@ -1,0 +1,136 @@
+"""Recipes of models whose experts are chosen by scores with a bias, many with shared experts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.recipe import Recipe, changed
+from models.recipes_experts import EXPERT_NAMES, GATE_UP, HEAD_NORMS
+
+SIGMOID = 2  # llama.cpp's number of this gating
+SIZES: Mapping[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 90,
+    "moe_intermediate_size": 36,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "num_experts_per_tok": 3,
+}
+DENSE_FIRST: Mapping[str, Any] = {
+    **SIZES,
+    "head_dim": 20,
+    "n_routed_experts": 9,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 2,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 1.7,
+}
+CORRECTED_NAMES = {
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    **EXPERT_NAMES,
+}
+
+
+def rope(theta: float, **more: Any) -> dict[str, Any]:
+    """Plain rotary positions."""
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+def dense_first_keys(config: Any) -> dict[str, int | float | str]:
+    """Keys that converters write for models of this kind."""
+    return {
+        "expert_shared_count": config.n_shared_experts,
+        "leading_dense_block_count": config.first_k_dense_replace,
+        "expert_gating_func": SIGMOID,
+        "expert_weights_norm": config.norm_topk_prob,
+        "expert_weights_scale": config.routed_scaling_factor,
+    }
+
+
+GLM4MOE = Recipe(
+    architecture="glm4moe",
+    model="Glm4MoeForCausalLM",
+    config={
+        **DENSE_FIRST,
+        "use_qk_norm": True,
+        "attention_bias": True,
+        "num_mtp_layers": 0,
+        "rope_parameters": rope(1e6, partial_rotary_factor=0.5),
+    },
+    metadata=dense_first_keys,
+    names={
+        "post_attention_layernorm": "post_attention_norm",
+        **HEAD_NORMS,
+        **CORRECTED_NAMES,
+    },
+    joined={"mlp.experts.gate_up_proj": GATE_UP},
+)
+ERNIE = Recipe(
+    architecture="ernie4_5-moe",
+    model="Ernie4_5_MoeForCausalLM",
+    config={
+        **SIZES,
+        "hidden_size": 96,
+        "moe_k": 3,
+        "moe_num_experts": 9,
+        "moe_num_shared_experts": 2,
+        "moe_layer_start_index": 1,
+        "rope_parameters": rope(500000.0),
+    },
+    metadata=lambda c: {
+        "expert_shared_count": c.moe_num_shared_experts,
+        "expert_shared_feed_forward_length": c.moe_num_shared_experts * c.moe_intermediate_size,
+        "leading_dense_block_count": c.moe_layer_start_index,
+        "interleave_moe_layer_step": c.moe_layer_interval,
+    },
+    names={
+        "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+        **CORRECTED_NAMES,
+    },
+    joined={"mlp.experts.gate_up_proj": GATE_UP},
+)
+
+CORRECTED_EXPERTS: dict[str, Recipe] = {
+    "glm4moe": GLM4MOE,
+    "glm4moe-plain": changed(
+        GLM4MOE, {"use_qk_norm": False, "attention_bias": False, "first_k_dense_replace": 1}
+    ),
+    "dots1": Recipe(
+        architecture="dots1",
+        model="Dots1ForCausalLM",
+        config={
+            **DENSE_FIRST,
+            "num_key_value_heads": 6,  # llama.cpp takes no other number
+            "sliding_window": None,
+            "rope_parameters": rope(1e4),
+        },
+        metadata=dense_first_keys,
+        names={**HEAD_NORMS, **CORRECTED_NAMES},
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+    "ernie4_5-moe": ERNIE,
+    "ernie4_5-moe-alternating": changed(
+        ERNIE, {"moe_layer_start_index": 0, "moe_layer_interval": 2}
+    ),
+    "minimax-m2": Recipe(
+        architecture="minimax-m2",
+        model="MiniMaxM2ForCausalLM",
+        config={
+            **SIZES,
+            "head_dim": 20,
+            "num_local_experts": 9,
+            "intermediate_size": 36,
+            "rope_parameters": rope(5e6, partial_rotary_factor=0.5),
+        },
+        metadata=lambda _: {"expert_gating_func": SIGMOID},
+        names={
+            **HEAD_NORMS,
+            "mlp.e_score_correction_bias": "exp_probs_b.bias",
+            **EXPERT_NAMES,
+        },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+}

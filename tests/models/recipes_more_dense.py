@@ -1,0 +1,188 @@
+"""Recipes of more decoders without experts (see recipes.py)."""
+
+from dataclasses import replace
+
+from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
+from models.recipes_dense import DENSE, HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
+
+EXAONE4 = Recipe(
+    architecture="exaone4",
+    model="Exaone4ForCausalLM",
+    config={
+        **SIZES,
+        "hidden_size": 96,
+        "head_dim": 16,
+        "sliding_window": None,
+        "layer_types": ["full_attention"] * SIZES["num_hidden_layers"],
+        "rope_parameters": LLAMA3,
+    },
+    names={**PRE_AND_POST_NORMS, **HEAD_NORMS},
+    constants=llama3_factors,
+)
+FUSED_QKV = {f"attn_{which}": "attn_qkv" for which in "qkv"}
+# Layers as many as the model with RoPE has, by which llama.cpp knows it.
+BAICHUAN_7B = {"hidden_size": 24, "intermediate_size": 30, "num_hidden_layers": 32}
+# Positions of the tests are within the original context.
+MISTRAL_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 128,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
+MINICPM = Recipe(
+    architecture="minicpm",
+    model="GraniteForCausalLM",
+    config={
+        **SIZES,
+        "embedding_multiplier": 3.0,
+        "attention_multiplier": 10**-0.5,
+        "residual_multiplier": 0.4,
+        "logits_scaling": 1.6,
+        "rope_parameters": rope(),
+    },
+    metadata=lambda c: {
+        "embedding_scale": c.embedding_multiplier,
+        "residual_scale": c.residual_multiplier,
+        "logit_scale": c.logits_scaling,
+    },
+    transforms=TURNED_PAIRS,
+)
+
+MORE_DENSE: dict[str, Recipe] = {
+    "ernie4_5": Recipe(
+        architecture="ernie4_5",
+        model="Ernie4_5ForCausalLM",
+        config={**SIZES, "head_dim": 14, "rope_parameters": rope(500000.0)},
+    ),
+    "seed_oss": Recipe(
+        architecture="seed_oss",
+        model="SeedOssForCausalLM",
+        config={**SIZES, "head_dim": 14, "rope_parameters": rope(1e7)},
+        names={"post_attention_layernorm": "post_attention_norm"},
+    ),
+    "arcee": Recipe(
+        architecture="arcee",
+        model="ArceeForCausalLM",
+        config={**SIZES, "head_dim": 14, "rope_parameters": rope()},
+        transforms=TURNED_PAIRS,
+    ),
+    "cohere2": Recipe(
+        architecture="cohere2",
+        model="Cohere2ForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 5,
+            "sliding_window": 11,
+            "logit_scale": 0.4,
+            "rope_parameters": rope(50000.0),
+        },
+        metadata=lambda c: {"logit_scale": c.logit_scale, "rope.scaling.type": "none"},
+    ),
+    "exaone4": EXAONE4,
+    "exaone4-window": changed(
+        EXAONE4, {"num_hidden_layers": 5, "sliding_window": 11, "layer_types": None}
+    ),
+    "bitnet": Recipe(
+        architecture="bitnet",
+        model="BitNetForCausalLM",
+        config={
+            **SIZES,
+            "hidden_act": "silu",
+            "tie_word_embeddings": True,
+            "rope_parameters": rope(),
+        },
+        names={
+            "self_attn.attn_sub_norm": "attn_sub_norm",
+            "mlp.ffn_sub_norm": "ffn_sub_norm",
+        },
+    ),
+    "gptj": Recipe(
+        architecture="gptj",
+        model="GPTJForCausalLM",
+        config={"n_embd": 60, "n_inner": 90, "n_layer": 3, "n_head": 5, "rotary_dim": 8},
+        metadata=lambda c: {"rope.dimension_count": c.rotary_dim},
+        names={
+            "transformer.h.": "blk.",
+            "transformer.wte": "token_embd",
+            "transformer.ln_f": "output_norm",
+            "ln_1": "attn_norm",
+            "attn.q_proj": "attn_q",
+            "attn.k_proj": "attn_k",
+            "attn.v_proj": "attn_v",
+            "attn.out_proj": "attn_output",
+            "mlp.fc_in": "ffn_up",
+            "mlp.fc_out": "ffn_down",
+        },
+    ),
+    "qwen3-rank": replace(
+        changed(DENSE["qwen3"], {"num_labels": 2}),
+        model="Qwen3ForSequenceClassification",
+        metadata=lambda _: {"pooling_type": 4, "classifier.output_labels": ["yes", "no"]},
+        names={**HEAD_NORMS, "score": "cls.output"},
+        ranker=True,
+    ),
+    "mistral3": Recipe(
+        architecture="mistral3",
+        model="Ministral3ForCausalLM",
+        config={**SIZES, "head_dim": 16, "rope_parameters": MISTRAL_YARN},
+        metadata=lambda c: {
+            "rope.scaling.yarn_log_multiplier": c.rope_parameters["mscale_all_dim"],
+            "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+        },
+        transforms=TURNED_PAIRS,
+    ),
+    "olmo": Recipe(
+        architecture="olmo",
+        model="OlmoForCausalLM",
+        config={**SIZES, "rope_parameters": rope()},
+        metadata=lambda _: {"attention.layer_norm_epsilon": 1e-5},
+        transforms=TURNED_PAIRS,
+    ),
+    "chatglm": Recipe(
+        architecture="chatglm",
+        model="GlmForCausalLM",
+        config={
+            **SIZES,
+            "hidden_size": 96,
+            "head_dim": 16,
+            "attention_bias": True,
+            "rope_parameters": rope(partial_rotary_factor=0.5),
+        },
+        names={**FUSED_QKV, "mlp.gate_up_proj": "ffn_up"},
+    ),
+    # transformers has no class for the next ones; what they compute, it calls Qwen 2, Llama and
+    # Granite.
+    "qwen": Recipe(
+        architecture="qwen",
+        model="Qwen2ForCausalLM",
+        config={**SIZES, "num_key_value_heads": 6, "rope_parameters": rope()},
+        metadata=lambda c: {
+            "feed_forward_length": 2 * c.intermediate_size,
+            "attention.head_count_kv": None,
+        },
+        names=FUSED_QKV,
+    ),
+    "baichuan": Recipe(
+        architecture="baichuan",
+        model="LlamaForCausalLM",
+        config={**SIZES, **BAICHUAN_7B, "num_key_value_heads": 6, "rope_parameters": rope()},
+        transforms=TURNED_PAIRS,
+    ),
+    "minicpm": MINICPM,
+    "minicpm-old": replace(
+        changed(
+            MINICPM,
+            {
+                "embedding_multiplier": 12.0,
+                "residual_multiplier": 1.4 / 3**0.5,
+                "logits_scaling": 60 / 256,
+            },
+        ),
+        metadata=lambda _: {},
+    ),
+}
