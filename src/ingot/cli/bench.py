@@ -24,7 +24,7 @@ from ingot.cli.shared.model_options import (
     KvTypeOption,
     WeightsOption,
 )
-from ingot.cli.shared.model_summary import architecture, quantization
+from ingot.model_summary import architecture, quantization
 from ingot.cli.shared.open_model import UploadBar, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import printable, quantity, write_json
 from ingot.config import config

@@ -1,4 +1,4 @@
-"""The JSON of errors: OpenAI's, Anthropic's and llama-server's form of one `ErrorInfo`.
+"""The JSON of errors: one `ErrorInfo` in the forms of OpenAI, Anthropic, llama-server and Ollama.
 
 The models describe error responses in the OpenAPI schema and build their bodies.
 """
@@ -76,6 +76,12 @@ class AnthropicError(BaseModel):
     error: AnthropicErrorDetail
 
 
+class OllamaError(BaseModel):
+    """An error in Ollama's form."""
+
+    error: str
+
+
 def error_responses(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     """The error responses of a family's endpoints, for the OpenAPI schema."""
     return {
@@ -114,6 +120,11 @@ def anthropic_error(info: ErrorInfo) -> dict[str, object]:
     return AnthropicError(error=detail).model_dump()
 
 
+def ollama_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in Ollama's form."""
+    return OllamaError(error=info.message).model_dump()
+
+
 _LLAMA_PATHS = frozenset(
     {
         "apply-template",
@@ -138,6 +149,8 @@ def error_body(path: str, info: ErrorInfo) -> dict[str, object]:
     """An error's body in the form of the family that a path belongs to."""
     if path.startswith("/v1/messages"):
         return anthropic_error(info)
+    if path.startswith("/api/") and path != "/api/status":
+        return ollama_error(info)
     parts = path.split("/")
     if path in _LLAMA_V1_PATHS or (len(parts) > 1 and parts[1] in _LLAMA_PATHS):
         return llama_error(info)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ingot.cli.inspect.tensor_statistics import TensorStatistics
-from ingot.cli.shared.model_summary import ModelSummary
+from ingot.model_summary import ModelSummary
 from ingot.cli.shared.output import printable, quantity, size
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.memory_estimate import MemoryEstimate, ModelDimensions
