@@ -129,7 +129,17 @@ class TokenizerError(IngotError, ValueError):
 
 
 class ContextLengthError(IngotError, ValueError):
-    """A sequence does not fit in the context."""
+    """A sequence does not fit in the context.
+
+    If it is a prompt, `tokens` is its length and `context` how many tokens fit.
+    """
+
+    def __init__(
+        self, message: str, *, tokens: int | None = None, context: int | None = None
+    ) -> None:
+        self.tokens = tokens
+        self.context = context
+        super().__init__(message)
 
 
 class SamplingError(IngotError, ValueError):

@@ -88,7 +88,7 @@ def test_names_need_no_tag(client: "ollama.Client", name: str, ending: str) -> N
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_may_have_a_format(client: "ollama.Client", name: str, stream: bool) -> None:
     def text(form: object) -> str:
-        options = {"temperature": 0, "num_predict": 200}
+        options = {"temperature": 0, "num_predict": 32}
         given = client.chat(name, QUESTION, format=form, options=options, stream=stream)
         parts = given if stream else [given]
         return "".join(part.message.content for part in parts)

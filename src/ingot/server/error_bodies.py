@@ -40,6 +40,8 @@ class OpenAIErrorDetail(BaseModel):
     type: str
     param: str | None = None
     code: str | None = None
+    n_prompt_tokens: int | None = None  # only if a prompt does not fit the context
+    n_ctx: int | None = None
 
 
 class OpenAIError(BaseModel):
@@ -54,6 +56,8 @@ class LlamaErrorDetail(BaseModel):
     code: int
     message: str
     type: str
+    n_prompt_tokens: int | None = None  # only if a prompt does not fit the context
+    n_ctx: int | None = None
 
 
 class LlamaError(BaseModel):
@@ -102,14 +106,26 @@ def openai_error(info: ErrorInfo) -> dict[str, object]:
     detail = OpenAIErrorDetail(
         message=info.message, type=info.kind, param=info.param, code=info.code
     )
-    return OpenAIError(error=detail).model_dump()
+    return {"error": {**detail.model_dump(exclude=_SIZES), **_sizes(info)}}
 
 
 def llama_error(info: ErrorInfo) -> dict[str, object]:
     """An error's body in llama-server's form."""
     kind = _LLAMA_KINDS.get(info.status, info.kind)
+    if info.context is not None:
+        kind = "exceed_context_size_error"
     detail = LlamaErrorDetail(code=info.status, message=info.message, type=kind)
-    return LlamaError(error=detail).model_dump()
+    return {"error": {**detail.model_dump(exclude=_SIZES), **_sizes(info)}}
+
+
+_SIZES = {"n_prompt_tokens", "n_ctx"}
+
+
+def _sizes(info: ErrorInfo) -> dict[str, int]:
+    """The length of a prompt that does not fit, and of the context."""
+    if info.prompt_tokens is None or info.context is None:
+        return {}
+    return {"n_prompt_tokens": info.prompt_tokens, "n_ctx": info.context}
 
 
 def anthropic_error(info: ErrorInfo) -> dict[str, object]:
@@ -142,7 +158,7 @@ _LLAMA_PATHS = frozenset(
         "tokenize",
     }
 )
-_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking"})
+_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking", "/v2/rerank"})
 
 
 def error_body(path: str, info: ErrorInfo) -> dict[str, object]:
