@@ -18,7 +18,7 @@ ollama = pytest.importorskip("ollama", reason="ollama is not here: pip install '
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 ANSWER = "The capital of France is Paris."
-GREEDY = {"temperature": 0, "num_predict": 40}
+GREEDY = {"temperature": 0, "num_predict": 12}
 PERSON = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"enum": [41, 42]}},
@@ -88,7 +88,7 @@ def test_names_need_no_tag(client: "ollama.Client", name: str, ending: str) -> N
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_may_have_a_format(client: "ollama.Client", name: str, stream: bool) -> None:
     def text(form: object) -> str:
-        options = {"temperature": 0, "num_predict": 32}
+        options = {"temperature": 0, "num_predict": 32 if form == PERSON else 8}
         given = client.chat(name, QUESTION, format=form, options=options, stream=stream)
         parts = given if stream else [given]
         return "".join(part.message.content for part in parts)
@@ -100,7 +100,7 @@ def test_an_answer_may_have_a_format(client: "ollama.Client", name: str, stream:
 
 def test_options_reach_the_sampler(client: "ollama.Client", name: str) -> None:
     def text(**options: object) -> str:
-        given = {"num_predict": 12, "seed": 7, **options}
+        given = {"num_predict": 5, "seed": 7, **options}
         return str(client.generate(name, "Tell me", options=given).response)
 
     assert text(temperature=2.0) == text(temperature=2.0)
@@ -133,12 +133,11 @@ def test_generate_renders_the_prompt_unless_it_is_raw(client: "ollama.Client", n
     pieces = list(client.generate(name, QUESTION[0]["content"], options=GREEDY, stream=True))
     assert "".join(piece.response for piece in pieces) == ANSWER
     assert list(pieces[-1].context) == list(rendered.context)
-    told = client.generate(name, "Who are you?", system="You are a parrot.", options=GREEDY)
-    assert (
-        told.prompt_eval_count
-        != client.generate(name, "Who are you?", options=GREEDY).prompt_eval_count
-    )
-    raw = client.generate(name, "The capital of France is", raw=True, options=GREEDY)
+    short = {"temperature": 0, "num_predict": 2}
+    told = client.generate(name, "Who are you?", system="You are a parrot.", options=short)
+    untold = client.generate(name, "Who are you?", options=short)
+    assert told.prompt_eval_count != untold.prompt_eval_count
+    raw = client.generate(name, "The capital of France is", raw=True, options=short)
     assert raw.response.startswith(" Paris")
     assert raw.context is None
 

@@ -126,8 +126,11 @@ async def _counted(server: Server, body: TokenizeBody) -> Response:
     def encode(llm: LLM) -> list[int]:
         if body.prompt is not None:
             return llm.tokenizer.encode(body.prompt, body.add_special_tokens, parse_special=True)
-        shown = {"messages": body.messages, "tools": body.tools}
-        given = ChatBody(**shown, add_generation_prompt=body.add_generation_prompt)
+        given = ChatBody(
+            messages=body.messages or [],
+            tools=body.tools,
+            add_generation_prompt=body.add_generation_prompt,
+        )
         return prepare(llm, chat_of(given, server.options))[0]
 
     with await server.catalog.lease(body.model) as lease:

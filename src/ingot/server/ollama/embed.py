@@ -91,12 +91,12 @@ def router(server: Server) -> APIRouter:
         check_body(body, record, server.options)
         keep_alive(server, body)
 
-        def vector_of(llm: LLM) -> Floats:
-            return check_finite(llm.embed([body.prompt], normalize=False))[0]
+        def vectors_of(llm: LLM) -> Floats:
+            return check_finite(llm.embed([body.prompt], normalize=False))
 
         with await server.catalog.lease(body.model) as lease:
             record.model = lease.name
-            vector = await run_in_thread(vector_of, lease.llm)
+            (vector,) = await run_in_thread(vectors_of, lease.llm)
         return EmbeddingsResponse(embedding=vector.tolist(), warnings=record.warnings or None)
 
     return routes

@@ -103,4 +103,5 @@ def _scores(llm: LLM, first: list[str], second: list[str]) -> tuple[Floats, int]
     else:
         ranked = np.concatenate([llm.rerank(query, [text]) for query, text in pairs])
     tokens = sum(pair_tokens(llm, query, [text]) for query, text in pairs)
-    return np.tanh(check_finite(ranked) / 2) / 2 + 0.5, tokens  # a sigmoid that cannot overflow
+    sigmoid = np.tanh(check_finite(ranked) / 2) / 2 + 0.5  # cannot overflow
+    return np.asarray(sigmoid, np.float32), tokens
