@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ingot.errors import MemoryShortageError as MemoryShortageError
     from ingot.errors import ModelChangedError as ModelChangedError
     from ingot.errors import ModelError as ModelError
+    from ingot.errors import PickleError as PickleError
     from ingot.errors import ProcessorError as ProcessorError
     from ingot.errors import QuantError as QuantError
     from ingot.errors import QueueFullError as QueueFullError
@@ -97,6 +98,7 @@ _HOME = {
     "MemoryShortageError": "ingot.errors",
     "ModelChangedError": "ingot.errors",
     "ModelError": "ingot.errors",
+    "PickleError": "ingot.errors",
     "ProcessorError": "ingot.errors",
     "QuantError": "ingot.errors",
     "QueueFullError": "ingot.errors",
@@ -152,6 +154,7 @@ __all__ = [
     "MemoryShortageError",
     "ModelChangedError",
     "ModelError",
+    "PickleError",
     "ProcessorError",
     "QuantError",
     "QueueFullError",

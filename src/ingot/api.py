@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ from ingot.engine import (
 from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
-from ingot.errors import SamplingError
+from ingot.errors import PickleError, SamplingError
 from ingot.results import BeamText, Score
 from ingot.sampling import SamplingParams, logprobs_of
 from ingot.sampling.fields import SamplingFields
@@ -83,6 +84,8 @@ class LLM:
     ) -> None:
         """Open a model. A problem with the file or an option is reported here, not later.
 
+        A `~` at the beginning of the path is the home folder.
+
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
@@ -90,7 +93,7 @@ class LLM:
         the bytes of weights.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
-        self.engine.load_gguf_model(path, progress)
+        self.engine.load_gguf_model(Path(path).expanduser(), progress)
         model = self.engine.model
         self.path = model.file.path
         self.file = model.file
@@ -540,6 +543,12 @@ class LLM:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise PickleError(
+            "an LLM cannot be pickled or copied: it owns threads and memory; open the model in the "
+            f"other process with LLM({str(self.path)!r})"
+        )
 
     def __repr__(self) -> str:
         return f"LLM({str(self.path)!r}, threads={self.threads}, context={self.context})"

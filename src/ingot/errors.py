@@ -96,6 +96,10 @@ class CacheFullError(IngotError):
     """The KV cache has no free block."""
 
 
+class PickleError(IngotError, TypeError):
+    """An object that owns a running model cannot be pickled or copied."""
+
+
 class QueueFullError(IngotError):
     """The queue of waiting requests is full; try again later."""
 
