@@ -106,7 +106,11 @@ def test_options_reach_the_sampler(client: "ollama.Client", name: str) -> None:
     assert text(temperature=2.0) == text(temperature=2.0)
     assert text(temperature=2.0, seed=8) != text(temperature=2.0)
     assert text(temperature=2.0, top_k=1) == text(temperature=0)
-    assert text(temperature=0, repeat_penalty=50.0, repeat_last_n=-1) != text(temperature=0)
+    prompt = "The capital of France is Paris. The capital of France is"
+    calm = {"temperature": 0, "num_predict": 2}
+    penalty = {**calm, "repeat_penalty": 50.0, "repeat_last_n": -1}
+    assert "Paris" in client.generate(name, prompt, raw=True, options=calm).response
+    assert "Paris" not in client.generate(name, prompt, raw=True, options=penalty).response
     assert text(temperature=2.0, mirostat=2, mirostat_tau=0.1) != text(temperature=2.0)
     assert (
         "capital"
@@ -230,7 +234,7 @@ def test_clients_change_no_files(client: "ollama.Client", name: str) -> None:
 def test_a_prompt_that_is_too_long_is_an_error(client: "ollama.Client", name: str) -> None:
     asked = [{"role": "user", "content": "word " * 3000}]
     for stream in (False, True):
-        with pytest.raises(ollama.ResponseError, match="tokens and the context") as error:
+        with pytest.raises(ollama.ResponseError, match="maximum context length") as error:
             list(client.chat(name, asked, stream=stream))
         assert error.value.status_code == 400
 
@@ -283,8 +287,8 @@ def test_a_model_is_loaded_and_closed_without_a_prompt(two: "ollama.Client") -> 
 
 
 def test_long_texts_are_cut_before_they_are_embedded(two: "ollama.Client") -> None:
-    assert two.embed("first", ["word " * 100, "a"]).prompt_eval_count == 256 + 1
-    with pytest.raises(ollama.ResponseError, match="the context 256"):
+    assert two.embed("first", ["word " * 100, "a"]).prompt_eval_count == 256 + 2
+    with pytest.raises(ollama.ResponseError, match="maximum context length is 256 tokens"):
         two.embed("first", "word " * 100, truncate=False)
 
 
