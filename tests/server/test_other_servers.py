@@ -91,6 +91,13 @@ def test_tokens_of_conversations_are_counted(served: Served, llm: LLM) -> None:
     assert post(served, "/v1/responses/input_tokens", **more)["input_tokens"] > expected
 
 
+def test_a_path_allows_only_its_own_methods(served: Served) -> None:
+    for name, methods in (("input_tokens", "POST"), ("x", "GET, DELETE")):
+        where = f"/v1/responses/{name}"
+        response = served(lambda client, where=where: client.request("OPTIONS", where))
+        assert (response.status_code, response.headers["allow"]) == (405, methods)
+
+
 def test_what_a_response_was_made_of_is_stored(served: Served) -> None:
     first = post(served, "/v1/responses", input="Hello", **script("yes"))
     more = {"input": "And?", "previous_response_id": first["id"]}

@@ -86,7 +86,7 @@ async def _error_response(request: HttpRequest, error: Exception) -> Response:
 
 def _methods(request: HttpRequest) -> list[str]:
     """The methods that a path allows; each may have its own route."""
-    return [
+    found = [
         method
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         if any(
@@ -94,6 +94,10 @@ def _methods(request: HttpRequest) -> list[str]:
             for route in request.app.routes
         )
     ]
+    if len(found) > 1:  # a route with parameters may match a path that is described by itself
+        described = request.app.openapi()["paths"].get(request.url.path, {})
+        found = [method for method in found if method.lower() in described] or found
+    return found
 
 
 def _invalid(error: RequestValidationError, content_type: str) -> ErrorInfo:
