@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ingot.errors import ModelChangedError as ModelChangedError
     from ingot.errors import ModelError as ModelError
     from ingot.errors import ModelNotFoundError as ModelNotFoundError
+    from ingot.errors import PickleError as PickleError
     from ingot.errors import ProcessorError as ProcessorError
     from ingot.errors import QuantError as QuantError
     from ingot.errors import QueueFullError as QueueFullError
@@ -109,6 +110,7 @@ _HOME = {
     "ModelChangedError": "ingot.errors",
     "ModelError": "ingot.errors",
     "ModelNotFoundError": "ingot.errors",
+    "PickleError": "ingot.errors",
     "ProcessorError": "ingot.errors",
     "QuantError": "ingot.errors",
     "QueueFullError": "ingot.errors",
@@ -170,6 +172,7 @@ __all__ = [
     "ModelChangedError",
     "ModelError",
     "ModelNotFoundError",
+    "PickleError",
     "ProcessorError",
     "QuantError",
     "QueueFullError",

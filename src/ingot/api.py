@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ from ingot.engine import (
 from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
-from ingot.errors import SamplingError
+from ingot.errors import PickleError, SamplingError
 from ingot.recommended import recommended_sampling
 from ingot.results import BeamText, Score
 from ingot.sampling import SamplingParams, logprobs_of
@@ -85,7 +86,8 @@ class LLM:
         """Open a model. A problem with the file or an option is reported here, not later.
 
         `path` is a GGUF file, or a name that `ingot.store` knows: "hf:OWNER/REPO:QUANT",
-        "https://...", "ollama:NAME", "default". What is not on this machine is downloaded.
+        "https://...", "ollama:NAME", "default". What is not on this machine is downloaded. A `~` at
+        the beginning of a path is the home folder.
 
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
@@ -546,6 +548,12 @@ class LLM:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise PickleError(
+            "an LLM cannot be pickled or copied: it owns threads and memory; open the model in the "
+            f"other process with LLM({str(self.path)!r})"
+        )
+
     def __repr__(self) -> str:
         return f"LLM({str(self.path)!r}, threads={self.threads}, context={self.context})"
 
@@ -592,14 +600,15 @@ class LLM:
             return HiddenStateRunner(self.engine.model, self.graph)
 
 
-def _located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+def _located(name: str | os.PathLike[str]) -> Path:
     """The file of a model; a name that is neither known nor remote is taken for a path."""
-    if not isinstance(name, str):
-        return name
-    if (found := store.find(name)) or not store.is_downloadable(name):
-        return found or name
-    with DownloadBar() as bar:
-        return store.resolve(name, bar)
+    if isinstance(name, str):
+        if found := store.find(name):
+            return found
+        if store.is_downloadable(name):
+            with DownloadBar() as bar:
+                return store.resolve(name, bar)
+    return Path(name).expanduser()
 
 
 def _whole(request: Request) -> Completion:

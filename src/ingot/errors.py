@@ -120,6 +120,10 @@ class CacheFullError(IngotError):
     """The KV cache has no free block."""
 
 
+class PickleError(IngotError, TypeError):
+    """An object that owns a running model cannot be pickled or copied."""
+
+
 class QueueFullError(IngotError):
     """The queue of waiting requests is full; try again later."""
 
@@ -153,7 +157,17 @@ class TokenizerError(IngotError, ValueError):
 
 
 class ContextLengthError(IngotError, ValueError):
-    """A sequence does not fit in the context."""
+    """A sequence does not fit in the context.
+
+    If it is a prompt, `tokens` is its length and `context` how many tokens fit.
+    """
+
+    def __init__(
+        self, message: str, *, tokens: int | None = None, context: int | None = None
+    ) -> None:
+        self.tokens = tokens
+        self.context = context
+        super().__init__(message)
 
 
 class SamplingError(IngotError, ValueError):

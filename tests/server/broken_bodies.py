@@ -75,9 +75,36 @@ _RESPONSES = {
     "store": False,
     "stream": False,
 }
+_OLLAMA = {
+    "model": "tiny",
+    "stream": False,
+    "options": {"num_predict": 2, "temperature": 0.5, "stop": ["x"], "num_ctx": 8},
+    "keep_alive": "5m",
+    "format": {"type": "object"},
+    "think": False,
+    "logprobs": True,
+    "top_logprobs": 1,
+}
 # What endpoints can answer; the last is for all others.
 _BODIES: Mapping[str, Any] = {
+    "/api/chat": {
+        **_OLLAMA,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "tool_name": "f", "content": "1"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+    },
+    "/api/generate": {**_OLLAMA, "prompt": "a", "system": "s", "context": [5, 6]},
+    "/api/embed": {"model": "tiny", "input": ["a", "b"], "truncate": True, "dimensions": 4},
+    "/api/embeddings": {"model": "tiny", "prompt": "a"},
+    "/api/show": {"model": "tiny", "verbose": True},
+    "/api/pull": {"model": "tiny", "stream": False},
+    "/pooling": {"input": ["a", "b"]},
+    "/score": {"text_1": "a", "text_2": ["b", "c"]},
     "/v1/responses": _RESPONSES,
+    "/v1/responses/input_tokens": _RESPONSES,
     "/v1/completions": {
         "prompt": "a",
         "max_tokens": 2,

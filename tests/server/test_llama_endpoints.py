@@ -41,7 +41,7 @@ def test_tokens_of_a_text_and_back(http: httpx.Client, llm: LLM) -> None:
     joined = b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in read)
     assert joined.decode() == TEXT
     assert any(isinstance(piece, list) for piece in read)  # half a character
-    assert ask(http, "/detokenize", plain) == {"content": TEXT}
+    assert ask(http, "/detokenize", plain) == {"content": TEXT, "prompt": TEXT}
     assert ask(http, "/tokenize", {}) == {"tokens": []}
     assert http.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
 

@@ -1,5 +1,7 @@
 """LLM: texts, logits, settings, several users at once, and what is said when it cannot."""
 
+import copy
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -260,6 +262,21 @@ def test_closing_in_the_middle_of_a_text(path: Path) -> None:
 def test_threads_are_checked(path: Path, threads: object) -> None:
     with pytest.raises(ConfigError, match=r"threads is .*; it must be a number from 1 to 1024"):
         LLM(path, threads=threads)  # type: ignore[arg-type]
+
+
+def test_a_path_may_begin_at_home(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(path.parent))
+    with LLM(f"~/{path.name}", threads=1) as llm:
+        assert llm.path == path
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_model_cannot_be_pickled(llm: LLM, use: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"cannot be pickled or copied.* open the model in"
+    ) as error:
+        use(llm)
+    assert isinstance(error.value, ingot.PickleError)
 
 
 def test_settings_that_do_not_exist(path: Path) -> None:

@@ -25,7 +25,6 @@ from ingot.cli.shared.model_options import (
     PrecisionOption,
     WeightsOption,
 )
-from ingot.cli.shared.model_summary import architecture, quantization
 from ingot.cli.shared.open_model import UploadBar, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import printable, quantity, write_json
 from ingot.config import config
@@ -33,6 +32,7 @@ from ingot.engine import LoadedModel
 from ingot.engine.model.timed_tokens import timed_tokens
 from ingot.errors import ConfigError
 from ingot.graph.kv_layout import whole_blocks
+from ingot.model_summary import architecture, quantization
 
 
 class Output(StrEnum):

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from ingot import store
-from ingot.cli.shared.model_summary import architecture, quantization
 from ingot.cli.shared.output import notice, printable, size, write_columns, write_json
 from ingot.errors import IngotError
 from ingot.gguf import GgufLoader
+from ingot.model_summary import architecture, quantization
 
 
 def command(

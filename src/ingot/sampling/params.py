@@ -157,7 +157,7 @@ def _given(names: Mapping[str, object]) -> dict[str, object]:
             _put(given, "n_probs", name, value)
         elif name == "logit_bias" and isinstance(value, Mapping):
             given["logit_bias"] = {_as_id(id): bias for id, bias in value.items()}
-        elif name == "n_predict" and value == -1:  # llama.cpp's "no limit"
+        elif ALIASES.get(name, name) == "max_tokens" and value == -1:  # llama.cpp's "no limit"
             _put(given, "max_tokens", name, None)
         elif name == "seed" and value == -1:  # llama.cpp's "any"
             continue

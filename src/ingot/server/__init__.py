@@ -1,4 +1,4 @@
-"""The HTTP server: OpenAI's, Anthropic's and llama-server's endpoints, and a web page.
+"""The HTTP server: the APIs of OpenAI, Anthropic, Ollama and llama-server, and a web page.
 
 `ingot serve` runs it; `create_app` is for other ASGI servers.
 """

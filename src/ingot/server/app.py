@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import anthropic, health, llama, openai, page
+from ingot.server import anthropic, health, llama, ollama, openai, page, vllm
 from ingot.server.error_bodies import error_body
 from ingot.server.errors import ApiError, ClientGoneError, ErrorInfo, error_info
 from ingot.server.http.json_response import JsonResponse
@@ -50,7 +50,7 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from elsewhere; `page` has our own
         redoc_url=None,
     )
-    for family in (health, openai, anthropic, llama):
+    for family in (health, openai, anthropic, llama, ollama, vllm):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
@@ -86,7 +86,7 @@ async def _error_response(request: HttpRequest, error: Exception) -> Response:
 
 def _methods(request: HttpRequest) -> list[str]:
     """The methods that a path allows; each may have its own route."""
-    return [
+    found = [
         method
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         if any(
@@ -94,6 +94,10 @@ def _methods(request: HttpRequest) -> list[str]:
             for route in request.app.routes
         )
     ]
+    if len(found) > 1:  # a route with parameters may match a path that is described by itself
+        described = request.app.openapi()["paths"].get(request.url.path, {})
+        found = [method for method in found if method.lower() in described] or found
+    return found
 
 
 def _invalid(error: RequestValidationError, content_type: str) -> ErrorInfo:

@@ -21,6 +21,7 @@ from ingot.gguf import GgufLoader
 from ingot.server.options import ServedModel
 from ingot.server.threads import run_in_thread
 
+LATEST = ":latest"  # what Ollama adds to a name without a tag
 _LOOK_SECONDS = 10.0  # between two checks of the models, at most
 
 
@@ -37,6 +38,7 @@ class Entry:
     llm: LLM | None = None
     leases: int = 0
     used: float = 0.0  # when the last lease ended
+    keep_alive: float = math.inf  # seconds after that, as the last client asked
     broken: str | None = None  # what happened to its file, which cannot be opened now
     listed: int = field(default_factory=lambda: int(time.time()))  # when the server started
 
@@ -107,10 +109,14 @@ class Catalog:
         """The model of a name. A server with one model uses it for every name."""
         if name is None or len(self._entries) == 1:
             return self.default
-        if name not in self._entries:
+        if (entry := self.find_exactly(name)) is None:
             known = ", ".join(self._entries)
             raise UnknownModelError(f"there is no model {name!r}; this server has: {known}")
-        return self._entries[name]
+        return entry
+
+    def find_exactly(self, name: str) -> Entry | None:
+        """The model that has this name, with or without Ollama's `:latest`; None if none has."""
+        return self._entries.get(name) or self._entries.get(name.removesuffix(LATEST))
 
     async def lease(self, name: str | None = None) -> Lease:
         """A lease on the model of a name, which is opened if necessary."""
@@ -171,9 +177,13 @@ class Catalog:
         """Close models that have been idle for too long."""
         for entry in self._entries.values():
             async with entry.opening:
-                unused = entry.leases == 0 and self._idle_seconds is not None
-                if unused and time.monotonic() - entry.used >= (self._idle_seconds or 0):
+                if not entry.leases and self.seconds_left(entry) <= 0:
                     await _close(entry)
+
+    def seconds_left(self, entry: Entry) -> float:
+        """Until a model is closed, if no request comes; a client can only shorten this time."""
+        limit = min(entry.keep_alive, self._idle_seconds or math.inf)
+        return limit if entry.leases else limit - (time.monotonic() - entry.used)
 
     async def close(self) -> None:
         """Close all models; current requests fail."""

@@ -1,4 +1,4 @@
-"""The JSON of errors: OpenAI's, Anthropic's and llama-server's form of one `ErrorInfo`.
+"""The JSON of errors: one `ErrorInfo` in the forms of OpenAI, Anthropic, llama-server and Ollama.
 
 The models describe error responses in the OpenAPI schema and build their bodies.
 """
@@ -40,6 +40,8 @@ class OpenAIErrorDetail(BaseModel):
     type: str
     param: str | None = None
     code: str | None = None
+    n_prompt_tokens: int | None = None  # only if a prompt does not fit the context
+    n_ctx: int | None = None
 
 
 class OpenAIError(BaseModel):
@@ -54,6 +56,8 @@ class LlamaErrorDetail(BaseModel):
     code: int
     message: str
     type: str
+    n_prompt_tokens: int | None = None  # only if a prompt does not fit the context
+    n_ctx: int | None = None
 
 
 class LlamaError(BaseModel):
@@ -76,6 +80,12 @@ class AnthropicError(BaseModel):
     error: AnthropicErrorDetail
 
 
+class OllamaError(BaseModel):
+    """An error in Ollama's form."""
+
+    error: str
+
+
 def error_responses(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     """The error responses of a family's endpoints, for the OpenAPI schema."""
     return {
@@ -96,14 +106,26 @@ def openai_error(info: ErrorInfo) -> dict[str, object]:
     detail = OpenAIErrorDetail(
         message=info.message, type=info.kind, param=info.param, code=info.code
     )
-    return OpenAIError(error=detail).model_dump()
+    return {"error": {**detail.model_dump(exclude=_SIZES), **_sizes(info)}}
 
 
 def llama_error(info: ErrorInfo) -> dict[str, object]:
     """An error's body in llama-server's form."""
     kind = _LLAMA_KINDS.get(info.status, info.kind)
+    if info.context is not None:
+        kind = "exceed_context_size_error"
     detail = LlamaErrorDetail(code=info.status, message=info.message, type=kind)
-    return LlamaError(error=detail).model_dump()
+    return {"error": {**detail.model_dump(exclude=_SIZES), **_sizes(info)}}
+
+
+_SIZES = {"n_prompt_tokens", "n_ctx"}
+
+
+def _sizes(info: ErrorInfo) -> dict[str, int]:
+    """The length of a prompt that does not fit, and of the context."""
+    if info.prompt_tokens is None or info.context is None:
+        return {}
+    return {"n_prompt_tokens": info.prompt_tokens, "n_ctx": info.context}
 
 
 def anthropic_error(info: ErrorInfo) -> dict[str, object]:
@@ -112,6 +134,11 @@ def anthropic_error(info: ErrorInfo) -> dict[str, object]:
     kind = _ANTHROPIC_KINDS.get(info.status, "api_error" if is_ours else "invalid_request_error")
     detail = AnthropicErrorDetail(type=kind, message=info.message)
     return AnthropicError(error=detail).model_dump()
+
+
+def ollama_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in Ollama's form."""
+    return OllamaError(error=info.message).model_dump()
 
 
 _LLAMA_PATHS = frozenset(
@@ -131,13 +158,15 @@ _LLAMA_PATHS = frozenset(
         "tokenize",
     }
 )
-_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking"})
+_LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking", "/v2/rerank"})
 
 
 def error_body(path: str, info: ErrorInfo) -> dict[str, object]:
     """An error's body in the form of the family that a path belongs to."""
     if path.startswith("/v1/messages"):
         return anthropic_error(info)
+    if path.startswith("/api/") and path != "/api/status":
+        return ollama_error(info)
     parts = path.split("/")
     if path in _LLAMA_V1_PATHS or (len(parts) > 1 and parts[1] in _LLAMA_PATHS):
         return llama_error(info)

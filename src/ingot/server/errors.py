@@ -66,6 +66,8 @@ class ErrorInfo:
     param: str | None = None
     code: str | None = None
     retry: bool = False  # the same request may succeed later
+    prompt_tokens: int | None = None  # of a prompt that does not fit
+    context: int | None = None  # in which it does not fit
 
     def __post_init__(self) -> None:
         # A message may quote what the client sent, which may have any length.
@@ -120,7 +122,7 @@ def error_info(error: BaseException) -> ErrorInfo:
         case SamplingError():
             return ErrorInfo(400, str(error), param=error.field)
         case ContextLengthError():
-            return ErrorInfo(400, str(error), code="context_length_exceeded")
+            return _overflow(error)
         case UnknownModelError():
             return ErrorInfo(404, str(error), param="model", code="model_not_found")
         case QueueFullError():
@@ -144,6 +146,20 @@ def error_info(error: BaseException) -> ErrorInfo:
             return ErrorInfo(500, str(error))
         case _:
             return ErrorInfo(500, "internal server error; the server's log has the details")
+
+
+def _overflow(error: ContextLengthError) -> ErrorInfo:
+    """The error of a prompt that does not fit. Clients look for OpenAI's wording."""
+    if error.tokens is None or error.context is None:
+        return ErrorInfo(400, str(error), code="context_length_exceeded")
+    return ErrorInfo(
+        400,
+        f"This model's maximum context length is {error.context} tokens. However, the prompt has "
+        f"{error.tokens} tokens. Shorten it, or serve the model with a larger --context.",
+        code="context_length_exceeded",
+        prompt_tokens=error.tokens,
+        context=error.context,
+    )
 
 
 def _unavailable(error: BaseException) -> ErrorInfo:

@@ -1,4 +1,4 @@
-"""`/health`, `/ready`, `/metrics` and `/api/status`: for supervisors and the dashboard."""
+"""`/health`, `/ready`, `/version`, `/metrics` and `/api/status`: for supervisors and dashboards."""
 
 import time
 
@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from ingot import __version__
 from ingot.api import LLM
 from ingot.server.catalog import Entry
 from ingot.server.errors import stopping_error
@@ -16,6 +17,12 @@ class Health(BaseModel):
     """The server can respond."""
 
     status: str = "ok"
+
+
+class Version(BaseModel):
+    """The version of Ingot."""
+
+    version: str = __version__
 
 
 class RequestStatus(BaseModel):
@@ -93,6 +100,11 @@ def router(server: Server) -> APIRouter:
             raise stopping_error()
         server.catalog.check()
         return Health()
+
+    @routes.get("/version")
+    async def version() -> Version:
+        """The version of the server."""
+        return Version()
 
     @routes.get("/metrics", response_class=Response)
     async def metrics() -> Response:

@@ -47,7 +47,9 @@ _OTHERS: dict[str, Any] = {
 }
 # Endpoints have their own fields for these.
 _ELSEWHERE = ("n_probs", "logprobs", "processors", "post_sampling_probs")
-_MINUS_ONE = ("seed", "n_predict")  # llama.cpp's clients send -1 for "any"
+# llama.cpp's clients send -1 for "any" and "no limit".
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict")
+_MINUS_ONE = ("seed", *_LIMITS)
 
 
 def _number(name: str, allowed: Range) -> Any:
@@ -122,5 +124,6 @@ def _recommended(body: BaseModel, options: ServerOptions) -> Mapping[str, object
 
 
 def _default(given: dict[str, object], tokens: int | None) -> float:
-    """The default for `max_tokens`; an `n_predict` of -1 asks for no limit."""
-    return math.inf if tokens is None or given.get("n_predict") == -1 else tokens
+    """The default for `max_tokens`; -1 asks for no limit."""
+    no_limit = any(given.get(name) == -1 for name in _LIMITS)
+    return math.inf if tokens is None or no_limit else tokens

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ingot.server.catalog import Catalog
 from ingot.server.generation import Generations
 from ingot.server.metrics import Metrics
+from ingot.server.model_facts import FactsReader
 from ingot.server.options import ServerOptions
 from ingot.server.slot_files import SlotFiles
 
@@ -20,6 +21,7 @@ class Server:
         self.generations = Generations()
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
+        self.facts = FactsReader()
         self.started = time.monotonic()
         self.draining = False  # the server is about to stop and refuses new requests
 

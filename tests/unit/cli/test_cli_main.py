@@ -34,6 +34,12 @@ def test_version(run_process: Run) -> None:
     assert run_process("--version").out == f"ingot {ingot.__version__}\n"
 
 
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "ingot", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"ingot {ingot.__version__}\n"
+
+
 def test_an_unknown_command_is_a_usage_error(run_process: Run) -> None:
     ran = run_process("nonsense")
     assert ran.status == 2

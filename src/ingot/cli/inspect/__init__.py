@@ -10,12 +10,12 @@ from ingot.cli.inspect import as_text
 from ingot.cli.inspect.as_json import model_json, tensor_json
 from ingot.cli.inspect.tensor_statistics import statistics
 from ingot.cli.shared.find_model import MODEL_HELP, locate
-from ingot.cli.shared.model_summary import ModelSummary
 from ingot.cli.shared.output import console, write_json
 from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import estimate_memory
+from ingot.model_summary import ModelSummary
 
 
 def command(

@@ -29,9 +29,9 @@ mean, std of the finite values (null if there are none); histogram: low, high, c
 from typing import Any
 
 from ingot.cli.inspect.tensor_statistics import TensorStatistics
-from ingot.cli.shared.model_summary import ModelSummary
 from ingot.gguf import GgufLoader, LazyTensor, Metadata, ValueType
 from ingot.memory_estimate import MemoryEstimate
+from ingot.model_summary import ModelSummary
 
 
 def model_json(

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ingot.cli.inspect.tensor_statistics import TensorStatistics
-from ingot.cli.shared.model_summary import ModelSummary
 from ingot.cli.shared.output import printable, quantity, size
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.memory_estimate import MemoryEstimate, ModelDimensions
+from ingot.model_summary import ModelSummary
 
 _TEMPLATE_LINES = 16
 _BAR = 40

@@ -210,7 +210,9 @@ class LoadedModel:
             raise ContextLengthError(
                 f"the prompt has {len(token_ids)} tokens and the context {self.context}; shorten "
                 f"the prompt or open the model with a larger context (at most "
-                f"{self.graph.context_length})"
+                f"{self.graph.context_length})",
+                tokens=len(token_ids),
+                context=self.context,
             )
         try:
             ids = np.asarray(token_ids)

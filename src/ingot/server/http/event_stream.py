@@ -1,4 +1,4 @@
-"""Server-sent events as an HTTP response, which ends when the client disconnects.
+"""Streams of JSON, as server-sent events or as lines, which end when the client disconnects.
 
 Events come in as bytes, which an endpoint makes from a `Generation`. It does not know their
 content.
@@ -18,8 +18,10 @@ from ingot.server.threads import iterate_in_threads
 
 DONE = b"data: [DONE]\n\n"  # the end of OpenAI's streams
 
+EVENTS = "text/event-stream; charset=utf-8"
+LINES = "application/x-ndjson"
+
 _HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # a proxy would hold events back
 )
@@ -27,12 +29,18 @@ _HEADERS = (
 
 # How the OpenAPI schema describes an endpoint that can stream.
 STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
+STREAMED_LINES: dict[int | str, dict[str, Any]] = {200: {"content": {LINES: {}}}}
 
 
 def event(value: object, name: str | None = None) -> bytes:
     """One event."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {dumps(value)}\n\n".encode()
+
+
+def line(value: object) -> bytes:
+    """One line of JSON."""
+    return f"{dumps(value)}\n".encode()
 
 
 async def long_event(value: object) -> AsyncIterator[bytes]:
@@ -46,10 +54,11 @@ async def long_event(value: object) -> AsyncIterator[bytes]:
 class EventStream(Response):
     """A response whose events are sent as tokens are generated."""
 
-    media_type = "text/event-stream"
-
-    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+    def __init__(
+        self, generation: Generation, events: AsyncIterator[bytes], content_type: str = EVENTS
+    ) -> None:
         super().__init__()
+        self._content_type = (b"content-type", content_type.encode())
         self._generation = generation
         self._events = events
 
@@ -58,9 +67,8 @@ class EventStream(Response):
         gone = asyncio.create_task(self._cancel_when_gone(receive))
         try:
             async with self._generation:
-                await send(
-                    {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)}
-                )
+                headers = [self._content_type, *_HEADERS]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
                 try:
                     async for sent in self._events:
                         await send({"type": "http.response.body", "body": sent, "more_body": True})

@@ -26,6 +26,13 @@ class RerankBody(Body):
     texts: PromptList[str] | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     return_text: bool = False
+    return_documents: bool = False
+
+
+class RankedDocument(BaseModel):
+    """A document."""
+
+    text: str
 
 
 class Ranked(BaseModel):
@@ -33,6 +40,7 @@ class Ranked(BaseModel):
 
     index: int
     relevance_score: float
+    document: RankedDocument | None = None  # if requested
 
 
 class RankedText(BaseModel):
@@ -61,6 +69,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/reranking", **hidden)
     @routes.post("/v1/rerank", **hidden)
     @routes.post("/v1/reranking", **hidden)
+    @routes.post("/v2/rerank", **hidden)
     async def rerank(body: RerankBody, http: HttpRequest) -> RerankResponse | list[RankedText]:
         """Order documents by their relevance to a query."""
         documents = body.documents if body.documents is not None else body.texts
@@ -69,7 +78,7 @@ def router(server: Server) -> APIRouter:
         with await server.catalog.lease(body.model) as lease:
             record_of(http.scope).model = lease.name
             found = await run_in_thread(lease.llm.rerank, body.query, documents)
-            tokens = await run_in_thread(_tokens, lease.llm, body.query, documents)
+            tokens = await run_in_thread(pair_tokens, lease.llm, body.query, documents)
         scores = [float(score) for score in check_finite(found)]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n]
         if body.documents is None:
@@ -84,12 +93,22 @@ def router(server: Server) -> APIRouter:
         return RerankResponse(
             model=lease.name,
             usage=InputUsage(prompt_tokens=tokens, total_tokens=tokens),
-            results=[Ranked(index=index, relevance_score=scores[index]) for index in order],
+            results=[
+                Ranked(
+                    index=index,
+                    relevance_score=scores[index],
+                    document=RankedDocument(text=documents[index])
+                    if body.return_documents
+                    else None,
+                )
+                for index in order
+            ],
         )
 
     return routes
 
 
-def _tokens(llm: LLM, query: str, documents: list[str]) -> int:
+def pair_tokens(llm: LLM, query: str, documents: list[str]) -> int:
+    """The tokens of all pairs of a query and a document."""
     query_tokens = len(llm.tokenize(query))
     return sum(query_tokens + len(llm.tokenize(document)) for document in documents)

@@ -1,4 +1,7 @@
-"""`/tokenize`, `/detokenize` and `/apply-template`: between messages, text and tokens."""
+"""`/tokenize`, `/detokenize` and `/apply-template`: between messages, text and tokens.
+
+llama-server sends `content` to `/tokenize`, vLLM `prompt` or `messages`. Each gets its own form.
+"""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -10,10 +13,11 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ingot.api import LLM
-from ingot.server.body_limits import MAX_TOKEN_IDS, TokenId
-from ingot.server.chat import Chat, prompt_text
+from ingot.server.body_limits import MAX_TOKEN_IDS, TokenId, Tools
+from ingot.server.chat import Chat, prepare, prompt_text
+from ingot.server.errors import ApiError
 from ingot.server.http.json_response import LongJsonResponse, RawJson, dumps
-from ingot.server.openai.chat_body import ChatBody, chat_of
+from ingot.server.openai.chat_body import ChatBody, FunctionTool, Messages, chat_of
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -23,13 +27,19 @@ _AT_ONCE = 4096  # token ids that become Python integers together
 
 
 class TokenizeBody(Body):
-    """A text; the default is empty."""
+    """A text (llama-server's `content`, vLLM's `prompt`), or messages."""
 
     model: str | None = None
     content: str = ""
+    prompt: str | None = None
+    messages: Messages | None = None
+    tools: Tools[FunctionTool] | None = None
+    add_generation_prompt: bool | None = None
     add_special: bool = False  # add BOS and EOS as the model's file asks for it
+    add_special_tokens: bool = True  # the same for `prompt`
     parse_special: bool = True  # names of control tokens in the text become these tokens
     with_pieces: bool = False
+    return_token_strs: bool | None = None  # for `prompt` and `messages`
 
 
 class TokenPiece(BaseModel):
@@ -45,6 +55,15 @@ class TokenList(BaseModel):
     tokens: list[int] | list[TokenPiece]
 
 
+class CountedTokens(BaseModel):
+    """The tokens of a prompt in vLLM's form."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
 class DetokenizeBody(Body):
     """Token ids."""
 
@@ -53,9 +72,10 @@ class DetokenizeBody(Body):
 
 
 class Content(BaseModel):
-    """The text of tokens."""
+    """The text of tokens, under the names of llama-server and of vLLM."""
 
     content: str
+    prompt: str
 
 
 class TemplatePrompt(BaseModel):
@@ -68,9 +88,11 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     routes = APIRouter()
 
-    @routes.post("/tokenize", response_model=TokenList)
+    @routes.post("/tokenize", response_model=TokenList | CountedTokens)
     async def tokenize(body: TokenizeBody) -> Response:
-        """Tokenize a text."""
+        """Tokenize a text, or a conversation."""
+        if body.prompt is not None or body.messages is not None:
+            return await _counted(server, body)
         with await server.catalog.lease(body.model) as lease:
             tokenizer = lease.llm.tokenizer
             ids = await run_in_thread(
@@ -84,7 +106,7 @@ def router(server: Server) -> APIRouter:
         """Turn tokens into text."""
         with await server.catalog.lease(body.model) as lease:
             text = await run_in_thread(lease.llm.tokenizer.decode, body.tokens)
-            return Content(content=text)
+            return Content(content=text, prompt=text)
 
     @routes.post("/apply-template")
     async def apply_template(body: ChatBody) -> TemplatePrompt:
@@ -94,6 +116,36 @@ def router(server: Server) -> APIRouter:
             return TemplatePrompt(prompt=await run_in_thread(_prompt, lease.llm, chat))
 
     return routes
+
+
+async def _counted(server: Server, body: TokenizeBody) -> Response:
+    """The tokens of a prompt or of messages, in vLLM's form."""
+    if body.prompt is not None and (body.messages is not None or body.content):
+        raise ApiError(400, "prompt cannot be combined with messages or content", param="prompt")
+
+    def encode(llm: LLM) -> list[int]:
+        if body.prompt is not None:
+            return llm.tokenizer.encode(body.prompt, body.add_special_tokens, parse_special=True)
+        given = ChatBody(
+            messages=body.messages or [],
+            tools=body.tools,
+            add_generation_prompt=body.add_generation_prompt,
+        )
+        return prepare(llm, chat_of(given, server.options))[0]
+
+    with await server.catalog.lease(body.model) as lease:
+        llm = lease.llm
+        ids = await run_in_thread(encode, llm)
+    response: dict[str, object] = {
+        "count": len(ids),
+        "max_model_len": llm.context,
+        "tokens": iter(ids),
+        "token_strs": None,
+    }
+    if body.return_token_strs:
+        pieces = map(llm.tokenizer.token_bytes, ids)
+        response["token_strs"] = (piece.decode("utf-8", "replace") for piece in pieces)
+    return LongJsonResponse(response)
 
 
 def _integers(ids: NDArray[np.int32]) -> Iterator[int]:

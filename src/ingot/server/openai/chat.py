@@ -27,7 +27,9 @@ from ingot.server.openai.logprobs import TokenLogprob, token_logprobs
 from ingot.server.openai.shared import (
     ERRORS,
     FINGERPRINT,
+    InputTokens,
     Usage,
+    count_tokens,
     error_events,
     finish_reason,
     new_id,
@@ -99,6 +101,7 @@ def router(server: Server) -> APIRouter:
     routes = APIRouter(responses=ERRORS)
 
     @routes.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
+    @routes.post("/chat/completions", include_in_schema=False)
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
@@ -112,6 +115,12 @@ def router(server: Server) -> APIRouter:
         async with generation:
             completion = await while_connected(http.receive, responder.whole())
         return LongJsonResponse(completion) if body.wants_logprobs else JsonResponse(completion)
+
+    @routes.post("/v1/chat/completions/input_tokens")
+    @routes.post("/chat/completions/input_tokens", include_in_schema=False)
+    async def input_tokens(body: ChatBody) -> InputTokens:
+        """Count the tokens of a conversation."""
+        return await count_tokens(server, body.model, chat_of(body, server.options))
 
     return routes
 

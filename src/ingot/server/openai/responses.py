@@ -2,9 +2,9 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from ingot.server.http.event_stream import STREAMED, EventStream
 from ingot.server.http.json_response import JsonResponse
 from ingot.server.openai.response_object import ResponseBuilder, ResponseObject
 from ingot.server.openai.responses_body import Item, ResponsesBody, chat_of
-from ingot.server.openai.shared import ERRORS
+from ingot.server.openai.shared import ERRORS, InputTokens, count_tokens
 from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 
@@ -31,6 +31,7 @@ class StoredResponse:
 
     response: dict[str, object]
     items: tuple[Item, ...]
+    inputs: int = 0  # how many of the items the model read
 
     @property
     def size(self) -> int:
@@ -74,6 +75,16 @@ class ResponseStore:
         return found is not None
 
 
+class ItemList(BaseModel):
+    """A page of items; the next page begins after `last_id`."""
+
+    object: Literal["list"] = "list"
+    data: list[dict[str, Any]]
+    first_id: str | None = None
+    last_id: str | None = None
+    has_more: bool
+
+
 class Deleted(BaseModel):
     """A deleted response."""
 
@@ -87,12 +98,16 @@ def router(server: Server) -> APIRouter:
     routes = APIRouter(responses=ERRORS)
     store = ResponseStore()
 
+    def conversation(body: ResponsesBody) -> tuple[Item, ...]:
+        before = () if body.previous_response_id is None else _previous(store, body).items
+        return (*before, *body.items)
+
     @routes.post("/v1/responses", response_model=ResponseObject, responses=STREAMED)
+    @routes.post("/responses", include_in_schema=False)
     async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
         """Generate the next items of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
-        before = () if body.previous_response_id is None else _previous(store, body).items
-        items = (*before, *body.items)
+        items = conversation(body)
         prepared = PreparedChat(chat_of(body, items, server.options))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
@@ -105,7 +120,7 @@ def router(server: Server) -> APIRouter:
                 for item in content["output"]
                 if (item["type"], item["status"]) != ("function_call", "incomplete")
             )
-            store.add(response.id, StoredResponse(content, (*items, *output)))
+            store.add(response.id, StoredResponse(content, (*items, *output), len(items)))
 
         builder = ResponseBuilder(generation, body, prepared.reader, keep)
         if body.stream:
@@ -113,7 +128,29 @@ def router(server: Server) -> APIRouter:
         async with generation:
             return JsonResponse(await while_connected(http.receive, builder.whole()))
 
+    @routes.post("/v1/responses/input_tokens")
+    @routes.post("/responses/input_tokens", include_in_schema=False)
+    async def input_tokens(body: ResponsesBody) -> InputTokens:
+        """Count the tokens of a conversation."""
+        chat = chat_of(body, conversation(body), server.options)
+        return await count_tokens(server, body.model, chat)
+
+    @routes.get("/v1/responses/{response_id}/input_items", response_model=ItemList)
+    @routes.get("/responses/{response_id}/input_items", include_in_schema=False)
+    async def input_items(
+        response_id: str,
+        order: Literal["asc", "desc"] = "desc",
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        after: str | None = None,
+    ) -> Response:
+        """The items that the model read for a stored response."""
+        found = store.find(response_id)
+        if found is None:
+            raise _unknown(response_id)
+        return JsonResponse(_page(found, order, limit, after))
+
     @routes.get("/v1/responses/{response_id}", response_model=ResponseObject)
+    @routes.get("/responses/{response_id}", include_in_schema=False)
     async def retrieve(response_id: str) -> Response:
         """Get a stored response."""
         found = store.find(response_id)
@@ -122,6 +159,7 @@ def router(server: Server) -> APIRouter:
         return JsonResponse(found.response)
 
     @routes.delete("/v1/responses/{response_id}")
+    @routes.delete("/responses/{response_id}", include_in_schema=False)
     async def delete(response_id: str) -> Deleted:
         """Delete a stored response."""
         if not store.remove(response_id):
@@ -129,6 +167,28 @@ def router(server: Server) -> APIRouter:
         return Deleted(id=response_id)
 
     return routes
+
+
+def _page(found: StoredResponse, order: str, limit: int, after: str | None) -> dict[str, Any]:
+    """A page of the items that the model read, each with an id."""
+    items = [
+        {**item.model_dump(exclude_none=True), "id": item.id or f"item_{number}"}
+        for number, item in enumerate(found.items[: found.inputs])
+    ]
+    if order == "desc":
+        items.reverse()
+    if after is not None:
+        places = [number for number, item in enumerate(items) if item["id"] == after]
+        if not places:
+            raise ApiError(400, f"there is no item {after!r:.60}", param="after")
+        items = items[places[0] + 1 :]
+    page = items[:limit]
+    return ItemList(
+        data=page,
+        first_id=page[0]["id"] if page else None,
+        last_id=page[-1]["id"] if page else None,
+        has_more=len(items) > limit,
+    ).model_dump()
 
 
 def _previous(store: ResponseStore, body: ResponsesBody) -> StoredResponse:

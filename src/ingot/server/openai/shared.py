@@ -12,10 +12,13 @@ from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import FinishReason
 from ingot.server.body_limits import PromptList, Tokens
+from ingot.server.chat import Chat, prepare
 from ingot.server.error_bodies import OpenAIError, error_responses, openai_error
 from ingot.server.errors import ApiError, error_info
 from ingot.server.http.event_stream import DONE, event
 from ingot.server.sampling_body import Body
+from ingot.server.state import Server
+from ingot.server.threads import run_in_thread
 
 FINGERPRINT = f"ingot-{__version__}"
 ERRORS = error_responses(OpenAIError)
@@ -52,6 +55,20 @@ class InputUsage(BaseModel):
 
     prompt_tokens: int
     total_tokens: int
+
+
+class InputTokens(BaseModel):
+    """The number of tokens of a request's input."""
+
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+
+
+async def count_tokens(server: Server, model: str | None, chat: Chat) -> InputTokens:
+    """Count the tokens of a chat's prompt."""
+    with await server.catalog.lease(model) as lease:
+        ids, _ = await run_in_thread(prepare, lease.llm, chat)
+    return InputTokens(input_tokens=len(ids))
 
 
 def prompt_list(given: str | list[int] | list[str] | list[list[int]]) -> list[str | list[int]]:

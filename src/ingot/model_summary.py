@@ -1,4 +1,4 @@
-"""A GGUF file in numbers, for `inspect`, `list` and `bench`.
+"""A GGUF file in numbers, for `inspect`, `list`, `bench` and the server's lists of models.
 
 An open file comes in; frozen data goes out. It prints nothing and does not know architectures:
 a fact that a file does not state, or not as expected, is None.
