@@ -21,6 +21,8 @@ from ingot.models.spec import Network
 
 # How the hidden states of a text's tokens become one vector: their mean, the first or the last.
 Pooling = Literal["mean", "cls", "last"]
+_POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}  # by the number in a file
+_RANK = 4
 
 _SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states", "spec"}
 
@@ -75,15 +77,25 @@ def build_graph(
 
 def pooling(model: GgufLoader) -> Pooling:
     """The pooling that a model file states, or the mean."""
+    return _POOLINGS.get(_pooling_number(model), "mean")
+
+
+def is_embedder(model: GgufLoader) -> bool:
+    """Whether a file says how to pool: it is meant for embeddings."""
+    return _pooling_number(model) in _POOLINGS
+
+
+def is_reranker(model: GgufLoader) -> bool:
+    """Whether a head that scores texts takes the place of pooling."""
+    return _pooling_number(model) == _RANK
+
+
+def _pooling_number(model: GgufLoader) -> int:
     key = f"{model.metadata.string('general.architecture')}.pooling_type"
-    match number := model.metadata.integer(key, 0):
-        case 0 | 1 | 4:  # not stated; the mean; a reranker's, whose head takes the place of pooling
-            return "mean"
-        case 2:
-            return "cls"
-        case 3:
-            return "last"
-    raise ModelError(f"{model.path}: {key} is {number}; 0 to 4 are known")
+    number = model.metadata.integer(key, 0)
+    if number not in (0, _RANK, *_POOLINGS):
+        raise ModelError(f"{model.path}: {key} is {number}; 0 to {_RANK} are known")
+    return number
 
 
 def _check_tensors(model: GgufLoader, graph: ComputationGraph, network: Network) -> None:

@@ -90,11 +90,10 @@ def _read(path: Path) -> ModelFacts:
 
 
 def _capabilities(loader: GgufLoader, summary: ModelSummary) -> tuple[str, ...]:
-    pooling = models.pooling(loader)
-    if pooling is models.Pooling.RANK:
+    if models.is_reranker(loader):
         return ("rerank",)
     is_encoder = summary.dimensions is not None and not summary.dimensions.causal
-    if is_encoder or pooling is not models.Pooling.NONE:
+    if is_encoder or models.is_embedder(loader):
         return ("embedding",)
     found = ["completion", "tools"]  # if a template has no place for tools, a message lists them
     if any(key.startswith("tokenizer.ggml.fim_pre") for key in loader.metadata):

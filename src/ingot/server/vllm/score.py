@@ -94,7 +94,7 @@ def _pairs(body: ScoreBody) -> tuple[list[str], list[str]]:
 
 def _scores(llm: LLM, first: list[str], second: list[str]) -> tuple[Floats, int]:
     """The score of each pair, and the number of all tokens."""
-    if models.pooling(llm.file) is not models.Pooling.RANK:
+    if not models.is_reranker(llm.file):
         vectors, tokens = embed(llm, [*first, *second])
         return np.sum(vectors[: len(first)] * vectors[len(first) :], axis=1), tokens
     pairs = list(zip(first, second, strict=True))
