@@ -27,12 +27,12 @@ import sys
 from pathlib import Path
 
 from ingot import LLM, SamplingParams
-from ingot.cli.shared.sampling_options import _Flags
+from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.errors import SamplingError
 from tiny_llama import write_tiny_llama
 
 assert "few" in SamplingParams().samplers
-assert _Flags(few=2).params().few == 2
+assert SamplingFlags(few=2).params(SamplingParams()).few == 2
 try:
     SamplingParams(few=-1)
 except SamplingError as error:
