@@ -25,11 +25,11 @@ def ask(http: httpx.Client, prompt: object = PROMPT, **fields: object) -> Any:
     return answer.json()
 
 
-def refused(http: httpx.Client, **fields: object) -> str:
+def refused(http: httpx.Client, kind: str = "invalid_request_error", **fields: object) -> str:
     answer = http.post("/completion", json={"prompt": PROMPT, "n_predict": 2, **fields})
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
-    assert (error["code"], error["type"]) == (400, "invalid_request_error")
+    assert (error["code"], error["type"]) == (400, kind)
     message: str = error["message"]
     return message
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_answered_says_why(http: httpx.Client) -> None:
     assert "prompt" in refused(http, prompt=[])
     assert "empty" in refused(http, prompt="")
     assert "vocabulary" in refused(http, prompt=[10**6])
-    assert "context" in refused(http, prompt=[5] * 3000)
+    assert "context" in refused(http, "exceed_context_size_error", prompt=[5] * 3000)
     assert "cannot also hold token ids" in refused(http, prompt=[1, [2]])
     assert "id_slot" in refused(http, id_slot=1000)
     assert "multimodal" in refused(http, prompt={"prompt_string": "a", "multimodal_data": ["x"]})

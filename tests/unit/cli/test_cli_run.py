@@ -14,7 +14,7 @@ from command_runs import INGOT, PATIENCE, Run
 from terminals import shown_to_end
 
 from ingot import LLM
-from ingot.cli.shared.sampling_options import _Flags
+from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.sampling.checks import RANGES
 from ingot.server.sampling_body import SamplingBody
 from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
@@ -251,7 +251,7 @@ def test_sampling_flags_change_the_text(run: Run, model: Path) -> None:
 def test_every_sampling_parameter_has_a_flag_and_a_field_in_requests() -> None:
     names = {*RANGES, "samplers", "dry_sequence_breakers"} - {"n_probs"}
     assert names <= SamplingBody.model_fields.keys()
-    assert names - {"min_tokens"} <= signature(_Flags).parameters.keys()
+    assert names - {"min_tokens"} <= signature(SamplingFlags).parameters.keys()
 
 
 def test_stop_texts(run: Run, model: Path) -> None:

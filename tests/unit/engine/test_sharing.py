@@ -152,8 +152,8 @@ def test_a_fork_of_a_text_that_has_ended(llm: LLM) -> None:
     assert told.fork(max_tokens=6).result().logprobs[:4] == told.logprobs
     longer = done.fork(max_tokens=15)
     assert longer.result().token_ids == llm.generate(PROMPT, max_tokens=15, **GREEDY).token_ids
-    with pytest.raises(SamplingError, match="max_tokens is -1"):
-        done.fork(max_tokens=-1)
+    with pytest.raises(SamplingError, match="max_tokens is -2"):
+        done.fork(max_tokens=-2)
 
 
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0"])

@@ -20,6 +20,7 @@ from ingot.gguf import GgufLoader, GgufWriter
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvGroup, KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.kvcache.saved import Header, SavedText, read_saved
+from ingot.sampling import SamplingParams
 
 NOTHING = None  # what is read before anything was written
 TORN_SET = "a model whose first part is missing"
@@ -71,8 +72,11 @@ def _read_saved(folder: Path) -> object:
     return read_saved(folder / "slot", _LAYOUT, "model", most_tokens=1000).header.prompted
 
 
+_LLM = cast("Any", SimpleNamespace(defaults=SamplingParams()))  # all that saving needs
+
+
 def _write_chat(folder: Path, version: int) -> None:
-    session = ChatSession(cast("Any", None), f"version {version}")
+    session = ChatSession(_LLM, f"version {version}")
     session._past = [Exchange("question", "answer " * 100)] * version
     session.save(folder / "chat.json")
 
@@ -80,7 +84,7 @@ def _write_chat(folder: Path, version: int) -> None:
 def _read_chat(folder: Path) -> object:
     if not (folder / "chat.json").exists():
         return NOTHING
-    session = ChatSession.load(cast("Any", None), folder / "chat.json")
+    session = ChatSession.load(_LLM, folder / "chat.json")
     assert session.system == f"version {len(session.exchanges)}"
     return len(session.exchanges)
 
