@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
+from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -197,11 +198,8 @@ def run(
         ceiling.operations_per_second / prompt_operations(path),
     )
     for depth in (0,) if brief else (0, DEPTH):
-        add(
-            f"generate, depth {depth}",
-            race.run(GENERATED, lambda engine: engine.generate(GENERATED, depth)),  # noqa: B023
-            steps,
-        )
+        decode = methodcaller("generate", GENERATED, depth)
+        add(f"generate, depth {depth}", race.run(GENERATED, decode), steps)
     race.mine.close()
     if brief:
         return rows

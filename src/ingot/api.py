@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, get_args
@@ -96,7 +95,9 @@ class LLM:
         the bytes of weights.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
-        self.engine.load_gguf_model(_located(path), progress)
+        with DownloadBar() as bar:
+            found = store.locate(path, bar)
+        self.engine.load_gguf_model(found, progress)
         model = self.engine.model
         self.path = model.file.path
         self.file = model.file
@@ -584,31 +585,21 @@ class LLM:
 
     @cached_property
     def _hidden(self) -> "HiddenStateRunner":
-        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
-
-        with self._making_runner:
-            model = self.engine.model
-            return HiddenStateRunner(
-                model, models.build_graph(model.file, model.context, hidden=True)
-            )
+        return self._runner(hidden=True)
 
     @cached_property
     def _ranker(self) -> "HiddenStateRunner":
+        return self._runner(hidden=False)
+
+    def _runner(self, *, hidden: bool) -> "HiddenStateRunner":
+        """A second program over the weights, for hidden states or for a reranker's scores."""
         from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
 
         with self._making_runner:
-            return HiddenStateRunner(self.engine.model, self.graph)
-
-
-def _located(name: str | os.PathLike[str]) -> Path:
-    """The file of a model; a name that is neither known nor remote is taken for a path."""
-    if isinstance(name, str):
-        if found := store.find(name):
-            return found
-        if store.is_downloadable(name):
-            with DownloadBar() as bar:
-                return store.resolve(name, bar)
-    return Path(name).expanduser()
+            model, graph = self.engine.model, self.graph
+            if hidden:
+                graph = models.build_graph(model.file, model.context, hidden=True)
+            return HiddenStateRunner(model, graph)
 
 
 def _whole(request: Request) -> Completion:

@@ -3,8 +3,8 @@
 In: a reader after the marker that opens a call, or at the first character of a call without one.
 Out: events with the name of each call and its arguments, passed to `emit`. A call is certain once
 its name is one of the tools and its arguments begin as an object or with a tag. From then on the
-arguments are emitted as they come, as far as they are JSON. Before that, anything unexpected raises
-`Mismatch`, and the reader still holds all of the text.
+arguments are emitted piece by piece, as long as they are valid JSON. Before that, anything
+unexpected raises `Mismatch`, and the reader still holds all of the text.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -9,6 +9,7 @@ This package does not look inside a model, and prints nothing: it reports to a `
 modules that download are imported on use, because most commands only look for a file.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,11 +79,6 @@ def _find(name: ModelName) -> Path | None:
             return find_ollama(name)
 
 
-def is_downloadable(name: str) -> bool:
-    """Whether a name says where its model can be downloaded from."""
-    return not isinstance(parse_name(name), FileName)
-
-
 def resolve(name: str, progress: Progress | None = None) -> Path:
     """The file of a model, downloaded if it is missing and its name says where from."""
     parsed = parse_name(name)
@@ -91,6 +87,17 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
     if isinstance(parsed, FileName):
         raise _unknown(parsed.text)
     return _pull(parsed, progress or silent)
+
+
+def locate(name: str | os.PathLike[str], progress: Progress | None = None) -> Path:
+    """The file of a model as `resolve` finds it; what is no known name is taken for a path."""
+    if isinstance(name, str):
+        parsed = parse_name(name)
+        if path := _find(parsed):
+            return path
+        if not isinstance(parsed, FileName):
+            return _pull(parsed, progress or silent)
+    return Path(name).expanduser()
 
 
 def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:

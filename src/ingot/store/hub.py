@@ -130,7 +130,7 @@ def _package() -> "ModuleType":
 
 
 def _repo_file(sibling: Any) -> RepoFile | None:
-    """A file of the listing; None for one that is of no use or looks wrong."""
+    """A file of the listing; None if it is not a GGUF file, or if its description is malformed."""
     path, size = sibling.rfilename, sibling.size
     lfs = getattr(sibling, "lfs", None)
     value = (lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256) if lfs else sibling.blob_id

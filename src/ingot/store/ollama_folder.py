@@ -144,8 +144,8 @@ def make_link(name: OllamaName, folder: Path, layers: tuple[Layer, ...]) -> Path
     blobs = folder / "blobs"
     link = _link(name)
     target = blobs / next(layer.file for layer in layers if layer.kind == "model")
-    settings = json.dumps(asdict(_settings(blobs, layers)), sort_keys=True).encode()
     try:
+        settings = json.dumps(asdict(_settings(blobs, layers)), sort_keys=True).encode()
         link.parent.mkdir(parents=True, exist_ok=True)
         if _content(_settings_file(link)) != settings:
             write_file(_settings_file(link), [settings])
@@ -162,7 +162,7 @@ def make_link(name: OllamaName, folder: Path, layers: tuple[Layer, ...]) -> Path
 
 
 def settings_of(path: Path) -> Settings | None:
-    """What the model behind a link of ours says about its use; None for other files."""
+    """The settings of a model that `make_link` has linked; None for other files."""
     if own_folder() / "links" not in path.parents:
         return None
     content = _content(_settings_file(path))

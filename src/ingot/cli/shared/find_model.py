@@ -31,7 +31,5 @@ def locate(name: str | None) -> Path:
     if name is None:
         name = store.DEFAULT
         notice(f"no model given: using the default, {store.default_model.DEFAULT_MODEL.file}")
-    if path := store.find(name):
-        return path
     with download_bar() as progress:
         return store.resolve(name, progress)

@@ -71,7 +71,8 @@ class LoadedModel:
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
         place = _choice(Weights, "weights", weights)
-        self.precision = _choice(Precision, "precision", precision or config().precision)
+        chosen = config().precision if precision is None else precision
+        self.precision = _choice(Precision, "precision", chosen)
         found = _choice(Reuse, "reuse", reuse)
         self.file = GgufLoader(path, mapped=place is not Weights.READ)
         try:
