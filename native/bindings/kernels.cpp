@@ -55,7 +55,7 @@ void quantize(uint32_t type, const std::string& phase, Matrix<const float> value
   ingot::GilRelease unlocked;
   for (int64_t c = 0; c < columns; ++c)
     quantizer.quantize(kernels, prompt, values.data() + c * width, width, out.data(),
-                       kernels.quantized_stride(out.shape(0)), c);
+                       static_cast<int64_t>(out.shape(0)), c);
 }
 
 // Rows [begin, end) of `weight` times every column, into out[column][row].
@@ -81,9 +81,14 @@ void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weigh
   require(
       static_cast<int64_t>(out.shape(0)) == columns && static_cast<int64_t>(out.shape(1)) == rows,
       "out must be [columns, rows]");
-  const ingot::LinearInput input{values.data(),    width,
-                                 quantized.data(), kernels.quantized_stride(quantized.shape(0)),
-                                 columns,          width};
+  const int64_t room = static_cast<int64_t>(quantized.shape(0));
+  const ingot::LinearInput input{.values = values.data(),
+                                 .value_stride = width,
+                                 .quantized = quantized.data(),
+                                 .bytes = quantized.data() + kernels.bytes_begin(room, width),
+                                 .quantized_stride = kernels.quantized_stride(room),
+                                 .columns = columns,
+                                 .width = width};
   const ingot::AlignedBytes scratch(kernels.scratch_bytes(width));
   ingot::GilRelease unlocked;
   kernel(weight.data(), static_cast<int64_t>(weight.shape(1)), input, begin, end, out.data(), rows,

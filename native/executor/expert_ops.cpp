@@ -70,12 +70,10 @@ void ExpertOp::prepare(const Step& step, int member) {
   const ExpertGroups& groups = buffers_.groups;
   const bool prompt = step.batch.phase == Phase::kPrompt;
   if (everyone_prepares(step)) {
-    quantizer_.quantize(kernels, prompt, step.row(source_, 0), width_, own_column(member),
-                        kernels.quantized_stride(1), 0);
+    quantizer_.quantize(kernels, prompt, step.row(source_, 0), width_, own_column(member), 1, 0);
     return;
   }
-  const int64_t stride =
-      kernels.quantized_stride(round_up(groups.places(), KernelTable::kColumnGroup));
+  const int64_t room = round_up(groups.places(), KernelTable::kColumnGroup);
   float* gathered = reinterpret_cast<float*>(buffers_.gathered.data());
   // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
   const int64_t group = prompt ? KernelTable::kColumnGroup : 1;
@@ -87,7 +85,7 @@ void ExpertOp::prepare(const Step& step, int member) {
       const int64_t k = own_ ? pair % groups.used() : 0;
       const float* x = step.row(source_, pair / groups.used()) + k * width_;
       if (quantizer_.reads_floats()) std::copy_n(x, width_, gathered + place * width_);
-      quantizer_.quantize(kernels, prompt, x, width_, buffers_.quantized.data(), stride, place);
+      quantizer_.quantize(kernels, prompt, x, width_, buffers_.quantized.data(), room, place);
     }
   }
   step.barrier.wait();
@@ -96,19 +94,29 @@ void ExpertOp::prepare(const Step& step, int member) {
 LinearInput ExpertOp::input(const Step& step, int member, int64_t expert) const {
   const KernelTable& kernels = step.kernels;
   const ExpertGroups& groups = buffers_.groups;
-  if (everyone_prepares(step))
-    return {step.row(source_, 0),        width_, own_column(member),
-            kernels.quantized_stride(1), 1,      width_};
+  if (everyone_prepares(step)) {
+    const uint8_t* column = own_column(member);
+    return {.values = step.row(source_, 0),
+            .value_stride = width_,
+            .quantized = column,
+            .bytes = column + kernels.bytes_begin(1, width_),
+            .quantized_stride = kernels.quantized_stride(1),
+            .columns = 1,
+            .width = width_};
+  }
   const int64_t first = groups.first(expert);
-  const auto offset_of =
-      step.batch.phase == Phase::kPrompt ? kernels.prompt_offset : kernels.generate_offset;
+  const int64_t room = round_up(groups.places(), KernelTable::kColumnGroup);
+  const bool prompt = step.batch.phase == Phase::kPrompt;
   const float* gathered = reinterpret_cast<const float*>(buffers_.gathered.data());
-  return {quantizer_.reads_floats() ? gathered + first * width_ : nullptr,
-          width_,
-          buffers_.quantized.data() + offset_of(width_, first),
-          kernels.quantized_stride(round_up(groups.places(), KernelTable::kColumnGroup)),
-          groups.count(expert),
-          width_};
+  const uint8_t* quantized = buffers_.quantized.data();
+  const int64_t offset = kernels.quantized_stride(first);
+  return {.values = quantizer_.reads_floats() ? gathered + first * width_ : nullptr,
+          .value_stride = width_,
+          .quantized = quantized + (prompt ? kernels.prompt_offset(width_, first) : offset),
+          .bytes = quantized + kernels.bytes_begin(room, width_) + offset,
+          .quantized_stride = kernels.quantized_stride(room),
+          .columns = groups.count(expert),
+          .width = width_};
 }
 
 void ExpertOp::multiply(const Step& step, const ExpertWeight& weight, int64_t expert,

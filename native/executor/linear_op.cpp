@@ -38,7 +38,7 @@ void LinearOp::Buffers::make_room(int64_t wanted) {
 
 // Normalizes and quantizes columns [begin, end).
 void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* normed,
-                       uint8_t* quantized, int64_t stride) const {
+                       uint8_t* quantized, int64_t room) const {
   const bool prompt = step.batch.phase == Phase::kPrompt;
   const KernelTable& kernels = step.kernels;
   const int64_t width = spec_.source.width;
@@ -48,7 +48,7 @@ void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* norm
       spec_.norm->apply(kernels, x, width, normed + c * width);
       x = normed + c * width;
     }
-    quantizer_.quantize(kernels, prompt, x, width, quantized, stride, c);
+    quantizer_.quantize(kernels, prompt, x, width, quantized, room, c);
   }
 }
 
@@ -56,25 +56,26 @@ void LinearOp::run(const Step& step, int member) {
   const int64_t width = spec_.source.width, columns = step.rows(spec_.source);
   float* normed = buffers_.normed.data();
   uint8_t* quantized = buffers_.quantized.data();
-  int64_t stride = step.kernels.quantized_stride(round_up(columns, KernelTable::kColumnGroup));
+  int64_t room = round_up(columns, KernelTable::kColumnGroup);
   if (step.batch.phase == Phase::kGeneration && columns == 1) {
     // Everyone prepares the one column for itself: cheaper than meeting for it.
     normed += (buffers_.max_tokens + member) * buffers_.width;
     quantized += (buffers_.max_tokens + member) * buffers_.quantized_stride;
-    stride = step.kernels.quantized_stride(1);
-    prepare(step, 0, 1, normed, quantized, stride);
+    room = 1;
+    prepare(step, 0, 1, normed, quantized, room);
   } else {
     // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
     const int64_t group = step.batch.phase == Phase::kPrompt ? KernelTable::kColumnGroup : 1;
     for (int64_t g; (g = columns_.claim(count_pieces(columns, group))) >= 0;)
-      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, stride);
+      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, room);
     step.barrier.wait();
   }
   const LinearInput input{
       .values = spec_.norm ? normed : step.row(spec_.source, 0),
       .value_stride = width,
       .quantized = quantized,
-      .quantized_stride = stride,
+      .bytes = quantized + step.kernels.bytes_begin(room, width),
+      .quantized_stride = step.kernels.quantized_stride(room),
       .columns = columns,
       .width = width,
   };

@@ -59,7 +59,7 @@ class LinearOp : public Op {
 
  private:
   void prepare(const Step& step, int64_t begin, int64_t end, float* normed, uint8_t* quantized,
-               int64_t stride) const;
+               int64_t room) const;
   void run_rows(const Step& step, const LinearPart& part, const LinearInput& input, int64_t begin,
                 int64_t end, uint8_t* scratch) const;
   void run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,

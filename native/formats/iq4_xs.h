@@ -29,8 +29,8 @@ struct IQ4_XS : BlockFormat<Layout{.type = TensorType{23},
     return s;
   }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     return simd::lookup16(simd::load16(kIq4Levels),
                           simd::nibbles(simd::load16(block + 8 + slice * 16)));
   }
@@ -39,6 +39,16 @@ struct IQ4_XS : BlockFormat<Layout{.type = TensorType{23},
     const uint64_t tops = spread_fields<2>(load_as<uint16_t>(block + 2)) << 4;
     const uint64_t lows = spread_fields<4>(load_as<uint32_t>(block + 4));
     return {load_f16(block), 0, {centre_six_bits(lows | tops), 0}, {}};
+  }
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    const auto low = (block + 4).template field<g * 4, 4>();
+    return (low | block.template field<16 + g * 2, 2>() << 4) - 32;
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.template half<0>();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

@@ -18,6 +18,7 @@ struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
                                  .bytes = 84,
                                  .group = 16,
                                  .has_min = true,
+                                 .is_unsigned = true,
                                  .max_word = 3 * 15}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
@@ -30,8 +31,8 @@ struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
     return s;
   }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     return simd::shift_right<slice % 4 * 2>(simd::load32(block + 16 + slice / 4 * 32)) &
            simd::splat(3);
   }
@@ -47,6 +48,23 @@ struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
             -load_f16(block + 82),
             {lo & kNibbles, hi & kNibbles},
             {lo >> 4 & kNibbles, hi >> 4 & kNibbles}};
+  }
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    return (block + g / 4 * 4).template field<g % 4 * 8, 4>();
+  }
+  template <int g, class Turned>
+  static auto turned_min(Turned block) {
+    return (block + g / 4 * 4).template field<g % 4 * 8 + 4, 4>();
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return (block + 80).template half<0>();
+  }
+  template <class Turned>
+  static auto turned_m(Turned block) {
+    return -(block + 80).template half<1>();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

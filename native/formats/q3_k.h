@@ -30,11 +30,10 @@ struct Q3_K
     return s;
   }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
-    const simd::U8x32 low =
-        simd::shift_right<slice % 4 * 2>(simd::load32(block + 32 + slice / 4 * 32)) &
-        simd::splat(3);
+  template <int slice, class Block>
+  static auto lanes(Block block) {
+    const auto low = simd::shift_right<slice % 4 * 2>(simd::load32(block + 32 + slice / 4 * 32)) &
+                     simd::splat(3);
     return (low | simd::move_bit<slice, 2>(simd::load32(block))) - simd::splat(4);
   }
 
@@ -57,6 +56,16 @@ struct Q3_K
             {centre_six_bits((low & kNibbles) | top_lo),
              centre_six_bits((low >> 4 & kNibbles) | top_hi)},
             {}};
+  }
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    const auto low = (block + (96 + g % 8 / 4 * 4)).template field<g % 4 * 8 + g / 8 * 4, 4>();
+    return (low | (block + 104).template field<g % 4 * 8 + g / 4 * 2, 2>() << 4) - 32;
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return (block + 108).half_of_rows();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

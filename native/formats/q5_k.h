@@ -17,12 +17,13 @@ struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
                                  .bytes = 176,
                                  .group = 32,
                                  .has_min = true,
+                                 .is_unsigned = true,
                                  .max_word = 31 * 63}> {
   static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
-    const simd::U8x32 packed = simd::load32(block + 48 + slice / 2 * 32);
+  template <int slice, class Block>
+  static auto lanes(Block block) {
+    const auto packed = simd::load32(block + 48 + slice / 2 * 32);
     return (simd::shift_right<slice % 2 * 4>(packed) & simd::splat(15)) |
            simd::move_bit<slice, 4>(simd::load32(block + 16));
   }
@@ -34,6 +35,23 @@ struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
   }
 
   static ScaleBytes scale_bytes(const uint8_t* block) { return six_bit_scale_bytes(block); }
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    return turned_six_bits<g, false>(block);
+  }
+  template <int g, class Turned>
+  static auto turned_min(Turned block) {
+    return turned_six_bits<g, true>(block);
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.template half<0>();
+  }
+  template <class Turned>
+  static auto turned_m(Turned block) {
+    return -block.template half<1>();
+  }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);
 };

@@ -24,13 +24,13 @@ struct Q6_K : BlockFormat<Layout{.type = TensorType{14},
     return s;
   }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     constexpr int half = slice / 4, quarter = slice % 4;
-    const simd::U8x32 ql = simd::load32(block + half * 64 + quarter % 2 * 32);
-    const simd::U8x32 qh = simd::load32(block + 128 + half * 32);
-    const simd::U8x32 low = simd::shift_right<quarter / 2 * 4>(ql) & simd::splat(15);
-    const simd::U8x32 high = simd::shift_right<quarter * 2>(qh) & simd::splat(3);
+    const auto ql = simd::load32(block + half * 64 + quarter % 2 * 32);
+    const auto qh = simd::load32(block + 128 + half * 32);
+    const auto low = simd::shift_right<quarter / 2 * 4>(ql) & simd::splat(15);
+    const auto high = simd::shift_right<quarter * 2>(qh) & simd::splat(3);
     return (low | simd::shift_left<4>(high)) - simd::splat(32);
   }
 
@@ -48,6 +48,15 @@ struct Q6_K : BlockFormat<Layout{.type = TensorType{14},
             0,
             {load_as<uint64_t>(block + 192), load_as<uint64_t>(block + 200)},
             {}};
+  }
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    return (block + (192 + g / 4 * 4)).template byte<g % 4>();
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return (block + 208).half_of_rows();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

@@ -38,4 +38,17 @@ inline ScaleBytes six_bit_scale_bytes(const uint8_t* block) {
           {(b & 0x3f3f3f3f) | min_hi << 32, 0}};
 }
 
+// The same of a turned block (simd/turned_avx512.h): scale or min of group g, of all rows.
+template <int g, bool is_min, class Turned>
+inline auto turned_six_bits(Turned block) {
+  constexpr int shift = g % 4 * 8;
+  const auto own = block + (is_min ? 8 : 4), shared = block + 12;
+  if constexpr (g < 4) {
+    return own.template field<shift, 6>();
+  } else {
+    return shared.template field<shift + (is_min ? 4 : 0), 4>() | own.template field<shift + 6, 2>()
+                                                                      << 4;
+  }
+}
+
 }  // namespace ingot::INGOT_ISA

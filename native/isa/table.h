@@ -14,8 +14,10 @@ namespace ingot {
 struct LinearInput {
   const float* values;  // [columns][value_stride]; read by weights that are floats
   int64_t value_stride;
-  const uint8_t* quantized;  // 64-byte aligned, written by the phase's quantize_*; read by all
-  int64_t quantized_stride;  // other weights
+  // Written by the phase's quantize_*, read by all other weights; aligned to 64 bytes.
+  const uint8_t* quantized;
+  const uint8_t* bytes;
+  int64_t quantized_stride;  // from stretch to stretch, in both
   int64_t columns;
   int64_t width;  // a multiple of the weight's block
 };
@@ -70,17 +72,24 @@ struct KernelTable {
   // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights
   Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
-  // What they read. Generation reads words of all weights that are not floats.
+  // What they read.
+  InputKind generate_kind[kTypes];
   InputKind prompt_kind[kTypes];
-  Quantize quantize_generate;
+  Quantize quantize_generate;                 // words
   Quantize quantize_prompt;                   // words
-  Quantize quantize_prompt_bytes;             // null if no kernel reads bytes
-  int64_t (*quantized_bytes)(int64_t width);  // of one column, either phase; a multiple of 64
+  Quantize quantize_bytes;                    // null if no kernel reads bytes
+  int64_t (*quantized_bytes)(int64_t width);  // of one column, all kinds; a multiple of 64
   // Inputs are stored stretch by stretch (256 values), in each stretch column by column, so that
-  // what a tile reads is contiguous.
-  int64_t quantized_stride(int64_t columns) const { return columns * quantized_bytes(1); }
-  // Where column `index`, the first of a group, begins among the quantized ones.
-  int64_t (*generate_offset)(int64_t width, int64_t index);
+  // what a tile reads is contiguous: the words of all columns, then the bytes of all.
+  int64_t quantized_stride(int64_t columns) const {
+    return columns * quantized_bytes(1) / (quantize_bytes ? 2 : 1);
+  }
+  // Where the bytes begin in a room for so many columns.
+  int64_t bytes_begin(int64_t columns, int64_t width) const {
+    return quantize_bytes ? columns * quantized_bytes(width) / 2 : 0;
+  }
+  // Where the words of column `index`, the first of a group, begin in a prompt. Other inputs begin
+  // at quantized_stride(index).
   int64_t (*prompt_offset)(int64_t width, int64_t index);
   int64_t (*scratch_bytes)(int64_t width);
   static constexpr int kPeakWords = 12 * 32;
@@ -93,25 +102,35 @@ struct KernelTable {
 class InputQuantizer {
  public:
   void add(const KernelTable& kernels, TensorType type) {
-    const InputKind kind = kernels.prompt_kind[static_cast<uint32_t>(type)];
-    floats_ |= kind == InputKind::kFloats;
-    words_ |= kind == InputKind::kWords;
-    bytes_ |= kind == InputKind::kBytes;
+    generate_.add(kernels.generate_kind[static_cast<uint32_t>(type)]);
+    prompt_.add(kernels.prompt_kind[static_cast<uint32_t>(type)]);
   }
-  bool reads_floats() const { return floats_; }
+  bool reads_floats() const { return generate_.floats || prompt_.floats; }
 
+  // Puts column `index` into a room for so many columns.
   void quantize(const KernelTable& kernels, bool prompt, const float* column, int64_t width,
-                uint8_t* quantized, int64_t stride, int64_t index) const {
-    if (!prompt) {
-      if (words_ || bytes_) kernels.quantize_generate(column, width, quantized, stride, index);
-      return;
+                uint8_t* quantized, int64_t columns, int64_t index) const {
+    const Kinds& kinds = prompt ? prompt_ : generate_;
+    const int64_t stride = kernels.quantized_stride(columns);
+    if (kinds.words) {
+      const auto quantize_words = prompt ? kernels.quantize_prompt : kernels.quantize_generate;
+      quantize_words(column, width, quantized, stride, index);
     }
-    if (words_) kernels.quantize_prompt(column, width, quantized, stride, index);
-    if (bytes_) kernels.quantize_prompt_bytes(column, width, quantized, stride, index);
+    if (kinds.bytes)
+      kernels.quantize_bytes(column, width, quantized + kernels.bytes_begin(columns, width), stride,
+                             index);
   }
 
  private:
-  bool floats_ = false, words_ = false, bytes_ = false;
+  struct Kinds {
+    bool floats = false, words = false, bytes = false;
+    void add(InputKind kind) {
+      floats |= kind == InputKind::kFloats;
+      words |= kind == InputKind::kWords;
+      bytes |= kind == InputKind::kBytes;
+    }
+  };
+  Kinds generate_, prompt_;
 };
 
 }  // namespace ingot

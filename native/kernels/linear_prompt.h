@@ -3,9 +3,9 @@
 // A panel is a stretch of many rows, unpacked once for all columns. It consists of strips of kLanes
 // rows, one row a lane. What a strip holds and how it is multiplied is the panel's matter: words
 // (linear_words.h) or bytes (linear_bytes.h). A tile of strips x columns is summed in registers.
-// Its strips stay in the first-level cache while all columns pass by; the panel's results stay in
-// scratch over all of K and leave once. Each result is made by the same operations in the same
-// order whatever the tile, so it does not depend on its neighbours.
+// Its strips are unpacked into the first-level cache and stay there while all columns pass by; the
+// panel's results stay in scratch over all of K and leave once. Each result is made by the same
+// operations in the same order whatever the tile, so it does not depend on its neighbours.
 #pragma once
 
 #include "isa/table.h"
@@ -14,12 +14,12 @@
 namespace ingot::INGOT_ISA {
 
 inline constexpr int kPanelRows = 96;  // a multiple of every tile's height
-inline constexpr int kStrips = kPanelRows / simd::kLanes;
+inline constexpr int kMostTileStrips = 3;
 inline constexpr int kPanelColumns = 512;  // inputs that share one unpacking
 
 template <class Strip>
 struct alignas(64) PromptScratch {
-  Strip strips[kStrips];
+  Strip strips[kMostTileStrips];
   float results[kPanelColumns][kPanelRows];
 };
 
@@ -47,27 +47,22 @@ void prompt_columns(const typename Panel::Strip* strips, const typename Panel::I
     prompt_columns<Panel, kTall, kWide / 2>(strips, column, columns, depth, first, results);
 }
 
-// All strips, kTall at a time, then those that are left.
+// The strips of a tile, kTall or fewer, times all columns.
 template <class Panel, int kTall>
 void prompt_strips(const typename Panel::Strip* strips, int64_t count,
                    const typename Panel::Input* inputs, int64_t columns, int depth, bool first,
                    float* results) {
-  for (; count >= kTall; count -= kTall) {
-    prompt_columns<Panel, kTall, Panel::kTileColumns>(strips, inputs, columns, depth, first,
-                                                      results);
-    first = false;
-    strips += kTall;
-    results += kTall * simd::kLanes;
-  }
+  if (count == kTall)
+    return prompt_columns<Panel, kTall, Panel::kTileColumns>(strips, inputs, columns, depth, first,
+                                                             results);
   if constexpr (kTall > 1)
-    if (count > 0)
-      prompt_strips<Panel, kTall - 1>(strips, count, inputs, columns, depth, first, results);
+    prompt_strips<Panel, kTall - 1>(strips, count, inputs, columns, depth, first, results);
 }
 
-// Unpacks `count` blocks of up to kPanelRows rows, and asks for the stretch that follows.
+// Unpacks `count` blocks of the rows of a tile, and asks for the stretch that follows.
 template <class Panel>
-void unpack_panel(const uint8_t* blocks, int64_t row_bytes, int64_t rows, int count,
-                  typename Panel::Strip* strips) {
+void unpack_strips(const uint8_t* blocks, int64_t row_bytes, int64_t rows, int count,
+                   typename Panel::Strip* strips) {
   using F = typename Panel::Format;
   for (int64_t row = 0; row < rows; row += simd::kLanes, ++strips) {
     const int64_t left = rows - row;
@@ -85,17 +80,27 @@ void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const 
                   int64_t column, int64_t columns, float* out, int64_t out_stride,
                   PromptScratch<typename Panel::Strip>& scratch) {
   using F = typename Panel::Format;
-  const int64_t strips = (rows + simd::kLanes - 1) / simd::kLanes;
+  constexpr int64_t kTileHeight = Panel::kTileStrips * simd::kLanes;
   const typename Panel::Input* inputs = Panel::inputs(input) + column;
   for (int64_t c = 0; c < columns; ++c)
     std::memset(scratch.results[c], 0, sizeof(scratch.results[c]));
   for (int64_t k = 0; k < input.width; k += kInputBlock) {
     const int depth =
         static_cast<int>(input.width - k < kInputBlock ? input.width - k : kInputBlock);
-    unpack_panel<Panel>(weight + k / F::kWeights * F::kBytes, row_bytes, rows, depth / F::kWeights,
-                        scratch.strips);
-    prompt_strips<Panel, Panel::kTileStrips>(scratch.strips, strips, inputs, columns, depth, true,
-                                             scratch.results[0]);
+    const uint8_t* blocks = weight + k / F::kWeights * F::kBytes;
+    for (int64_t row = 0; row < rows; row += kTileHeight) {
+      const int64_t height = rows - row < kTileHeight ? rows - row : kTileHeight;
+      unpack_strips<Panel>(blocks + row * row_bytes, row_bytes, height, depth / F::kWeights,
+                           scratch.strips);
+      const int64_t strips = (height + simd::kLanes - 1) / simd::kLanes;
+      float* results = scratch.results[0] + row;
+      if constexpr (Panel::kInTileRegisters) {
+        Panel::multiply(scratch.strips, strips, inputs, column, columns, results);
+      } else {
+        prompt_strips<Panel, Panel::kTileStrips>(scratch.strips, strips, inputs, columns, depth,
+                                                 row == 0, results);
+      }
+    }
     inputs = next_stretch(inputs, input);
   }
   for (int64_t c = 0; c < columns; ++c)

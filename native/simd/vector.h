@@ -18,6 +18,7 @@
 // Ints
 //     round_to_ints(v)               nearest, ties to even; |v| < 2^22
 //     splat_int(n) store_ints(p, i) add(a, b) larger(a, b)
+//     load_ints(p)                   only with AVX-512
 //     to_floats(i)   sum(i)   magnitude_bits(v)   a float's bits without the sign
 //     store_words(p, i)              the low 16 bits of each lane
 //     store_bytes(p, i)              the low 8 bits of each lane
@@ -52,7 +53,7 @@
 #include "simd/simd.h"
 
 #if defined(__AVX512F__)
-#include "simd/vector_avx512.h"
+#include "simd/turned_avx512.h"
 #elif defined(__AVX2__)
 #include "simd/vector_avx2.h"
 #else

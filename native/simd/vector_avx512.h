@@ -70,6 +70,7 @@ inline Ints larger(Ints a, Ints b) { return ints(_mm512_max_epi32(bits(a), bits(
 inline Ints magnitude_bits(Floats v) {
   return ints(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
 }
+inline Ints load_ints(const int32_t* p) { return ints(_mm512_loadu_si512(p)); }
 inline void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, bits(v)); }
 inline Ints as_ints(Pairs v) { return ints(bits(v)); }
 inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }

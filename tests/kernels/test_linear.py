@@ -44,12 +44,14 @@ HALVES = {
 }
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": None}
 FORMATS = [*HALVES, *FLOATS]
-PHASES = ["generation", "prompt", "fast prompt"]
-AMPLITUDE = {"generation": 16383, "prompt": 8191, "fast prompt": 8191}
+PHASES = ["generation", "prompt", "fast generation", "fast prompt"]
+AMPLITUDE = {"generation": 16383, "prompt": 8191, "fast generation": 16383, "fast prompt": 8191}
+# Formats that generation multiplies as bytes, if it is fast.
+TURNED = {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"}
 EXACT, FAST = _native.CODES["Precision"].__members__.values()
-# The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale. A fast prompt has
-# byte blocks of the same size after those of a stretch: 256 int8 values, 8 scales, 8 + 16 sums, and
-# 8 + 16 integer sums times -128.
+# The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale. The byte blocks of all
+# columns follow if a precision has any; they have the same size: 256 int8 values, 8 scales,
+# 8 + 16 sums, and 8 + 16 integer sums times -128.
 VALUES, SCALE, INPUT_BLOCK = 512, 512 + 64 + 32, 640
 
 
@@ -106,7 +108,7 @@ def decode(name: str, weight: Bytes, width: int) -> NDArray[np.float64]:
 
 def of_phase(phase: str) -> tuple[str, Enum]:
     """The native phase and precision."""
-    return ("prompt", FAST) if phase == "fast prompt" else (phase, EXACT)
+    return phase.rsplit(maxsplit=1)[-1], FAST if phase.startswith("fast") else EXACT
 
 
 def quantize(name: str, phase: str, values: Floats) -> Bytes:
@@ -118,15 +120,21 @@ def quantize(name: str, phase: str, values: Floats) -> Bytes:
     return out
 
 
-def in_tiles(phase: str) -> bool:
+def in_tiles(name: str, phase: str) -> bool:
     """Prompts on AMX: weights and inputs are rounded to BF16."""
-    return phase != "generation" and _native.active_isa() == "amx"
+    is_prompt = phase.endswith("prompt") and not in_bytes(name, phase)
+    return is_prompt and _native.active_isa() == "amx"
+
+
+def has_bytes(phase: str) -> bool:
+    return phase.startswith("fast") and _native.active_isa() in ("scalar", "avx512", "amx")
 
 
 def in_bytes(name: str, phase: str) -> bool:
-    """Fast prompts of blocks of 256 weights: inputs are rounded to 8 bits, 32 to a scale."""
-    has_bytes = _native.active_isa() in ("scalar", "avx512")
-    return phase == "fast prompt" and has_bytes and TYPES[name][1] == 256
+    """Fast products of blocks of 256 weights: inputs are rounded to 8 bits, 32 to a scale."""
+    if not has_bytes(phase) or TYPES[name][1] != 256:
+        return False
+    return phase == "fast prompt" or (name in TURNED and _native.active_isa() != "scalar")
 
 
 def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,15 +146,15 @@ def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def input_blocks(quantized: Bytes, phase: str, *, as_bytes: bool = False) -> Bytes:
-    """[column, stretch, bytes]: they lie stretch by stretch."""
-    kinds = 2 if phase == "fast prompt" and _native.active_isa() in ("scalar", "avx512") else 1
-    blocks = quantized.reshape(-1, kinds, len(quantized), INPUT_BLOCK)
-    return blocks[:, 1 if as_bytes else 0].swapaxes(0, 1)
+    """[column, stretch, bytes]: they lie stretch by stretch, the words before the bytes."""
+    kinds = 2 if has_bytes(phase) else 1
+    blocks = quantized.reshape(kinds, -1, len(quantized), INPUT_BLOCK)
+    return blocks[1 if as_bytes else 0].swapaxes(0, 1)
 
 
-def quantized_bytes(quantized: Bytes, width: int) -> NDArray[np.float64]:
-    """The inputs as the kernels of fast prompts see them."""
-    blocks = input_blocks(quantized, "fast prompt", as_bytes=True)
+def quantized_bytes(quantized: Bytes, phase: str, width: int) -> NDArray[np.float64]:
+    """The inputs as the kernels that multiply bytes see them."""
+    blocks = input_blocks(quantized, phase, as_bytes=True)
     values = blocks[..., :256].copy().view(np.int8).astype(np.float64)
     scales = blocks[..., 256:288].copy().view(np.float32).astype(np.float64)
     return (values * scales.repeat(32, axis=-1)).reshape(len(quantized), -1)[:, :width]
@@ -189,11 +197,11 @@ class Product:
         w = decode(self.name, self.weight, values.shape[1])
         if self.name in FLOATS:
             return w, values.astype(np.float64)
-        if in_tiles(self.phase):
+        if in_tiles(self.name, self.phase):
             return to_bf16(w), to_bf16(values.astype(np.float64))
         quantized = quantize(self.name, self.phase, values)
         if in_bytes(self.name, self.phase):
-            return w, quantized_bytes(quantized, values.shape[1])[: len(values)]
+            return w, quantized_bytes(quantized, self.phase, values.shape[1])[: len(values)]
         return w, quantized_values(quantized, self.phase, values.shape[1])[: len(values)]
 
     def check(self, values: Floats, tolerance: float = 2e-6) -> None:
@@ -248,6 +256,19 @@ def test_many_columns_change_no_bit(phase: str) -> None:
     whole = product(values)
     product.check(values)
     np.testing.assert_array_equal(product(values[1050:1053]), whole[1050:1053])
+
+
+@pytest.mark.parametrize("name", sorted(TURNED))
+def test_products_of_bytes_are_the_same_in_both_phases(name: str) -> None:
+    if not in_bytes(name, "fast generation"):
+        pytest.skip("this instruction set does not generate with bytes")
+    rng = np.random.default_rng(11)
+    weight = random_weight(name, 53, 768, rng)
+    values = rng.standard_normal((19, 768)).astype(np.float32)
+    prompt = Product(name, "fast prompt", weight)(values)
+    for count in [1, 2, 4, 8, 9, 16, 17, 19]:
+        generated = Product(name, "fast generation", weight)(values[:count])
+        np.testing.assert_array_equal(generated, prompt[:count])
 
 
 def extreme_weights(name: str, width: int, rng: np.random.Generator) -> Bytes:
@@ -320,7 +341,7 @@ def test_zero_weights(name: str, phase: str) -> None:
 @pytest.mark.parametrize("width", [1, 31, 256, 700])
 def test_quantized_inputs(phase: str, width: int) -> None:
     """Each value is off by at most half a step, and the sums are those of the values."""
-    if in_tiles(phase):
+    if in_tiles("Q4_0", phase):
         pytest.skip("tiles hold BF16, which the products check")
     values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
     quantized = quantize("Q4_0", phase, values)
@@ -345,7 +366,7 @@ def test_inputs_as_bytes() -> None:
     values = np.random.default_rng(8).standard_normal((4, 768)).astype(np.float32)
     values[:, 32:64] *= 1000  # an outlier takes precision from its own 32 values only
     quantized = quantize("Q4_K", "fast prompt", values)
-    seen = quantized_bytes(quantized, 768)[:4]
+    seen = quantized_bytes(quantized, "fast prompt", 768)[:4]
     steps = np.abs(values.astype(np.float64).reshape(4, -1, 32)).max(axis=2) / 127
     error = np.abs(seen - values).reshape(4, -1, 32).max(axis=2)
     assert np.all(error <= 0.502 * steps)
@@ -375,7 +396,7 @@ def test_near_the_exact_product(name: str, phase: str) -> None:
     step = np.abs(values).max() / (127 if in_bytes(name, phase) else AMPLITUDE[phase])
     # Rounding errors are uniform in half a step either way; six sigma of their sum.
     sigma = step / np.sqrt(12) * np.linalg.norm(w, axis=1)
-    if in_tiles(phase) and name not in FLOATS:  # 2^-9 of each factor at most
+    if in_tiles(name, phase) and name not in FLOATS:  # 2^-9 of each factor at most
         sigma = 2**-9 * np.sqrt((values.astype(np.float64) ** 2) @ (w**2).T)
     bound = 6 * sigma + 1e-6 * (np.abs(values) @ np.abs(w).T)
     assert np.all(np.abs(product(values) - exact) <= bound)
