@@ -24,6 +24,7 @@ from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
 from ingot.backends.gpu.rows import LinearInput, missing_norm
 from ingot.backends.gpu.values import HALF_SCALE
+from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixPlan, plan_linear
 from ingot.graph import ops as o
 
@@ -139,15 +140,30 @@ class LinearLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearRows:
+    """The inputs of a step, and what launches its kernels."""
+
+    x: torch.Tensor
+    stride: int
+    tokens: int
+    phase: ExecutionPhase
+    start: Start
+
+    def of(self, planes: Planes) -> Rows:
+        """As a matrix reads them."""
+        return Rows(self.x, self.stride, planes.columns)
+
+
+@dataclass(frozen=True, slots=True)
 class LinearLauncher:
     """Runs linear layers on a device."""
 
     device: Device
     work: Workspace
 
-    def run(self, layers: Sequence[LinearLayer], inputs: Rows, phase: ExecutionPhase) -> None:
+    def run(self, layers: Sequence[LinearLayer], inputs: LinearRows) -> None:
         """out = epilogue(matrix @ x) for all tokens and each of some matrices."""
-        if phase is ExecutionPhase.GENERATION:
+        if inputs.phase is ExecutionPhase.GENERATION:
             for first in range(0, inputs.tokens, MAX_COLUMNS):
                 self._generation(layers, inputs, first)
             return
@@ -157,7 +173,7 @@ class LinearLauncher:
             else:
                 self._unpacked(layer, inputs)
 
-    def _generation(self, layers: Sequence[LinearLayer], inputs: Rows, first: int) -> None:
+    def _generation(self, layers: Sequence[LinearLayer], inputs: LinearRows, first: int) -> None:
         """Up to MAX_COLUMNS tokens; two matrices in one kernel if their sums are only stored."""
         fewest = 8 if self.device.assembly else 16
         columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
@@ -171,7 +187,7 @@ class LinearLauncher:
             tile = self._tile(layer.planes, cut, rows, columns)
             self._direct(layer, inputs, first, cut.share, tile, rows // _ROWS, 1)
 
-    def _short_prompt(self, layer: LinearLayer, inputs: Rows) -> None:
+    def _short_prompt(self, layer: LinearLayer, inputs: LinearRows) -> None:
         sizes = layer.planes.sizes
         cut = replace(Cut.of(sizes, self.device), splits=1, share=sizes.chunks)
         tile = self._tile(layer.planes, cut, _MANY_ROWS, MAX_COLUMNS)
@@ -191,7 +207,7 @@ class LinearLauncher:
     def _direct(
         self,
         layer: LinearLayer,
-        inputs: Rows,
+        inputs: LinearRows,
         first: int,
         share: int,
         tile: ProductTile,
@@ -199,8 +215,11 @@ class LinearLauncher:
         column_blocks: int,
     ) -> None:
         planes = layer.planes
-        linear_kernel[(triton.cdiv(planes.sizes.rows, tile.rows), tile.splits, column_blocks)](
-            inputs=inputs._replace(columns=planes.columns),
+        inputs.start(
+            linear_kernel,
+            (triton.cdiv(planes.sizes.rows, tile.rows), tile.splits, column_blocks),
+            inputs=inputs.of(planes),
+            tokens=inputs.tokens,
             weights=planes.weights,
             split=Split(share, self.work.sums, self.work.counters),
             epilogue=layer.epilogue,
@@ -218,7 +237,7 @@ class LinearLauncher:
         self,
         a: LinearLayer,
         b: LinearLayer,
-        inputs: Rows,
+        inputs: LinearRows,
         first: int,
         rows: int,
         columns: int,
@@ -238,8 +257,11 @@ class LinearLauncher:
             programs.append(blocks * cut.splits)
             sums += work_floats(sizes, self.device)
             counters += -(-blocks // _COUNTER_STEP) * _COUNTER_STEP
-        linear_pair_kernel[(sum(programs), 1)](
-            inputs=inputs._replace(columns=a.planes.columns),
+        inputs.start(
+            linear_pair_kernel,
+            (sum(programs), 1),
+            inputs=inputs.of(a.planes),
+            tokens=inputs.tokens,
             a=matrices[0],
             b=matrices[1],
             first=first,
@@ -253,9 +275,11 @@ class LinearLauncher:
             **self.device.order(),
         )
 
-    def _unpacked(self, layer: LinearLayer, inputs: Rows) -> None:
+    def _unpacked(self, layer: LinearLayer, inputs: LinearRows) -> None:
         planes, sizes = layer.planes, layer.planes.sizes
-        dequantize_kernel[(sizes.chunks, sizes.rows // ROW_TILE)](
+        inputs.start(
+            dequantize_kernel,
+            (sizes.chunks, sizes.rows // ROW_TILE),
             weights=planes.weights,
             out=self.work.scratch,
             FORM=planes.form,
@@ -264,8 +288,11 @@ class LinearLauncher:
         )
         rows, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
         grid = (triton.cdiv(sizes.rows, rows) * triton.cdiv(inputs.tokens, columns),)
-        matmul_kernel[grid](
-            inputs=inputs._replace(columns=planes.columns),
+        inputs.start(
+            matmul_kernel,
+            grid,
+            inputs=inputs.of(planes),
+            tokens=inputs.tokens,
             matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows),
             epilogue=layer.epilogue,
             TILE=ProductTile(rows, columns, matmul_stages(self.device), planes.even),
@@ -304,9 +331,9 @@ def fused_linear(op: o.FusedLinear, context: Context) -> Launch:
     def launch(step: Step) -> None:
         if source.before:
             source.before(step)
-        rows = Rows(source.x, source.stride, 0, step.rows(selected))
+        rows = LinearRows(source.x, source.stride, step.rows(selected), step.phase, step.start)
         out = step.logits if logits else None
-        launcher.run([layer.into(out) for layer in layers], rows, step.phase)
+        launcher.run([layer.into(out) for layer in layers], rows)
 
     return launch
 

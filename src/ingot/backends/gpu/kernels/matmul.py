@@ -58,9 +58,10 @@ def dequantize_kernel(
     tl.store(place + column + 48, w3)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def matmul_kernel(
     inputs,
+    tokens,
     matrix,
     epilogue,
     TILE: tl.constexpr,
@@ -70,7 +71,6 @@ def matmul_kernel(
     """A program takes a tile of rows and tokens; neighbours share rows, so these stay in cache."""
     BLOCK: tl.constexpr = TILE.rows
     COLS: tl.constexpr = TILE.columns
-    tokens = inputs.tokens
     token_blocks = tl.cdiv(tokens, COLS)
     block = tl.program_id(0) // token_blocks
     row = block * BLOCK + tl.arange(0, BLOCK)
