@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from command_runs import Run
 
-from ingot.cli.shared.open_model import UploadBar
+from ingot.backends.backend import Stage
+from ingot.cli.shared.open_model import OpeningBar
 from ingot.engine import EngineOptions
 from ingot.engine.model import loaded_model
 from ingot.engine.model.placement import OnGpu, Placed
@@ -154,9 +155,11 @@ def test_a_cpu_that_stands_in(
 def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with UploadBar() as bar:
-        bar(1 << 20, 4 << 20)
-        bar(4 << 20, 4 << 20)
+    with OpeningBar() as bar:
+        bar(Stage.WEIGHTS, 1 << 20, 4 << 20)
+        bar(Stage.WEIGHTS, 4 << 20, 4 << 20)
+        bar(Stage.KERNELS, 3, 9)
+    assert re.search(r"\r +\r\rcompiling kernels \[##########  .* 3 of 9", terminal.getvalue())
     assert "uploading weights to the GPU [#######   " in terminal.getvalue()
     assert "4 of 4 MiB" in terminal.getvalue()
     assert re.search(r"\r +\r$", terminal.getvalue())  # gone

@@ -142,11 +142,11 @@ class GpuBackend:
         """Compile all kernels, run each of them once, and capture the steps of all buckets."""
         if not self.device.interpreted:
             variants = Variants()
-            for run in self._empty_steps(variants):
+            for run in self.empty_steps(variants):
                 run()
             told = partial(progress, Stage.KERNELS) if progress else None
             compile_ahead(variants.missing, told)
-            for run in self._empty_steps(self.kernels):
+            for run in self.empty_steps(self.kernels):
                 run()
             self.device.wait()
         total = self._decode.sizes + self._prompts.sizes
@@ -155,7 +155,7 @@ class GpuBackend:
             if progress:
                 progress(Stage.STEPS, done + 1, total)
 
-    def _empty_steps(self, start: Start) -> Iterator[Callable[[], None]]:
+    def empty_steps(self, start: Start) -> Iterator[Callable[[], None]]:
         """Every kind of step, without tokens; `start` gets all launches that there can be."""
         yield from self._decode.runs(start)
         yield from self._prompts.runs(start)

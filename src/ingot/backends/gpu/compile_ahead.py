@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import triton
 
 from ingot.backends.backend import OnProgress
-from ingot.backends.gpu.variants import Variant
+from ingot.backends.gpu.variants import Variant, hash_kernels
 from ingot.errors import ModelError
 
 _MOST_PROCESSES = 16  # each takes half a gigabyte of memory
@@ -92,6 +92,7 @@ def main() -> None:
     """Compile what comes in at stdin until it ends; answer each with an error or None."""
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a compiler prints is no answer
+    hash_kernels()
     while (variant := _read(asked)) is not None:
         error = _compile(variant)
         pickle.dump(error, answers)

@@ -8,8 +8,11 @@ multiples of 16. A launch comes in; `Kernels` runs it and counts the variants th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Protocol
 
+import numpy as np
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
@@ -17,6 +20,7 @@ from triton.runtime.cache import get_cache_key, get_cache_manager
 from triton.runtime.driver import driver
 from triton.runtime.jit import compute_cache_key, get_cache_invalidating_env_vars
 
+from ingot.backends.gpu import kernels
 from ingot.backends.gpu.device import Device
 
 Grid = tuple[int, ...]
@@ -39,8 +43,9 @@ class Kernels:
 
     def __call__(self, kernel: Any, grid: Grid, **arguments: Any) -> None:
         """Launch a kernel."""
-        if self._interpreted:  # nothing is compiled
-            kernel[grid](**arguments)
+        if self._interpreted:  # nothing is compiled, and rows that fill a batch up hold anything
+            with np.errstate(invalid="ignore", over="ignore"):
+                kernel[grid](**arguments)
             return
         ready = kernel.device_caches[self._index][0]
         before = len(ready)
@@ -69,6 +74,7 @@ class Variants:
     """The variants of some launches that are neither ready nor in Triton's cache on the disk."""
 
     def __init__(self) -> None:
+        hash_kernels()
         self.missing: list[Variant] = []
         self._known: set[tuple[str, str]] = set()
 
@@ -84,23 +90,40 @@ class Variants:
         if key in ready or (name, key) in self._known:
             return
         self._known.add((name, key))
-        parsed, signature, constants, attributes = kernel._pack_args(
-            backend, arguments, bound, specialization, options
-        )
-        variant = Variant(
-            module=kernel.fn.__module__,
-            kernel=name,
-            signature=signature,
-            constants=constants,
-            attributes=attributes,
-            options=parsed.__dict__,
-            target=target,
-        )
-        if not _is_on_disk(kernel, variant):
-            self.missing.append(variant)
+        found = variant(kernel, target, backend, arguments, (bound, specialization, options))
+        if not is_on_disk(kernel, found):
+            self.missing.append(found)
 
 
-def _is_on_disk(kernel: Any, variant: Variant) -> bool:
+def hash_kernels() -> None:
+    """Have Triton hash all kernels in one order, before any of them is used.
+
+    The hash of a kernel depends on which functions have been hashed before, and the cache on the
+    disk is found by it: processes that differ in the order would not find each other's kernels.
+    """
+    for module in sorted(found.name for found in iter_modules(kernels.__path__)):
+        members = vars(import_module(f"{kernels.__name__}.{module}"))
+        for name in sorted(name for name in members if name.endswith("_kernel")):
+            members[name].cache_key  # noqa: B018 (it is computed here)
+
+
+def variant(
+    kernel: Any, target: GPUTarget, backend: Any, arguments: dict[str, Any], bound: Any
+) -> Variant:
+    """The variant that a launch needs, from what Triton has bound its arguments to."""
+    options, signature, constants, attributes = kernel._pack_args(backend, arguments, *bound)
+    return Variant(
+        module=kernel.fn.__module__,
+        kernel=kernel.fn.__name__,
+        signature=signature,
+        constants=constants,
+        attributes=attributes,
+        options=options.__dict__,
+        target=target,
+    )
+
+
+def is_on_disk(kernel: Any, variant: Variant) -> bool:
     """Whether Triton's cache has it; its key covers Triton, the compiler, target and source."""
     source, backend = variant.source(kernel), make_backend(variant.target)
     options = backend.parse_options(dict(variant.options))
