@@ -30,7 +30,7 @@ class PlacedThere(Placed):
         super().__init__(*args, **options)
         decoded = () if asked == 7 else ("iq2_s", "iq3_s")
         self.gpu = OnGpu("a card", asked, 7, 6, 3 << 30, 4_200_000_000, 2.0, decoded)
-        progress(1 << 20, 2 << 20)
+        progress(Stage.WEIGHTS, 1 << 20, 2 << 20)
 
 
 class Terminal(io.StringIO):
@@ -90,7 +90,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     asyncio.run(open_and_close())
     assert said == [
-        "tiny: loading 0.00 GB of weights to the GPU",
+        "tiny: uploading weights to the GPU (0.00 GB)",
         "tiny: all layers on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of "
         "3.0 GiB",
     ]
