@@ -35,6 +35,7 @@ TARGETS = {
 
 def variant_of(case: KernelCase, target: GPUTarget) -> tuple[Any, Variant]:
     """What a launch with these arguments compiles, made the way Triton makes it."""
+    hash_kernels()
     kernel, backend = case.kernel, make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     launched = {**case.arguments, "num_warps": case.warps, **case.options}
@@ -61,7 +62,6 @@ def test_compiled_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Other processes leave kernels where this one finds them; what they cannot do is an error."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     target = TARGETS["sm_90"][0]
-    hash_kernels()
     few = list(cases(assembly=True))[-3:]
     variants = [variant_of(case.ordered(ahead=True), target) for case in few]
     assert not any(is_on_disk(kernel, variant) for kernel, variant in variants)

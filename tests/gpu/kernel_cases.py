@@ -55,7 +55,13 @@ from ingot.backends.gpu.kernels.rows import (
 )
 from ingot.backends.gpu.kernels.sample import sample_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.weights import Weights
-from ingot.backends.gpu.linear import MATMUL_TILE, matmul_stages, stages_of, unroll_of
+from ingot.backends.gpu.linear import (
+    MATMUL_TILE,
+    SHARED_MATMUL_TILE,
+    matmul_stages,
+    stages_of,
+    unroll_of,
+)
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
 from ingot.graph.kv_type import KvType
 
@@ -225,13 +231,14 @@ def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
     yield linear_case(
         FORMS["f16"], device=device, block=128, columns=64, warps=8, chunks=45, even=False
     )
-    rows, tokens = MATMUL_TILE
-    for epilogue in EPILOGUES[:3]:
-        tile = ProductTile(rows, tokens, matmul_stages(device), even=epilogue[0] == 1)
-        matrix = Unpacked(HALVES, EVEN, EVEN)
+    for epilogue, splits in zip(EPILOGUES[:3], (1, 8, 8), strict=True):
+        rows, tokens = MATMUL_TILE if splits == 1 else SHARED_MATMUL_TILE
+        even = epilogue[0] == 1
+        tile = ProductTile(rows, tokens, matmul_stages(device), even, splits=splits)
+        matrix = Unpacked(HALVES, EVEN, EVEN, EVEN)
         arguments = {"inputs": INPUTS, "tokens": ODD, "matrix": matrix, "TILE": tile}
         arguments |= _epilogue(epilogue)
-        yield KernelCase(f"matmul {epilogue}", matmul_kernel, arguments, 8)
+        yield KernelCase(f"matmul {splits} {epilogue}", matmul_kernel, arguments, 8)
 
 
 def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:

@@ -1,9 +1,10 @@
 """Linear layers: which matrices, which kernel, in which pieces.
 
 Decoding unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, with columns
-shared out until the device is full. A prompt does the same, without sharing, if its tokens are few;
-from LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both add
-products in the same order, so the result does not show where one ends and the other begins.
+shared out until the device is full. A prompt does the same, without sharing, if its tokens are few.
+From LONG_PROMPT tokens on, of a prompt or of as many sequences, the matrix is unpacked once into
+scratch memory and multiplied there. Products are added in the same order as in the other way, so
+the result does not show where one ends and the other begins.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ MAX_PARTS = 3  # matrices of one input, in one matrix on the device
 MAX_COLUMNS = 64  # tokens that a program takes when decoding
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 MATMUL_TILE = 128, 256  # rows and tokens
+SHARED_MATMUL_TILE = 128, 128  # with sums of shares beside the sums of all
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough loads under way
 _FEW_COLUMNS = 8
@@ -77,10 +79,12 @@ class Cut:
     unroll: int  # chunks of a step
 
     @classmethod
-    def of(cls, sizes: PlaneSizes, device: Device) -> "Cut":
-        """As many shares as fill the device, two steps each at least."""
+    def of(cls, sizes: PlaneSizes, device: Device, shared: bool = True) -> "Cut":
+        """As many shares as fill the device, two steps each at least; or a single one."""
         chunks = sizes.chunks
         unroll = unroll_of(sizes)
+        if not shared:
+            return cls(1, chunks, unroll)
         blocks = sizes.rows // _ROWS
         wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
         splits = max(1, min(wanted, chunks // unroll // 2, _MAX_SPLITS))
@@ -163,15 +167,16 @@ class LinearLauncher:
 
     def run(self, layers: Sequence[LinearLayer], inputs: LinearRows) -> None:
         """out = epilogue(matrix @ x) for all tokens and each of some matrices."""
-        if inputs.phase is ExecutionPhase.GENERATION:
+        decoded = inputs.phase is ExecutionPhase.GENERATION
+        if inputs.tokens >= LONG_PROMPT:
+            for layer in layers:
+                self._unpacked(layer, inputs, Cut.of(layer.planes.sizes, self.device, decoded))
+        elif decoded:
             for first in range(0, inputs.tokens, MAX_COLUMNS):
                 self._generation(layers, inputs, first)
-            return
-        for layer in layers:
-            if inputs.tokens < LONG_PROMPT:
+        else:
+            for layer in layers:
                 self._short_prompt(layer, inputs)
-            else:
-                self._unpacked(layer, inputs)
 
     def _generation(self, layers: Sequence[LinearLayer], inputs: LinearRows, first: int) -> None:
         """Up to MAX_COLUMNS tokens; two matrices in one kernel if their sums are only stored."""
@@ -189,7 +194,7 @@ class LinearLauncher:
 
     def _short_prompt(self, layer: LinearLayer, inputs: LinearRows) -> None:
         sizes = layer.planes.sizes
-        cut = replace(Cut.of(sizes, self.device), splits=1, share=sizes.chunks)
+        cut = Cut.of(sizes, self.device, shared=False)
         tile = self._tile(layer.planes, cut, _MANY_ROWS, MAX_COLUMNS)
         blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
         self._direct(layer, inputs, 0, cut.share, tile, 8, blocks)
@@ -275,7 +280,7 @@ class LinearLauncher:
             **self.device.order(),
         )
 
-    def _unpacked(self, layer: LinearLayer, inputs: LinearRows) -> None:
+    def _unpacked(self, layer: LinearLayer, inputs: LinearRows, cut: Cut) -> None:
         planes, sizes = layer.planes, layer.planes.sizes
         inputs.start(
             dequantize_kernel,
@@ -286,16 +291,24 @@ class LinearLauncher:
             ASM=self.device.assembly,
             num_warps=2,
         )
-        rows, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
+        rows, columns = MATMUL_TILE if cut.splits == 1 else SHARED_MATMUL_TILE
+        if self.device.interpreted:
+            rows, columns = 32, 32
         grid = (triton.cdiv(sizes.rows, rows) * triton.cdiv(inputs.tokens, columns),)
         inputs.start(
             matmul_kernel,
             grid,
             inputs=inputs.of(planes),
             tokens=inputs.tokens,
-            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows),
+            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows, cut.share * CHUNK),
             epilogue=layer.epilogue,
-            TILE=ProductTile(rows, columns, matmul_stages(self.device), planes.even),
+            TILE=ProductTile(
+                rows,
+                columns,
+                matmul_stages(self.device),
+                planes.even,
+                splits=cut.splits,
+            ),
             ACTIVATION=layer.activation,
             GATED=layer.gated,
             num_warps=8,

@@ -78,17 +78,20 @@ class HostPlans:
     def fill(self, plans: Sequence[SamplingPlan | None]) -> None:
         """Write the rows' plans; rows without one sample nothing."""
         self._ints[:, 0] = 0
-        for row, plan in enumerate(plans):
-            if plan is None:
-                continue
-            self._doubles[row, :3] = (plan.share, plan.distance, plan.uniform)
-            edits, count, repeat = plan.edits, 0, 1.0
-            if edits is not None:
-                count, repeat = len(edits.ids), edits.repeat
+        rows = [row for row, plan in enumerate(plans) if plan is not None]
+        held = [plan for plan in plans if plan is not None]
+        if not held:
+            return
+        # Column by column: an assignment for every number of every row would take a millisecond.
+        self._doubles[rows, :3] = [(plan.share, plan.distance, plan.uniform) for plan in held]
+        self._ints[rows, :3] = [(plan.count, plan.least, 0) for plan in held]
+        self._floats[rows, :2] = [(plan.temperature, 1.0) for plan in held]
+        for row, plan in zip(rows, held, strict=True):
+            if (edits := plan.edits) is not None and len(edits.ids):
+                count = len(edits.ids)
                 self._edited[row, :count] = edits.ids
                 self._lowered[row, :count] = edits.lowered
-            self._ints[row, :3] = (plan.count, plan.least, count)
-            self._floats[row, :2] = (plan.temperature, repeat)
+                self._ints[row, 2], self._floats[row, 1] = count, edits.repeat
 
 
 @dataclass(frozen=True, slots=True)
