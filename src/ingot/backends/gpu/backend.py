@@ -139,15 +139,20 @@ class GpuBackend:
         )
 
     def _warm(self, progress: OnOpening | None) -> None:
-        """Compile all kernels, run each of them once, and capture the steps of all buckets."""
+        """Compile all kernels, run each of them, and capture the steps of all buckets."""
         if not self.device.interpreted:
-            variants = Variants()
+            variants, found = Variants(), []
             for run in self.empty_steps(variants):
                 run()
+                found.append(len(variants))
             told = partial(progress, Stage.KERNELS) if progress else None
             compile_ahead(variants.missing, told)
-            for run in self.empty_steps(self.kernels):
-                run()
+            # Steps that need no other variants than those before them need not run.
+            for run, before, after in zip(
+                self.empty_steps(self.kernels), [0, *found], found, strict=False
+            ):
+                if after > before:
+                    run()
             self.device.wait()
         total = self._decode.sizes + self._prompts.sizes
         captures = chain(self._decode.capture(self.kernels), self._prompts.capture(self.kernels))

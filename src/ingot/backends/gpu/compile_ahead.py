@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from queue import SimpleQueue
 from typing import Any, BinaryIO
@@ -22,6 +22,10 @@ from ingot.backends.gpu.variants import Variant, hash_kernels
 from ingot.errors import ModelError
 
 _MOST_PROCESSES = 16  # each takes half a gigabyte of memory
+_LAUNCHERS = {
+    "cuda": ("triton.backends.nvidia.driver", "CudaLauncher"),
+    "hip": ("triton.backends.amd.driver", "HIPLauncher"),
+}
 _MAIN = "from ingot.backends.gpu.compile_ahead import main; main()"
 
 
@@ -110,7 +114,17 @@ def _read(asked: BinaryIO) -> Variant | None:
 def _compile(variant: Variant) -> str | None:
     try:
         kernel: Any = getattr(import_module(variant.module), variant.kernel)
-        triton.compile(variant.source(kernel), target=variant.target, options=variant.options)
+        built = triton.compile(
+            variant.source(kernel), target=variant.target, options=variant.options
+        )
     except Exception as error:  # for the process that asked
         return f"{type(error).__name__}: {error}"
+    _build_launcher(built, variant.target.backend)
     return None
+
+
+def _build_launcher(built: Any, backend: str) -> None:
+    """Have the C code compiled, too, that launches a kernel; only a machine with a GPU can."""
+    module, name = _LAUNCHERS[backend]
+    with suppress(Exception):  # then the first launch does it, or says why it cannot
+        getattr(import_module(module), name)(built.src, built.metadata)

@@ -71,12 +71,16 @@ class Variant:
 
 
 class Variants:
-    """The variants of some launches that are neither ready nor in Triton's cache on the disk."""
+    """The variants of some launches that are not ready in this process."""
 
     def __init__(self) -> None:
         hash_kernels()
-        self.missing: list[Variant] = []
+        self.missing: list[Variant] = []  # those that are not on the disk either
         self._known: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        """How many are not ready in this process."""
+        return len(self._known)
 
     def __call__(self, kernel: Any, grid: Grid, **arguments: Any) -> None:  # noqa: ARG002
         """Take note of a launch. This follows `JITFunction.run` up to where it compiles."""
