@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 triton = pytest.importorskip("triton", reason="Triton is not here: pip install ingot-llm[gpu]")
 
@@ -19,9 +20,22 @@ if triton.knobs.runtime.interpret:
     pytest.skip("the interpreter does not compile", allow_module_level=True)
 
 from gpu.kernel_cases import KernelCase, cases  # noqa: E402
+from ingot.backends.gpu import GpuBackend, GpuPlan  # noqa: E402
 from ingot.backends.gpu.compile_ahead import compile_ahead  # noqa: E402
-from ingot.backends.gpu.variants import Variant, hash_kernels, is_on_disk, variant  # noqa: E402
+from ingot.backends.gpu.device import imagined_device  # noqa: E402
+from ingot.backends.gpu.variants import (  # noqa: E402
+    Variant,
+    Variants,
+    hash_kernels,
+    is_on_disk,
+    variant,
+)
 from ingot.errors import ModelError  # noqa: E402
+from ingot.gguf import GgmlType, GgufLoader  # noqa: E402
+from ingot.graph.kv_layout import KvLayout  # noqa: E402
+from ingot.graph.kv_type import KvType  # noqa: E402
+from ingot.models import build_graph  # noqa: E402
+from models.tiny_models import Fixture  # noqa: E402
 
 # And bytes of shared memory that a program may have. Those of sm_80 are what cards of sm_86 and
 # sm_89 have, which take the same code: an A100 has more.
@@ -72,3 +86,37 @@ def test_compiled_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     unknown = replace(variants[0][1], kernel="no_such_kernel")
     with pytest.raises(ModelError, match="no_such_kernel cannot be compiled"):
         compile_ahead([unknown])
+
+
+class ImaginedDriver:
+    """Triton's view of a GPU that is not here."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return TARGETS["sm_90"][0]
+
+
+def test_all_kernels_of_a_model_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without running any; a hundred more sequences need few more, and no layer its own."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(triton.runtime.driver, "_active", ImaginedDriver())
+    listed = {}
+    for layers, sequences in ((1, 64), (2, 64), (2, 200)):
+        fixture = Fixture.load("llama").first_layers(layers)
+        path = fixture.write(tmp_path / "m.gguf", GgmlType.Q8_0)
+        device = replace(imagined_device(), torch=torch.device("cpu"))
+        with GgufLoader(path) as model:
+            graph = build_graph(model, 256)
+            layout = KvLayout.of(graph.kv_layers, KvType.F16, graph.states)
+            plan = GpuPlan.of(
+                graph, model, layout, device, context=256, tokens=256, sequences=sequences
+            )
+            backend, variants = GpuBackend(plan, model, blocks=8), Variants()
+            for run in backend.empty_steps(variants):
+                run()
+        listed[layers, sequences] = len(variants)
+        assert len(variants.missing) == len(variants)
+    assert 10 < listed[1, 64] <= listed[2, 64] < listed[1, 64] + 10
+    assert listed[2, 64] <= listed[2, 200] < listed[2, 64] + 20

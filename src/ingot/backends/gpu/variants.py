@@ -16,8 +16,8 @@ import numpy as np
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.runtime import driver
 from triton.runtime.cache import get_cache_key, get_cache_manager
-from triton.runtime.driver import driver
 from triton.runtime.jit import compute_cache_key, get_cache_invalidating_env_vars
 
 from ingot.backends.gpu import kernels
