@@ -224,7 +224,12 @@ def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
         print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / prompt:.0f} us)")
         kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
         planner = make_planner(
-            model.graph, model.file, model.layout.type, backend.device, model.context
+            model.graph,
+            model.file,
+            model.layout.type,
+            backend.device,
+            model.context,
+            model.decode_sequences,
         )
         foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
         taken = torch.cuda.max_memory_allocated()
