@@ -138,6 +138,8 @@ class Measured:
     @classmethod
     def of(cls, texts: Sequence[Sequence[float]], load: Load) -> "Measured":
         """From the times of all clients; the last events end a text and have no token."""
+        if any(len(times) < 2 for times in texts):
+            raise RuntimeError("a text ended without a token: look at the server's log")
         tokens = [times[1 : 1 + load.generated] for times in texts]
         if any(len(times) < load.generated for times in tokens):
             fewest = min(len(times) for times in tokens)
