@@ -178,7 +178,7 @@ class Server:
 
 @contextmanager
 def serving(model: Path, options: Sequence[str]) -> Iterator[Server]:
-    """A server on a model; prints what it says until it is ready."""
+    """A server on a model; prints what it says until it is ready. Later lines go to a file."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -191,11 +191,16 @@ def serving(model: Path, options: Sequence[str]) -> Iterator[Server]:
             print(f"  {time.perf_counter() - started:5.1f} s  {line.rstrip()}", flush=True)
             if "http://" in line:
                 break
-        log = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
+        written = model.with_suffix(".log")
+        with written.open("wb") as file:
+            log = subprocess.Popen(["cat"], stdin=process.stderr, stdout=file)
         try:
             server = Server(port)
             server.get("/health")
             yield server
+        except BaseException:
+            print("\n".join(written.read_text().splitlines()[-40:]), flush=True)
+            raise
         finally:
             process.terminate()
             process.wait()
