@@ -23,9 +23,10 @@ import synthetic
 from ingot import LLM
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan
-from ingot.backends.gpu import GpuBackend
+from ingot.backends.gpu import GpuBackend, find_device
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans, SamplerWork
+from ingot.backends.gpu.variants import Kernels
 from ingot.engine.model.gpu_fit import make_planner
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.timed_tokens import timed_tokens
@@ -83,7 +84,7 @@ def matrix_peak() -> float:
 
 def prompt_rate(model: LoadedModel, tokens: int) -> float:
     """Tokens per second of a prompt, the best of three."""
-    timed_tokens(model, prompt=tokens, generated=0)  # compiles
+    timed_tokens(model, prompt=tokens, generated=0)
     return tokens / min(timed_tokens(model, prompt=tokens, generated=0) for _ in range(3))
 
 
@@ -140,21 +141,25 @@ def generation_rate(llm: LLM, *, depth: int = 4, sequences: int = 1, **fields: A
             request.result()
         return time.perf_counter() - started
 
-    seconds(4)  # compiles and captures; prompts are in the cache from here on
+    seconds(4)  # prompts are in the cache from here on, and the clock of the device is up
     less = min(seconds(1) for _ in range(3))
-    return (_GENERATED - 1) * sequences / (min(seconds(_GENERATED) for _ in range(3)) - less)
+    rate = (_GENERATED - 1) * sequences / (min(seconds(_GENERATED) for _ in range(3)) - less)
+    late = llm.stats.compilations_after_ready + llm.stats.captures_after_ready
+    assert late == 0, f"{late} kernels or captures were timed"
+    return rate
 
 
 def report_sampling(vocabulary: int) -> None:
     """Print the time of the kernels that sample a token out of 40."""
-    work = SamplerWork.of(DeviceMemory(torch.device("cuda")), vocabulary)
+    work = SamplerWork.of(DeviceMemory(torch.device("cuda")), vocabulary, _TOGETHER)
+    start = Kernels(find_device())
     work.logits.normal_(0, 3)
     for rows in (1, _TOGETHER):
         twin = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32)
         HostPlans(twin).fill([SamplingPlan(40, 0.95, 3.0, 1, 0.8, 0.5)] * rows)
         plans = DevicePlans.of(twin.cuda())
         print(f"  sampling {rows} of {vocabulary} tokens")
-        kernel_times(lambda: work.sample(plans))  # noqa: B023 (called here)
+        kernel_times(lambda: work.sample(plans, start))  # noqa: B023 (called here)
 
 
 def file_of(name: str, folder: Path) -> Path:
@@ -219,7 +224,12 @@ def report(name: str, path: Path, bandwidth: float, peak: float) -> None:
         print(f"  a prompt of {_DEPTH} ({1e6 * _DEPTH / prompt:.0f} us)")
         kernel_times(lambda: timed_tokens(model, prompt=_DEPTH, generated=0), 1)
         planner = make_planner(
-            model.graph, model.file, model.layout.type, backend.device, model.context
+            model.graph,
+            model.file,
+            model.layout.type,
+            backend.device,
+            model.context,
+            model.decode_sequences,
         )
         foreseen = planner.needs(planner.layers).total(model.pool.sizes[0])
         taken = torch.cuda.max_memory_allocated()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ingot import models, store
 from ingot.arrays import Floats
-from ingot.backends.backend import OnSent
+from ingot.backends.backend import OnOpening
 from ingot.bar import Bar, DownloadBar
 from ingot.engine import (
     Completion,
@@ -79,7 +79,7 @@ class LLM:
         self,
         path: str | os.PathLike[str],
         *,
-        progress: OnSent | None = None,
+        progress: OnOpening | None = None,
         **options: Unpack[EngineFields],
     ) -> None:
         """Open a model. A problem with the file or an option is reported here, not later.
@@ -91,8 +91,8 @@ class LLM:
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
-        `draft`, `step_timeout`. During an upload to a GPU, `progress(sent, total)` is called with
-        the bytes of weights.
+        `draft`, `step_timeout`. While a GPU is made ready, `progress(stage, done, total)` is
+        called: bytes of weights, then kernels to compile, then steps to capture.
         """
         self.engine = InferenceEngine(EngineOptions.from_names(options))
         with DownloadBar() as bar:

@@ -8,7 +8,7 @@ import torch
 from ingot.backends.gpu import GpuBackend, GpuPlan, find_device
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_layout import KvLayout, block_count
 from run_batches import Runner
 
 
@@ -27,7 +27,16 @@ class GpuRunner(Runner):
         threads: int,  # noqa: ARG002
         max_tokens: int,
     ) -> Any:
-        plan = GpuPlan.of(graph, model, layout, find_device(), context=context, tokens=max_tokens)
+        sequences = min(max(64, blocks // block_count(context)), 1024)
+        plan = GpuPlan.of(
+            graph,
+            model,
+            layout,
+            find_device(),
+            context=context,
+            tokens=max_tokens,
+            sequences=sequences,
+        )
         return GpuBackend(plan, model, blocks=blocks)
 
     def spoil(self, memory: torch.Tensor) -> None:

@@ -55,7 +55,13 @@ from ingot.backends.gpu.kernels.rows import (
 )
 from ingot.backends.gpu.kernels.sample import sample_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.weights import Weights
-from ingot.backends.gpu.linear import MATMUL_TILE, matmul_stages, stages_of, unroll_of
+from ingot.backends.gpu.linear import (
+    MATMUL_TILE,
+    SHARED_MATMUL_TILE,
+    matmul_stages,
+    stages_of,
+    unroll_of,
+)
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
 from ingot.graph.kv_type import KvType
 
@@ -93,7 +99,7 @@ LONGS = Pointer(torch.int64)
 WORDS = Pointer(torch.uint16)
 PAIRS = Pointer(torch.uint32)
 
-INPUTS = Rows(HALVES, EVEN, EVEN, ODD)
+INPUTS = Rows(HALVES, EVEN, EVEN)
 WEIGHTS = Weights(WORDS, WORDS, PAIRS, ODD, EVEN)
 SPLIT = Split(ODD, FLOATS, INTS)
 GROUPS = Groups(INTS, INTS, INTS, INTS, INTS)
@@ -187,6 +193,7 @@ def linear_case(
     )
     arguments = {
         "inputs": INPUTS,
+        "tokens": ODD,
         "weights": WEIGHTS,
         "split": SPLIT,
         "first": ODD,
@@ -224,20 +231,22 @@ def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
     yield linear_case(
         FORMS["f16"], device=device, block=128, columns=64, warps=8, chunks=45, even=False
     )
-    rows, tokens = MATMUL_TILE
-    for epilogue in EPILOGUES[:3]:
-        tile = ProductTile(rows, tokens, matmul_stages(device), even=epilogue[0] == 1)
-        matrix = Unpacked(HALVES, EVEN, EVEN)
-        arguments = {"inputs": INPUTS, "matrix": matrix, "TILE": tile, **_epilogue(epilogue)}
-        yield KernelCase(f"matmul {epilogue}", matmul_kernel, arguments, 8)
+    for epilogue, splits in zip(EPILOGUES[:3], (1, 8, 8), strict=True):
+        rows, tokens = MATMUL_TILE if splits == 1 else SHARED_MATMUL_TILE
+        even = epilogue[0] == 1
+        tile = ProductTile(rows, tokens, matmul_stages(device), even, splits=splits)
+        matrix = Unpacked(HALVES, EVEN, EVEN, EVEN)
+        arguments = {"inputs": INPUTS, "tokens": ODD, "matrix": matrix, "TILE": tile}
+        arguments |= _epilogue(epilogue)
+        yield KernelCase(f"matmul {splits} {epilogue}", matmul_kernel, arguments, 8)
 
 
 def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """Two forms that read the same input."""
     for block, columns, even in ((32, few, True), (128, 32, False)):
         forms = ("q4_k", "q6_k") if even else ("q6_k", "q4_k")
-        arguments: dict[str, Any] = {"inputs": INPUTS, "first": ODD, "programs": ODD}
-        arguments["ASM"] = device.assembly
+        arguments: dict[str, Any] = {"inputs": INPUTS, "tokens": ODD, "first": ODD}
+        arguments |= {"programs": ODD, "ASM": device.assembly}
         for side, name, parts in zip("AB", forms, (2, 1), strict=True):
             sizes = PlaneSizes.of(FORMS[name], 4096, 4096)
             epilogue = _epilogue((parts, even, False, 0, False, False))["epilogue"]

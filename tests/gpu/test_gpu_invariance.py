@@ -1,5 +1,7 @@
 """A token's logits do not change by one bit with its company or the cut of its prompt."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,20 @@ def test_tokens_of_one_text_together(runner: GpuRunner) -> None:
     found = runner.step({"text": ids[-guesses:]}, GENERATION)["text"]
     runner.end("text")
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes for so many texts")
+@pytest.mark.parametrize("count", [100, 256])
+def test_company_of_hundreds(tmp_path: Path, count: int) -> None:
+    """Matrices are unpacked from 128 texts on; nobody sees a difference."""
+    path = k_quant_model().write(tmp_path / "m.gguf", GgmlType.Q4_K)
+    with GgufLoader(path) as model:
+        graph = build_graph(model, 64)
+        runner = GpuRunner(graph, model, kv_type=KvType.F16, positions=64, sequences=count)
+        texts = [ids_of(runner, seed, 3 + seed % 7) for seed in range(count)]
+        expected = [runner.run(ids, generated=1)[-1] for ids in texts]
+        for name, ids in enumerate(texts):
+            runner.step({name: ids[:-1]})
+        found = runner.step({name: [ids[-1]] for name, ids in enumerate(texts)}, GENERATION)
+        for name, logits in enumerate(expected):
+            np.testing.assert_array_equal(found[name][0], logits)

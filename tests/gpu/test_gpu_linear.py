@@ -87,6 +87,15 @@ def test_unpacked_for_a_long_prompt(
     assert run(small, y, tmp_path, 2, PROMPT) < HALVES
 
 
+def test_unpacked_for_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of the columns are added up one by one, as they are for few sequences."""
+    monkeypatch.setattr("ingot.backends.gpu.linear.LONG_PROMPT", 2)
+    small = SmallGraph(6)
+    x = small.embed(small.random(3, 512))
+    y = small.linear(x, small.random(35, 512), type=GgmlType.Q8_0)
+    assert run(small, y, tmp_path, 3, GENERATION) < HALVES
+
+
 @pytest.mark.parametrize("phase", [GENERATION] if find_device().interpreted else ExecutionPhase)
 @pytest.mark.parametrize("kind", [kind for kind in o.Activation if kind not in ELSEWHERE])
 def test_gated_pair(kind: o.Activation, phase: ExecutionPhase, tmp_path: Path) -> None:

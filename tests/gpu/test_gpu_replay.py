@@ -87,7 +87,7 @@ def test_a_sampler_that_failed_harms_nobody(steps: Steps) -> None:
     """A step whose row has no token before it runs, and the other rows are right."""
     first = steps.read()
     one = steps.start(first, [GREEDY] * 3).result().tokens
-    steps.backend._replay._work.tokens[0] = NOT_FINITE
+    steps.backend._decode._work.tokens[0] = NOT_FINITE
     again = steps.start([-1, -2, -3], [GREEDY] * 3).result().tokens
     for name in PROMPTS:
         steps.end(name)

@@ -16,6 +16,7 @@ from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu import find_device
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans, SamplerWork, accepts
+from ingot.backends.gpu.variants import Kernels
 from ingot.errors import IngotError, LogitsError
 from ingot.sampling import SamplerChain, SamplingParams, TokenSampler, sample_tokens
 from ingot.sampling.chain_builder import _FACTORIES, _last
@@ -48,7 +49,7 @@ def on_device(plans: Sequence[SamplingPlan | None], logits: Logits) -> list[int]
     """Tokens of all rows, from the kernels."""
     rows, vocabulary = logits.shape
     assert all(plan and accepts(plan, vocabulary) for plan in plans)
-    work = SamplerWork.of(DeviceMemory(DEVICE.torch), vocabulary)
+    work = SamplerWork.of(DeviceMemory(DEVICE.torch), vocabulary, 64)
     work.keys.fill_(-7)  # what was there before must not matter
     work.best.fill_(-7)
     work.powers.fill_(float("nan"))
@@ -56,7 +57,7 @@ def on_device(plans: Sequence[SamplingPlan | None], logits: Logits) -> list[int]
     HostPlans(twin).fill(plans)
     work.logits[:rows] = torch.from_numpy(logits).to(DEVICE.torch)
     with np.errstate(over="ignore"):  # of the interpreter's divisions
-        work.sample(DevicePlans.of(twin.to(DEVICE.torch)))
+        work.sample(DevicePlans.of(twin.to(DEVICE.torch)), Kernels(DEVICE))
     found: list[int] = work.tokens[:rows].tolist()
     return found
 
@@ -226,7 +227,7 @@ def test_rows_without_a_token(params: Mapping[str, Any]) -> None:
 def test_rows_without_a_plan() -> None:
     """Their logits and tokens stay as they are."""
     logits = rows_of("normal", 3, 5000, np.random.default_rng(2))
-    work = SamplerWork.of(DeviceMemory(DEVICE.torch), 5000)
+    work = SamplerWork.of(DeviceMemory(DEVICE.torch), 5000, 64)
     work.tokens.fill_(77)
     work.logits[:3] = torch.from_numpy(logits).to(DEVICE.torch)
     twin = torch.zeros(3 * ROW_NUMBERS, dtype=torch.int32)
@@ -234,7 +235,7 @@ def test_rows_without_a_plan() -> None:
     plan = sampling_plan(TokenSampler(chain(params, [1, 2, 3])))
     HostPlans(twin).fill([plan] * 3)
     HostPlans(twin).fill([None, plan])
-    work.sample(DevicePlans.of(twin.to(DEVICE.torch)))
+    work.sample(DevicePlans.of(twin.to(DEVICE.torch)), Kernels(DEVICE))
     assert work.tokens[:3].tolist()[::2] == [77, 77]
     np.testing.assert_array_equal(work.logits[:3:2].cpu().numpy(), logits[::2])
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ingot.backends import gpu
+from ingot.backends.backend import Stage
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import Device, GpuBackend, find_device
 from ingot.backends.gpu.lowering import Context
@@ -68,13 +69,13 @@ def shrink(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
 def test_a_split_model(path: Path, layers: int) -> None:
     """A prompt, then a token: what the reference computes. Blocks are of the whole model."""
     ids = np.asarray(Fixture.load("gemma2").token_ids[:4], np.int32)
-    told: list[tuple[int, int]] = []
+    told: list[tuple[Stage, int, int]] = []
     with LoadedModel(
         path,
         context=CONTEXT,
         device="cuda",
         gpu_layers=layers,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda *step: told.append(step),
     ) as model:
         assert model.gpu is not None
         assert (model.gpu.layers, model.gpu.of_layers) == (layers, LAYERS)
@@ -95,9 +96,12 @@ def test_a_split_model(path: Path, layers: int) -> None:
             model.write_block(group, 1, block)
             np.testing.assert_array_equal(model.read_block(group, 1), block)
         sequence.close()
-    sent, total = told[-1]
-    assert sent == total == model.gpu.sent
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    for stage in (Stage.WEIGHTS, Stage.STEPS):
+        steps = [(done, total) for told_stage, done, total in told if told_stage is stage]
+        assert steps == sorted(steps)
+        assert steps[-1][0] == steps[-1][1]
+        assert len({total for _, total in steps}) == 1
+    assert max(done for stage, done, _ in told if stage is Stage.WEIGHTS) == model.gpu.sent
 
 
 def test_types_that_no_kernel_reads(tmp_path: Path) -> None:
@@ -226,7 +230,7 @@ def test_nothing_is_sent_of_what_is_refused(tmp_path: Path) -> None:
                 device="cuda",
                 gpu_layers=layers,
                 kv_type=kv_type,
-                progress=lambda done, _: sent.append(done),
+                progress=lambda _, done, __: sent.append(done),
             )
     assert sent == []
     with GgufLoader(path) as model:

@@ -1,6 +1,8 @@
 """What the engine asks of a backend, and which one a device's name means."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +17,28 @@ if TYPE_CHECKING:
     from ingot.backends.gpu import Device
 
 DEVICES = ("cpu", "cuda", "auto")
-OnSent = Callable[[int, int], None]  # bytes of weights sent to a device, bytes in all
+OnProgress = Callable[[int, int], None]  # how much is done, and how much there is
+
+
+class Stage(StrEnum):
+    """What takes time when a model is opened on a GPU."""
+
+    WEIGHTS = "uploading weights to the GPU"  # bytes
+    KERNELS = "compiling kernels"
+    STEPS = "capturing steps"
+
+
+OnOpening = Callable[[Stage, int, int], None]  # a stage, how much is done, how much there is
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Kernels made ready (compiled, or read from the disk), and pieces of steps captured."""
+
+    compilations: int = 0
+    captures: int = 0
+    compilations_after_ready: int = 0  # while a request waited for them
+    captures_after_ready: int = 0
 
 
 class Backend(Protocol):

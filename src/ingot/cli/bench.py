@@ -25,7 +25,7 @@ from ingot.cli.shared.model_options import (
     PrecisionOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import UploadBar, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import OpeningBar, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import printable, quantity, write_json
 from ingot.config import config
 from ingot.engine import LoadedModel
@@ -145,7 +145,7 @@ def command(
     results = []
     for team in teams:
         context = max(test.n_depth + test.n_prompt + test.n_gen for test in tests)
-        with UploadBar() as bar:
+        with OpeningBar() as bar:
             opened = LoadedModel(
                 path,
                 threads=team,

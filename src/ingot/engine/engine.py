@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ingot import _native
 from ingot.arrays import Ints
-from ingot.backends.backend import OnSent
+from ingot.backends.backend import OnOpening
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loop import StepLoop
@@ -83,10 +83,12 @@ class InferenceEngine:
         self.options = options or EngineOptions()
         self._loaded: _Parts | None = None
 
-    def load_gguf_model(self, path: str | os.PathLike[str], progress: OnSent | None = None) -> None:
+    def load_gguf_model(
+        self, path: str | os.PathLike[str], progress: OnOpening | None = None
+    ) -> None:
         """Open a model; everything that can be wrong with it is an error here.
 
-        `progress` is called with the bytes of the weights that a GPU has so far, and with all.
+        `progress(stage, done, total)` is called while a GPU is made ready.
         """
         if self._loaded is not None:
             raise ModelError(f"the engine has a model already: {self.model.file.path}")
@@ -102,9 +104,11 @@ class InferenceEngine:
             reuse=options.reuse,
             device=options.device,
             gpu_layers=options.gpu_layers,
+            sequences=options.max_running,
             progress=progress,
         )
         try:
+            _check_running(options.max_running, model)
             if options.speculation or options.draft:
                 require_rewind(model)
             tokenizer = Tokenizer.from_metadata(model.file.metadata)
@@ -268,7 +272,7 @@ class InferenceEngine:
     def stats(self) -> EngineStats:
         """What the engine is doing, and has done."""
         scheduler, counters, pool = self._loop.scheduler, self._loop.counters, self.model.pool
-        groups = range(len(pool.layout.groups))
+        groups, prepared = range(len(pool.layout.groups)), self.model.prepared
         return EngineStats(
             waiting=len(scheduler.waiting),
             running=len(scheduler.running),
@@ -281,6 +285,10 @@ class InferenceEngine:
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
             blocks_kept=max((pool.available(g) - pool.free(g) for g in groups), default=0),
             step_seconds=self._loop.health.step_seconds,
+            compilations=prepared.compilations,
+            captures=prepared.captures,
+            compilations_after_ready=prepared.compilations_after_ready,
+            captures_after_ready=prepared.captures_after_ready,
         )
 
     @property
@@ -366,6 +374,14 @@ class InferenceEngine:
         return NgramProposer() if self.options.speculation else None
 
 
+def _check_running(running: int, model: LoadedModel) -> None:
+    if running > model.decode_sequences:
+        raise ConfigError(
+            f"max_running is {running}, and a model of which layers run on the CPU takes at most "
+            f"{model.decode_sequences}"
+        )
+
+
 def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | None:
     if options.draft is None:
         return None
@@ -385,10 +401,10 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     return Limits(
         running=options.max_running,
         queue=options.max_queue,
-        generation_tokens=_native.MAX_GENERATION_TOKENS,
+        generation_tokens=max(model.decode_sequences, _native.MAX_GENERATION_TOKENS),
         prompt_tokens=model.step_tokens,
         chunk=min(chunk, model.step_tokens),
-        rows=max(rows, _native.MAX_GENERATION_TOKENS),
+        rows=max(rows, model.decode_sequences, _native.MAX_GENERATION_TOKENS),
     )
 
 

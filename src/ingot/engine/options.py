@@ -7,7 +7,7 @@ from typing import Literal, Self, TypedDict
 from ingot.engine.model.placement import GpuLayers
 from ingot.errors import ConfigError, UnknownParameterError
 
-MAX_RUNNING = 64  # sequences in one decode step: the limit of the native program
+MAX_RUNNING = 1024  # sequences in one decode step of a GPU; the CPU takes fewer
 Speculation = Literal["ngram"]
 
 
@@ -24,7 +24,7 @@ class EngineOptions:
     precision: str | None = None
     cache_tokens: int | None = None  # of all sequences together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
-    max_running: int = 32  # requests that run at once
+    max_running: int = 32  # requests that run at once: at most 64, or 1024 on a GPU
     max_queue: int = 1024  # requests that wait
     # Of prompts, read between two tokens of the running texts: 128, or 1024 on a GPU
     chunk_tokens: int | None = None

@@ -44,3 +44,7 @@ class EngineStats:
     blocks_held: int  # by requests that run
     blocks_kept: int  # for requests to come
     step_seconds: float  # since the running step began; 0 if none runs
+    compilations: int  # of GPU kernels, or read from the disk
+    captures: int  # of pieces of steps
+    compilations_after_ready: int  # in the path of a request: 0 is right
+    captures_after_ready: int

@@ -16,6 +16,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ingot.api import LLM
+from ingot.backends.backend import Stage
 from ingot.errors import IngotError, ModelChangedError, ThreadLimitError
 from ingot.gguf import GgufLoader
 from ingot.server.options import ServedModel
@@ -205,13 +206,13 @@ def _open(model: ServedModel, report: Callable[[str], None]) -> LLM:
     options: dict[str, Any] = {
         name: getattr(model.engine, name) for name in model.engine.__dataclass_fields__
     }
-    sending = False
+    told: set[Stage] = set()
 
-    def progress(_: int, total: int) -> None:
-        nonlocal sending
-        if not sending:
-            report(f"{model.name}: loading {total / 1e9:.2f} GB of weights to the GPU")
-        sending = True
+    def progress(stage: Stage, _: int, total: int) -> None:
+        if stage not in told:
+            amount = f"{total / 1e9:.2f} GB" if stage is Stage.WEIGHTS else str(total)
+            report(f"{model.name}: {stage} ({amount})")
+        told.add(stage)
 
     llm = LLM(model.path, progress=progress, **options)
     if llm.engine.model.placement is not None:

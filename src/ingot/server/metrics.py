@@ -32,6 +32,10 @@ _COUNTERS = (
     ("reused_tokens", "Prompt tokens found in the prefix cache."),
     ("generated_tokens", "Generated tokens."),
     ("preemptions", "Preempted requests."),
+    ("compilations", "GPU kernels compiled or read from the cache on the disk."),
+    ("captures", "Pieces of GPU steps captured."),
+    ("compilations_after_ready", "GPU kernels that a request had to wait for."),
+    ("captures_after_ready", "Captures that a request had to wait for."),
 )
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
@@ -27,11 +28,15 @@ from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
 _BACKLOG = 2048
+# The step thread lets go of the interpreter lock in every call to a GPU. If it had to wait 5 ms
+# (Python's default) to get it back from the thread that answers clients, steps would stand still.
+_SWITCH_SECONDS = 0.0002
 _LAST_SECONDS = 30  # after the grace period, for clients that read slowly
 
 
 def serve(options: ServerOptions, report: Callable[[str], None]) -> None:
     """Serve until a signal comes; `report` takes messages for the person who started it."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     _check_certificate(options)
     listening = _bind(options.host, options.port)
     connections = room_for(options.max_connections, SPARE)

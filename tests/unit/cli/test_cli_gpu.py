@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from command_runs import Run
 
-from ingot.cli.shared.open_model import UploadBar
+from ingot.backends.backend import Stage
+from ingot.cli.shared.open_model import OpeningBar
 from ingot.engine import EngineOptions
 from ingot.engine.model import loaded_model
 from ingot.engine.model.placement import OnGpu, Placed
@@ -29,7 +30,7 @@ class PlacedThere(Placed):
         super().__init__(*args, **options)
         decoded = () if asked == 7 else ("iq2_s", "iq3_s")
         self.gpu = OnGpu("a card", asked, 7, 6, 3 << 30, 4_200_000_000, 2.0, decoded)
-        progress(1 << 20, 2 << 20)
+        progress(Stage.WEIGHTS, 1 << 20, 2 << 20)
 
 
 class Terminal(io.StringIO):
@@ -89,7 +90,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     asyncio.run(open_and_close())
     assert said == [
-        "tiny: loading 0.00 GB of weights to the GPU",
+        "tiny: uploading weights to the GPU (0.00 GB)",
         "tiny: all layers on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of "
         "3.0 GiB",
     ]
@@ -154,9 +155,11 @@ def test_a_cpu_that_stands_in(
 def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with UploadBar() as bar:
-        bar(1 << 20, 4 << 20)
-        bar(4 << 20, 4 << 20)
+    with OpeningBar() as bar:
+        bar(Stage.WEIGHTS, 1 << 20, 4 << 20)
+        bar(Stage.WEIGHTS, 4 << 20, 4 << 20)
+        bar(Stage.KERNELS, 3, 9)
+    assert re.search(r"\r +\r\rcompiling kernels \[##########  .* 3 of 9", terminal.getvalue())
     assert "uploading weights to the GPU [#######   " in terminal.getvalue()
     assert "4 of 4 MiB" in terminal.getvalue()
     assert re.search(r"\r +\r$", terminal.getvalue())  # gone

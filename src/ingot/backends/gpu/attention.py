@@ -240,7 +240,9 @@ def store_kv(op: o.StoreKv, context: Context) -> Launch:
             run(step)
         if step.single:
             return
-        store_kv_kernel[(layer.count + layer.kv_count, step.inputs.tokens)](
+        step.start(
+            store_kv_kernel,
+            (layer.count + layer.kv_count, step.inputs.tokens),
             heads=layer.heads,
             rotated=rotated,
             cache=layer.cache.view(step.inputs),
@@ -269,9 +271,12 @@ class _AttentionLauncher:
     generation: GenerationTile
     parts: int  # of a sequence's past
 
-    def run_prompt(self, inputs: Inputs) -> None:
+    def run_prompt(self, step: Step) -> None:
         """Tokens of prompts."""
-        attend_prompt_kernel[(self.attention.heads, inputs.tile_count)](
+        inputs = step.inputs
+        step.start(
+            attend_prompt_kernel,
+            (self.attention.heads, inputs.tile_count),
             query=self.rotated,
             attention=self.attention,
             cache=self.layer.cache.view(inputs),
@@ -283,13 +288,16 @@ class _AttentionLauncher:
             enable_fp_fusion=False,  # masked and whole tiles round alike
         )
 
-    def run_generation(self, inputs: Inputs, single: bool) -> None:
+    def run_generation(self, step: Step) -> None:
         """Decoded tokens; if every sequence has one, heads are rotated and stored here, too."""
+        inputs, single = step.inputs, step.single
         layer, form = self.layer, self.layer.cache.form
         heads = layer.heads if single else layer.heads._replace(query=self.rotated)
         for first in range(0, inputs.tokens, _MAX_TOKENS):
             count = min(_MAX_TOKENS, inputs.tokens - first)
-            attend_generation_kernel[(self.parts, layer.kv_count, count)](
+            step.start(
+                attend_generation_kernel,
+                (self.parts, layer.kv_count, count),
                 heads=heads,
                 attention=self.attention,
                 cache=layer.cache.view(inputs),
@@ -305,7 +313,9 @@ class _AttentionLauncher:
                 **self.device.order(),
             )
             if self.parts > 1:
-                join_parts_kernel[(self.attention.heads, count)](
+                step.start(
+                    join_parts_kernel,
+                    (self.attention.heads, count),
                     attention=self.attention,
                     work=self.work,
                     first=first,
@@ -350,8 +360,8 @@ def attend(op: o.Attend, context: Context) -> Launch:
 
     def launch(step: Step) -> None:
         if step.phase is ExecutionPhase.PROMPT:
-            launcher.run_prompt(step.inputs)
+            launcher.run_prompt(step)
         else:
-            launcher.run_generation(step.inputs, step.single)
+            launcher.run_generation(step)
 
     return launch

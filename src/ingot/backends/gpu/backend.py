@@ -1,29 +1,35 @@
 """Build the launches of a planned model once, then run them for every batch.
 
 A plan, the open file and the size of the cache come in; `forward` turns a batch into logits.
-Weights are sent to the device when the backend is made. Steps that decode one token of each
-sequence are captured once for 1, 2, 4, ... sequences and replayed.
+When the backend is made, weights are sent to the device, all kernels are compiled, and the steps of
+all buckets are captured: none of that happens later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingot.backends.backend import OnSent
-from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.backend import OnOpening, Prepared, Stage
+from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan, Started
+from ingot.backends.gpu.compile_ahead import compile_ahead
 from ingot.backends.gpu.device import Device, give_back
-from ingot.backends.gpu.inputs import InputBuffer, query_tiles
-from ingot.backends.gpu.lowering import Context, Step, lower
+from ingot.backends.gpu.graphs import Graphs
+from ingot.backends.gpu.inputs import InputBuffer
+from ingot.backends.gpu.lowering import Context, lower
 from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.planner import GpuPlan, StepMemory
-from ingot.backends.gpu.replay import Replay
+from ingot.backends.gpu.prompts import PromptReplay
+from ingot.backends.gpu.replay import DecodeReplay
 from ingot.backends.gpu.sampler import accepts as sampler_accepts
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values
+from ingot.backends.gpu.variants import Kernels, Start, Variants
 from ingot.backends.gpu.weights import MatrixStore, Vectors, matrix_sources
 from ingot.errors import MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
@@ -52,11 +58,11 @@ class GpuBackend:
         model: GgufLoader,
         *,
         blocks: int,
-        progress: OnSent | None = None,
+        progress: OnOpening | None = None,
     ) -> None:
-        """Send the weights and decide all launches, for a cache of so many blocks.
+        """Send the weights, decide all launches, compile and capture them.
 
-        `progress` is called with the bytes of weights sent so far, and with their total.
+        The cache has so many blocks.
         """
         self.layout = plan.layout
         self.max_tokens = plan.tokens
@@ -64,18 +70,21 @@ class GpuBackend:
         self.decoded = plan.decoded
         self.memory = DeviceMemory(plan.device.torch)
         self.vocabulary = plan.graph.logits.width
-        self._tile = plan.query_tile
+        self._at_ready = Prepared()
         with _at_work(plan.device):
             require(plan.needs.total(blocks), plan.device.free_memory())
             matrices = self._send(plan, model, progress)
             self._prepare(plan, model, matrices, blocks)
+            self._warm(progress)
             plan.device.wait()
+        self._at_ready = self.prepared
 
-    def _send(self, plan: GpuPlan, model: GgufLoader, progress: OnSent | None) -> MatrixStore:
+    def _send(self, plan: GpuPlan, model: GgufLoader, progress: OnOpening | None) -> MatrixStore:
         """Bring the weights to the device."""
         store = MatrixStore(model, self.memory.pool(plan.needs.weights))
         sources = matrix_sources(plan.matrices, model)
-        with Uploader(plan.device, sources, plan.sent_bytes, progress) as self.uploader:
+        told = partial(progress, Stage.WEIGHTS) if progress else None
+        with Uploader(plan.device, sources, plan.sent_bytes, told) as self.uploader:
             for matrix in plan.matrices:
                 store.receive(matrix, self.uploader)
         give_back()  # what packing needed
@@ -96,6 +105,7 @@ class GpuBackend:
             blocks=blocks,
             context=plan.context,
             tokens=tokens,
+            sequences=plan.sequences,
         )
         self.pools = memory.cache
         self.inputs = InputBuffer(
@@ -115,30 +125,67 @@ class GpuBackend:
             memory=memory,
             table_stride=self.inputs.blocks,
         )
-        self._program = lower(context)
-        self._replay = Replay(device, self._program, self.inputs, memory.sampler)
+        self._program, self.kernels, self.graphs = lower(context), Kernels(device), Graphs(device)
+        self._decode = DecodeReplay(device, self._program, self.inputs, memory.sampler, self.graphs)
+        self._prompts = PromptReplay(
+            device,
+            self._program,
+            self.inputs,
+            memory.sampler,
+            self.graphs,
+            tokens=tokens,
+            sequences=min(tokens, blocks),
+            query_tile=plan.query_tile.rows,
+        )
+
+    def _warm(self, progress: OnOpening | None) -> None:
+        """Compile all kernels, run each of them, and capture the steps of all buckets."""
+        if not self.device.interpreted:
+            variants, found = Variants(), []
+            for run in self.empty_steps(variants):
+                run()
+                found.append(len(variants))
+            told = partial(progress, Stage.KERNELS) if progress else None
+            compile_ahead(variants.missing, told)
+            # Steps that need no other variants than those before them need not run.
+            for run, before, after in zip(
+                self.empty_steps(self.kernels), [0, *found], found, strict=False
+            ):
+                if after > before:
+                    run()
+            self.device.wait()
+        total = self._decode.sizes + self._prompts.sizes
+        captures = chain(self._decode.capture(self.kernels), self._prompts.capture(self.kernels))
+        for done, _ in enumerate(captures):
+            if progress:
+                progress(Stage.STEPS, done + 1, total)
+
+    def empty_steps(self, start: Start) -> Iterator[Callable[[], None]]:
+        """Every kind of step, without tokens; `start` gets all launches that there can be."""
+        yield from self._decode.runs(start)
+        yield from self._prompts.runs(start)
+
+    @property
+    def prepared(self) -> Prepared:
+        """What was compiled and captured, in all and since the model was ready."""
+        compilations, captures = self.kernels.compilations, self.graphs.captures
+        ready = self._at_ready
+        return Prepared(
+            compilations,
+            captures,
+            compilations - ready.compilations,
+            captures - ready.captures,
+        )
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
-        with _at_work(self.device):
-            return self._forward(batch)
-
-    def _forward(self, batch: Batch) -> NDArray[np.float32]:
-        if self._replay.takes(batch):
-            return self._replay.start(batch, [None] * len(batch.ids)).result().logits
-        tokens, wanted = len(batch.ids), len(batch.outputs)
+        tokens = len(batch.ids)
         if tokens > self.max_tokens:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
-        prompt = batch.phase is ExecutionPhase.PROMPT
-        tiles = query_tiles(batch, self._tile.rows) if prompt else np.empty((0, 3), np.int32)
-        inputs = self.inputs.fill(batch, tiles)
-        logits = torch.empty(
-            (wanted, self.vocabulary), dtype=torch.float32, device=self.device.torch
-        )
-        single = not prompt and tokens == len(batch.counts)
-        self._program.run(Step(inputs, batch.phase, logits, single))
-        found: NDArray[np.float32] = logits.cpu().numpy()
-        return found
+        with _at_work(self.device):
+            if self._decode.takes(batch):
+                return self._decode.start(batch, [None] * tokens).result().logits
+            return self._prompts.forward(batch, self.kernels)
 
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
@@ -149,9 +196,9 @@ class GpuBackend:
 
         An id of -1 - r is the token that row r of the step started before this one sampled.
         """
-        assert self._replay.takes(batch), "one token of each sequence"
+        assert self._decode.takes(batch), "one token of each sequence"
         with _at_work(self.device):
-            return self._replay.start(batch, plans)
+            return self._decode.start(batch, plans)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

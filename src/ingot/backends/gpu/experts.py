@@ -109,7 +109,9 @@ def route(op: o.Route, context: Context) -> Launch:
     def launch(step: Step) -> None:
         tokens = step.rows(selected)
         tiling = Tiling.of(tokens, op.used, experts, step.phase, device)
-        route_kernel[(tokens,)](
+        step.start(
+            route_kernel,
+            (tokens,),
             scores=scores,
             bias=bias,
             choice=choice,
@@ -127,7 +129,9 @@ def route(op: o.Route, context: Context) -> Launch:
         if tiling.single:
             return
         pairs = tokens * op.used
-        group_kernel[(triton.cdiv(pairs, _PAIRS),)](
+        step.start(
+            group_kernel,
+            (triton.cdiv(pairs, _PAIRS),),
             choice=choice,
             groups=groups,
             most=tiling.most,
@@ -165,7 +169,9 @@ def mix(op: o.ExpertMix, context: Context) -> Launch:
 
     def launch(step: Step) -> None:
         linear(step)
-        mix_kernel[(step.rows(selected),)](
+        step.start(
+            mix_kernel,
+            (step.rows(selected),),
             parts=work.parts,
             choice=choice,
             counts=work.groups.counts,
@@ -230,8 +236,10 @@ def _expert_linear(
         tiling = Tiling.of(tokens, used, plan.experts, step.phase, device)
         rows, warps = tiling.rows(step.phase)
         stride = plan.columns if own else source.stride
-        expert_kernel[(triton.cdiv(plan.expert_rows, rows), tiling.most)](
-            inputs=Rows(source.x, stride, planes.columns, tokens),
+        step.start(
+            expert_kernel,
+            (triton.cdiv(plan.expert_rows, rows), tiling.most),
+            inputs=Rows(source.x, stride, planes.columns),
             pairs_of_input=1 if own else used,
             pairs=tokens * used,
             weights=weights,

@@ -1,23 +1,26 @@
-"""The numbers of a batch on the device: one buffer, one transfer a step.
+"""The numbers of a batch on the device: one buffer, one or two transfers a step.
 
 ids, positions, sequence of each token, tokens whose logits are wanted, tiles of queries (prompts),
-and for every cache group a table [sequences, blocks]. Where each of them lies depends on the counts
-alone, so a captured step finds the numbers of the next one in the same places.
+and for every cache group a table [sequences, blocks]. Each of them lies in a fixed place, so a
+captured step finds the numbers of the next one there.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingot.backends.batch import Batch
+from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans
 
 TWINS = 2  # steps that may run at once
+_ALIGNED = 4  # numbers: 16 bytes
+_NO_TILES = np.empty((0, 3), np.int32)
+_NONE = np.empty(0, np.int32)
+_NO_BATCH = Batch(_NONE, _NONE, _NONE, [], _NONE, ExecutionPhase.PROMPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ class Inputs:
 
 
 class InputBuffer:
-    """The buffer and its pinned twin on the host."""
+    """The buffer and its pinned twin on the host.
+
+    Every part lies in the same place whatever the batch is, at a multiple of 16 bytes: captured
+    steps find it there, and the alignment of a pointer never asks for another kernel.
+    """
 
     def __init__(
         self,
@@ -49,53 +56,70 @@ class InputBuffer:
         query_tile: int,
     ) -> None:
         """`query_tile`: queries of one sequence that a program of prompt attention takes."""
-        self.blocks = blocks
-        self.groups = groups
-        size = 4 * tokens + 3 * (sequences + tokens // query_tile) + groups * sequences * blocks
-        self._device = torch.zeros(size, dtype=torch.int32, device=device)
-        self._host = torch.zeros(size, dtype=torch.int32, pin_memory=device.type != "cpu")
-        self._numbers: NDArray[np.int32] = self._host.numpy()
+        self.blocks, self.groups = blocks, groups
+        self._tokens = tokens
+        tiles = sequences + tokens // query_tile
+        # The position after those of all tokens is -1: that of a tile without queries.
+        sizes = [tokens, tokens + 1, tokens, tokens, 3 * tiles, *[sequences * blocks] * groups]
+        rooms = [_room(size) for size in sizes]
+        ends = np.cumsum(rooms).tolist()
+        places = [slice(end - room, end) for end, room in zip(ends, rooms, strict=True)]
+        self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
+        self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type != "cpu")
+        self._parts = [self._device[place] for place in places]
+        self._tables = places[5:]
+        self._numbers = [self._host[place].numpy() for place in places]
+        self._numbers[1][tokens:] = -1
         self._sent = torch.cuda.Event() if device.type != "cpu" else None
 
-    def views(self, tokens: int, wanted: int, tiles: int, sequences: int) -> tuple[Inputs, int]:
-        """The parts for these counts, and how many numbers they are."""
-        ends = np.cumsum([0, tokens, tokens, tokens, wanted, 3 * tiles]).tolist()
-        ids, positions, of_tokens, outputs, queries = (self._device[a:b] for a, b in pairwise(ends))
-        size = sequences * self.blocks
-        starts = [ends[-1] + group * size for group in range(self.groups)]
-        tables = tuple(self._device[start : start + size] for start in starts)
-        views = Inputs(tokens, wanted, tiles, ids, positions, of_tokens, outputs, queries, tables)
-        return views, ends[-1] + self.groups * size
-
-    def fill(self, batch: Batch, tiles: NDArray[np.int32]) -> Inputs:
-        """Put a batch there."""
-        tokens, wanted, sequences = len(batch.ids), len(batch.outputs), len(batch.counts)
-        views, total = self.views(tokens, wanted, len(tiles), sequences)
-        self._wait()
-        numbers = self._numbers
-        numbers[:tokens] = batch.ids
-        numbers[tokens : 2 * tokens] = batch.positions
-        numbers[2 * tokens : 3 * tokens] = np.repeat(
-            np.arange(sequences, dtype=np.int32), batch.counts
+    def inputs(self, tokens: int, wanted: int, tiles: int) -> Inputs:
+        """The parts for these counts."""
+        ids, positions, sequences, outputs, queries, *tables = self._parts
+        return Inputs(
+            tokens, wanted, tiles, ids, positions, sequences, outputs, queries, tuple(tables)
         )
-        at = 3 * tokens
-        numbers[at : at + wanted] = batch.outputs
-        at += wanted
-        numbers[at : at + tiles.size] = tiles.reshape(-1)
-        at += tiles.size
-        for group in range(self.groups):
+
+    def fill(self, batch: Batch, inputs: Inputs, tiles: NDArray[np.int32]) -> None:
+        """Send a batch; the counts of `inputs` may be larger, and what is left does nothing."""
+        real, sequences = len(batch.ids), len(batch.counts)
+        if self._sent:  # the twin may still be in transfer for the last step
+            self._sent.synchronize()
+        ids, positions, of_tokens, wanted, queries, *tables = self._numbers
+        ids[:real] = batch.ids
+        ids[real : inputs.tokens] = 0
+        positions[:real] = batch.positions
+        positions[real : inputs.tokens] = -1
+        of_tokens[:real] = np.repeat(np.arange(sequences, dtype=np.int32), batch.counts)
+        of_tokens[real : inputs.tokens] = 0
+        wanted[: len(batch.outputs)] = batch.outputs
+        wanted[len(batch.outputs) : inputs.wanted_count] = 0
+        queries[: tiles.size] = tiles.reshape(-1)
+        rest = queries[tiles.size : 3 * inputs.tile_count].reshape(-1, 3)
+        rest[:] = (0, self._tokens, 0)
+        for group, table in enumerate(tables):
+            rows = table[: sequences * self.blocks].reshape(-1, self.blocks)
             for number, held in enumerate(batch.tables):
-                start = at + (group * sequences + number) * self.blocks
-                numbers[start : start + len(held[group])] = held[group]
-        self._device[:total].copy_(self._host[:total], non_blocking=True)
+                rows[number, : len(held[group])] = held[group]
+        self._send(sequences)
+
+    def clear(self, inputs: Inputs) -> None:
+        """Send a batch without any token."""
+        self.fill(_NO_BATCH, inputs, _NO_TILES)
+
+    def _send(self, sequences: int) -> None:
+        """All but the tables at once, and of those the rows of so many sequences."""
+        used = [slice(0, self._tables[0].start if self._tables else len(self._host))]
+        for table in self._tables:
+            used.append(slice(table.start, table.start + sequences * self.blocks))
+        for part in used:
+            self._device[part].copy_(self._host[part], non_blocking=True)
         if self._sent:
             self._sent.record()
-        return views
 
-    def _wait(self) -> None:
-        """The twin may still be in transfer for the last step."""
-        if self._sent:
-            self._sent.synchronize()
+
+def _room(size: int) -> int:
+    """Numbers that a part takes, so that the next one begins at a multiple of 16 bytes."""
+    return -(-size // _ALIGNED) * _ALIGNED
 
 
 class SingleTokens:
@@ -107,13 +131,14 @@ class SingleTokens:
 
     def __init__(self, buffer: InputBuffer, device: torch.device, size: int) -> None:
         groups, blocks = buffer.groups, buffer.blocks
-        count = size * (ROW_NUMBERS + 4 + groups * blocks)
+        room, table = _room(size), _room(size * blocks)
+        count = size * ROW_NUMBERS + 4 * room + groups * table
         self._device = torch.zeros(count, dtype=torch.int32, device=device)
         self._twins = [_Twin(count, buffer, device, size) for _ in range(TWINS)]
         first = size * ROW_NUMBERS
         self.plans = DevicePlans.of(self._device[:first])
-        parts = self._device[first : first + 4 * size].view(4, size)
-        tables = tuple(self._device[first + 4 * size :].view(groups, size * blocks))
+        parts = self._device[first : first + 4 * room].view(4, room)
+        tables = tuple(self._device[first + 4 * room :].view(groups, table))
         self.inputs = Inputs(
             size, size, 0, parts[0], parts[1], parts[2], parts[3], parts[0][:0], tables
         )
@@ -121,6 +146,11 @@ class SingleTokens:
     def fill(self, twin: int, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
         """Put a batch into a twin; tokens that it has too few of are at position -1."""
         self._twins[twin].fill(batch, plans)
+
+    def clear(self) -> None:
+        """Send a batch without any token."""
+        self.fill(0, _NO_BATCH, [])
+        self.send(0)
 
     def send(self, twin: int) -> None:
         """To the device."""
@@ -134,10 +164,14 @@ class _Twin:
         self.host = torch.zeros(count, dtype=torch.int32, pin_memory=device.type != "cpu")
         first = size * ROW_NUMBERS
         self._plans = HostPlans(self.host[:first])
-        numbers: NDArray[np.int32] = self.host[first:].numpy()
-        self._ids, self._positions = numbers[:size], numbers[size : 2 * size]
-        numbers[2 * size : 4 * size] = np.tile(np.arange(size), 2)  # sequences, and the wanted
-        self._tables = numbers[4 * size :].reshape(buffer.groups, size, buffer.blocks)
+        room, table = _room(size), _room(size * buffer.blocks)
+        parts: NDArray[np.int32] = self.host[first : first + 4 * room].view(4, room).numpy()
+        self._ids, self._positions = parts[0, :size], parts[1, :size]
+        parts[2:, :size] = np.arange(size)  # sequences, and the wanted
+        self._tables: list[NDArray[np.int32]] = [
+            group[: size * buffer.blocks].numpy().reshape(size, buffer.blocks)
+            for group in self.host[first + 4 * room :].view(buffer.groups, table)
+        ]
 
     def fill(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
         real = len(batch.ids)
@@ -147,11 +181,13 @@ class _Twin:
         self._positions[real:] = -1
         for number, held in enumerate(batch.tables):
             for group, blocks in enumerate(held):
-                self._tables[group, number, : len(blocks)] = blocks
+                self._tables[group][number, : len(blocks)] = blocks
 
 
 def query_tiles(batch: Batch, size: int) -> NDArray[np.int32]:
-    """Sequence, first token and number of tokens of every tile of queries."""
+    """Sequence, first token and number of tokens of every tile of a prompt's queries."""
+    if batch.phase is not ExecutionPhase.PROMPT:
+        return _NO_TILES
     tiles = []
     start = 0
     for sequence, count in enumerate(batch.counts.tolist()):

@@ -1,9 +1,10 @@
 """Linear layers: which matrices, which kernel, in which pieces.
 
 Decoding unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, with columns
-shared out until the device is full. A prompt does the same, without sharing, if its tokens are few;
-from LONG_PROMPT on the matrix is unpacked once into scratch memory and multiplied there. Both add
-products in the same order, so the result does not show where one ends and the other begins.
+shared out until the device is full. A prompt does the same, without sharing, if its tokens are few.
+From LONG_PROMPT tokens on, of a prompt or of as many sequences, the matrix is unpacked once into
+scratch memory and multiplied there. Products are added in the same order as in the other way, so
+the result does not show where one ends and the other begins.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
 from ingot.backends.gpu.rows import LinearInput, missing_norm
 from ingot.backends.gpu.values import HALF_SCALE
+from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixPlan, plan_linear
 from ingot.graph import ops as o
 
@@ -31,6 +33,7 @@ MAX_PARTS = 3  # matrices of one input, in one matrix on the device
 MAX_COLUMNS = 64  # tokens that a program takes when decoding
 LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
 MATMUL_TILE = 128, 256  # rows and tokens
+SHARED_MATMUL_TILE = 128, 128  # with sums of shares beside the sums of all
 _MAX_SPLITS = 16
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough loads under way
 _FEW_COLUMNS = 8
@@ -76,10 +79,12 @@ class Cut:
     unroll: int  # chunks of a step
 
     @classmethod
-    def of(cls, sizes: PlaneSizes, device: Device) -> "Cut":
-        """As many shares as fill the device, two steps each at least."""
+    def of(cls, sizes: PlaneSizes, device: Device, shared: bool = True) -> "Cut":
+        """As many shares as fill the device, two steps each at least; or a single one."""
         chunks = sizes.chunks
         unroll = unroll_of(sizes)
+        if not shared:
+            return cls(1, chunks, unroll)
         blocks = sizes.rows // _ROWS
         wanted = device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR // blocks
         splits = max(1, min(wanted, chunks // unroll // 2, _MAX_SPLITS))
@@ -139,25 +144,41 @@ class LinearLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearRows:
+    """The inputs of a step, and what launches its kernels."""
+
+    x: torch.Tensor
+    stride: int
+    tokens: int
+    phase: ExecutionPhase
+    start: Start
+
+    def of(self, planes: Planes) -> Rows:
+        """As a matrix reads them."""
+        return Rows(self.x, self.stride, planes.columns)
+
+
+@dataclass(frozen=True, slots=True)
 class LinearLauncher:
     """Runs linear layers on a device."""
 
     device: Device
     work: Workspace
 
-    def run(self, layers: Sequence[LinearLayer], inputs: Rows, phase: ExecutionPhase) -> None:
+    def run(self, layers: Sequence[LinearLayer], inputs: LinearRows) -> None:
         """out = epilogue(matrix @ x) for all tokens and each of some matrices."""
-        if phase is ExecutionPhase.GENERATION:
+        decoded = inputs.phase is ExecutionPhase.GENERATION
+        if inputs.tokens >= LONG_PROMPT:
+            for layer in layers:
+                self._unpacked(layer, inputs, Cut.of(layer.planes.sizes, self.device, decoded))
+        elif decoded:
             for first in range(0, inputs.tokens, MAX_COLUMNS):
                 self._generation(layers, inputs, first)
-            return
-        for layer in layers:
-            if inputs.tokens < LONG_PROMPT:
+        else:
+            for layer in layers:
                 self._short_prompt(layer, inputs)
-            else:
-                self._unpacked(layer, inputs)
 
-    def _generation(self, layers: Sequence[LinearLayer], inputs: Rows, first: int) -> None:
+    def _generation(self, layers: Sequence[LinearLayer], inputs: LinearRows, first: int) -> None:
         """Up to MAX_COLUMNS tokens; two matrices in one kernel if their sums are only stored."""
         fewest = 8 if self.device.assembly else 16
         columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
@@ -171,9 +192,9 @@ class LinearLauncher:
             tile = self._tile(layer.planes, cut, rows, columns)
             self._direct(layer, inputs, first, cut.share, tile, rows // _ROWS, 1)
 
-    def _short_prompt(self, layer: LinearLayer, inputs: Rows) -> None:
+    def _short_prompt(self, layer: LinearLayer, inputs: LinearRows) -> None:
         sizes = layer.planes.sizes
-        cut = replace(Cut.of(sizes, self.device), splits=1, share=sizes.chunks)
+        cut = Cut.of(sizes, self.device, shared=False)
         tile = self._tile(layer.planes, cut, _MANY_ROWS, MAX_COLUMNS)
         blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
         self._direct(layer, inputs, 0, cut.share, tile, 8, blocks)
@@ -191,7 +212,7 @@ class LinearLauncher:
     def _direct(
         self,
         layer: LinearLayer,
-        inputs: Rows,
+        inputs: LinearRows,
         first: int,
         share: int,
         tile: ProductTile,
@@ -199,8 +220,11 @@ class LinearLauncher:
         column_blocks: int,
     ) -> None:
         planes = layer.planes
-        linear_kernel[(triton.cdiv(planes.sizes.rows, tile.rows), tile.splits, column_blocks)](
-            inputs=inputs._replace(columns=planes.columns),
+        inputs.start(
+            linear_kernel,
+            (triton.cdiv(planes.sizes.rows, tile.rows), tile.splits, column_blocks),
+            inputs=inputs.of(planes),
+            tokens=inputs.tokens,
             weights=planes.weights,
             split=Split(share, self.work.sums, self.work.counters),
             epilogue=layer.epilogue,
@@ -218,7 +242,7 @@ class LinearLauncher:
         self,
         a: LinearLayer,
         b: LinearLayer,
-        inputs: Rows,
+        inputs: LinearRows,
         first: int,
         rows: int,
         columns: int,
@@ -238,8 +262,11 @@ class LinearLauncher:
             programs.append(blocks * cut.splits)
             sums += work_floats(sizes, self.device)
             counters += -(-blocks // _COUNTER_STEP) * _COUNTER_STEP
-        linear_pair_kernel[(sum(programs), 1)](
-            inputs=inputs._replace(columns=a.planes.columns),
+        inputs.start(
+            linear_pair_kernel,
+            (sum(programs), 1),
+            inputs=inputs.of(a.planes),
+            tokens=inputs.tokens,
             a=matrices[0],
             b=matrices[1],
             first=first,
@@ -253,22 +280,35 @@ class LinearLauncher:
             **self.device.order(),
         )
 
-    def _unpacked(self, layer: LinearLayer, inputs: Rows) -> None:
+    def _unpacked(self, layer: LinearLayer, inputs: LinearRows, cut: Cut) -> None:
         planes, sizes = layer.planes, layer.planes.sizes
-        dequantize_kernel[(sizes.chunks, sizes.rows // ROW_TILE)](
+        inputs.start(
+            dequantize_kernel,
+            (sizes.chunks, sizes.rows // ROW_TILE),
             weights=planes.weights,
             out=self.work.scratch,
             FORM=planes.form,
             ASM=self.device.assembly,
             num_warps=2,
         )
-        rows, columns = (32, 32) if self.device.interpreted else MATMUL_TILE
+        rows, columns = MATMUL_TILE if cut.splits == 1 else SHARED_MATMUL_TILE
+        if self.device.interpreted:
+            rows, columns = 32, 32
         grid = (triton.cdiv(sizes.rows, rows) * triton.cdiv(inputs.tokens, columns),)
-        matmul_kernel[grid](
-            inputs=inputs._replace(columns=planes.columns),
-            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows),
+        inputs.start(
+            matmul_kernel,
+            grid,
+            inputs=inputs.of(planes),
+            tokens=inputs.tokens,
+            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows, cut.share * CHUNK),
             epilogue=layer.epilogue,
-            TILE=ProductTile(rows, columns, matmul_stages(self.device), planes.even),
+            TILE=ProductTile(
+                rows,
+                columns,
+                matmul_stages(self.device),
+                planes.even,
+                splits=cut.splits,
+            ),
             ACTIVATION=layer.activation,
             GATED=layer.gated,
             num_warps=8,
@@ -304,9 +344,9 @@ def fused_linear(op: o.FusedLinear, context: Context) -> Launch:
     def launch(step: Step) -> None:
         if source.before:
             source.before(step)
-        rows = Rows(source.x, source.stride, 0, step.rows(selected))
+        rows = LinearRows(source.x, source.stride, step.rows(selected), step.phase, step.start)
         out = step.logits if logits else None
-        launcher.run([layer.into(out) for layer in layers], rows, step.phase)
+        launcher.run([layer.into(out) for layer in layers], rows)
 
     return launch
 

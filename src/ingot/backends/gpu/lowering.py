@@ -17,6 +17,7 @@ from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import Inputs
 from ingot.backends.gpu.values import Values
+from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixStore, Vectors
 from ingot.gguf import GgufLoader
 from ingot.graph import ops as o
@@ -34,6 +35,7 @@ class Step:
     phase: ExecutionPhase
     logits: torch.Tensor
     single: bool  # every sequence has one token, and they are decoded
+    start: Start  # what launches its kernels
 
     def rows(self, selected: bool) -> int:
         """Rows of a value: of all tokens, or of those whose logits are wanted."""
@@ -51,6 +53,11 @@ class Program:
 
     def __len__(self) -> int:
         return len(self.launches)
+
+    @property
+    def body(self) -> int:
+        """How many operations run for all tokens; the others do for wanted ones only."""
+        return next((i for i, (_, selected) in enumerate(self.launches) if selected), len(self))
 
     def run(self, step: Step, part: slice = slice(None)) -> None:
         """Start every kernel of a step, or of a part of its ops."""

@@ -73,6 +73,7 @@ class GpuPlan:
     device: Device
     context: int
     tokens: int
+    sequences: int  # that a step decodes, at most
     query_tile: PromptTile
     needs: Needs
 
@@ -86,8 +87,13 @@ class GpuPlan:
         *,
         context: int,
         tokens: int,
+        sequences: int = 64,
     ) -> "GpuPlan":
-        """Plan a graph; one that no GPU can run, or a KV cache that no kernel reads, is refused."""
+        """Plan a graph; one that no GPU can run, or a KV cache that no kernel reads, is refused.
+
+        A step has at most `tokens` tokens, and decodes at most `sequences` sequences.
+        """
+        tokens = max(tokens, sequences)
         fused, cap = _fused(graph)
         check_kv_type(layout.type)
         values, matrices = plan_values(fused), plan_matrices(fused.ops, model)
@@ -102,6 +108,7 @@ class GpuPlan:
             blocks=0,
             context=context,
             tokens=tokens,
+            sequences=sequences,
         )
         needs = Needs(
             weights=sum(matrix.nbytes for matrix in matrices),
@@ -124,6 +131,7 @@ class GpuPlan:
             device=device,
             context=context,
             tokens=tokens,
+            sequences=sequences,
             query_tile=prompt_tile(largest, layout.type, device),
             needs=needs,
         )
@@ -196,8 +204,9 @@ class StepMemory:
         blocks: int,
         context: int,
         tokens: int,
+        sequences: int,
     ) -> "StepMemory":
-        """For a cache of so many blocks and steps of so many tokens."""
+        """For a cache of so many blocks, steps of so many tokens, and sequences in decode."""
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
         heads = max((op.query.width for op in attends), default=1)
         width = max((matrix.sizes.chunks * CHUNK for matrix in matrices), default=CHUNK)
@@ -211,7 +220,7 @@ class StepMemory:
             linear=Workspace.of(memory, matrices, device),
             attention=attention_work(memory, attends, context),
             experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
-            sampler=SamplerWork.of(memory, graph.logits.width),
+            sampler=SamplerWork.of(memory, graph.logits.width, sequences),
         )
 
 
@@ -228,12 +237,17 @@ class Planner:
         context: int,
         tokens: int,
         split_tokens: int,
+        sequences: int,
     ) -> None:
-        """Steps are of `tokens` if all layers are on the device, else of `split_tokens`."""
+        """Steps are of `tokens` if all layers are on the device, else of `split_tokens`.
+
+        They decode at most `sequences` sequences.
+        """
         self.layers = layer_count(graph)
         self._graph, self._model, self._kv_type = graph, model, kv_type
         self._device, self._context = device, context
         self._tokens, self._split_tokens = tokens, split_tokens
+        self._sequences = sequences
         self._known: dict[int, GpuPlan] = {}
 
     def plan(self, layers: int) -> GpuPlan:
@@ -248,6 +262,7 @@ class Planner:
                 self._device,
                 context=self._context,
                 tokens=self._tokens if whole else self._split_tokens,
+                sequences=self._sequences,
             )
         return self._known[layers]
 

@@ -1,37 +1,36 @@
-"""Steps of a generation, captured once for 1, 2, 4, ... sequences and replayed.
+"""Decode steps, captured for each bucket of sequences when a model is opened, and replayed.
 
 A replay sends the numbers of a batch and starts every kernel of a step: no Python between them, no
-allocation. A step is captured in pieces, each longer than the one before: to start a piece takes
-time for each of its kernels, and the device runs the first while the others are started. A batch is
-filled up to the next captured size with tokens at position -1, which touch nothing.
+allocation. A batch is filled up to the next bucket with tokens at position -1, which touch nothing.
 
 Tokens are sampled on the device for rows that have a plan; these come back, and the logits of the
 other rows. A step need not be waited for before the next is started, which may take its tokens
 from it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-import triton
 
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan, StepResult
-from ingot.backends.gpu.device import CAPTURING, Device
+from ingot.backends.gpu.buckets import decode_buckets, next_bucket
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.graphs import FIRST_PIECE, Graphs, Replay
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.lowering import Program, Step
-from ingot.backends.gpu.sampler import ROWS, SamplerWork
-
-FIRST_PIECE = 8  # operations; the next pieces are twice as long as those before them
+from ingot.backends.gpu.sampler import SamplerWork
+from ingot.backends.gpu.variants import Start
 
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
     tokens: SingleTokens
-    starts: list[Callable[[], None]]  # the first piece, for each of the twins
-    pieces: list[Callable[[], None]]
-    sample: Callable[[], None]
+    starts: list[Replay]  # the first piece, for each of the twins
+    pieces: list[Replay]
+    sample: Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class Replayed:
         return StepResult(self.tokens.numpy(), self.logits.numpy())
 
 
-class Replay:
-    """Captured steps of one backend."""
+class DecodeReplay:
+    """The decode steps of one backend."""
 
     def __init__(
         self,
@@ -58,31 +57,72 @@ class Replay:
         program: Program,
         inputs: InputBuffer,
         work: SamplerWork,
+        graphs: Graphs,
     ) -> None:
         self._device = device
         self._program = program
-        self._inputs = inputs
         self._work = work
+        self._graphs = graphs
+        self._buckets = decode_buckets(work.rows)
+        self._tokens = {size: SingleTokens(inputs, device.torch, size) for size in self._buckets}
         self._captured: dict[int, _Captured] = {}
         self._turn = 0
 
-    @staticmethod
-    def takes(batch: Batch) -> bool:
+    @property
+    def sizes(self) -> int:
+        """How many sizes of steps there are."""
+        return len(self._buckets)
+
+    def takes(self, batch: Batch) -> bool:
         """Whether a batch is one new token of each of some sequences, all logits wanted."""
         tokens = len(batch.ids)
         return (
             batch.phase is ExecutionPhase.GENERATION
-            and 0 < tokens <= ROWS
+            and 0 < tokens <= self._work.rows
             and len(batch.counts) == tokens == len(batch.outputs)
+        )
+
+    def runs(self, start: Start) -> Iterator[Callable[[], None]]:
+        """A run of every bucket, without any token, whose kernels are launched by `start`."""
+        for size in self._buckets:
+            yield partial(self._run_empty, self._tokens[size], self._step(size, start))
+
+    def capture(self, start: Start) -> Iterator[None]:
+        """Capture every bucket; all kernels have run before."""
+        capture = self._graphs.capture
+        for size in self._buckets:
+            tokens, step = self._tokens[size], self._step(size, start)
+            self._captured[size] = _Captured(
+                tokens,
+                [capture(partial(self._run_first, tokens, step, twin)) for twin in range(TWINS)],
+                self._graphs.pieces(self._program, step, FIRST_PIECE, len(self._program)),
+                capture(partial(self._work.sample, tokens.plans, start)),
+            )
+            yield
+
+    def _run_empty(self, tokens: SingleTokens, step: Step) -> None:
+        tokens.clear()
+        self._program.run(step)
+        self._work.sample(tokens.plans, step.start)
+
+    def _run_first(self, tokens: SingleTokens, step: Step, twin: int) -> None:
+        tokens.send(twin)
+        self._program.run(step, slice(0, FIRST_PIECE))
+
+    def _step(self, size: int, start: Start) -> Step:
+        return Step(
+            self._tokens[size].inputs,
+            ExecutionPhase.GENERATION,
+            self._work.logits[:size],
+            single=True,
+            start=start,
         )
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Replayed:
         """Run a step; at most two at a time."""
         rows = len(batch.ids)
-        # The interpreter warns of what the rows hold that fill a batch up.
-        size = rows if self._device.interpreted else int(triton.next_power_of_2(rows))
-        if size not in self._captured:
-            self._captured[size] = self._capture(batch, plans, size)
+        size = next_bucket(self._buckets, rows)
+        assert size is not None, "the last bucket has room for all"
         captured = self._captured[size]
         self._turn = (self._turn + 1) % TWINS
         captured.tokens.fill(self._turn, batch, plans)
@@ -111,45 +151,3 @@ class Replay:
         done = torch.cuda.Event()
         done.record()
         return Replayed(tokens, logits, done)
-
-    def _capture(self, batch: Batch, plans: Sequence[SamplingPlan | None], size: int) -> _Captured:
-        program, work = self._program, self._work
-        tokens = SingleTokens(self._inputs, self._device.torch, size)
-        logits = work.logits[:size]
-        step = Step(tokens.inputs, ExecutionPhase.GENERATION, logits, single=True)
-
-        def part(start: int, length: int, twin: int | None = None) -> Callable[[], None]:
-            def run() -> None:
-                if twin is not None:
-                    tokens.send(twin)
-                program.run(step, slice(start, start + length))
-
-            return self._graph(run)
-
-        def sample() -> None:
-            work.sample(tokens.plans)
-
-        if not self._device.interpreted:
-            tokens.fill(0, batch, [None] * len(plans))
-            tokens.send(0)
-            program.run(step)  # compiles; and runs the step, which is then repeated
-            sample()
-            self._device.wait()
-        starts = [part(0, FIRST_PIECE, twin) for twin in range(TWINS)]
-        pieces = []
-        start, length = FIRST_PIECE, 2 * FIRST_PIECE
-        while start < len(program):
-            pieces.append(part(start, length))
-            start, length = start + length, 2 * length
-        return _Captured(tokens, starts, pieces, self._graph(sample))
-
-    def _graph(self, run: Callable[[], None]) -> Callable[[], None]:
-        """What has the same effect; the interpreter has nothing to capture."""
-        if self._device.interpreted:
-            return run
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may run, open or close models meanwhile.
-        with CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            run()
-        replay: Callable[[], None] = graph.replay
-        return replay

@@ -41,7 +41,9 @@ def embed(op: o.Embed, context: Context) -> Launch:
     )
 
     def launch(step: Step) -> None:
-        embed_kernel[(weights.chunks, step.inputs.tokens)](
+        step.start(
+            embed_kernel,
+            (weights.chunks, step.inputs.tokens),
             ids=step.inputs.ids,
             sampled=sampled,
             positions=step.inputs.positions,
@@ -74,7 +76,9 @@ def norm_rows(
         kind = 2 if norm.kind is o.NormKind.LAYER else 1
 
     def launch(step: Step) -> None:
-        norm_kernel[(step.rows(selected),)](
+        step.start(
+            norm_kernel,
+            (step.rows(selected),),
             x=x,
             norm=bundle,
             residual=added,
@@ -141,7 +145,9 @@ def select(op: o.Select, context: Context) -> Launch:
     target = None if op.out == context.plan.graph.logits else context.values.tensor(op.out)
 
     def launch(step: Step) -> None:
-        select_kernel[(triton.cdiv(width, _BLOCK), step.inputs.wanted_count)](
+        step.start(
+            select_kernel,
+            (triton.cdiv(width, _BLOCK), step.inputs.wanted_count),
             x=x,
             wanted=step.inputs.wanted,
             out=step.logits if target is None else target,
@@ -165,8 +171,15 @@ def softcap(op: o.SoftCap, context: Context) -> Launch:
 
     def launch(step: Step) -> None:
         logits = step.logits
-        softcap_kernel[(triton.cdiv(width, _BLOCK), step.inputs.wanted_count)](
-            x=logits, out=logits, width=width, cap=op.cap, BLOCK=_BLOCK, **context.order
+        step.start(
+            softcap_kernel,
+            (triton.cdiv(width, _BLOCK), step.inputs.wanted_count),
+            x=logits,
+            out=logits,
+            width=width,
+            cap=op.cap,
+            BLOCK=_BLOCK,
+            **context.order,
         )
 
     return launch
@@ -181,7 +194,9 @@ def gate_rows(op: o.FusedGateRows, context: Context) -> Launch:
     selected = context.is_selected(op.out)
 
     def launch(step: Step) -> None:
-        gate_rows_kernel[(triton.cdiv(width, _BLOCK), step.rows(selected))](
+        step.start(
+            gate_rows_kernel,
+            (triton.cdiv(width, _BLOCK), step.rows(selected)),
             x=x,
             gate=gate,
             residual=residual,

@@ -19,8 +19,8 @@ from ingot.backends.gpu.kernels.sample import (
     shortlist_kernel,
 )
 from ingot.backends.gpu.memory import DeviceMemory, aligned
+from ingot.backends.gpu.variants import Start
 
-ROWS = 64  # of a step that samples
 _SLICE = 4096  # logits that a program looks through
 _FEW = 4096  # candidates: what K = 40 leaves of 262,144 tokens
 _MANY = 32768  # more would overflow the kernel's counts
@@ -78,51 +78,61 @@ class HostPlans:
     def fill(self, plans: Sequence[SamplingPlan | None]) -> None:
         """Write the rows' plans; rows without one sample nothing."""
         self._ints[:, 0] = 0
-        for row, plan in enumerate(plans):
-            if plan is None:
-                continue
-            self._doubles[row, :3] = (plan.share, plan.distance, plan.uniform)
-            edits, count, repeat = plan.edits, 0, 1.0
-            if edits is not None:
-                count, repeat = len(edits.ids), edits.repeat
+        rows = [row for row, plan in enumerate(plans) if plan is not None]
+        held = [plan for plan in plans if plan is not None]
+        if not held:
+            return
+        # Column by column: an assignment for every number of every row would take a millisecond.
+        self._doubles[rows, :3] = [(plan.share, plan.distance, plan.uniform) for plan in held]
+        self._ints[rows, :3] = [(plan.count, plan.least, 0) for plan in held]
+        self._floats[rows, :2] = [(plan.temperature, 1.0) for plan in held]
+        for row, plan in zip(rows, held, strict=True):
+            if (edits := plan.edits) is not None and len(edits.ids):
+                count = len(edits.ids)
                 self._edited[row, :count] = edits.ids
                 self._lowered[row, :count] = edits.lowered
-            self._ints[row, :3] = (plan.count, plan.least, count)
-            self._floats[row, :2] = (plan.temperature, repeat)
+                self._ints[row, 2], self._floats[row, 1] = count, edits.repeat
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerWork:
     """Memory for the rows of one step."""
 
-    logits: torch.Tensor  # [ROWS, vocabulary]
-    keys: torch.Tensor  # int64 [ROWS, slices, MOST]: the likeliest of every slice
-    best: torch.Tensor  # int64 [ROWS, 2 * MOST]
-    powers: torch.Tensor  # float64 [ROWS, 3 * MOST]
-    tokens: torch.Tensor  # int32 [ROWS]
+    logits: torch.Tensor  # [rows, vocabulary]
+    keys: torch.Tensor  # int64 [rows, slices, MOST]: the likeliest of every slice
+    best: torch.Tensor  # int64 [rows, 2 * MOST]
+    powers: torch.Tensor  # float64 [rows, 3 * MOST]
+    tokens: torch.Tensor  # int32 [rows]
 
     @classmethod
-    def of(cls, memory: DeviceMemory, vocabulary: int) -> "SamplerWork":
-        """For a vocabulary of that many tokens."""
+    def of(cls, memory: DeviceMemory, vocabulary: int, rows: int) -> "SamplerWork":
+        """For a vocabulary of that many tokens, and steps of so many rows."""
         slices = -(-vocabulary // _SLICE)
         sizes = [
-            ROWS * size for size in (4 * vocabulary, 8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4)
+            rows * size for size in (4 * vocabulary, 8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4)
         ]
         pool = memory.pool(sum(aligned(size) for size in sizes))
         logits, keys, best, powers, tokens = (pool.take(size) for size in sizes)
         return cls(
-            logits.view(torch.float32).view(ROWS, vocabulary),
+            logits.view(torch.float32).view(rows, vocabulary),
             keys.view(torch.int64),
             best.view(torch.int64),
             powers.view(torch.float64),
             tokens.view(torch.int32),
         )
 
-    def sample(self, plans: DevicePlans) -> None:
+    @property
+    def rows(self) -> int:
+        """The most rows of a step."""
+        return len(self.logits)
+
+    def sample(self, plans: DevicePlans, start: Start) -> None:
         """Sample the tokens of the first rows of the logits, as many as there are plans."""
         rows, vocabulary = len(plans.ints), self.logits.shape[1]
         slices = -(-vocabulary // _SLICE)
-        shortlist_kernel[(slices, rows)](
+        start(
+            shortlist_kernel,
+            (slices, rows),
             logits=self.logits,
             ints=plans.ints,
             floats=plans.floats,
@@ -136,7 +146,9 @@ class SamplerWork:
             enable_fp_fusion=False,
         )
         many = int(triton.next_power_of_2(slices * _MOST))
-        sample_kernel[(rows,)](
+        start(
+            sample_kernel,
+            (rows,),
             keys=self.keys,
             ints=plans.ints,
             floats=plans.floats,

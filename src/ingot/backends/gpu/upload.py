@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingot.backends.backend import OnSent
+from ingot.backends.backend import OnProgress
 from ingot.backends.gpu.device import Device
 
 _BUFFERS = 4
@@ -71,7 +71,7 @@ class Uploader:
         device: Device,
         sources: Iterable[Source],
         total: int,
-        progress: OnSent | None = None,
+        progress: OnProgress | None = None,
     ) -> None:
         """`total` bytes will be sent; `progress` is called with how many have been."""
         self.sent = 0

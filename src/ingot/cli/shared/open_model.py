@@ -1,9 +1,10 @@
 """Open a model for a command: a progress bar for the GPU upload, and a notice of where it runs."""
 
 from pathlib import Path
-from typing import Unpack
+from typing import Self, Unpack
 
 from ingot.api import LLM
+from ingot.backends.backend import Stage
 from ingot.bar import Bar
 from ingot.cli.shared.output import notice
 from ingot.engine.model.loaded_model import LoadedModel
@@ -12,20 +13,35 @@ from ingot.engine.options import EngineFields
 from ingot.errors import ConfigError
 
 
-class UploadBar(Bar):
-    """Shows how much of the weights is on the GPU."""
+class OpeningBar:
+    """Shows how far a GPU is made ready, stage by stage; for a `with` block."""
 
     def __init__(self) -> None:
-        super().__init__("uploading weights to the GPU", "MiB")
+        self._bars = {
+            Stage.WEIGHTS: Bar(Stage.WEIGHTS, "MiB"),
+            Stage.KERNELS: Bar(Stage.KERNELS, "kernels"),
+            Stage.STEPS: Bar(Stage.STEPS, "sizes"),
+        }
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show `done` of `total` bytes."""
-        super().__call__(done >> 20, total >> 20)
+    def __call__(self, stage: Stage, done: int, total: int) -> None:
+        """Show `done` of `total` of a stage."""
+        for other, bar in self._bars.items():
+            if other is not stage:
+                bar.clear()
+        shift = 20 if stage is Stage.WEIGHTS else 0
+        self._bars[stage](done >> shift, total >> shift)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bar in self._bars.values():
+            bar.clear()
 
 
 def open_llm(path: Path, **options: Unpack[EngineFields]) -> LLM:
-    """Open an `LLM`, with a progress bar if its weights go to a GPU."""
-    with UploadBar() as bar:
+    """Open an `LLM`, with progress bars if it runs on a GPU."""
+    with OpeningBar() as bar:
         return LLM(path, progress=bar, **options)
 
 

@@ -6,6 +6,7 @@ without memory.
 
 from dataclasses import dataclass
 
+from ingot import _native
 from ingot.backends.gpu import Device, Planner
 from ingot.engine.model.placement import STEP_TOKENS
 from ingot.gguf import GgufLoader
@@ -36,9 +37,14 @@ def step_tokens(context: int, *, whole: bool) -> int:
 
 
 def make_planner(
-    graph: ComputationGraph, file: GgufLoader, kv_type: KvType, device: Device, context: int
+    graph: ComputationGraph,
+    file: GgufLoader,
+    kv_type: KvType,
+    device: Device,
+    context: int,
+    sequences: int = _native.MAX_GENERATION_TOKENS,
 ) -> Planner:
-    """The planner of a model."""
+    """The planner of a model that decodes at most so many sequences at once."""
     return Planner(
         graph,
         file,
@@ -47,6 +53,7 @@ def make_planner(
         context=context,
         tokens=step_tokens(context, whole=True),
         split_tokens=step_tokens(context, whole=False),
+        sequences=sequences,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.arrays import Bytes, Ints, Logits
-from ingot.backends.backend import Backend, OnSent
+from ingot.backends.backend import Backend, OnOpening, Prepared
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.backends.precision import Precision
@@ -60,13 +60,14 @@ class LoadedModel:
         reuse: str = Reuse.NONE,
         device: str = "cpu",
         gpu_layers: GpuLayers = None,
-        progress: OnSent | None = None,
+        sequences: int | None = None,
+        progress: OnOpening | None = None,
     ) -> None:
         """`context` is the longest sequence; the cache has room for `cache_tokens` of all of them.
 
         By default these are four contexts, if they take no more than a quarter of the memory. The
         first `gpu_layers` layers run on the GPU, the others on the CPU; "auto": as many as fit.
-        `progress` is called with the bytes of the weights that the GPU has so far.
+        A GPU decodes at most `sequences` at once. `progress` is told what an opening on a GPU does.
         """
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
@@ -90,6 +91,7 @@ class LoadedModel:
                 precision=self.precision,
                 device=device,
                 gpu_layers=gpu_layers,
+                sequences=sequences,
                 progress=progress,
             )
             self.file.check()  # that what was read is what was checked
@@ -100,6 +102,8 @@ class LoadedModel:
         self.device_sampler: DeviceSampler | None = placed.device_sampler
         self.gpu = placed.gpu  # None: all layers are on the CPU
         self.why_cpu = placed.why_cpu  # if the device is "auto"
+        self._gpu_backend = placed.gpu_backend
+        self.decode_sequences = placed.decode_sequences  # the most of a decode step
         self._give_back = placed.give_back
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
@@ -116,6 +120,11 @@ class LoadedModel:
     def on_gpu(self) -> bool:
         """Whether all layers run on the GPU."""
         return self.gpu is not None and self.gpu.whole
+
+    @property
+    def prepared(self) -> Prepared:
+        """What was compiled and captured for the GPU."""
+        return Prepared() if self._gpu_backend is None else self._gpu_backend.prepared
 
     @property
     def pool(self) -> BlockPool:
@@ -232,7 +241,7 @@ class LoadedModel:
 
     def close(self) -> None:
         """Stop the threads and free the memory."""
-        self._backend = self.device_sampler = None
+        self._backend = self.device_sampler = self._gpu_backend = None
         self.file.close()
         if self._give_back is not None:
             self._give_back()

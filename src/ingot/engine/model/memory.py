@@ -1,8 +1,8 @@
 """Memory of the system, and how many blocks a KV cache gets of it.
 
-By default the cache is for four contexts, if they take no more than a quarter of the memory. States
-of recurrent models do not grow with a text: there is one for every STATE_RUNS blocks, or enough for
-many short texts.
+By default the cache is for four contexts, or for 1024 tokens of each sequence that a GPU decodes at
+once, if they take no more than a quarter of the memory. States of recurrent models do not grow with
+a text: there is one for every STATE_RUNS blocks, or enough for many short texts.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from ingot.kvcache.sequence_blocks import STATE_RUNS
 from ingot.machine import available_memory
 
 _CONTEXTS, _MEMORY_SHARE = 4, 4
+_SEQUENCE_BLOCKS = 32  # of one of many sequences: 1024 tokens
 _STATES = 64  # two for each of 32 running sequences
 _FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
 
@@ -37,16 +38,18 @@ class CacheSize:
     states: int
 
     @classmethod
-    def of(cls, layout: KvLayout, context: int, tokens: int | None, room: int) -> "CacheSize":
+    def of(
+        cls, layout: KvLayout, context: int, tokens: int | None, room: int, sequences: int = 0
+    ) -> "CacheSize":
         """The size for `tokens`, or the default if there are `room` bytes where the cache will be.
 
-        It has room for one context at least.
+        It has room for one context at least. `sequences` run at once.
         """
         one = block_count(context)
         kv_bytes, state_bytes = _block_bytes(layout)
         if tokens is None:
             share = room // _MEMORY_SHARE
-            blocks = states = _CONTEXTS * one
+            blocks = states = max(_CONTEXTS * one, sequences * min(_SEQUENCE_BLOCKS, one))
             if kv_bytes:
                 blocks = min(blocks, share // kv_bytes)
             if state_bytes:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ingot.backends.backend import Backend, OnSent, choose_device
+from ingot import _native
+from ingot.backends.backend import Backend, OnOpening, choose_device
 from ingot.backends.cpu import CpuBackend
 from ingot.backends.device_sampler import DeviceSampler
 from ingot.backends.precision import Precision
@@ -68,6 +69,8 @@ class Placed:
     gpu: OnGpu | None = None  # None: all layers are on the CPU
     why_cpu: str | None = None  # why, if the device is "auto"
     device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
+    gpu_backend: "GpuBackend | None" = None
+    decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
     give_back: Callable[[], None] | None = None  # frees device memory that a closed model leaves
 
     def __init__(
@@ -82,16 +85,18 @@ class Placed:
         precision: Precision,
         device: str,
         gpu_layers: GpuLayers = None,
-        progress: OnSent | None = None,
+        sequences: int | None = None,
+        progress: OnOpening | None = None,
     ) -> None:
         """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
 
         The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
-        as many as fit if the device is "auto".
+        as many as fit if the device is "auto". A GPU decodes at most `sequences` at once.
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
         self._precision, self._progress = precision, progress
+        self._sequences = sequences or _native.MAX_GENERATION_TOKENS
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
         if layers != 0:
             try:
@@ -115,7 +120,9 @@ class Placed:
         from ingot.engine.model.gpu_fit import make_planner  # noqa: PLC0415
 
         kv_type = self._layout.type
-        planner = make_planner(self._graph, self._file, kv_type, gpu, self._context)
+        planner = make_planner(
+            self._graph, self._file, kv_type, gpu, self._context, self._sequences
+        )
         room, least = gpu.free_memory(), self._least_blocks()
         if layers is None:
             layers = planner.most_layers(room, least)
@@ -134,9 +141,12 @@ class Placed:
         return CacheSize.of(self._layout, self._context, self._cache_tokens, 0).blocks
 
     def _whole_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
-        wanted = CacheSize.of(self._layout, self._context, self._cache_tokens, gpu.free_memory())
+        wanted = CacheSize.of(
+            self._layout, self._context, self._cache_tokens, gpu.free_memory(), self._sequences
+        )
         self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
         self.backend = self.device_sampler = self._on_gpu(plan, layers)
+        self.decode_sequences = plan.sequences
 
     def _split_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
         """Place the first layers on the GPU; the cache has as many blocks in both places."""
@@ -159,6 +169,7 @@ class Placed:
 
         self.give_back = give_back
         backend = GpuBackend(plan, self._file, blocks=self.size.blocks, progress=self._progress)
+        self.gpu_backend = backend
         self.gpu = OnGpu(
             device=plan.device.name,
             layers=layers,

@@ -126,7 +126,7 @@ def route_kernel(
         tl.store(groups.ranks + token * USED + slot, tl.where(live, order, -1), mask=used)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["most", "pairs"])
 def group_kernel(
     choice,
     groups,
@@ -165,7 +165,7 @@ def group_kernel(
     tl.store(groups.pairs + place, pair, mask=inside & (rank >= 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["most", "pairs"])
 def expert_kernel(
     inputs,
     pairs_of_input,  # that read the same input: 1, or as many as a token uses

@@ -34,9 +34,10 @@ class Matrix(NamedTuple):
     epilogue: Epilogue
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def linear_kernel(
     inputs,
+    tokens,
     first,
     weights,
     split,
@@ -55,6 +56,7 @@ def linear_kernel(
         tl.program_id(0),
         tl.program_id(1),
         token,
+        tokens,
         inputs,
         weights,
         split,
@@ -68,9 +70,10 @@ def linear_kernel(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def linear_pair_kernel(
     inputs,
+    tokens,
     first,
     programs,
     a,
@@ -91,6 +94,7 @@ def linear_pair_kernel(
             program // TILE_A.splits,
             program % TILE_A.splits,
             token,
+            tokens,
             inputs,
             a.weights,
             a.split,
@@ -108,6 +112,7 @@ def linear_pair_kernel(
             number // TILE_B.splits,
             number % TILE_B.splits,
             token,
+            tokens,
             inputs,
             b.weights,
             b.split,
@@ -126,6 +131,7 @@ def _share(
     block,
     number,
     token,  # [columns of the tile]
+    tokens,
     inputs,
     weights,
     split,
@@ -142,7 +148,7 @@ def _share(
     SPLITS: tl.constexpr = TILE.splits
     BLOCK: tl.constexpr = TILE.rows
     COLS: tl.constexpr = TILE.columns
-    rows, tokens = weights.rows, inputs.tokens
+    rows = weights.rows
     row = block * BLOCK + tl.arange(0, BLOCK)
     live = token < tokens
     tile = tl.minimum(row, rows - 1).to(tl.int64) // ROWS  # rows after the last are not stored

@@ -27,6 +27,7 @@ class Unpacked(NamedTuple):
     weights: torch.Tensor
     stride: int
     rows: int
+    share: int  # columns that a program of the decode kernel takes
 
 
 @triton.jit
@@ -58,19 +59,23 @@ def dequantize_kernel(
     tl.store(place + column + 48, w3)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def matmul_kernel(
     inputs,
+    tokens,
     matrix,
     epilogue,
     TILE: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
 ):
-    """A program takes a tile of rows and tokens; neighbours share rows, so these stay in cache."""
+    """A program takes a tile of rows and tokens; neighbours share rows, so these stay in cache.
+
+    If decoding shares the columns out for this matrix (`TILE.splits`), shares are added up one by
+    one here, too, so that a token's result does not depend on how many others there are.
+    """
     BLOCK: tl.constexpr = TILE.rows
     COLS: tl.constexpr = TILE.columns
-    tokens = inputs.tokens
     token_blocks = tl.cdiv(tokens, COLS)
     block = tl.program_id(0) // token_blocks
     row = block * BLOCK + tl.arange(0, BLOCK)
@@ -81,7 +86,33 @@ def matmul_kernel(
     inside = tl.minimum(row, matrix.rows - 1)
     w_at = matrix.weights + inside.to(tl.int64)[:, None] * matrix.stride + depth[None, :]
     sums = tl.zeros((BLOCK, COLS), tl.float32)
-    for column in tl.range(0, matrix.stride, CHUNK, num_stages=TILE.stages):
+    if TILE.splits == 1:
+        sums = _columns(sums, 0, matrix.stride, w_at, x_at, live, depth, inputs, TILE)
+    else:
+        for number in range(TILE.splits):
+            begin = number * matrix.share
+            end = tl.minimum(begin + matrix.share, matrix.stride)
+            nothing = tl.zeros((BLOCK, COLS), tl.float32)
+            sums += _columns(nothing, begin, end, w_at, x_at, live, depth, inputs, TILE)
+    part = part_of(block * BLOCK, epilogue)
+    added = additions(row, token, tokens, part, epilogue)
+    finish(sums, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)
+
+
+@triton.jit
+def _columns(
+    sums,
+    begin,
+    end,
+    w_at,
+    x_at,
+    live,
+    depth,
+    inputs,
+    TILE: tl.constexpr,
+):
+    """The sums, and the products of some columns."""
+    for column in tl.range(begin, end, CHUNK, num_stages=TILE.stages):
         w = tl.load(w_at + column)
         if TILE.even:
             x = tl.load(x_at + column, mask=live[None, :], other=0.0)
@@ -89,6 +120,4 @@ def matmul_kernel(
             mask = live[None, :] & (column + depth < inputs.columns)[:, None]
             x = tl.load(x_at + column, mask=mask, other=0.0)
         sums = tl.dot(w, x, sums)
-    part = part_of(block * BLOCK, epilogue)
-    added = additions(row, token, tokens, part, epilogue)
-    finish(sums, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)
+    return sums

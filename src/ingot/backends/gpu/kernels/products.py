@@ -29,7 +29,6 @@ class Rows(NamedTuple):
     x: torch.Tensor
     stride: int
     columns: int  # of a row that count
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)

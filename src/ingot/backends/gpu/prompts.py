@@ -1,0 +1,142 @@
+"""Prompt chunks: captured for each bucket of tokens and replayed, or launched kernel by kernel.
+
+A chunk has two parts: all layers for all tokens, up to the selection of the tokens whose logits are
+wanted, and the rest for those only. Both are captured for some sizes when a model is opened. A
+batch that no bucket takes (very many short prompts, very many wanted rows, guesses) is launched
+without a capture; its kernels have been compiled, too.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.gpu.buckets import PromptBucket, next_bucket, prompt_buckets, wanted_buckets
+from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.graphs import Graphs, Replay
+from ingot.backends.gpu.inputs import InputBuffer, query_tiles
+from ingot.backends.gpu.linear import LONG_PROMPT, MAX_COLUMNS
+from ingot.backends.gpu.lowering import Program, Step
+from ingot.backends.gpu.sampler import SamplerWork
+from ingot.backends.gpu.variants import Start
+
+PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
+
+
+class PromptReplay:
+    """The steps of one backend that are not one token of each sequence."""
+
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        inputs: InputBuffer,
+        work: SamplerWork,
+        graphs: Graphs,
+        *,
+        tokens: int,
+        sequences: int,
+        query_tile: int,
+    ) -> None:
+        """Of up to so many tokens and sequences."""
+        self._device = device
+        self._program, self._inputs, self._work, self._graphs = program, inputs, work, graphs
+        self._query_tile = query_tile
+        # Without a selection every token has logits, and nothing can be captured for all of them.
+        sizes = prompt_buckets(tokens) if program.body < len(program) else []
+        self._buckets = {size: PromptBucket.of(size, sequences, query_tile) for size in sizes}
+        self._wanted = wanted_buckets(min(work.rows, tokens))
+        self._tokens = tokens
+        self._body: dict[int, list[Replay]] = {}
+        self._tail: dict[int, Replay] = {}
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes of steps there are."""
+        return len(self._buckets) + len(self._wanted)
+
+    def runs(self, start: Start) -> Iterator[Callable[[], None]]:
+        """A run of every bucket, and of what else may be launched, without any token."""
+        for bucket in self._buckets.values():
+            yield partial(self._run_empty, self._step(bucket.tokens, 0, bucket.tiles, start))
+        for wanted in {*self._wanted, min(LONG_PROMPT, self._tokens)}:
+            step = self._step(wanted, wanted, 1, start)
+            yield partial(self._run_empty, replace(step, logits=self._logits(wanted)))
+        for tokens in _guesses(min(MAX_COLUMNS, self._tokens)):
+            step = self._step(tokens, tokens, 0, start)
+            step = replace(step, phase=GENERATION, logits=self._logits(tokens))
+            yield partial(self._run_empty, step)
+
+    def capture(self, start: Start) -> Iterator[None]:
+        """Capture every bucket; all kernels have run before."""
+        for size, bucket in self._buckets.items():
+            step = self._step(size, 0, bucket.tiles, start)
+            self._body[size] = self._graphs.pieces(self._program, step, 0, self._program.body)
+            yield
+        rest = slice(self._program.body, len(self._program))
+        for wanted in self._wanted:
+            step = self._step(wanted, wanted, 0, start)
+            self._tail[wanted] = self._graphs.capture(partial(self._program.run, step, rest))
+            yield
+
+    def forward(self, batch: Batch, start: Start) -> NDArray[np.float32]:
+        """Logits [outputs, vocabulary]."""
+        tokens, wanted = len(batch.ids), len(batch.outputs)
+        tiles = query_tiles(batch, self._query_tile)
+        rows = next_bucket(self._wanted, wanted)
+        bucket = self._bucket(tokens, len(tiles)) if batch.phase is PROMPT and rows else None
+        logits = self._logits(wanted)
+        if bucket is None or rows is None:
+            inputs = self._inputs.inputs(tokens, wanted, len(tiles))
+            self._inputs.fill(batch, inputs, tiles)
+            self._program.run(Step(inputs, batch.phase, logits, single=False, start=start))
+        else:
+            inputs = self._inputs.inputs(bucket.tokens, rows, bucket.tiles)
+            self._inputs.fill(batch, inputs, tiles)
+            for piece in self._body[bucket.tokens]:
+                piece()
+            if wanted:
+                self._tail[rows]()
+        return self._fetch(logits)
+
+    def _bucket(self, tokens: int, tiles: int) -> PromptBucket | None:
+        """The smallest that takes so many tokens and tiles."""
+        fits = (b for b in self._buckets.values() if b.tokens >= tokens and b.tiles >= tiles)
+        return next(fits, None)
+
+    def _fetch(self, logits: torch.Tensor) -> NDArray[np.float32]:
+        """Wait for logits; in memory of their own, because the next step overwrites them."""
+        pinned = not self._device.interpreted and logits.numel() > 0
+        host = torch.empty(logits.shape, dtype=torch.float32, pin_memory=pinned)
+        host.copy_(logits, non_blocking=True)
+        self._device.wait()
+        found: NDArray[np.float32] = host.numpy()
+        return found
+
+    def _step(self, tokens: int, wanted: int, tiles: int, start: Start) -> Step:
+        inputs = self._inputs.inputs(tokens, wanted, tiles)
+        return Step(inputs, PROMPT, self._work.logits[:wanted], single=False, start=start)
+
+    def _run_empty(self, step: Step) -> None:
+        self._inputs.clear(step.inputs)
+        self._program.run(step)
+
+    def _logits(self, wanted: int) -> torch.Tensor:
+        """Room for logits: the sampler's, or new memory if that is too small."""
+        if wanted <= self._work.rows:
+            return self._work.logits[:wanted]
+        shape = (wanted, self._work.logits.shape[1])
+        return torch.empty(shape, dtype=torch.float32, device=self._work.logits.device)
+
+
+def _guesses(most: int) -> Iterator[int]:
+    """Numbers of tokens in steps of guesses, one for each size of a tile."""
+    tokens = 1
+    while tokens < most:
+        yield tokens
+        tokens *= 2
+    yield most
