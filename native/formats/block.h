@@ -28,7 +28,7 @@
 //     F::paired_lanes(a, b, out)   blocks of 32: the lanes of two blocks, half by half
 //     F::group_factor(block, g)    d * scale[g], for scales that do not fit 16 bits
 //
-// On CPUs that turn blocks (simd/turned_avx512.h), lanes() may take a turned block, too. A format
+// On CPUs that turn blocks (simd/turned.h), lanes() may take a turned block, too. A format
 // whose lanes() is made of byte-wise operations says so by these, of all rows of a turned block:
 //
 //     F::turned_scale<g>(block)  F::turned_min<g>(block)      integers
@@ -80,7 +80,7 @@ struct Layout {
   int bytes;        // per block
   int group;        // weights that share a scale
   bool has_min = false;
-  bool is_unsigned = false;  // no q is negative
+  int least = -128, most = 127;  // the bounds of q
   // The largest |q * scale| (|q| if scales do not fit 16 bits): it says how many products 32 bits
   // can add up (kernels/linear_bounds.h).
   int max_word;
@@ -95,7 +95,7 @@ struct BlockFormat {
   static constexpr int kGroups = kWeights / kGroup;
   static constexpr int kSlices = kWeights / 32;
   static constexpr bool kHasMin = kLayout.has_min;
-  static constexpr bool kUnsigned = kLayout.is_unsigned;
+  static constexpr int kLeast = kLayout.least, kMost = kLayout.most;
   static constexpr int kMaxWord = kLayout.max_word;
   static_assert(kWeights % 32 == 0 && kGroup >= 16 && kWeights % kGroup == 0 && kMaxWord > 0);
 };

@@ -18,7 +18,8 @@ struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
                                  .bytes = 84,
                                  .group = 16,
                                  .has_min = true,
-                                 .is_unsigned = true,
+                                 .least = 0,
+                                 .most = 3,
                                  .max_word = 3 * 15}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;

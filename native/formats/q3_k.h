@@ -15,9 +15,13 @@
 
 namespace ingot::INGOT_ISA {
 
-struct Q3_K
-    : BlockFormat<Layout{
-          .type = TensorType{11}, .weights = 256, .bytes = 110, .group = 16, .max_word = 4 * 32}> {
+struct Q3_K : BlockFormat<Layout{.type = TensorType{11},
+                                 .weights = 256,
+                                 .bytes = 110,
+                                 .group = 16,
+                                 .least = -4,
+                                 .most = 3,
+                                 .max_word = 4 * 32}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;
     s.d = load_f16(block + 108);

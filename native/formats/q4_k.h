@@ -16,7 +16,8 @@ struct Q4_K : BlockFormat<Layout{.type = TensorType{12},
                                  .bytes = 144,
                                  .group = 32,
                                  .has_min = true,
-                                 .is_unsigned = true,
+                                 .least = 0,
+                                 .most = 15,
                                  .max_word = 15 * 63}> {
   static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 

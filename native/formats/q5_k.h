@@ -17,7 +17,8 @@ struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
                                  .bytes = 176,
                                  .group = 32,
                                  .has_min = true,
-                                 .is_unsigned = true,
+                                 .least = 0,
+                                 .most = 31,
                                  .max_word = 31 * 63}> {
   static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
 

@@ -16,6 +16,8 @@ struct Q6_K : BlockFormat<Layout{.type = TensorType{14},
                                  .weights = 256,
                                  .bytes = 210,
                                  .group = 16,
+                                 .least = -32,
+                                 .most = 31,
                                  .max_word = 32 * 128}> {
   static Scales<16> scales(const uint8_t* block) {
     Scales<16> s;

@@ -38,7 +38,7 @@ inline ScaleBytes six_bit_scale_bytes(const uint8_t* block) {
           {(b & 0x3f3f3f3f) | min_hi << 32, 0}};
 }
 
-// The same of a turned block (simd/turned_avx512.h): scale or min of group g, of all rows.
+// The same of a turned block (simd/turned.h): scale or min of group g, of all rows.
 template <int g, bool is_min, class Turned>
 inline auto turned_six_bits(Turned block) {
   constexpr int shift = g % 4 * 8;

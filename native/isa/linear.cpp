@@ -6,46 +6,31 @@
 #include "kernels/linear_generate.h"
 #include "kernels/linear_peak.h"
 #if defined(__AMX_BF16__)
-#include "kernels/byte_tiles.h"
 #include "kernels/linear_tiles.h"
 #else
 #include "kernels/linear_words.h"
 #endif
-// AVX2 has no instruction that adds products of bytes without saturating. On ARM plain C++ is all
-// there is so far.
-#if defined(__aarch64__) || (defined(__AVX2__) && !defined(__AVX512VNNI__))
-#define INGOT_BYTE_PRODUCTS 0
-#else
-#define INGOT_BYTE_PRODUCTS 1
 #include "kernels/linear_bytes.h"
-#endif
 
 namespace ingot::INGOT_ISA {
 
-#if INGOT_BYTE_PRODUCTS
 // Blocks of 256 weights: llama.cpp rounds the inputs of smaller ones as finely as bytes would.
 template <class F>
 static void add_bytes(KernelTable& table) noexcept {
-  if constexpr (F::kWeights == kInputBlock) {
+  if constexpr (kMultipliesBytes<F>) {
     constexpr auto type = static_cast<uint32_t>(F::kType);
-#if defined(__AMX_INT8__)
-    constexpr auto many = tile_bytes<F>;
-    constexpr int kStripColumns = 4;
-#else
-    constexpr auto many = prompt_linear<BytePanel<F>>;
-    [[maybe_unused]] constexpr int kStripColumns = 8;
-#endif
-    table.prompt[type] = many;
+#if !defined(__AMX_BF16__)  // tiles of BF16 are faster
+    table.prompt[type] = prompt_linear<BytePanel<F>>;
     table.prompt_kind[type] = InputKind::kBytes;
-#if defined(__AVX512F__)
+#endif
+#if defined(__AVX2__)
     if constexpr (kTurns<F>) {
-      table.generate[type] = generate_bytes<F, kStripColumns, many>;
+      table.generate[type] = generate_bytes<F>;
       table.generate_kind[type] = InputKind::kBytes;
     }
 #endif
   }
 }
-#endif
 
 void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexcept {
   for (InputKind& kind : table.generate_kind) kind = InputKind::kWords;
@@ -76,14 +61,13 @@ void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexce
   table.scratch_bytes = prompt_scratch_bytes<WordStrip>;  // a ByteStrip is smaller
   table.prompt_rows = kPanelRows;
 #endif
-#if INGOT_BYTE_PRODUCTS
+#if !defined(__aarch64__)
   if (precision == Precision::FAST) {
 #define INGOT_ENTRY(Format) add_bytes<Format>(table);
     INGOT_BLOCK_FORMATS(INGOT_ENTRY)
 #undef INGOT_ENTRY
     table.quantize_bytes = quantize_byte_column;
     table.quantized_bytes = both_quantized_bytes;
-    table.prompt_rows = kPanelRows;
   }
 #endif
 #define INGOT_ENTRY(Name, Value)                                                     \

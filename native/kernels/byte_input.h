@@ -10,18 +10,14 @@
 namespace ingot::INGOT_ISA {
 
 inline constexpr int kByteGroup = 32;  // inputs that share a scale
-// Kernels multiply unsigned weights by signed inputs. Weights that may be negative are stored plus
-// this; a sum then starts at minus this times the sum of its inputs.
-inline constexpr int kByteOffset = 128;
-
 // 256 inputs of a column, as large as an InputBlock, so that both have the same stride.
 struct alignas(64) ByteBlock {
   int8_t values[kInputBlock];             // x = scale * value
   float scale[kInputBlock / kByteGroup];  // of 32 values
   float sum32[kInputBlock / 32];          // scale * the sum of 32 values
   float sum16[kInputBlock / 16];
-  int32_t start32[kInputBlock / 32];  // -kByteOffset * the sum of 32 values
-  int32_t start16[kInputBlock / 16];
+  int32_t total32[kInputBlock / 32];  // the sum of 32 values
+  int32_t total16[kInputBlock / 16];
   uint8_t unused[sizeof(InputBlock) - 480];
 };
 static_assert(sizeof(ByteBlock) == sizeof(InputBlock));
@@ -50,12 +46,12 @@ INGOT_FLATTEN inline void quantize_bytes(const float* x, ByteBlock& block) {
       [](simd::Ints a, simd::Ints b) { return simd::add(a, b); }, total);
   for (int i = 0; i < kInputBlock / 16; ++i) {
     block.sum16[i] = block.scale[i / 2] * static_cast<float>(total[i]);
-    block.start16[i] = -kByteOffset * total[i];
+    block.total16[i] = total[i];
   }
   for (int g = 0; g < kInputBlock / 32; ++g) {
     const int32_t both = total[2 * g] + total[2 * g + 1];
     block.sum32[g] = block.scale[g] * static_cast<float>(both);
-    block.start32[g] = -kByteOffset * both;
+    block.total32[g] = both;
   }
 }
 

@@ -10,6 +10,10 @@
 
 namespace ingot::INGOT_ISA {
 
+// Products are of unsigned weights and signed inputs. Weights that may be negative are stored plus
+// an offset; a sum then starts at minus that times the sum of its inputs.
+template <class F>
+inline constexpr int kByteOffset = -F::kLeast;
 // Weights that are multiplied by one factor.
 template <class F>
 inline constexpr int kByteFactorGroup = F::kGroup < 32 ? 16 : 32;
@@ -22,7 +26,7 @@ struct alignas(64) StripFactors {
 };
 
 struct alignas(64) ByteStrip {
-  uint8_t weights[kInputBlock / 4][simd::kLanes][4];  // q, plus kByteOffset if q may be negative
+  uint8_t weights[kInputBlock / 4][simd::kLanes][4];  // q + kByteOffset
   StripFactors factors;
 };
 
@@ -53,8 +57,8 @@ inline void unpack_each_row(const StripRows& rows, ByteStrip& strip) {
     for (int r = 0; r < simd::kLanes; ++r) {
       simd::U8x32 slices[kSlicesAtOnce];
       repeat<kSlicesAtOnce>([&](auto i) {
-        slices[i] = lanes_of<F, part * kSlicesAtOnce + i>(rows.row[r], signs[r]);
-        if constexpr (!F::kUnsigned) slices[i] = slices[i] ^ simd::splat(kByteOffset);
+        slices[i] = lanes_of<F, part * kSlicesAtOnce + i>(rows.row[r], signs[r]) +
+                    simd::splat(kByteOffset<F>);
       });
       quads[r] = simd::as_pairs(slices);
     }
@@ -65,7 +69,7 @@ inline void unpack_each_row(const StripRows& rows, ByteStrip& strip) {
   });
 }
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 template <class F>
 inline constexpr bool kTurns = requires(simd::TurnedAt block) { F::turned_d(block); };
 
@@ -74,10 +78,10 @@ template <class F>
 class Turned {
  public:
   explicit Turned(const StripRows& rows) : rows_(rows.row) {
-    constexpr int kWhole = F::kBytes / 4 * 4, kRest = kWhole % 64;
-    repeat<kWhole / 64>([&](auto i) { simd::turn64(rows_, i * 64, lines_); });
-    if constexpr (kRest > 32) {
-      simd::turn64(rows_, kWhole - 64, lines_);
+    constexpr int kWhole = F::kBytes / 4 * 4, kAtOnce = simd::kLineBytes, kRest = kWhole % kAtOnce;
+    repeat<kWhole / kAtOnce>([&](auto i) { simd::turn_lines(rows_, i * kAtOnce, lines_); });
+    if constexpr (kRest > kAtOnce / 2) {
+      simd::turn_lines(rows_, kWhole - kAtOnce, lines_);
     } else {
       if constexpr (kRest > 16) simd::turn16(rows_, kWhole - 32, lines_);
       if constexpr (kRest > 0) simd::turn16(rows_, kWhole - 16, lines_);
@@ -87,18 +91,13 @@ class Turned {
 
  private:
   const uint8_t* const* rows_;
-  alignas(64) uint8_t lines_[F::kBytes / 4 * 64];
+  alignas(64) uint8_t lines_[F::kBytes / 4 * simd::kLineBytes];
 };
 
 // The weights of slice `slice`: eight vectors.
 template <class F, int slice>
 inline simd::Quads turned_weights(const Turned<F>& block) {
-  const simd::Quads q = F::template lanes<slice>(block.begin());
-  if constexpr (F::kUnsigned) {
-    return q;
-  } else {
-    return q ^ simd::splat(kByteOffset);
-  }
+  return F::template lanes<slice>(block.begin()) + simd::splat(kByteOffset<F>);
 }
 
 template <class F>
@@ -124,14 +123,14 @@ INGOT_FLATTEN inline void unpack_turned(const StripRows& rows, ByteStrip& strip)
   read_turned_factors<F>(block, strip.factors);
   for_each_slice<F>([&](auto slice) {
     const simd::Quads weights = turned_weights<F, slice>(block);
-    repeat<8>([&](auto i) {
-      simd::store_pairs(reinterpret_cast<int16_t*>(strip.weights[slice * 8 + i]), weights.v[i]);
-    });
+    repeat<8>([&](auto i) { simd::store_line(strip.weights[slice * 8 + i][0], weights.v[i]); });
   });
 }
 #else
 template <class F>
 inline constexpr bool kTurns = false;
+template <class F>
+void unpack_turned(const StripRows& rows, ByteStrip& strip);
 #endif
 
 // One block of `rows` rows.
@@ -139,10 +138,11 @@ template <class F>
 inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows,
                               ByteStrip& strip) {
   const StripRows all(blocks, row_bytes, rows);
-#if defined(__AVX512F__)
-  if constexpr (kTurns<F>) return unpack_turned<F>(all, strip);
-#endif
-  unpack_each_row<F>(all, strip);
+  if constexpr (kTurns<F>) {
+    unpack_turned<F>(all, strip);
+  } else {
+    unpack_each_row<F>(all, strip);
+  }
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -16,18 +16,26 @@ namespace ingot::INGOT_ISA {
 struct ByteShape {
   int group;  // weights that share a factor
   bool has_min;
-  bool is_unsigned;
+  int offset;  // of the weights
+  int most;    // of the weights; only AVX2 wants to know
 };
 template <class F>
-inline constexpr ByteShape kByteShape{kByteFactorGroup<F>, F::kHasMin, F::kUnsigned};
+inline constexpr ByteShape kByteShape{kByteFactorGroup<F>, F::kHasMin, kByteOffset<F>,
+                                      simd::kMostByte == 255 ? 255 : F::kMost - F::kLeast};
+
+// Whether the products of a format's weights fit the instructions.
+template <class F>
+inline constexpr bool kMultipliesBytes =
+    F::kWeights == kInputBlock && F::kMost - F::kLeast <= simd::kMostByte;
 
 // The sum of group g before the first product.
 template <ByteShape shape>
 inline simd::Ints start_of_group(const ByteBlock& input, int g) {
-  if constexpr (shape.is_unsigned) {
+  if constexpr (shape.offset == 0) {
     return simd::zero_ints();
   } else {
-    return simd::splat_int(shape.group == 32 ? input.start32[g] : input.start16[g]);
+    return simd::splat_int(-shape.offset *
+                           (shape.group == 32 ? input.total32[g] : input.total16[g]));
   }
 }
 
@@ -61,6 +69,7 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
   });
   for (int g = 0; g < kInputBlock / shape.group; ++g) {
     simd::Ints sums[kTall][kWide];
+    simd::Pairs parts[kTall][kWide];
     repeat<kWide>([&](auto c) {
       const simd::Ints start = start_of_group<shape>(*inputs[c], g);
       repeat<kTall>([&](auto s) { sums[s][c] = start; });
@@ -73,7 +82,9 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
       });
       repeat<kWide>([&](auto c) {
         const simd::Pairs x = splat_quad(*inputs[c], quad);
-        repeat<kTall>([&](auto s) { sums[s][c] = simd::dot_bytes(sums[s][c], weights[s], x); });
+        repeat<kTall>([&](auto s) {
+          simd::add_quad<shape.most, i, shape.group / 4>(sums[s][c], parts[s][c], weights[s], x);
+        });
       });
     });
     repeat<kTall>([&](auto s) {
@@ -92,10 +103,10 @@ struct BytePanel {
   using Format = F;
   using Strip = ByteStrip;
   using Input = ByteBlock;
-  static constexpr bool kInTileRegisters = false;
-  // Integer and float sums of a tile fill 24 of 32 registers. Plain C++ has no use for tiles.
-  static constexpr int kTileStrips = simd::kLanes == 16 ? 3 : 1;
-  static constexpr int kTileColumns = simd::kLanes == 16 ? 4 : 1;
+  // Integer and float sums of a tile fill 24 of 32 registers with AVX-512. AVX2 has 16, and sums of
+  // 16 bits beside the others. Plain C++ has no use for tiles.
+  static constexpr int kTileStrips = simd::kLanes == 16 ? 3 : kTurns<F> ? 2 : 1;
+  static constexpr int kTileColumns = simd::kLanes == 16 ? 4 : kTurns<F> ? 2 : 1;
 
   static const Input* inputs(const LinearInput& input) { return byte_blocks(input); }
   static void unpack(const uint8_t* blocks, int64_t row_bytes, int rows, int, Strip& strip) {
@@ -107,7 +118,7 @@ struct BytePanel {
   }
 };
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 // One strip of rows times up to kColumns columns: what is unpacked stays in registers. Where there
 // are fewer columns, the last one is repeated.
 template <class F, int kColumns>
@@ -131,9 +142,11 @@ INGOT_FLATTEN void generate_strip(const uint8_t* weight, int64_t row_bytes, int 
         constexpr int g = slice * kHalves + half, kQuads = 8 / kHalves;
         repeat<kColumns>([&](auto c) {
           simd::Ints sum = start_of_group<shape>(*inputs[c], g);
+          simd::Pairs part;
           repeat<kQuads>([&](auto i) {
-            sum = simd::dot_bytes(sum, weights.v[half * kQuads + i],
-                                  splat_quad(*inputs[c], g * kQuads + i));
+            simd::add_quad<shape.most, i, kQuads>(
+                sum, part, reinterpret_cast<simd::Pairs>(weights.v[half * kQuads + i]),
+                splat_quad(*inputs[c], g * kQuads + i));
           });
           total[c] = add_group<shape>(sum, factors, *inputs[c], g, total[c]);
         });
@@ -153,28 +166,30 @@ INGOT_FLATTEN void generate_strip(const uint8_t* weight, int64_t row_bytes, int 
   });
 }
 
+// More columns than this cost less in panels: strips keep a total of each in a register.
+inline constexpr int kStripColumns = simd::kLanes / 2;
+
 // In strips with the least kColumns that is enough: a power of two.
-template <class F, int kColumns, int kMostColumns>
+template <class F, int kColumns>
 void generate_strips(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
                      int64_t begin, int64_t end, float* out, int64_t out_stride) {
-  if constexpr (kColumns < kMostColumns)
+  if constexpr (kColumns < kStripColumns)
     if (input.columns > kColumns)
-      return generate_strips<F, kColumns * 2, kMostColumns>(weight, row_bytes, input, begin, end,
-                                                            out, out_stride);
+      return generate_strips<F, kColumns * 2>(weight, row_bytes, input, begin, end, out,
+                                              out_stride);
   for (int64_t row = begin; row < end; row += simd::kLanes)
     generate_strip<F, kColumns>(weight + row * row_bytes, row_bytes,
                                 static_cast<int>(std::min<int64_t>(end - row, simd::kLanes)), input,
                                 out + row, out_stride);
 }
 
-// Up to kStripColumns columns are multiplied strip by strip, more by `many`, which then costs less.
-template <class F, int kStripColumns, auto many>
+template <class F>
 void generate_bytes(const uint8_t* weight, int64_t row_bytes, const LinearInput& input,
                     int64_t begin, int64_t end, float* out, int64_t out_stride, uint8_t* scratch) {
   if (input.columns > kStripColumns) {
-    many(weight, row_bytes, input, begin, end, out, out_stride, scratch);
+    prompt_linear<BytePanel<F>>(weight, row_bytes, input, begin, end, out, out_stride, scratch);
   } else {
-    generate_strips<F, 1, kStripColumns>(weight, row_bytes, input, begin, end, out, out_stride);
+    generate_strips<F, 1>(weight, row_bytes, input, begin, end, out, out_stride);
   }
 }
 #endif

@@ -94,12 +94,8 @@ void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const 
                            scratch.strips);
       const int64_t strips = (height + simd::kLanes - 1) / simd::kLanes;
       float* results = scratch.results[0] + row;
-      if constexpr (Panel::kInTileRegisters) {
-        Panel::multiply(scratch.strips, strips, inputs, column, columns, results);
-      } else {
-        prompt_strips<Panel, Panel::kTileStrips>(scratch.strips, strips, inputs, columns, depth,
-                                                 row == 0, results);
-      }
+      prompt_strips<Panel, Panel::kTileStrips>(scratch.strips, strips, inputs, columns, depth,
+                                               row == 0, results);
     }
     inputs = next_stretch(inputs, input);
   }

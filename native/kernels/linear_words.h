@@ -120,7 +120,6 @@ struct WordPanel {
   using Format = F;
   using Strip = WordStrip;
   using Input = InputBlock;
-  static constexpr bool kInTileRegisters = false;
   // Sums that fill the registers: 24 of 32 with AVX-512, 8 of 16 with AVX2 (which needs others
   // to multiply before it adds).
   static constexpr int kTileStrips = simd::kLanes == 16 ? 3 : 2;

@@ -18,7 +18,6 @@
 // Ints
 //     round_to_ints(v)               nearest, ties to even; |v| < 2^22
 //     splat_int(n) store_ints(p, i) add(a, b) larger(a, b)
-//     load_ints(p)                   only with AVX-512
 //     to_floats(i)   sum(i)   magnitude_bits(v)   a float's bits without the sign
 //     store_words(p, i)              the low 16 bits of each lane
 //     store_bytes(p, i)              the low 8 bits of each lane
@@ -28,6 +27,8 @@
 //     splat_pair(p)                  the two words at p in every lane
 //     dot(sum, a, b)                 sum + a.first * b.first + a.second * b.second, 32 bits
 //     dot_bytes(sum, a, b)           sum + four products of unsigned a and signed b; not on AVX2
+//     add_quad<most, i, n>(sum, part, a, b)   the same for quad i of a group of n; a is at most
+//                                    `most`, which is at most kMostByte
 //     transpose(rows)                kLanes x kLanes pairs, in place
 // Words
 //     widen(v) widen_unsigned(v)     a slice of bytes
@@ -52,10 +53,8 @@
 
 #include "simd/simd.h"
 
-#if defined(__AVX512F__)
-#include "simd/turned_avx512.h"
-#elif defined(__AVX2__)
-#include "simd/vector_avx2.h"
+#if defined(__AVX2__)
+#include "simd/turned.h"
 #else
 #include "simd/vector_scalar.h"
 #endif

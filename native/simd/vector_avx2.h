@@ -96,6 +96,28 @@ inline Ints dot(Ints sum, Pairs a, Pairs b) {
   return sum + ints(_mm256_madd_epi16(bits(a), bits(b)));
 }
 
+inline Ints splat_int(int32_t n) { return ints(_mm256_set1_epi32(n)); }
+inline void store_bytes(int8_t* p, Ints v) {
+  const __m256i words = _mm256_packs_epi32(bits(v), bits(v));
+  const __m256i bytes = _mm256_packs_epi16(words, words);  // four of each half, twice
+  const __m128i both =
+      _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), both);
+}
+// Products of bytes are added in 16 bits as long as they fit, then in 32. Inputs are at most 127.
+// Quad i of a group of so many, weights of at most `most`.
+template <int most, int i, int quads>
+inline void add_quad(Ints& sum, Pairs& part, Pairs unsigned_bytes, Pairs signed_bytes) {
+  constexpr int kAtOnce = INT16_MAX / (2 * 127 * most);
+  static_assert(kAtOnce > 0);
+  const Pairs products = pairs(_mm256_maddubs_epi16(bits(unsigned_bytes), bits(signed_bytes)));
+  part = i % kAtOnce == 0 ? products : part + products;
+  if constexpr (i % kAtOnce == kAtOnce - 1 || i == quads - 1)
+    sum = dot(sum, part, pairs(_mm256_set1_epi16(1)));
+}
+inline constexpr int kMostByte = INT16_MAX / (2 * 127);
+inline Pairs as_pairs(const U8x32 (&v)[1]) { return pairs(v[0].v); }
+
 template <class Function>
 inline Words each_half(Function function) {
   return {{function(0), function(1)}};
@@ -177,6 +199,34 @@ inline HalfFactors load_half_factors(const float* p) {
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums.hi), factors.hi,
                       multiply_add(to_floats(sums.lo), factors.lo, total));
+}
+
+// For turned blocks (turned.h).
+template <class Bytes>
+inline Bytes widen_splat(U8x32 v) {
+  return reinterpret_cast<Bytes>(v.v);
+}
+template <class Bytes>
+inline Bytes lookup_bytes(U8x16 table, Bytes index) {
+  return reinterpret_cast<Bytes>(lookup16(table, {reinterpret_cast<__m256i>(index)}).v);
+}
+inline Floats halves_in_lanes(Ints v) {
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(bits(v), bits(v)), 0x08);
+  return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+template <class Bytes>
+inline Bytes load_every_fourth(const uint8_t* const* rows, int offset) {
+  return reinterpret_cast<Bytes>(join(load16(rows[0] + offset), load16(rows[4] + offset)).v);
+}
+template <class Bytes>
+inline void transpose_quarters(Bytes (&v)[4]) {
+  const auto of = [&](int i) { return reinterpret_cast<__m256i>(v[i]); };
+  const __m256i a = _mm256_unpacklo_epi32(of(0), of(1)), b = _mm256_unpackhi_epi32(of(0), of(1));
+  const __m256i c = _mm256_unpacklo_epi32(of(2), of(3)), d = _mm256_unpackhi_epi32(of(2), of(3));
+  v[0] = reinterpret_cast<Bytes>(_mm256_unpacklo_epi64(a, c));
+  v[1] = reinterpret_cast<Bytes>(_mm256_unpackhi_epi64(a, c));
+  v[2] = reinterpret_cast<Bytes>(_mm256_unpacklo_epi64(b, d));
+  v[3] = reinterpret_cast<Bytes>(_mm256_unpackhi_epi64(b, d));
 }
 
 inline void transpose(Pairs (&row)[8]) {

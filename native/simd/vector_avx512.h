@@ -70,7 +70,6 @@ inline Ints larger(Ints a, Ints b) { return ints(_mm512_max_epi32(bits(a), bits(
 inline Ints magnitude_bits(Floats v) {
   return ints(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
 }
-inline Ints load_ints(const int32_t* p) { return ints(_mm512_loadu_si512(p)); }
 inline void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, bits(v)); }
 inline Ints as_ints(Pairs v) { return ints(bits(v)); }
 inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }
@@ -100,6 +99,12 @@ inline Ints dot(Ints sum, Pairs a, Pairs b) {
 inline Ints dot_bytes(Ints sum, Pairs unsigned_bytes, Pairs signed_bytes) {
   return ints(_mm512_dpbusd_epi32(bits(sum), bits(unsigned_bytes), bits(signed_bytes)));
 }
+// Quad i of a group of so many, weights of at most `most`; `part` is AVX2's.
+template <int most, int i, int quads>
+inline void add_quad(Ints& sum, Pairs&, Pairs unsigned_bytes, Pairs signed_bytes) {
+  sum = dot_bytes(sum, unsigned_bytes, signed_bytes);
+}
+inline constexpr int kMostByte = 255;  // dot_bytes() takes any
 inline Pairs as_pairs(const U8x32 (&v)[2]) {
   return pairs(_mm512_inserti64x4(_mm512_castsi256_si512(v[0].v), v[1].v, 1));
 }
@@ -163,6 +168,35 @@ inline HalfFactors load_half_factors(const float* p) {
 }
 inline Floats add_scaled(Floats total, HalfSums sums, HalfFactors factors) {
   return multiply_add(to_floats(sums), factors, total);
+}
+
+// For turned blocks (turned.h).
+template <class Bytes>
+inline Bytes widen_splat(U8x32 v) {
+  return reinterpret_cast<Bytes>(_mm512_broadcast_i64x4(v.v));
+}
+template <class Bytes>
+inline Bytes lookup_bytes(U8x16 table, Bytes index) {
+  return reinterpret_cast<Bytes>(
+      _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table.v), reinterpret_cast<__m512i>(index)));
+}
+inline Floats halves_in_lanes(Ints v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits(v))); }
+template <class Bytes>
+inline Bytes load_every_fourth(const uint8_t* const* rows, int offset) {
+  __m512i v = _mm512_castsi128_si512(load16(rows[0] + offset).v);
+  v = _mm512_inserti32x4(v, load16(rows[4] + offset).v, 1);
+  v = _mm512_inserti32x4(v, load16(rows[8] + offset).v, 2);
+  return reinterpret_cast<Bytes>(_mm512_inserti32x4(v, load16(rows[12] + offset).v, 3));
+}
+template <class Bytes>
+inline void transpose_quarters(Bytes (&v)[4]) {
+  const auto of = [&](int i) { return reinterpret_cast<__m512i>(v[i]); };
+  const __m512i a = _mm512_unpacklo_epi32(of(0), of(1)), b = _mm512_unpackhi_epi32(of(0), of(1));
+  const __m512i c = _mm512_unpacklo_epi32(of(2), of(3)), d = _mm512_unpackhi_epi32(of(2), of(3));
+  v[0] = reinterpret_cast<Bytes>(_mm512_unpacklo_epi64(a, c));
+  v[1] = reinterpret_cast<Bytes>(_mm512_unpackhi_epi64(a, c));
+  v[2] = reinterpret_cast<Bytes>(_mm512_unpacklo_epi64(b, d));
+  v[3] = reinterpret_cast<Bytes>(_mm512_unpackhi_epi64(b, d));
 }
 
 inline void transpose(Pairs (&row)[16]) {

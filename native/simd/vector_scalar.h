@@ -135,6 +135,11 @@ inline Ints dot_bytes(Ints sum, Pairs unsigned_bytes, Pairs signed_bytes) {
   for (int i = 0; i < 4 * kLanes; ++i) sum.lane[i / 4] += a[i] * b[i];
   return sum;
 }
+template <int most, int i, int quads>
+inline void add_quad(Ints& sum, Pairs&, Pairs unsigned_bytes, Pairs signed_bytes) {
+  sum = dot_bytes(sum, unsigned_bytes, signed_bytes);
+}
+inline constexpr int kMostByte = 255;
 inline Pairs as_pairs(const U8x32 (&v)[1]) { return std::bit_cast<Pairs>(v[0]); }
 
 // word(i) for i in 0..31

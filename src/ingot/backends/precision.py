@@ -7,4 +7,4 @@ class Precision(StrEnum):
     """The native module has the same names (native/kernels/codes.h)."""
 
     EXACT = "exact"  # to 16 bits
-    FAST = "fast"  # to 8 bits in prompts, for formats where this is faster
+    FAST = "fast"  # to 8 bits for formats where this is faster

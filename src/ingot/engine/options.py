@@ -19,8 +19,8 @@ class EngineOptions:
     context: int | None = None  # tokens of a sequence: what the model allows, at most 8192
     kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0, q4_0 or fp8
     weights: str = "map"  # "map" uses them in the file, "lock" also keeps them, "read" copies them
-    # How far the CPU rounds the inputs of matrix products: "fast" (8 bits in prompts) or "exact"
-    # (16 bits). INGOT_PRECISION, or "fast"
+    # How far the CPU rounds the inputs of matrix products: "fast" (8 bits for formats where this is
+    # faster) or "exact" (16 bits). INGOT_PRECISION, or "fast"
     precision: str | None = None
     cache_tokens: int | None = None  # of all sequences together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"

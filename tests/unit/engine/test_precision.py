@@ -26,8 +26,8 @@ def logits(path: Path, precision: str) -> NDArray[np.float32]:
 
 def test_fast_prompts_round_the_inputs_of_k_quants(gemma_path: Path) -> None:
     """Gemma's file has Q4_K and Q6_K tensors beside others."""
-    if _native.active_isa() not in ("scalar", "avx512"):
-        pytest.skip(f"{_native.active_isa()} multiplies no bytes")
+    if _native.active_isa() in ("amx", "neon"):
+        pytest.skip(f"prompts on {_native.active_isa()} multiply no bytes")
     exact, fast = logits(gemma_path, "exact"), logits(gemma_path, "fast")
     difference = np.linalg.norm(fast - exact) / np.linalg.norm(exact)
     assert 1e-4 < difference < 5e-2

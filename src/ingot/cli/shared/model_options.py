@@ -40,7 +40,7 @@ PrecisionOption = Annotated[
     str | None,
     typer.Option(
         "--precision",
-        help="How far the CPU rounds the inputs of matrix products. fast: to 8 bits in prompts, "
+        help="How far the CPU rounds the inputs of matrix products. fast: to 8 bits "
         "for formats where this is faster; exact: to 16 bits. [fast]",
     ),
 ]
