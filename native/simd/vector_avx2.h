@@ -112,6 +112,7 @@ inline void add_quad(Ints& sum, Pairs& part, Pairs unsigned_bytes, Pairs signed_
   static_assert(kAtOnce > 0);
   const Pairs products = pairs(_mm256_maddubs_epi16(bits(unsigned_bytes), bits(signed_bytes)));
   part = i % kAtOnce == 0 ? products : part + products;
+  __asm__("" : "+x"(part));  // gcc would first multiply all quads, then add: too many registers
   if constexpr (i % kAtOnce == kAtOnce - 1 || i == quads - 1)
     sum = dot(sum, part, pairs(_mm256_set1_epi16(1)));
 }
