@@ -10,18 +10,20 @@ void add_states(Program& program, const StatePlace& place) {
 
 struct CausalConv : Operation {
   int source, out;
-  Floats weight, bias;
+  Floats weight;
+  std::optional<Floats> bias;
+  bool silu;
   StatePlace state;
 
   void add_to(Program& program) const override {
     const ValueRef from = program.at(source), to = program.at(out);
     same_shape({from, to});
     const int64_t channels = from.width, taps = length(weight) / channels;
-    if (taps < 1 || taps * channels != length(weight) || length(bias) != channels ||
+    if (taps < 1 || taps * channels != length(weight) || (bias && length(*bias) != channels) ||
         has_selected(from))
       refuse("a convolution that does not fit its channels");
     program.add(std::make_unique<CausalConvOp>(CausalConvOp::Spec{
-        from, to, weight.data(), bias.data(), taps, state.ref((taps - 1) * channels)}));
+        from, to, weight.data(), data(bias), silu, taps, state.ref((taps - 1) * channels)}));
     add_states(program, state);
   }
 };
@@ -60,7 +62,8 @@ using namespace ingot;
 void bind_recurrent_operations(nb::module_& module) {
   bind_operation(module, "CausalConv", Field{"source", &CausalConv::source},
                  Field{"out", &CausalConv::out}, Field{"weight", &CausalConv::weight},
-                 Field{"bias", &CausalConv::bias}, Field{"state", &CausalConv::state});
+                 Field{"bias", &CausalConv::bias}, Field{"silu", &CausalConv::silu},
+                 Field{"state", &CausalConv::state});
   bind_operation(module, "StateScan", Field{"x", &StateScan::x}, Field{"step", &StateScan::step},
                  Field{"b", &StateScan::b}, Field{"c", &StateScan::c},
                  Field{"out", &StateScan::out}, Field{"decay", &StateScan::decay},

@@ -14,6 +14,7 @@ constexpr int64_t kPieceVectors = 8;     // of a state space
 CausalConvOp::CausalConvOp(Spec spec)
     : spec_(spec),
       weight_(spec.taps * spec.source.width),
+      no_bias_(spec.bias ? 0 : spec.source.width, 0.0f),
       nothing_((spec.taps - 1) * spec.source.width, 0.0f) {
   const int64_t channels = spec.source.width;
   for (int64_t c = 0; c < channels; ++c)
@@ -36,8 +37,9 @@ void CausalConvOp::convolve(const Step& step, const SequenceRun& run, int64_t be
   const StateWalk walk(step, run, spec_.state);
   const float* source = step.row(spec_.source, run.first);
   const float* past = walk.source() ? walk.source() : nothing_.data();
-  step.kernels.causal_conv({source, past, weight_.data(), spec_.bias, run.count, width, spec_.taps,
-                            begin, end, step.row(spec_.out, run.first)});
+  const float* bias = spec_.bias ? spec_.bias : no_bias_.data();
+  step.kernels.causal_conv({source, past, weight_.data(), bias, spec_.silu, run.count, width,
+                            spec_.taps, begin, end, step.row(spec_.out, run.first)});
   // The rows before a token are the state there. The latest is written first and each one's oldest
   // row first: a place that is still read is never overwritten.
   const auto keep = [&](float* state, int64_t tokens) {

@@ -52,13 +52,14 @@ class StateWalk {
   const int64_t begin_, end_;
 };
 
-// out = silu(bias + a causal convolution of every channel of source)
+// out = bias + a causal convolution of every channel of source, or silu of that
 class CausalConvOp : public Op {
  public:
   struct Spec {
     ValueRef source, out;
     const float* weight;  // [channels][taps]
-    const float* bias;
+    const float* bias;    // may be null
+    bool silu;
     int64_t taps;
     StateRef state;  // [taps - 1][channels]
   };
@@ -71,6 +72,7 @@ class CausalConvOp : public Op {
 
   const Spec spec_;
   std::vector<float> weight_;         // [taps][channels]
+  const std::vector<float> no_bias_;  // in the place of one
   const std::vector<float> nothing_;  // before the first token
   Queue queue_;
 };

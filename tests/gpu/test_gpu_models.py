@@ -20,6 +20,7 @@ from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
+from models.recipes_latents import LATENTS
 from models.recipes_recurrent import RECURRENT
 from models.tiny_models import Fixture
 from ops.attention import AttentionCase
@@ -30,6 +31,7 @@ CONTEXT = 96
 REFUSED = {
     **dict.fromkeys(ENCODERS, "encoders do not run on a GPU"),
     **dict.fromkeys(RECURRENT, "models with states do not run on a GPU"),
+    **dict.fromkeys(LATENTS, "the GPU backend has no HeadLinear"),
     "qwen3-rank": "rerankers do not run on a GPU",
     "olmo": "the GPU backend has no norms without weights",
 }

@@ -115,10 +115,13 @@ def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any)
 def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str, tuple[int, ...]]:
     """Give a parameter the values of the tensors of the file that it joins; their shapes."""
     names = [layer + name for name in joined.names]
-    shape = joined.shape(*parameter.shape)
-    values = joined.join(*(stable_values(name, shape) for name in names))
+    found = joined.shape(*parameter.shape)
+    shapes = dict(
+        zip(names, found if isinstance(found, list) else [found] * len(names), strict=True)
+    )
+    values = joined.join(*(stable_values(name, shape) for name, shape in shapes.items()))
     parameter.copy_(torch.from_numpy(np.array(values, order="C")))
-    return dict.fromkeys(names, shape)
+    return shapes
 
 
 def make(recipe: Recipe) -> Fixture:

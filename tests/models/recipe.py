@@ -78,7 +78,8 @@ class Joined:
     """A parameter of the model that is several tensors of the file, or another shape of one."""
 
     names: tuple[str, ...]  # in the file, behind `blk.N.`
-    shape: Callable[..., tuple[int, ...]]  # of each of them, from the parameter's
+    # of all of them, from the parameter's; or a list with one for each
+    shape: Callable[..., tuple[int, ...] | list[tuple[int, ...]]]
     join: Callable[..., Floats]  # their values -> the parameter's
 
 

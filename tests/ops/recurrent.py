@@ -38,6 +38,8 @@ class Conv(RecurrentCase):
 
     channels: int
     taps: int = 4
+    bias: bool = True
+    silu: bool = True
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.channels)
@@ -48,7 +50,8 @@ class Conv(RecurrentCase):
                 source=source,
                 out=out,
                 weight=small.weight(small.random(self.channels, self.taps)),
-                bias=small.weight(small.random(self.channels)),
+                bias=small.weight(small.random(self.channels)) if self.bias else None,
+                silu=self.silu,
                 state=0,
             )
         )
@@ -96,6 +99,8 @@ class Scan(RecurrentCase):
 
 CASES: list[RecurrentCase] = [
     *(Conv(channels=n, taps=k) for n, k in [(1, 4), (7, 3), (16, 2), (37, 4), (300, 5)]),
+    Conv(channels=37, taps=3, bias=False),
+    Conv(channels=21, taps=3, bias=False, silu=False),
     Conv(channels=5, taps=40, tokens=90),  # more taps than a run has tokens
     Scan(heads=37),
     Scan(heads=1, states=1),

@@ -74,6 +74,22 @@ def norm_without_weight(small: SmallGraph, kind: o.NormKind) -> o.Value:
     return small.select(small.norm(small.embed(small.random(5, 33)), None, None, kind))
 
 
+def norm_of_runs_without_weight(small: SmallGraph, run: int) -> o.Value:
+    x = small.embed(small.random(5, 3 * run) * np.repeat(np.float32([1, 10, 0.1]), run))
+    out = small.value(3 * run)
+    small.ops.append(
+        o.Norm(source=x, out=out, weight=None, kind=o.NormKind.RMS, epsilon=1e-6, run=run)
+    )
+    return small.select(out)
+
+
+def xielu(small: SmallGraph, width: int) -> o.Value:
+    x = small.embed(small.random(5, width, scale=3))
+    out = small.value(width)
+    small.ops.append(o.Xielu(source=x, out=out, rise=0.7, fall=1.1, slope=0.5))
+    return small.select(out)
+
+
 def norm_of_heads(small: SmallGraph, size: int) -> o.Value:
     """The weight is as long as a head: each head is normalized by itself."""
     x = small.embed(small.random(5, 3 * size) * np.repeat(np.float32([1, 10, 0.1]), size))
@@ -151,6 +167,24 @@ CASES = [
             gpu=Gpu.REFUSED,
         )
         for kind in o.NormKind
+    ),
+    *(
+        RowsCase(
+            name=f"norm-runs-{run}-without-weight",
+            make=partial(norm_of_runs_without_weight, run=run),
+            error=NORM,
+            gpu=Gpu.REFUSED,
+        )
+        for run in (1, 7, 16, 40)
+    ),
+    *(
+        RowsCase(
+            name=f"xielu-{width}",
+            make=partial(xielu, width=width),
+            error=FUNCTION,
+            gpu=Gpu.REFUSED,
+        )
+        for width in WIDTHS
     ),
     *(
         RowsCase(

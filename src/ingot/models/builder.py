@@ -5,9 +5,10 @@ Knows single operations; the blocks that are made of them are in `lower.py`.
 
 from dataclasses import dataclass, field, replace
 
+from ingot.graph import KvLayer
 from ingot.graph import ops as o
 from ingot.graph.ops.record import layer_prefix
-from ingot.models.spec import NormSpec, RopeSpec
+from ingot.models.spec import NormSpec, RopeSpec, TemperSpec
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class Builder:
     layer: int | None = None  # that is being built; None before the first and after the last
     ops: list[o.Op] = field(default_factory=list)
     states: int = 0  # of recurrent operations so far
+    kv_layers: list[KvLayer] = field(default_factory=list)
 
     @property
     def prefix(self) -> str:
@@ -39,6 +41,11 @@ class Builder:
         """The number of one more state."""
         self.states += 1
         return self.states - 1
+
+    def new_kv_layer(self, layer: KvLayer) -> int:
+        """The number of one more layer of the cache."""
+        self.kv_layers.append(layer)
+        return len(self.kv_layers) - 1
 
     def norm(
         self,
@@ -110,6 +117,16 @@ class Builder:
                 frequencies=spec.frequencies,
                 layout=spec.layout,
                 magnitude=spec.magnitude,
+            )
+        )
+        return out
+
+    def temper(self, source: o.Value, spec: TemperSpec) -> o.Value:
+        """Queries that grow with their positions."""
+        out = self.value(f"{source.name.removeprefix(self.prefix)}.tempered", source.width)
+        self.append(
+            o.Temper(
+                source=source, out=out, scale=spec.scale, length=spec.length, offset=spec.offset
             )
         )
         return out

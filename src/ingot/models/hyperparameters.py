@@ -15,7 +15,7 @@ from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import Gating, RopeLayout
-from ingot.models.spec import HeadSpec, RopeSpec, SharedExpertSpec
+from ingot.models.spec import ExpertGroupsSpec, HeadSpec, RopeSpec, SharedExpertSpec
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -181,9 +181,23 @@ class Hyperparameters:
             raise self._wrong("expert_gating_func", number, known)
         return _GATINGS.get(number, default)
 
+    def expert_groups(self, best: int) -> ExpertGroupsSpec | None:
+        """Groups of experts, if there are several; their `best` scores say which are used."""
+        count = self.size("expert_group_count", 1, most=self.experts)
+        used = self.size("expert_group_used_count", count, most=count)
+        if count == 1:
+            return None
+        size, rest = divmod(self.experts, count)
+        if rest or used * size < self.experts_used:
+            fitting = f"a number that divides {self.experts} experts"
+            if not rest:
+                fitting = f"fewer: {used} groups have no {self.experts_used} experts"
+            raise self._wrong("expert_group_count", count, fitting)
+        return ExpertGroupsSpec(count=count, used=used, best=min(best, size))
+
     def shared_expert(self) -> SharedExpertSpec | None:
         """The shared experts, which files hold as one that is as wide as all of them."""
-        count = self._from_zero("expert_shared_count")
+        count = self.count("expert_shared_count")
         if not count:
             return None
         width = count * self.size("expert_feed_forward_length")
@@ -192,17 +206,18 @@ class Hyperparameters:
     @property
     def dense_layers(self) -> int:
         """Layers at the beginning that have an MLP instead of experts."""
-        return self._from_zero("leading_dense_block_count")
+        return self.count("leading_dense_block_count")
 
     @property
     def mtp_layers(self) -> int:
         """Layers at the end, counted in `layers`, that predict tokens further ahead."""
-        count = self._from_zero("nextn_predict_layers")
+        count = self.count("nextn_predict_layers")
         if count >= self.layers:
             raise self._wrong("nextn_predict_layers", count, f"less than {self.layers} layers")
         return count
 
-    def _from_zero(self, key: str) -> int:
+    def count(self, key: str) -> int:
+        """A whole number of things there may be none of, which is also the default."""
         number = self.integer(key, 0)
         if not 0 <= number <= _MOST:
             raise self._wrong(key, number, f"0 to {_MOST}")

@@ -5,17 +5,19 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
 from ingot.models.lower_experts import add_experts
+from ingot.models.lower_latents import add_latents
 from ingot.models.lower_states import add_states
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
     HeadSpec,
+    LatentSpec,
     LayerSpec,
     MlpSpec,
     Network,
@@ -28,11 +30,8 @@ from ingot.models.spec import (
 class _Blocks(Builder):
     """The blocks of a layer; each method returns what it writes."""
 
-    kv_layers: list[KvLayer] = field(default_factory=list)
-
     def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
-        kv_layer = len(self.kv_layers)
-        self.kv_layers.append(KvLayer(spec.kv_heads, spec.head_size, spec.window))
+        kv_layer = self.new_kv_layer(KvLayer(spec.kv_heads, spec.head_size, spec.window))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
         rows = sum(heads.values()) * spec.head_size
@@ -95,6 +94,8 @@ class _Blocks(Builder):
         normed = self.optional_norm(stream, spec.attention_norm)
         if isinstance(spec.attention, AttentionSpec):
             mixed = self.attention(normed, spec.attention)
+        elif isinstance(spec.attention, LatentSpec):
+            mixed = add_latents(self, normed, spec.attention)
         else:
             mixed = add_states(self, normed, spec.attention)
         if last:  # nobody looks at the other tokens of the last layer any more
@@ -103,7 +104,9 @@ class _Blocks(Builder):
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
         name, bias = "ssm_out", False
-        if isinstance(spec.attention, AttentionSpec):
+        if isinstance(spec.attention, LatentSpec):
+            name = "attn_output"
+        elif isinstance(spec.attention, AttentionSpec):
             name, bias = "attn_output", spec.attention.output_bias
             mixed = self.optional_norm(mixed, spec.attention.inner_norm)
         mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)

@@ -2,7 +2,7 @@
 
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
-from ingot.models.spec import ExpertsSpec, SharedExpertSpec
+from ingot.models.spec import ExpertGroupsSpec, ExpertsSpec, SharedExpertSpec
 
 
 def add_experts(
@@ -34,6 +34,7 @@ def add_experts(
 def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
     choice = build.value("ffn_choice", 2 * spec.used)
     bias = build.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
+    groups = spec.groups or ExpertGroupsSpec(count=1, used=1, best=1)
     build.append(
         o.Route(
             scores=scores,
@@ -44,6 +45,9 @@ def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> 
             scale=spec.scale * scale,
             near=spec.near,
             selection_bias=bias,
+            groups=groups.count,
+            groups_used=groups.used,
+            group_best=groups.best,
         )
     )
     return choice

@@ -64,6 +64,39 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatentSpec:
+    """Multi-head latent attention: keys and values of all heads are made of one short row.
+
+    attn_kv_a_mqa makes the row and a key with positions that all heads share. Queries are made by
+    attn_q, or by attn_q_a and attn_q_b. What makes keys and values of the row, attn_k_b and
+    attn_v_b or both in attn_kv_b, is applied to queries and to what attention gives instead: only
+    the row and the shared key are kept of a token.
+    """
+
+    heads: int
+    latent: int  # elements of the row
+    rotary: int  # elements of the shared key
+    key_size: int  # elements of a head's own key
+    value_size: int
+    rope: RopeSpec
+    scale: float
+    latent_norm: NormSpec
+    query_rank: int = 0  # of attn_q_a; 0: there is only attn_q
+    query_norm: NormSpec | None = None  # of what attn_q_a gives
+    fused: bool = False  # attn_kv_b holds a head's rows of attn_k_b, transposed, and of attn_v_b
+    temper: "TemperSpec | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemperSpec:
+    """Queries are times 1 + scale * log(1 + floor((position + offset) / length))."""
+
+    scale: float
+    length: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MambaSpec:
     """ssm_in, ssm_conv1d, ssm_x, ssm_dt, ssm_a, ssm_d, ssm_out around a state space.
 
@@ -128,7 +161,17 @@ class ExpertsSpec:
     near: float = 0.0  # of the sparse mixer
     bias: bool = False  # of the scores and of every expert
     selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
+    groups: "ExpertGroupsSpec | None" = None
     shared: SharedExpertSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertGroupsSpec:
+    """Only experts of the best groups are chosen; the largest scores of a group say how good."""
+
+    count: int
+    used: int
+    best: int  # scores that count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +184,7 @@ class LayerSpec:
     that.
     """
 
-    attention: AttentionSpec | MambaSpec | Mamba2Spec
+    attention: AttentionSpec | LatentSpec | MambaSpec | Mamba2Spec
     attention_norm: NormSpec | None
     mlp: MlpSpec | ExpertsSpec | None
     mlp_norm: NormSpec | None

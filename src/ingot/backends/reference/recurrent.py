@@ -11,14 +11,16 @@ from ingot.graph import ops as o
 
 
 def causal_conv(
-    x: Matrix, state: Matrix | None, weight: Matrix, bias: Matrix
+    x: Matrix, state: Matrix | None, weight: Matrix, bias: Matrix | None, *, silu: bool
 ) -> tuple[Matrix, Matrix]:
     """A convolution of each channel; the state is the last rows of its source."""
     before = weight.shape[1] - 1
     past = np.zeros((before, x.shape[1]), x.dtype) if state is None else state
     rows = np.concatenate([past, x])
-    sums = [bias + (rows[t : t + before + 1] * weight.T).sum(axis=0) for t in range(len(x))]
-    return activate(o.Activation.SILU, np.stack(sums)), rows[len(x) :]
+    sums = np.stack([(rows[t : t + before + 1] * weight.T).sum(axis=0) for t in range(len(x))])
+    if bias is not None:
+        sums = sums + bias
+    return activate(o.Activation.SILU, sums) if silu else sums, rows[len(x) :]
 
 
 def state_scan(
@@ -49,8 +51,12 @@ def state_scan(
 
 @compute.register
 def _(op: o.CausalConv, step: Step) -> Matrix:
-    past, weights = step.cache.states.get(op.state), (step.weight(op.weight), step.weight(op.bias))
-    out, step.cache.states[op.state] = causal_conv(step.value(op.source), past, *weights)
+    past, weights = (
+        step.cache.states.get(op.state),
+        (step.weight(op.weight), step.optional(op.bias)),
+    )
+    out, past = causal_conv(step.value(op.source), past, *weights, silu=op.silu)
+    step.cache.states[op.state] = past
     return out
 
 

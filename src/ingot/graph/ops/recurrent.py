@@ -21,7 +21,7 @@ _LANES = 16  # a kernel works on so many channels of a state space together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalConv(Op):
-    """out[t] = silu(bias + the sum over j of weight[:, j] * source[t - taps + 1 + j]).
+    """out[t] = bias + the sum over j of weight[:, j] * source[t - taps + 1 + j], or silu of it.
 
     Every channel by itself, with a row of `taps` weights. What lies before the first token is 0.
     The state of a sequence is its last taps - 1 rows of the source, oldest first.
@@ -34,8 +34,9 @@ class CausalConv(Op):
     source: Value = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
     weight: Weight = field(metadata=VECTOR)  # [channels, taps]
-    bias: Weight = field(metadata=VECTOR)
+    bias: Weight | None = field(metadata=VECTOR)
     state: int = field(metadata=STATE)
+    silu: bool = True
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -48,10 +49,11 @@ class CausalConv(Op):
         return self.source.width * (self.weight.shape[1] - 1)
 
     def fits(self) -> bool:
-        """A row of weights and a bias for each channel."""
+        """A row of weights and perhaps a bias for each channel."""
         rows, *taps = self.weight.shape
         taps_fit = len(taps) == 1 and taps[0] > 1
-        return taps_fit and {rows, *self.bias.shape} == {self.source.width} and self.same_width()
+        bias = self.bias.shape if self.bias else ()
+        return taps_fit and {rows, *bias} == {self.source.width} and self.same_width()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ __all__ = [
     "Select",
     "SoftCap",
     "TakeRows",
+    "Xielu",
     "take_residual",
 ]
 
@@ -55,6 +56,9 @@ class Activation(StrEnum):
     CLAMPED_SWIGLU = "clamped_swiglu"
     TANH = "tanh"
     SOFTPLUS = "softplus"  # log(1 + exp(x))
+    SIGMOID = "sigmoid"  # 1 / (1 + exp(-x))
+    RELU = "relu"  # max(x, 0)
+    IDENTITY = "identity"  # x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +127,8 @@ class Norm(Op):
     """out = normalize(source) * weight + bias, over runs of the length of weight's rows.
 
     The run is the whole row, or one head if the weight is as long as a head. A weight of several
-    rows has one for each head. Without a weight, the run is the row and nothing follows.
+    rows has one for each head. Without a weight, the run is the row, or as long as `run` says, and
+    nothing follows.
     """
 
     label: ClassVar[str] = "norm"
@@ -134,6 +139,7 @@ class Norm(Op):
     kind: NormKind
     epsilon: float
     bias: Weight | None = field(default=None, metadata=VECTOR)
+    run: int | None = None  # of a norm without a weight
 
     @property
     def normalization(self) -> Normalization:
@@ -143,7 +149,7 @@ class Norm(Op):
             bias=self.bias,
             kind=self.kind,
             epsilon=self.epsilon,
-            run=self.weight.shape[-1] if self.weight else self.source.width,
+            run=self.weight.shape[-1] if self.weight else self.run or self.source.width,
         )
 
     @property
@@ -154,7 +160,8 @@ class Norm(Op):
     def fits(self) -> bool:
         """Runs are whole, and there are as many biases as weights."""
         if self.weight is None:
-            return self.bias is None and self.same_width()
+            whole = not self.source.width % self.normalization.run
+            return whole and self.bias is None and self.same_width()
         *heads, run = self.weight.shape
         if heads:  # a row for each run
             whole = len(heads) == 1 and self.source.width == heads[0] * run
@@ -211,6 +218,24 @@ class Activate(Op):
     def remarks(self) -> tuple[str, ...]:
         """The formula."""
         return (f"{self.kind}(gate)" + (" * up" if self.up else ""),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xielu(Op):
+    """out = slope * x + rise * x^2 above 0, slope * x + fall * (exp(x) - 1 - x) below."""
+
+    label: ClassVar[str] = "xielu"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    rise: float
+    fall: float
+    slope: float
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its three numbers."""
+        return (f"rise {self.rise:g}, fall {self.fall:g}, slope {self.slope:g}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
