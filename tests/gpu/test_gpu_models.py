@@ -20,6 +20,7 @@ from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
 from models.recipes_encoders import ENCODERS
+from models.recipes_hybrid import HYBRID
 from models.recipes_latents import LATENTS
 from models.recipes_recurrent import RECURRENT
 from models.tiny_models import Fixture
@@ -31,9 +32,13 @@ CONTEXT = 96
 REFUSED = {
     **dict.fromkeys(ENCODERS, "encoders do not run on a GPU"),
     **dict.fromkeys(RECURRENT, "models with states do not run on a GPU"),
+    **dict.fromkeys(HYBRID, "models with states do not run on a GPU"),
     **dict.fromkeys(LATENTS, "the GPU backend has no HeadLinear"),
     "qwen3-rank": "rerankers do not run on a GPU",
     "olmo": "the GPU backend has no norms without weights",
+    "apertus": "the GPU backend has no Xielu",
+    "hunyuan-dense": "the GPU backend has no norms of heads after RoPE",
+    "hunyuan-moe": "the GPU backend has no norms of heads after RoPE",
 }
 # The interpreter takes seconds for a token, and these have what is special: norms before and after,
 # windows and caps; learned positions and layer norms; norms of all heads together, and layer norms

@@ -142,7 +142,7 @@ def make(recipe: Recipe) -> Fixture:
     shapes: dict[str, tuple[int, ...]] = {}
     stored: dict[str, list[torch.Tensor]] = {}
     for name, parameter in model.state_dict().items():
-        if name in tied:
+        if name in tied or any(part in name for part in recipe.left_out):
             continue
         ending = next((end for end in recipe.joined if name.endswith(end)), None)
         if ending is None:

@@ -14,6 +14,7 @@ from models.recipes_corrected_experts import CORRECTED_EXPERTS
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
+from models.recipes_hybrid import HYBRID
 from models.recipes_latents import LATENTS
 from models.recipes_more_dense import MORE_DENSE
 from models.recipes_recurrent import RECURRENT
@@ -131,6 +132,7 @@ RECIPES: dict[str, Recipe] = {
     **ENCODERS,
     **EXPERTS,
     **CORRECTED_EXPERTS,
+    **HYBRID,
     **LATENTS,
     **MORE_DENSE,
     **RECURRENT,

@@ -115,6 +115,68 @@ CORRECTED_EXPERTS: dict[str, Recipe] = {
     "ernie4_5-moe-alternating": changed(
         ERNIE, {"moe_layer_start_index": 0, "moe_layer_interval": 2}
     ),
+    "afmoe": Recipe(
+        architecture="afmoe",
+        model="AfmoeForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 5,
+            "head_dim": 20,
+            "num_experts": 9,
+            "num_shared_experts": 2,
+            "num_dense_layers": 2,
+            "route_scale": 1.7,
+            "sliding_window": 11,
+            "mup_enabled": True,
+            "rope_parameters": rope(1e4),
+        },
+        metadata=lambda c: {
+            "expert_shared_count": c.num_shared_experts,
+            "leading_dense_block_count": c.num_dense_layers,
+            "expert_gating_func": SIGMOID,
+            "expert_weights_norm": True,
+            "expert_weights_scale": c.route_scale,
+        },
+        names={
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_mlp_layernorm": "ffn_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+            "self_attn.gate_proj": "attn_gate",
+            "mlp.router.gate": "ffn_gate_inp",
+            "mlp.expert_bias": "exp_probs_b.bias",
+            **HEAD_NORMS,
+            **CORRECTED_NAMES,
+        },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+    "hunyuan-moe": Recipe(
+        architecture="hunyuan-moe",
+        model="HunYuanMoEV1ForCausalLM",
+        config={
+            **SIZES,
+            "intermediate_size": 36,
+            "head_dim": 20,
+            "num_experts": 9,
+            "moe_topk": 3,
+            "rope_parameters": rope(1e4),
+        },
+        metadata=lambda c: {
+            "expert_used_count": c.moe_topk,
+            "expert_feed_forward_length": c.intermediate_size,
+            "expert_shared_feed_forward_length": c.intermediate_size,
+        },
+        names={
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+            "mlp.gate.wg": "ffn_gate_inp",
+            "mlp.experts.down_proj": "ffn_down_exps.weight",
+            # What the usual names have made of shared_mlp.gate_proj and so on.
+            "mlp.shared_ffn_gate": "ffn_gate_shexp",
+            "mlp.shared_ffn_up": "ffn_up_shexp",
+            "mlp.shared_ffn_down": "ffn_down_shexp",
+        },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
     "minimax-m2": Recipe(
         architecture="minimax-m2",
         model="MiniMaxM2ForCausalLM",

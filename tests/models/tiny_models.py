@@ -20,7 +20,9 @@ from ingot.gguf import GgmlType, GgufWriter, ValueType
 from ingot.quant import encode
 
 Floats = NDArray[np.float32]
-Metadata = Mapping[str, int | float | str | list[str]]
+Metadata = Mapping[str, int | float | str | list[str] | list[int] | list[float]]
+LISTS = {str: ValueType.STRING, int: ValueType.INT32, float: ValueType.FLOAT32}
+type_of = type
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
 PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
@@ -126,8 +128,8 @@ class Fixture:
         writer = GgufWriter(path)
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
-            shared = key.startswith("tokenizer.")
-            kind = ValueType.STRING if isinstance(value, list) else None
+            shared = key.startswith(("tokenizer.", "xielu."))
+            kind = LISTS[type_of(value[0])] if isinstance(value, list) else None
             writer.add(key if shared else f"{self.architecture}.{key}", value, kind)
         writer.add("tokenizer.ggml.model", "llama")
         writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(VOCABULARY)], ValueType.STRING)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ingot.graph import KvLayer
 from ingot.graph import ops as o
 from ingot.graph.ops.record import layer_prefix
-from ingot.models.spec import NormSpec, RopeSpec, TemperSpec
+from ingot.models.spec import NormSpec, RopeSpec, TemperSpec, XieluSpec
 
 
 @dataclass(slots=True)
@@ -58,11 +58,12 @@ class Builder:
         """A norm; `shape` is its weight's, where that is not as long as the row."""
         shape = shape or (source.width,)
         out = self.value(spec.name + suffix, source.width)
+        name = spec.name if spec.plain_name else f"{spec.name}.weight"
         self.append(
             o.Norm(
                 source=source,
                 out=out,
-                weight=self.weight(f"{spec.name}.weight", *shape) if spec.weight else None,
+                weight=self.weight(name, *shape) if spec.weight else None,
                 bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
                 kind=spec.kind,
                 epsilon=spec.epsilon,
@@ -141,6 +142,14 @@ class Builder:
         """activation(gate) * up, or activation(gate) alone."""
         out = self.value(name, gate.width)
         self.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
+        return out
+
+    def xielu(self, source: o.Value, name: str, spec: XieluSpec) -> o.Value:
+        """An activation with numbers of its own."""
+        out = self.value(name, source.width)
+        self.append(
+            o.Xielu(source=source, out=out, rise=spec.rise, fall=spec.fall, slope=spec.slope)
+        )
         return out
 
     def select(self, source: o.Value) -> o.Value:

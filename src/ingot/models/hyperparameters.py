@@ -15,7 +15,15 @@ from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import Gating, RopeLayout
-from ingot.models.spec import ExpertGroupsSpec, HeadSpec, RopeSpec, SharedExpertSpec
+from ingot.models.spec import (
+    ExpertGroupsSpec,
+    HeadSpec,
+    Mamba2Spec,
+    MambaSpec,
+    NormSpec,
+    RopeSpec,
+    SharedExpertSpec,
+)
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -77,7 +85,7 @@ class Hyperparameters:
         """A whole number of things there must be at least one of."""
         return self._within(key, self.integer(key, default), most)
 
-    def per_layer(self, key: str, default: int | None = None) -> tuple[int, ...]:
+    def per_layer(self, key: str, default: int | None = None, *, least: int = 1) -> tuple[int, ...]:
         """Such a number for every layer: a list in the file, or one for all of them."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray):
@@ -85,12 +93,25 @@ class Hyperparameters:
                 raise ModelError(
                     f"{self.architecture}.{key} has {len(value)} entries for {self.layers} layers"
                 )
-            return tuple(self._within(key, int(item), _MOST) for item in value)
-        return (self.size(key, default),) * self.layers
+            return tuple(self._within(key, int(item), _MOST, least) for item in value)
+        return (self._within(key, self.integer(key, default), _MOST, least),) * self.layers
 
-    def _within(self, key: str, number: int, most: int) -> int:
-        if not 1 <= number <= most:
-            raise self._wrong(key, number, f"1 to {most} in this file")
+    def numbers_per_layer(self, key: str) -> tuple[float, ...]:
+        """A number for every layer, under a key without the architecture's name."""
+        value = self.metadata.get(key)
+        if isinstance(value, np.ndarray):
+            if len(value) != self.layers:
+                raise ModelError(f"{key} has {len(value)} entries for {self.layers} layers")
+            found = [float(item) for item in value]
+        else:
+            found = [self.metadata.number(key)] * self.layers
+        if not all(map(math.isfinite, found)):
+            raise ModelError(f"{key} must hold finite numbers")
+        return tuple(found)
+
+    def _within(self, key: str, number: int, most: int, least: int = 1) -> int:
+        if not least <= number <= most:
+            raise self._wrong(key, number, f"{least} to {most} in this file")
         return number
 
     def _wrong(self, key: str, number: float, must: str) -> ModelError:
@@ -132,9 +153,17 @@ class Hyperparameters:
     @property
     def kv_heads(self) -> tuple[int, ...]:
         """Key and value heads of every layer; each serves as many query heads."""
-        counts = self.per_layer("attention.head_count_kv", self.heads)
+        return self._kv_heads(least=1)
+
+    @property
+    def hybrid_kv_heads(self) -> tuple[int, ...]:
+        """The same; 0 for layers that have no attention."""
+        return self._kv_heads(least=0)
+
+    def _kv_heads(self, least: int) -> tuple[int, ...]:
+        counts = self.per_layer("attention.head_count_kv", self.heads, least=least)
         for count in counts:
-            if self.heads % count:
+            if count and self.heads % count:
                 raise ModelError(
                     f"{self.architecture}: {self.heads} query heads cannot share {count} key heads "
                     "evenly (attention.head_count, attention.head_count_kv)"
@@ -222,6 +251,27 @@ class Hyperparameters:
         if not 0 <= number <= _MOST:
             raise self._wrong(key, number, f"0 to {_MOST}")
         return number
+
+    def mamba(self, inner_norms: tuple[NormSpec, NormSpec, NormSpec] | None) -> MambaSpec:
+        """A state space whose channels are heads of their own."""
+        return MambaSpec(
+            width=self.size("ssm.inner_size"),
+            states=self.size("ssm.state_size"),
+            taps=self.size("ssm.conv_kernel"),
+            step_rank=self.size("ssm.time_step_rank"),
+            inner_norms=inner_norms,
+        )
+
+    def mamba2(self, norm: NormSpec | None) -> Mamba2Spec:
+        """A state space of heads in groups."""
+        return Mamba2Spec(
+            width=self.size("ssm.inner_size"),
+            states=self.size("ssm.state_size"),
+            taps=self.size("ssm.conv_kernel"),
+            heads=self.size("ssm.time_step_rank"),
+            groups=self.size("ssm.group_count"),
+            norm=norm,
+        )
 
     def head(self) -> HeadSpec | None:
         """The head that scores whole texts, if the file has one."""

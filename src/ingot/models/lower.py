@@ -23,6 +23,9 @@ from ingot.models.spec import (
     Network,
     NormOver,
     NormSpec,
+    ShortConvSpec,
+    StateSpec,
+    XieluSpec,
 )
 
 
@@ -41,11 +44,11 @@ class _Blocks(Builder):
             projected.append(self.linear(x, name, width, bias=spec.qkv_bias, fused=fused))
             first += width
         query, key, value = projected
-        query = self.head_norm(query, spec.query_norm, spec)
-        key = self.head_norm(key, spec.key_norm, spec)
-        if spec.rope:
-            query = self.rope(query, spec.rope, spec.head_size)
-            key = self.rope(key, spec.rope, spec.head_size)
+        gate = self.linear(x, "attn_gate", query.width) if spec.gated else None
+        if spec.temper:
+            query = self.temper(query, spec.temper)
+        query = self.turned(query, spec.query_norm, spec)
+        key = self.turned(key, spec.key_norm, spec)
         self.append(o.WriteKv(key=key, value=value, kv_layer=kv_layer))
         mixed = self.value("attention", query.width)
         self.append(
@@ -57,12 +60,23 @@ class _Blocks(Builder):
                 kv_heads=spec.kv_heads,
                 scale=spec.head_size**-0.5 if spec.scale is None else spec.scale,
                 window=spec.window,
+                chunked=spec.chunked,
                 softcap=spec.softcap,
                 sinks=self.weight("attn_sinks.weight", spec.heads) if spec.sinks else None,
                 causal=spec.causal,
             )
         )
+        if gate:
+            mixed = self.activate(gate, mixed, "attn_gated", o.Activation.SIGMOID)
         return mixed
+
+    def turned(self, heads: o.Value, norm: NormSpec | None, spec: AttentionSpec) -> o.Value:
+        """Heads of query or key after their norm and RoPE."""
+        if not spec.norms_last:
+            heads = self.head_norm(heads, norm, spec)
+        if spec.rope:
+            heads = self.rope(heads, spec.rope, spec.head_size)
+        return self.head_norm(heads, norm, spec) if spec.norms_last else heads
 
     def head_norm(self, heads: o.Value, norm: NormSpec | None, spec: AttentionSpec) -> o.Value:
         if norm is None:
@@ -83,36 +97,34 @@ class _Blocks(Builder):
 
         gate = half("ffn_gate", 0) if spec.gated else None
         up = half("ffn_up", spec.width)
-        if gate:
+        if isinstance(spec.activation, XieluSpec):
+            out = self.xielu(up, "ffn_act", spec.activation)
+        elif gate:
             out = self.activate(gate, up, "ffn_act", spec.activation)
         else:
             out = self.activate(up, None, "ffn_act", spec.activation)
         out = self.optional_norm(out, spec.inner_norm)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
+    def mix(self, x: o.Value, spec: AttentionSpec | LatentSpec | StateSpec) -> o.Value:
+        """What looks at other tokens, up to its output matrix."""
+        if isinstance(spec, AttentionSpec):
+            return self.attention(x, spec)
+        if isinstance(spec, LatentSpec):
+            return add_latents(self, x, spec)
+        return add_states(self, x, spec)
+
     def block(self, stream: o.Value, spec: LayerSpec, *, last: bool) -> o.Value:
         normed = self.optional_norm(stream, spec.attention_norm)
-        if isinstance(spec.attention, AttentionSpec):
-            mixed = self.attention(normed, spec.attention)
-        elif isinstance(spec.attention, LatentSpec):
-            mixed = add_latents(self, normed, spec.attention)
-        else:
-            mixed = add_states(self, normed, spec.attention)
+        parts = [part for part in (spec.attention, spec.beside) if part]
+        mixed = [self.mix(normed, part) for part in parts]
         if last:  # nobody looks at the other tokens of the last layer any more
-            mixed, stream = self.select(mixed), self.select(stream)
+            mixed, stream = [self.select(each) for each in mixed], self.select(stream)
             if spec.parallel and not spec.mlp_norm:
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
-        name, bias = "ssm_out", False
-        if isinstance(spec.attention, LatentSpec):
-            name = "attn_output"
-        elif isinstance(spec.attention, AttentionSpec):
-            name, bias = "attn_output", spec.attention.output_bias
-            mixed = self.optional_norm(mixed, spec.attention.inner_norm)
-        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
-        mixed = self.optional_norm(mixed, spec.attention_post_norm)
-        stream = self.add(stream, mixed, "attn_residual")
-        stream = self.optional_norm(stream, spec.attention_stream_norm)
+        for part, each in zip(parts, mixed, strict=True):
+            stream = self.join(stream, each, part, spec)
         if spec.mlp is None:
             return stream
         if spec.mlp_norm:
@@ -120,11 +132,36 @@ class _Blocks(Builder):
         elif not spec.parallel:
             normed = stream
         if isinstance(spec.mlp, ExpertsSpec):
-            return add_experts(self, stream, normed, spec.mlp, spec.residual_scale)
+            return add_experts(
+                self, stream, normed, spec.mlp, spec.residual_scale, spec.mlp_post_norm
+            )
         mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.mlp_post_norm)
         stream = self.add(stream, mixed, "ffn_residual")
         return self.optional_norm(stream, spec.mlp_stream_norm)
+
+    def join(
+        self,
+        stream: o.Value,
+        mixed: o.Value,
+        part: AttentionSpec | LatentSpec | StateSpec,
+        spec: LayerSpec,
+    ) -> o.Value:
+        """What a part of a layer made joins the stream."""
+        name, bias = "ssm_out", False
+        match part:
+            case AttentionSpec():
+                name, bias = "attn_output", part.output_bias
+                mixed = self.optional_norm(mixed, part.inner_norm)
+            case LatentSpec():
+                name = "attn_output"
+            case ShortConvSpec():
+                name = "shortconv.out_proj"
+        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
+        mixed = self.optional_norm(mixed, spec.attention_post_norm)
+        residual = "ssm_residual" if part is spec.beside else "attn_residual"
+        stream = self.add(stream, mixed, residual)
+        return self.optional_norm(stream, spec.attention_stream_norm)
 
 
 def lower(

@@ -2,33 +2,45 @@
 
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
-from ingot.models.spec import ExpertGroupsSpec, ExpertsSpec, SharedExpertSpec
+from ingot.models.spec import ExpertGroupsSpec, ExpertsSpec, NormSpec, SharedExpertSpec
 
 
 def add_experts(
-    build: Builder, stream: o.Value, x: o.Value, spec: ExpertsSpec, scale: float
+    build: Builder,
+    stream: o.Value,
+    x: o.Value,
+    spec: ExpertsSpec,
+    scale: float,
+    post_norm: NormSpec | None = None,
 ) -> o.Value:
-    """Experts of x join the stream, times `scale`, and after them the shared one."""
+    """Experts of x join the stream, times `scale`, and after them the shared one.
+
+    With a post-norm they join each other first.
+    """
     scores = build.linear(x, "ffn_gate_inp", spec.count, bias=spec.bias)
     row_gate = None
     if spec.shared and spec.shared.gated:  # beside the scores: one pass over x for both
         row_gate = build.linear(x, "ffn_gate_inp_shexp", 1)
     choice = _route(build, scores, spec, scale)
-    gate = _linear(build, x, choice, "ffn_gate_exps", (spec.width, x.width), spec)
-    up = _linear(build, x, choice, "ffn_up_exps", (spec.width, x.width), spec)
-    active = build.activate(gate, up, "ffn_act_exps", spec.activation)
+    shape = (spec.width, x.width)
+    gate = _linear(build, x, choice, "ffn_gate_exps", shape, spec) if spec.gated else None
+    up = _linear(build, x, choice, "ffn_up_exps", shape, spec)
+    gates = (gate, up) if gate else (up, None)
+    active = build.activate(*gates, "ffn_act_exps", spec.activation)
     down = _linear(build, active, choice, "ffn_down_exps", (stream.width, spec.width), spec)
     mixed = build.value("ffn_mixed", stream.width)
     build.append(o.MixExperts(source=down, choice=choice, out=mixed))
-    stream = build.add(stream, mixed, "ffn_residual")
-    if not spec.shared:
-        return stream
-    shared = _shared(build, x, stream.width, spec.activation, spec.shared, scale)
-    if row_gate:
-        gated = build.value("ffn_gated_shexp", stream.width)
-        build.append(o.GateRows(source=shared, gate=row_gate, out=gated))
-        shared = gated
-    return build.add(stream, shared, "ffn_residual_shexp")
+    before = mixed if post_norm else build.add(stream, mixed, "ffn_residual")
+    if spec.shared:
+        shared = _shared(build, x, stream.width, spec, spec.shared, scale)
+        if row_gate:
+            gated = build.value("ffn_gated_shexp", stream.width)
+            build.append(o.GateRows(source=shared, gate=row_gate, out=gated))
+            shared = gated
+        before = build.add(before, shared, "ffn_residual_shexp")
+    if not post_norm:
+        return before
+    return build.add(stream, build.norm(before, post_norm), "ffn_residual")
 
 
 def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
@@ -79,11 +91,12 @@ def _shared(
     build: Builder,
     x: o.Value,
     width: int,
-    activation: o.Activation,
+    experts: ExpertsSpec,
     spec: SharedExpertSpec,
     scale: float,
 ) -> o.Value:
-    gate = build.linear(x, "ffn_gate_shexp", spec.width)
+    gate = build.linear(x, "ffn_gate_shexp", spec.width) if experts.gated else None
     up = build.linear(x, "ffn_up_shexp", spec.width)
-    active = build.activate(gate, up, "ffn_act_shexp", activation)
+    gates = (gate, up) if gate else (up, None)
+    active = build.activate(*gates, "ffn_act_shexp", experts.activation)
     return build.linear(active, "ffn_down_shexp", width, scale=scale)

@@ -15,13 +15,17 @@ from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 @dataclass(frozen=True, slots=True)
 class NormSpec:
-    """A normalization and the tensors that scale it (`name`.weight, `name`.bias)."""
+    """A normalization and the tensors that scale it (`name`.weight, `name`.bias).
+
+    A few files call the first one `name` alone: `plain_name`.
+    """
 
     name: str
     epsilon: float
     kind: NormKind = NormKind.RMS
     bias: bool = False
     weight: bool = True
+    plain_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,15 @@ class AttentionSpec:
     query_norm: NormSpec | None = None
     key_norm: NormSpec | None = None
     norm_over: NormOver = NormOver.HEAD
+    norms_last: bool = False  # after RoPE
     causal: bool = True  # no token sees later ones
     window: int = 0
+    chunked: bool = False  # windows lie side by side
+    temper: "TemperSpec | None" = None
     softcap: float = 0.0
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
     inner_norm: NormSpec | None = None  # before attn_output
+    gated: bool = False  # attn_gate: its sigmoid multiplies what attention gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,9 @@ class MambaSpec:
     states: int
     taps: int  # of the convolution
     step_rank: int
-    inner_norm: float | None = None  # epsilon of norms of what ssm_x gives, which have no weights
+    inner_norms: tuple[NormSpec, NormSpec, NormSpec] | None = (
+        None  # of the parts of ssm_x: dt, b, c
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +134,26 @@ class Mamba2Spec:
     taps: int  # of the convolution
     heads: int
     groups: int
-    norm: NormSpec  # of each group, behind the gate
+    norm: NormSpec | None  # of each group, behind the gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortConvSpec:
+    """shortconv.in_proj, shortconv.conv, shortconv.out_proj: a convolution between two gates."""
+
+    taps: int
+
+
+StateSpec = MambaSpec | Mamba2Spec | ShortConvSpec  # what keeps a state instead of keys and values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XieluSpec:
+    """An activation with numbers of its own in every layer, see `ingot.graph.ops.Xielu`."""
+
+    rise: float
+    fall: float
+    slope: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +161,7 @@ class MlpSpec:
     """ffn_up, ffn_down and, if gated, ffn_gate."""
 
     width: int
-    activation: Activation
+    activation: Activation | XieluSpec
     gated: bool = True
     fused_gate: bool = False  # ffn_up holds the rows of the gate and after them its own
     bias: bool = False
@@ -156,6 +185,7 @@ class ExpertsSpec:
     width: int
     activation: Activation
     gating: Gating
+    gated: bool = True  # else there is no ffn_gate_exps, nor a gate of the shared one
     normalize: bool = False  # the weights of the chosen ones add up to 1
     scale: float = 1.0  # of all weights
     near: float = 0.0  # of the sparse mixer
@@ -176,15 +206,15 @@ class ExpertGroupsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """Attention and MLP on a residual stream; or a state space alone, in the place of attention.
+    """Attention and MLP on a residual stream; or one of the two alone.
 
-    One after the other, each behind its norm if it has one; or `parallel`: both look at the
-    same stream, and an MLP without a norm of its own is behind the attention's. A post-norm is
-    applied to a block's result before it joins the stream, a stream norm to the stream after
-    that.
+    In the place of attention there may be a state space or a convolution. One after the other,
+    each behind its norm if it has one; or `parallel`: both look at the same stream, and an MLP
+    without a norm of its own is behind the attention's. A post-norm is applied to a block's result
+    before it joins the stream, a stream norm to the stream after that.
     """
 
-    attention: AttentionSpec | LatentSpec | MambaSpec | Mamba2Spec
+    attention: AttentionSpec | LatentSpec | StateSpec | None
     attention_norm: NormSpec | None
     mlp: MlpSpec | ExpertsSpec | None
     mlp_norm: NormSpec | None
@@ -194,6 +224,7 @@ class LayerSpec:
     attention_stream_norm: NormSpec | None = None
     mlp_stream_norm: NormSpec | None = None
     residual_scale: float = 1.0  # of what attn_output and ffn_down give
+    beside: Mamba2Spec | None = None  # attention: of the same input, into the same stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
