@@ -52,7 +52,6 @@ struct Attend : Operation {
     if (kv_heads < 1 || heads < 1 || heads % kv_heads)
       refuse(std::to_string(heads) + " query heads over " + std::to_string(kv_heads) +
              " key heads");
-    if (!causal && window > 0) refuse("a window of tokens that see their whole sequence");
     const CacheLayer layer = kv_layer.layer(kv_heads);
     if (from.width != heads * layer.head_size || to.width != heads * layer.value_size() ||
         has_selected(from) || has_selected(to))
@@ -85,6 +84,20 @@ struct HeadLinear : Operation {
   }
 };
 
+struct PickHeads : Operation {
+  int source, out;
+  int64_t heads, first;
+
+  void add_to(Program& program) const override {
+    const PickHeadsOp::Spec spec{program.at(source), program.at(out), heads, first};
+    if (heads < 1 || first < 0 || spec.source.width % heads || spec.out.width % heads ||
+        first + spec.out.width / heads > spec.source.width / heads ||
+        has_selected(spec.source) != has_selected(spec.out))
+      refuse("parts of heads outside of them");
+    program.add(std::make_unique<PickHeadsOp>(spec));
+  }
+};
+
 }  // namespace
 }  // namespace ingot
 
@@ -107,4 +120,7 @@ void bind_attention_operations(nb::module_& module) {
                  Field{"out", &HeadLinear::out}, Field{"weight", &HeadLinear::weight},
                  Field{"heads", &HeadLinear::heads}, Field{"first", &HeadLinear::first},
                  Field{"rows", &HeadLinear::rows}, Field{"transposed", &HeadLinear::transposed});
+  bind_operation(module, "PickHeads", Field{"source", &PickHeads::source},
+                 Field{"out", &PickHeads::out}, Field{"heads", &PickHeads::heads},
+                 Field{"first", &PickHeads::first});
 }

@@ -54,6 +54,33 @@ struct StateScan : Operation {
   }
 };
 
+struct DeltaRule : Operation {
+  int query, key, value, step, rate, out;
+  Floats decay, bias;
+  int64_t key_heads;
+  bool tiled;
+  float epsilon;
+  StatePlace state;
+
+  void add_to(Program& program) const override {
+    DeltaRuleOp::Spec spec{program.at(query), program.at(key), program.at(value), program.at(step),
+                           program.at(rate),  program.at(out), decay.data(),      bias.data(),
+                           key_heads,         tiled,           epsilon,           {}};
+    same_shape({spec.query, spec.key});
+    same_shape({spec.value, spec.out});
+    same_shape({spec.step, spec.rate});
+    if (has_selected(spec.key) || has_selected(spec.value) || has_selected(spec.step))
+      refuse("a delta rule of selected rows");
+    const int64_t heads = spec.heads();
+    if (key_heads < 1 || heads % key_heads || spec.key.width % key_heads ||
+        spec.value.width % heads || length(decay) != heads || length(bias) != heads)
+      refuse("a delta rule whose heads do not go together");
+    spec.state = state.ref(heads * spec.vectors() * spec.key_size() * kLanes);
+    program.add(std::make_unique<DeltaRuleOp>(spec));
+    add_states(program, state);
+  }
+};
+
 }  // namespace
 }  // namespace ingot
 
@@ -69,4 +96,11 @@ void bind_recurrent_operations(nb::module_& module) {
                  Field{"out", &StateScan::out}, Field{"decay", &StateScan::decay},
                  Field{"skip", &StateScan::skip}, Field{"groups", &StateScan::groups},
                  Field{"state", &StateScan::state});
+  bind_operation(module, "DeltaRule", Field{"query", &DeltaRule::query},
+                 Field{"key", &DeltaRule::key}, Field{"value", &DeltaRule::value},
+                 Field{"step", &DeltaRule::step}, Field{"rate", &DeltaRule::rate},
+                 Field{"out", &DeltaRule::out}, Field{"decay", &DeltaRule::decay},
+                 Field{"bias", &DeltaRule::bias}, Field{"key_heads", &DeltaRule::key_heads},
+                 Field{"tiled", &DeltaRule::tiled}, Field{"epsilon", &DeltaRule::epsilon},
+                 Field{"state", &DeltaRule::state});
 }

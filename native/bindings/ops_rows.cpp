@@ -75,6 +75,7 @@ struct Activate : Operation {
 
 struct FusedGateRows : Operation {
   int source, gate, out;
+  bool sigmoid;
   std::optional<int> residual;
 
   void add_to(Program& program) const override {
@@ -83,7 +84,7 @@ struct FusedGateRows : Operation {
     same_shape({from, added.value_or(to), to});
     if (by.width != 1 || has_selected(by) != has_selected(to))
       refuse("a gate that is not one number a row");
-    program.add(std::make_unique<GateRowsOp>(from, by, added, to));
+    program.add(std::make_unique<GateRowsOp>(from, by, sigmoid, added, to));
   }
 };
 
@@ -149,8 +150,8 @@ void bind_row_operations(nb::module_& module) {
   bind_operation(module, "Activate", Field{"gate", &Activate::gate}, Field{"out", &Activate::out},
                  Field{"kind", &Activate::kind}, Field{"up", &Activate::up});
   bind_operation(module, "FusedGateRows", Field{"source", &FusedGateRows::source},
-                 Field{"gate", &FusedGateRows::gate}, Field{"residual", &FusedGateRows::residual},
-                 Field{"out", &FusedGateRows::out});
+                 Field{"gate", &FusedGateRows::gate}, Field{"sigmoid", &FusedGateRows::sigmoid},
+                 Field{"residual", &FusedGateRows::residual}, Field{"out", &FusedGateRows::out});
   bind_operation(module, "Xielu", Field{"source", &Xielu::source}, Field{"out", &Xielu::out},
                  Field{"rise", &Xielu::rise}, Field{"fall", &Xielu::fall},
                  Field{"slope", &Xielu::slope});

@@ -15,6 +15,7 @@
 
 #include "bindings/array_view.h"
 #include "bindings/record.h"
+#include "executor/delta_op.h"
 #include "executor/executor.h"
 #include "executor/expert_ops.h"
 #include "executor/head_ops.h"

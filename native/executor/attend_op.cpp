@@ -108,9 +108,14 @@ void AttendOp::run_tiles(const Step& step, int member) {
         tile_of(run, index * tile_tokens, std::min(tile_tokens, run->count - index * tile_tokens),
                 piece % shares());
     const int32_t* position = step.batch.positions + run->first;
-    const int64_t last = (spec_.causal ? tile.first + tile.tokens : run->count) - 1;
-    attend_part(step, tile, first_seen(position[tile.first], spec_.window, spec_.chunked),
-                position[last] + 1, rows, mix, scratch);
+    const int64_t last = position[tile.first + tile.tokens - 1], whole = position[run->count - 1];
+    int64_t begin = first_seen(position[tile.first], spec_.window, spec_.chunked), end = last + 1;
+    if (!spec_.causal) {  // all of the sequence, or half a window on either side
+      const int64_t half = spec_.window > 0 ? spec_.window / 2 : whole;
+      begin = first_seen(position[tile.first], half + 1, false);
+      end = std::min(whole, last + half) + 1;
+    }
+    attend_part(step, tile, begin, end, rows, mix, scratch);
     for (int64_t t = 0; t < tile.tokens; ++t)
       for (int64_t r = 0; r < tile.heads; ++r) {
         const int64_t i = t * tile.heads + r, head = tile.first_head + r;

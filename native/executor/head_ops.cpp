@@ -42,4 +42,12 @@ void HeadLinearOp::run_head(const Step& step, int64_t head, float* panel) const 
   }
 }
 
+void PickHeadsOp::run(const Step& step, int) {
+  const int64_t from = spec_.source.width / spec_.heads, to = spec_.out.width / spec_.heads;
+  for (int64_t t; (t = queue_.claim(step.rows(spec_.out))) >= 0;)
+    for (int64_t head = 0; head < spec_.heads; ++head)
+      std::copy_n(step.row(spec_.source, t) + head * from + spec_.first, to,
+                  step.row(spec_.out, t) + head * to);
+}
+
 }  // namespace ingot

@@ -49,4 +49,20 @@ class HeadLinearOp : public Op {
   Queue queue_;
 };
 
+// out[head] = elements of source[head] from `first` on
+class PickHeadsOp : public Op {
+ public:
+  struct Spec {
+    ValueRef source, out;
+    int64_t heads, first;
+  };
+  explicit PickHeadsOp(Spec spec) : spec_(spec) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const Spec spec_;
+  Queue queue_;
+};
+
 }  // namespace ingot

@@ -227,7 +227,9 @@ class AttendOp : public Op {
     int64_t window;
     bool chunked;        // windows lie side by side
     const float* sinks;  // one per head; may be null
-    bool causal;         // else a token sees its whole sequence, which is all in the batch
+    // else a token sees its whole sequence, which is all in the batch, or window / 2 tokens of it
+    // on either side
+    bool causal;
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.

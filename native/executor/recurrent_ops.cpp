@@ -88,14 +88,8 @@ void StateScanOp::scan(const Step& step, const SequenceRun& run, int64_t vector)
   const int64_t first = group * spec_.group_channels() + place;
   const int64_t states = spec_.states(), floats = states * kLanes;
   const StateWalk walk(step, run, spec_.state);
-  const float* source = walk.source();
-  float* state = walk.target() + vector * floats;
-  if (!source)
-    std::fill_n(state, floats, 0.0f);
-  else if (source != walk.target())
-    std::copy_n(source + vector * floats, floats, state);
-  int64_t done = 0;
-  const auto move_on = [&](int64_t to) {
+  float* state = walk.start(vector * floats, floats);
+  walk.move_on(state, vector * floats, floats, [&](int64_t done, int64_t to) {
     const int64_t token = run.first + done;
     step.kernels.state_scan(
         {to - done, first, std::min(kLanes, spec_.group_channels() - place),
@@ -104,15 +98,7 @@ void StateScanOp::scan(const Step& step, const SequenceRun& run, int64_t vector)
          step.row(spec_.b, token) + group * states, step.row(spec_.c, token) + group * states,
          spec_.b.width, states, decay_.data() + vector * (spec_.one_decay ? kLanes : floats),
          spec_.one_decay, skip_.data() + vector * kLanes, state});
-    done = to;
-  };
-  for (int64_t r = walk.first(); r < walk.last(); ++r) {
-    float* kept = walk.kept(r);
-    if (!kept) continue;
-    move_on(walk.tokens_to_end_of(r));
-    std::copy_n(state, floats, kept + vector * floats);
-  }
-  move_on(run.count);
+  });
 }
 
 }  // namespace ingot

@@ -3,6 +3,7 @@
 // namespace, so that the linker cannot take a function built for one instruction set for another's.
 #include "isa/families.h"
 #include "kernels/attention.h"
+#include "kernels/delta.h"
 #include "kernels/heads.h"
 #include "kernels/recurrent.h"
 #include "kernels/rowwise.h"
@@ -32,6 +33,7 @@ static KernelTable make_table(Precision precision) noexcept {
   table.join_parts = join_parts;
   table.causal_conv = causal_conv;
   table.state_scan = state_scan;
+  table.delta_rule = delta_rule;
   return table;
 }
 

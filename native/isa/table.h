@@ -71,6 +71,7 @@ struct KernelTable {
   // Recurrent operations (kernels/recurrent.h).
   void (*causal_conv)(const ConvTask& task);
   void (*state_scan)(const ScanTask& task);
+  void (*delta_rule)(const DeltaTask& task);  // kernels/delta.h
 
   // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights

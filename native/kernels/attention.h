@@ -210,9 +210,14 @@ inline void attend(const AttendTask& task) {
       Fold folds[4];
       for (; i < rows && count < 4; ++i) {
         const int64_t position = task.positions[i / task.repeat];
-        const int64_t oldest = oldest_seen(position, task.window, task.chunked);
+        const bool around = !task.causal && task.window > 0;
+        const int64_t oldest =
+            around ? position - task.window / 2 : oldest_seen(position, task.window, task.chunked);
         const int64_t first = std::max<int64_t>(oldest - start, 0);
-        const int64_t seen = task.causal ? std::min(position + 1, task.end) : task.end;
+        const int64_t newest = task.causal ? position
+                               : around    ? position + task.window / 2
+                                           : task.end;
+        const int64_t seen = std::min(newest + 1, task.end);
         const int64_t last = std::min<int64_t>(kBlock, seen - start);
         if (first >= last) continue;
         folds[count].first = static_cast<int>(first);

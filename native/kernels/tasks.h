@@ -81,6 +81,21 @@ struct ScanTask {
   float* state;        // [states][kLanes]
 };
 
+// A gated delta rule: lanes of the values of one head over tokens of one sequence.
+struct DeltaTask {
+  int64_t tokens;
+  const float *query, *key;  // [tokens][key_stride], of the head's key head
+  int64_t key_stride, key_size;
+  const float* value;  // [tokens][value_stride], from the first lane on
+  float* out;          // the same
+  int64_t value_stride;
+  int64_t lanes;             // at most kLanes
+  const float *step, *rate;  // [tokens][head_stride], the head's
+  int64_t head_stride;
+  float decay, bias, epsilon, scale;  // bias: of steps; scale: of queries
+  float* state;                       // [key_size][kLanes]
+};
+
 // The first position that a token sees.
 constexpr int64_t oldest_seen(int64_t position, int64_t window, bool chunked) {
   if (window <= 0) return 0;

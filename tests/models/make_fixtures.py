@@ -7,6 +7,7 @@ of the metadata are what llama.cpp's converter writes; a recipe adds what is spe
 """
 
 import sys
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ SETTINGS = {
 def file_name(name: str, recipe: Recipe) -> str:
     """What a parameter is called in a file."""
     name = name.replace("model.norm.", "output_norm.")
+    if name == "norm.weight":  # of a model without a head
+        name = "output_norm.weight"
     for part, replacement in {**NAMES, **recipe.names}.items():
         name = name.replace(part, replacement)
     return name
@@ -135,7 +138,8 @@ def make(recipe: Recipe) -> Fixture:
         "pad_token_id": None,
     }
     config = kind.config_class(**{**settings, **recipe.config})
-    model = kind(config, add_pooling_layer=False) if recipe.encoder else kind(config)
+    pools = "add_pooling_layer" in signature(kind).parameters
+    model = kind(config, add_pooling_layer=False) if pools else kind(config)
     model = model.double().eval()
     recipe.adjust(model)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()

@@ -67,7 +67,69 @@ ROBERTA = replace(
     },
 )
 
+WINDOW = 10  # tokens: half of them on either side
+
 ENCODERS: dict[str, Recipe] = {
+    "modern-bert": Recipe(
+        architecture="modern-bert",
+        model="ModernBertModel",
+        config={
+            **SIZES,
+            "num_hidden_layers": 4,
+            "local_attention": WINDOW,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        metadata=lambda c: {
+            "attention.causal": False,
+            "attention.sliding_window": WINDOW,
+            "attention.sliding_window_pattern": 3,
+            "rope.freq_base_swa": 10000.0,
+            "pooling_type": 1,
+            "attention.layer_norm_epsilon": c.norm_eps,
+        },
+        names={
+            "embeddings.tok_embeddings": "token_embd",
+            "embeddings.norm": "token_embd_norm",
+            "final_norm": "output_norm",
+            "attn.Wqkv": "attn_qkv",
+            "attn.Wo": "attn_output",
+            "mlp_norm": "ffn_norm",
+            "mlp.Wi": "ffn_up",
+            "mlp.Wo": "ffn_down",
+        },
+        encoder=True,
+    ),
+    "gemma-embedding": Recipe(
+        architecture="gemma-embedding",
+        model="Gemma3TextModel",
+        config={
+            **SIZES,
+            "num_hidden_layers": 7,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "head_dim": 20,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": WINDOW,
+            "use_bidirectional_attention": True,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        metadata=lambda _: {"attention.sliding_window": WINDOW, "pooling_type": 1},
+        names={
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+            "self_attn.q_norm": "attn_q_norm",
+            "self_attn.k_norm": "attn_k_norm",
+        },
+        transforms={"norm.weight": lambda w, _: w - 1},
+        encoder=True,
+    ),
     "bert": BERT,
     "bert-rank": replace(
         changed(BERT, {"num_labels": 1}),

@@ -118,6 +118,30 @@ V3 = replace(
     metadata=lambda c: {**keys(c), "expert_gating_func": SIGMOID},
 )
 LATENTS: dict[str, Recipe] = {
+    "mistral4": replace(
+        changed(
+            V2,
+            {
+                "n_group": 2,
+                "topk_group": 1,
+                "norm_topk_prob": True,
+                "first_k_dense_replace": 0,
+                "rope_parameters": {
+                    **YARN,
+                    "mscale": 1.0,
+                    "mscale_all_dim": 1.0,
+                    "llama_4_scaling_beta": 0.3,
+                },
+            },
+        ),
+        architecture="mistral4",
+        model="Mistral4ForCausalLM",
+        metadata=lambda c: {
+            **keys(c),
+            "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+            "attention.temperature_length": c.rope_parameters["original_max_position_embeddings"],
+        },
+    ),
     "deepseek2": V2,
     "deepseek2-v3": V3,
     # A file of the older kind: no query rank, no groups, rows of whole blocks. Layers as many as

@@ -52,6 +52,16 @@ def set_xielu(model: Any) -> None:
         block.mlp.act_fn.eps.data.fill_(-1e-6)
 
 
+MISTRAL3 = Recipe(
+    architecture="mistral3",
+    model="Ministral3ForCausalLM",
+    config={**SIZES, "head_dim": 16, "rope_parameters": MISTRAL_YARN},
+    metadata=lambda c: {
+        "rope.scaling.yarn_log_multiplier": c.rope_parameters["mscale_all_dim"],
+        "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+    },
+    transforms=TURNED_PAIRS,
+)
 MINICPM = Recipe(
     architecture="minicpm",
     model="GraniteForCausalLM",
@@ -144,16 +154,14 @@ MORE_DENSE: dict[str, Recipe] = {
         names={**HEAD_NORMS, "score": "cls.output"},
         ranker=True,
     ),
-    "mistral3": Recipe(
-        architecture="mistral3",
-        model="Ministral3ForCausalLM",
-        config={**SIZES, "head_dim": 16, "rope_parameters": MISTRAL_YARN},
-        metadata=lambda c: {
-            "rope.scaling.yarn_log_multiplier": c.rope_parameters["mscale_all_dim"],
-            "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+    "mistral3-long": replace(
+        MISTRAL3,
+        config={
+            **MISTRAL3.config,
+            "rope_parameters": {**MISTRAL_YARN, "original_max_position_embeddings": 32},
         },
-        transforms=TURNED_PAIRS,
     ),
+    "mistral3": MISTRAL3,
     "olmo": Recipe(
         architecture="olmo",
         model="OlmoForCausalLM",

@@ -88,12 +88,15 @@ def test_a_factor_without_a_kind_is_linear(tmp_path: Path) -> None:
         assert ropes(build_graph(said)) == ropes(build_graph(left_out))
 
 
-@pytest.mark.parametrize(("scale", "context"), [(0.1, 128), (0.0, 256)])
-def test_a_context_ends_where_queries_would_be_scaled(
-    scale: float, context: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("scale", "context", "scaled"), [(0.1, 129, True), (0.1, 128, False), (0.0, 256, False)]
+)
+def test_queries_are_scaled_in_contexts_longer_than_the_original(
+    scale: float, context: int, scaled: bool, tmp_path: Path
 ) -> None:
+    """In shorter ones nothing would change, and a GPU runs them."""
     fixture = Fixture.load("mistral3")
     keys = {**fixture.metadata, "attention.temperature_scale": scale}
-    path = replace(fixture, metadata=keys).write(tmp_path / "model.gguf")
-    with LLM(path, threads=1) as llm:
-        assert llm.context == context
+    with GgufLoader(replace(fixture, metadata=keys).write(tmp_path / "model.gguf")) as model:
+        ops = build_graph(model, context).ops
+    assert any(isinstance(op, o.Temper) for op in ops) == scaled

@@ -60,7 +60,8 @@ class AttentionCase(Case):
             q, k = (self.rope(small, value) for value in (q, k))
         if self.norms and self.norms_last:
             q, k = (self.norm(small, value) for value in (q, k))
-        small.kv_layers.append(KvLayer(self.kv_heads, self.size, self.window))
+        kept = self.window if self.causal else 0
+        small.kv_layers.append(KvLayer(self.kv_heads, self.size, kept))
         small.ops.append(o.WriteKv(key=k, value=v, kv_layer=0))
         out = small.value(query)
         small.ops.append(
@@ -203,6 +204,29 @@ class HeadLinearCase(Case):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PickCase(Case):
+    """Some elements of every head."""
+
+    family: ClassVar[str] = "attention"
+
+    heads: int
+    size: int
+    first: int
+    of: int  # elements that a head has
+    gpu: Gpu = Gpu.REFUSED
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        x = small.embed(small.random(self.tokens, self.heads * self.of))
+        out = small.value(self.heads * self.size)
+        small.ops.append(o.PickHeads(source=x, out=out, heads=self.heads, first=self.first))
+        return small, small.select(out)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemperCase(Case):
     """Queries that grow with their positions."""
 
@@ -321,6 +345,11 @@ CASES = [
         for tokens in (1, 2, 31, 32, 33, 65, 130, 600)
     ),
     *(
+        AttentionCase(causal=False, tokens=tokens, window=window, heads=3, gpu=Gpu.REFUSED)
+        for tokens in (1, 33, 130)
+        for window in (1, 2, 9, 64, 100)
+    ),
+    *(
         AttentionCase(causal=False, size=32, softcap=3.0, kv_type=kv_type)
         for kv_type in CPU_KV_TYPES
     ),
@@ -414,4 +443,6 @@ CASES = [
         for transposed in (False, True)
     ),
     *(TemperCase(offset=offset) for offset in (0, 1)),
+    PickCase(heads=3, size=5, first=4, of=9),
+    PickCase(heads=1, size=1, first=0, of=2),
 ]

@@ -76,7 +76,8 @@ def _(op: o.FusedNorm, step: Step, _layers: object) -> dict[str, Matrix]:
 
 @_run.register
 def _(op: o.FusedGateRows, step: Step, _layers: object) -> dict[str, Matrix]:
-    y = rows.sigmoid(step.value(op.gate)) * step.value(op.source)
+    gate = step.value(op.gate)
+    y = (rows.sigmoid(gate) if op.sigmoid else gate) * step.value(op.source)
     return {op.out.name: _plus(y, op.residual, step)}
 
 

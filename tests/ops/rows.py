@@ -115,10 +115,10 @@ def activation(small: SmallGraph, kind: o.Activation, gated: bool, width: int) -
     return small.select(out)
 
 
-def gated_rows(small: SmallGraph, width: int, residual: bool) -> o.Value:
+def gated_rows(small: SmallGraph, width: int, residual: bool, sigmoid: bool = True) -> o.Value:
     x = small.embed(small.random(5, width + 1, scale=4))
     gate, source, out = small.pick(x, 0, 1), small.pick(x, 1, width + 1), small.value(width)
-    small.ops.append(o.GateRows(source=source, gate=gate, out=out))
+    small.ops.append(o.GateRows(source=source, gate=gate, out=out, sigmoid=sigmoid))
     return small.select(small.add(source, out) if residual else out)
 
 
@@ -225,6 +225,15 @@ CASES = [
         )
         for width in (1, 16, 45)
         for residual in (False, True)
+    ),
+    *(
+        RowsCase(
+            name=f"weigh-rows-{width}",
+            make=partial(gated_rows, width=width, residual=width > 1, sigmoid=False),
+            error=5e-5,
+            gpu=Gpu.REFUSED,
+        )
+        for width in (1, 16, 45)
     ),
     *(
         RowsCase(

@@ -67,6 +67,7 @@ class Builder:
                 bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
                 kind=spec.kind,
                 epsilon=spec.epsilon,
+                run=None if spec.weight else shape[-1],
             )
         )
         return out
@@ -120,6 +121,12 @@ class Builder:
                 magnitude=spec.magnitude,
             )
         )
+        return out
+
+    def pick_heads(self, source: o.Value, name: str, heads: int, first: int, size: int) -> o.Value:
+        """Some elements of every head."""
+        out = self.value(name, heads * size)
+        self.append(o.PickHeads(source=source, out=out, heads=heads, first=first))
         return out
 
     def temper(self, source: o.Value, spec: TemperSpec) -> o.Value:

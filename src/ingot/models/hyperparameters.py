@@ -7,7 +7,7 @@ anything of that size is made.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import Gating, RopeLayout
 from ingot.models.spec import (
+    DeltaSpec,
     ExpertGroupsSpec,
     HeadSpec,
+    LatentSpec,
     Mamba2Spec,
     MambaSpec,
     NormSpec,
     RopeSpec,
     SharedExpertSpec,
+    TemperSpec,
 )
 from ingot.quant import decode
 
@@ -272,6 +275,73 @@ class Hyperparameters:
             groups=self.size("ssm.group_count"),
             norm=norm,
         )
+
+    def latents(self) -> LatentSpec:
+        """Multi-head latent attention."""
+        fused = not self.integer("attention.key_length_mla", 0)  # as older converters left it
+        kind = "" if fused else "_mla"
+        head = self.size(f"attention.key_length{kind}")
+        rotary = self.size("rope.dimension_count", most=head - 1)
+        # YaRN stretches the scores of attention instead of cosines and sines.
+        rope, stretch = self.rope(RopeLayout.INTERLEAVED), 1.0
+        if multiplier := self.not_negative("rope.scaling.yarn_log_multiplier"):
+            stretch += multiplier * math.log(max(1.0, self.positive("rope.scaling.factor", 1.0)))
+            rope = replace(rope, magnitude=1.0)
+        return LatentSpec(
+            heads=self.heads,
+            latent=self.size("attention.kv_lora_rank"),
+            rotary=rotary,
+            key_size=head - rotary,
+            value_size=self.size(f"attention.value_length{kind}"),
+            rope=rope,
+            scale=stretch**2 / math.sqrt(head),
+            latent_norm=NormSpec("attn_kv_a_norm", self.rms_epsilon),
+            query_rank=self.count("attention.q_lora_rank"),
+            query_norm=NormSpec("attn_q_a_norm", self.rms_epsilon),
+            fused=fused,
+            temper=self.temper(),
+        )
+
+    def temper(self) -> TemperSpec | None:
+        """How queries grow after the original context, if the context that is wanted is longer."""
+        scale = self.not_negative("attention.temperature_scale")
+        length = self.size("attention.temperature_length", self.original_context)
+        wanted = min(self.wanted_context or self.context_length, self.context_length)
+        return TemperSpec(scale=scale, length=length) if scale and wanted > length else None
+
+    def delta(self, **special: bool) -> DeltaSpec:
+        """A gated delta rule, with what is special about it."""
+        heads = self.size("ssm.time_step_rank")
+        key_heads = self.size("ssm.group_count", most=heads)
+        width = self.size("ssm.inner_size")
+        if heads % key_heads or width % heads:
+            raise ModelError(
+                f"{self.architecture}: {heads} heads of {width} values cannot share {key_heads} "
+                "key heads evenly (ssm.time_step_rank, ssm.inner_size, ssm.group_count)"
+            )
+        return DeltaSpec(
+            heads=heads,
+            key_heads=key_heads,
+            key_size=self.size("ssm.state_size"),
+            value_size=width // heads,
+            taps=self.size("ssm.conv_kernel"),
+            norm=NormSpec("ssm_norm", self.rms_epsilon),
+            **special,
+        )
+
+    @property
+    def attention_layers(self) -> tuple[bool, ...]:
+        """Whether each layer has attention: those that a list says, or every so many."""
+        listed = self.metadata.get(f"{self.architecture}.attention.recurrent_layers")
+        if isinstance(listed, np.ndarray):
+            if len(listed) != self.layers:
+                raise ModelError(
+                    f"{self.architecture}.attention.recurrent_layers has {len(listed)} entries for "
+                    f"{self.layers} layers"
+                )
+            return tuple(not recurrent for recurrent in listed)
+        every = self.size("full_attention_interval", 4)
+        return tuple((layer + 1) % every == 0 for layer in range(self.layers))
 
     def head(self) -> HeadSpec | None:
         """The head that scores whole texts, if the file has one."""

@@ -34,9 +34,12 @@ class _Blocks(Builder):
     """The blocks of a layer; each method returns what it writes."""
 
     def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
-        kv_layer = self.new_kv_layer(KvLayer(spec.kv_heads, spec.head_size, spec.window))
+        kept = spec.window if spec.causal else 0
+        kv_layer = self.new_kv_layer(KvLayer(spec.kv_heads, spec.head_size, kept))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
+        if spec.gate_in_query:
+            heads["attn_q"] *= 2
         rows = sum(heads.values()) * spec.head_size
         for name, count in heads.items():
             width = count * spec.head_size
@@ -45,12 +48,17 @@ class _Blocks(Builder):
             first += width
         query, key, value = projected
         gate = self.linear(x, "attn_gate", query.width) if spec.gated else None
+        if spec.gate_in_query:
+            query, gate = (
+                self.pick_heads(query, name, spec.heads, i * spec.head_size, spec.head_size)
+                for i, name in enumerate(("attn_query", "attn_gate"))
+            )
         if spec.temper:
             query = self.temper(query, spec.temper)
         query = self.turned(query, spec.query_norm, spec)
         key = self.turned(key, spec.key_norm, spec)
         self.append(o.WriteKv(key=key, value=value, kv_layer=kv_layer))
-        mixed = self.value("attention", query.width)
+        mixed = self.value("attention", spec.heads * spec.head_size)
         self.append(
             o.Attend(
                 query=query,

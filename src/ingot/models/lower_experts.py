@@ -1,5 +1,7 @@
 """The block of experts: a router, the experts it chooses, and one that all tokens share."""
 
+from dataclasses import replace
+
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
 from ingot.models.spec import ExpertGroupsSpec, ExpertsSpec, NormSpec, SharedExpertSpec
@@ -21,6 +23,10 @@ def add_experts(
     row_gate = None
     if spec.shared and spec.shared.gated:  # beside the scores: one pass over x for both
         row_gate = build.linear(x, "ffn_gate_inp_shexp", 1)
+    shared_x = x
+    if spec.weigh_input:
+        x = _weighed(build, x, _route(build, scores, spec, 1.0, "ffn_weight"))
+        spec = replace(spec, normalize=True)  # the weight of one expert becomes 1
     choice = _route(build, scores, spec, scale)
     shape = (spec.width, x.width)
     gate = _linear(build, x, choice, "ffn_gate_exps", shape, spec) if spec.gated else None
@@ -32,7 +38,7 @@ def add_experts(
     build.append(o.MixExperts(source=down, choice=choice, out=mixed))
     before = mixed if post_norm else build.add(stream, mixed, "ffn_residual")
     if spec.shared:
-        shared = _shared(build, x, stream.width, spec, spec.shared, scale)
+        shared = _shared(build, shared_x, stream.width, spec, spec.shared, scale)
         if row_gate:
             gated = build.value("ffn_gated_shexp", stream.width)
             build.append(o.GateRows(source=shared, gate=row_gate, out=gated))
@@ -43,8 +49,18 @@ def add_experts(
     return build.add(stream, build.norm(before, post_norm), "ffn_residual")
 
 
-def _route(build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float) -> o.Value:
-    choice = build.value("ffn_choice", 2 * spec.used)
+def _weighed(build: Builder, x: o.Value, choice: o.Value) -> o.Value:
+    """The input of one expert, times the expert's weight."""
+    weight = build.pick_heads(choice, "ffn_weight.picked", 1, 1, 1)
+    out = build.value("ffn_weighed", x.width)
+    build.append(o.GateRows(source=x, gate=weight, out=out, sigmoid=False))
+    return out
+
+
+def _route(
+    build: Builder, scores: o.Value, spec: ExpertsSpec, scale: float, name: str = "ffn_choice"
+) -> o.Value:
+    choice = build.value(name, 2 * spec.used)
     bias = build.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
     groups = spec.groups or ExpertGroupsSpec(count=1, used=1, best=1)
     build.append(

@@ -69,6 +69,7 @@ class AttentionSpec:
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
     inner_norm: NormSpec | None = None  # before attn_output
     gated: bool = False  # attn_gate: its sigmoid multiplies what attention gives
+    gate_in_query: bool = False  # attn_q holds a head's query and after it its gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,28 @@ class ShortConvSpec:
     taps: int
 
 
-StateSpec = MambaSpec | Mamba2Spec | ShortConvSpec  # what keeps a state instead of keys and values
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSpec:
+    """A gated delta rule: attn_qkv and attn_gate, ssm_conv1d, ssm_alpha, ssm_beta and ssm_dt,
+    ssm_a, ssm_norm, ssm_out.
+
+    Queries and keys have fewer heads than values. In older files ssm_in holds what attn_qkv and
+    attn_gate do, key head by key head; ssm_ba holds ssm_beta and ssm_alpha like this.
+    """
+
+    heads: int
+    key_heads: int
+    key_size: int
+    value_size: int
+    taps: int  # of the convolution
+    norm: NormSpec  # of each head, before the gate
+    tiled: bool = False  # see `ingot.graph.ops.DeltaRule`
+    mixed_inputs: bool = False  # ssm_in
+    mixed_rates: bool = False  # ssm_ba
+
+
+# What keeps a state instead of keys and values.
+StateSpec = MambaSpec | Mamba2Spec | ShortConvSpec | DeltaSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +214,7 @@ class ExpertsSpec:
     bias: bool = False  # of the scores and of every expert
     selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
     groups: "ExpertGroupsSpec | None" = None
+    weigh_input: bool = False  # of the one expert, not what it gives
     shared: SharedExpertSpec | None = None
 
 

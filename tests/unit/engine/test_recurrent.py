@@ -24,7 +24,7 @@ GREEDY = {"temperature": 0, "ignore_eos": True}
 HOT = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
 
 
-@pytest.fixture(scope="module", params=["mamba2-groups", "nemotron_h", "lfm2"])
+@pytest.fixture(scope="module", params=["mamba2-groups", "nemotron_h", "lfm2", "qwen35"])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Mamba 2, and models with attention in some layers and states in others."""
     return Fixture.load(request.param).write(tmp_path_factory.mktemp("engine") / "model.gguf")

@@ -70,7 +70,11 @@ def test_the_vocabulary_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> No
         ([replace(NORM, weight=o.Weight("norm", (3, 3)))], "sizes do not fit"),
         ([replace(NORM, weight=o.Weight("norm", (1, 2, 3)))], "sizes do not fit"),
         ([replace(LINEAR, weight=o.Weight("w", (6, 6), 3, 8))], "sizes do not fit"),
-        ([replace(ATTEND, causal=False, window=2)], "sizes do not fit|read before it is stored"),
+        ([WRITE, replace(ATTEND, chunked=True)], "sizes do not fit"),
+        (
+            [WRITE, replace(ATTEND, chunked=True, window=2, causal=False)],
+            "Attend of a: sizes do not fit",
+        ),
         ([replace(NORM, out=o.Value("n", 3))], "sizes do not fit"),
         ([replace(ROPE, head_size=4)], "Rope of r: sizes do not fit"),
         ([replace(ROPE, frequencies=(0.1, 0.2))], "sizes do not fit"),

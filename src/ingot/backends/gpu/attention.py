@@ -229,6 +229,8 @@ def _(op: o.StoreKv) -> str | None:
 def _(op: o.Attend) -> str | None:
     if op.query.width != op.out.width:
         return "attention over latents"
+    if op.window and not op.causal:
+        return "windows of encoders"
     return "attention in chunks" if op.chunked else None
 
 

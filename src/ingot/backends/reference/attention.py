@@ -44,7 +44,9 @@ def attend(
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
     hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
-    if op.chunked:
+    if op.window and not op.causal:
+        hidden |= np.abs(distance) > op.window // 2
+    elif op.chunked:
         hidden |= np.arange(len(keys))[None, :] < (positions - positions % op.window)[:, None]
     elif op.window:
         hidden |= distance >= op.window
@@ -90,3 +92,10 @@ def _(op: o.HeadLinear, step: Step) -> Matrix:
 def _(op: o.Temper, step: Step) -> Matrix:
     factor = 1 + op.scale * np.log1p((step.positions + op.offset) // op.length)
     return step.value(op.source) * factor[:, None].astype(step.dtype)
+
+
+@compute.register
+def _(op: o.PickHeads, step: Step) -> Matrix:
+    heads = step.value(op.source).reshape(-1, op.heads, op.source.width // op.heads)
+    last = op.first + op.out.width // op.heads
+    return heads[..., op.first : last].reshape(len(heads), -1)

@@ -129,7 +129,8 @@ def _(op: o.Add, step: Step) -> Matrix:
 
 @compute.register
 def _(op: o.GateRows, step: Step) -> Matrix:
-    return sigmoid(step.value(op.gate)) * step.value(op.source)
+    gate = step.value(op.gate)
+    return (sigmoid(gate) if op.sigmoid else gate) * step.value(op.source)
 
 
 @compute.register

@@ -23,7 +23,17 @@ from ingot.graph.ops.record import (
 )
 from ingot.graph.ops.rows import Norm, Normalization
 
-__all__ = ["Attend", "HeadLinear", "Rope", "RopeLayout", "Rotary", "StoreKv", "Temper", "WriteKv"]
+__all__ = [
+    "Attend",
+    "HeadLinear",
+    "PickHeads",
+    "Rope",
+    "RopeLayout",
+    "Rotary",
+    "StoreKv",
+    "Temper",
+    "WriteKv",
+]
 
 
 class RopeLayout(StrEnum):
@@ -189,7 +199,8 @@ class Attend(Op):
 
     score = scale * q.k, then cap * tanh(score / cap) if there is a cap; a token sees
     positions p with position - window < p <= position (window 0: all of them), or, if it is
-    not causal, its whole sequence, which then must run in one batch. If it is `chunked`, windows
+    not causal, its whole sequence, which then must run in one batch, or with a window those at most
+    window // 2 away. If it is `chunked`, windows
     lie side by side, and a token sees those positions of its own that are not later. Query head h
     reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts one more
     score, sinks[h], that has no value.
@@ -229,11 +240,11 @@ class Attend(Op):
         return not self.causal
 
     def fits(self) -> bool:
-        """Groups of heads are whole; only a causal attention has a window."""
+        """Groups of heads are whole; only a causal attention has chunks."""
         grouped = self.kv_heads > 0 and self.heads % self.kv_heads == 0
         sinks_fit = self.sinks is None or self.sinks.shape == (self.heads,)
-        seen = self.causal or not self.window
-        return grouped and sinks_fit and seen and (self.window > 0 or not self.chunked)
+        seen = not self.chunked or (self.causal and self.window > 0)
+        return grouped and sinks_fit and seen
 
     def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
         """The layer was written, with these heads."""
@@ -242,7 +253,8 @@ class Attend(Op):
             raise GraphError(f"{self}: layer {self.kv_layer} is read before it is stored")
         value_size = layer.value_width // layer.heads
         kept = layer.heads, self.heads * layer.head_size, self.heads * value_size, layer.window
-        if (self.kv_heads, self.query.width, self.out.width, self.window) != kept:
+        window = self.window if self.causal else 0  # what runs in one batch stays
+        if (self.kv_heads, self.query.width, self.out.width, window) != kept:
             raise GraphError(
                 f"{self}: {self.heads} heads over {self.kv_heads}, width {self.query.width} to "
                 f"{self.out.width}, window {self.window} do not fit layer {self.kv_layer}, which "
@@ -335,6 +347,34 @@ class HeadLinear(Op):
         return (
             not rest and kept >= 0 and self.out.width == self.heads * (kept + self.results_of_head)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickHeads(Op):
+    """out[h] = the elements of source[h] from `first` on, as many as out has of a head.
+
+    For matrices whose rows lie head by head, with several things of a head in a row.
+    """
+
+    label: ClassVar[str] = "pick heads"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    heads: int
+    first: int
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Which elements."""
+        size = self.out.width // self.heads
+        return (f"{self.first} to {self.first + size} of each of {self.heads}",)
+
+    def fits(self) -> bool:
+        """Heads are whole, and have these elements."""
+        if self.heads < 1 or self.source.width % self.heads or self.out.width % self.heads:
+            return False
+        last = self.first + self.out.width // self.heads
+        return 0 <= self.first < last <= self.source.width // self.heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from ingot.graph.ops.record import (
     Weight,
 )
 
-__all__ = ["CausalConv", "StateScan"]
+__all__ = ["CausalConv", "DeltaRule", "StateScan"]
 
 _LANES = 16  # a kernel works on so many channels of a state space together
 
@@ -115,3 +115,71 @@ class StateScan(Op):
         skip_fits = self.skip.shape in {(self.heads,), (self.heads, 1)}
         values_fit = self.b.width == self.c.width and self.x.width == self.out.width
         return decay_fits and skip_fits and values_fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaRule(Op):
+    """The gated delta rule: a matrix for each head that every token corrects, and reads.
+
+    Values belong to heads, queries and keys to fewer key heads; each is divided by its length,
+    sqrt(sum of squares + epsilon). A head's matrix s is [key size, value size], all 0 before the
+    first token:
+
+        a = exp(decay * softplus(step + bias)),  r = sigmoid(rate)
+        s = a * s + outer(k, r * (v - k @ (a * s)))
+        out = q @ s / sqrt(key size)
+
+    Head h has key head h // (heads / key_heads), or h % key_heads if heads are `tiled`.
+    """
+
+    label: ClassVar[str] = "delta rule"
+    needs_all_tokens: ClassVar[bool] = True
+    cache_use: ClassVar[CacheUse] = CacheUse.MOVED_ON
+
+    query: Value = field(metadata=INPUT)
+    key: Value = field(metadata=INPUT)
+    value: Value = field(metadata=INPUT)
+    step: Value = field(metadata=INPUT)
+    rate: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    decay: Weight = field(metadata=VECTOR)
+    bias: Weight = field(metadata=VECTOR)
+    key_heads: int
+    tiled: bool
+    epsilon: float
+    state: int = field(metadata=STATE)
+
+    @property
+    def heads(self) -> int:
+        """Heads of values."""
+        return self.step.width
+
+    @property
+    def key_size(self) -> int:
+        """Elements of a key."""
+        return self.key.width // self.key_heads
+
+    @property
+    def value_size(self) -> int:
+        """Elements of a head's value."""
+        return self.value.width // self.heads
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its sizes."""
+        matrix = f"{self.key_size} x {self.value_size}"
+        return f"{self.heads} heads over {self.key_heads}", f"states of {matrix}"
+
+    @property
+    def state_floats(self) -> int:
+        """[heads][lanes of a head][key size][16]: columns of a matrix, padded to whole lanes."""
+        return self.heads * -(-self.value_size // _LANES) * self.key_size * _LANES
+
+    def fits(self) -> bool:
+        """Heads are whole, with the numbers of each."""
+        if self.key_heads < 1 or self.heads % self.key_heads:
+            return False
+        whole = not self.key.width % self.key_heads and not self.value.width % self.heads
+        pairs = ((self.query, self.key), (self.value, self.out), (self.step, self.rate))
+        same = all(one.width == other.width for one, other in pairs)
+        return whole and same and self.decay.shape == self.bias.shape == (self.heads,)

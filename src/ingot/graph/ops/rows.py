@@ -268,18 +268,19 @@ def take_residual(around: Neighbours, value: Value) -> tuple[Value, Value | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRows(Op):
-    """out = sigmoid(gate) * source. The gate of a token is one number."""
+    """out = sigmoid(gate) * source, or gate * source. The gate of a token is one number."""
 
     label: ClassVar[str] = "gate rows"
 
     source: Value = field(metadata=INPUT)
     gate: Value = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
+    sigmoid: bool = True
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """The formula of the gate."""
-        return ("sigmoid(gate)",)
+        return (_gate_words(self.sigmoid),)
 
     def fits(self) -> bool:
         """One number a row."""
@@ -289,25 +290,35 @@ class GateRows(Op):
         """Takes the residual that follows."""
         out, residual = take_residual(around, self.out)
         return FusedGateRows(
-            source=self.source, gate=self.gate, residual=residual, out=out, layer=self.layer
+            source=self.source,
+            gate=self.gate,
+            sigmoid=self.sigmoid,
+            residual=residual,
+            out=out,
+            layer=self.layer,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedGateRows(Op):
-    """out = sigmoid(gate) * source + residual."""
+    """out = sigmoid(gate) * source + residual, or gate * source + residual."""
 
     label: ClassVar[str] = "gate rows"
 
     source: Value = field(metadata=INPUT)
     gate: Value = field(metadata=INPUT)
+    sigmoid: bool
     residual: Value | None = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """The formula of the gate, and the residual."""
-        return "sigmoid(gate)", plus_residual(self.residual)
+        return _gate_words(self.sigmoid), plus_residual(self.residual)
+
+
+def _gate_words(sigmoid: bool) -> str:
+    return "sigmoid(gate)" if sigmoid else "gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
