@@ -39,6 +39,7 @@ REFUSED = {
     "qwen3-rank": "rerankers do not run on a GPU",
     "olmo": "the GPU backend has no norms without weights",
     "llama4": "the GPU backend has no norms of heads without weights",
+    "bailingmoe2": "the GPU backend has no groups of experts",
     "apertus": "the GPU backend has no Xielu",
     "hunyuan-dense": "the GPU backend has no norms of heads after RoPE",
     "hunyuan-moe": "the GPU backend has no norms of heads after RoPE",

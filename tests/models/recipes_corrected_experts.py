@@ -1,6 +1,7 @@
 """Recipes of models whose experts are chosen by scores with a bias, many with shared experts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from models.recipe import Recipe, changed
@@ -94,6 +95,32 @@ ERNIE = Recipe(
 )
 
 CORRECTED_EXPERTS: dict[str, Recipe] = {
+    # transformers has no class for it; what it computes is GLM 4.5 with groups.
+    "bailingmoe2": replace(
+        changed(
+            GLM4MOE,
+            {
+                "hidden_size": 96,
+                "head_dim": 16,
+                "attention_bias": False,
+                "n_routed_experts": 12,
+                "n_group": 4,
+                "topk_group": 2,
+            },
+        ),
+        architecture="bailingmoe2",
+        metadata=lambda c: {
+            **dense_first_keys(c),
+            "expert_shared_feed_forward_length": c.moe_intermediate_size,
+            "expert_group_count": c.n_group,
+            "expert_group_used_count": c.topk_group,
+        },
+        names={
+            **HEAD_NORMS,
+            **CORRECTED_NAMES,
+            **{f"attn_{which}.weight": "attn_qkv.weight" for which in "qkv"},
+        },
+    ),
     "glm4moe": GLM4MOE,
     "glm4moe-plain": changed(
         GLM4MOE, {"use_qk_norm": False, "attention_bias": False, "first_k_dense_replace": 1}

@@ -66,8 +66,8 @@ def assert_within(
 
 
 def rows_within(fixture: Fixture, share: float) -> float:
-    """The share of rows that must be near: where experts' scores are near, or what a norm gets from a
-    delta rule is nearly 0, rounding changes a few tokens, and those that look at them."""
+    """The share of rows that must be near: where experts' scores are near, or what a norm gets from
+    a delta rule is nearly 0, rounding changes a few tokens, and those that look at them."""
     return share if fixture.metadata.keys() & {"expert_count", "full_attention_interval"} else 1.0
 
 

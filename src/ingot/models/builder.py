@@ -151,6 +151,10 @@ class Builder:
         self.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
         return out
 
+    def gated(self, gate: o.Value | None, up: o.Value, name: str, kind: o.Activation) -> o.Value:
+        """activation(gate) * up, or activation(up) where there is no gate."""
+        return self.activate(gate, up, name, kind) if gate else self.activate(up, None, name, kind)
+
     def xielu(self, source: o.Value, name: str, spec: XieluSpec) -> o.Value:
         """An activation with numbers of its own."""
         out = self.value(name, source.width)

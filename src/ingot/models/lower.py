@@ -107,10 +107,8 @@ class _Blocks(Builder):
         up = half("ffn_up", spec.width)
         if isinstance(spec.activation, XieluSpec):
             out = self.xielu(up, "ffn_act", spec.activation)
-        elif gate:
-            out = self.activate(gate, up, "ffn_act", spec.activation)
         else:
-            out = self.activate(up, None, "ffn_act", spec.activation)
+            out = self.gated(gate, up, "ffn_act", spec.activation)
         out = self.optional_norm(out, spec.inner_norm)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
@@ -125,13 +123,13 @@ class _Blocks(Builder):
     def block(self, stream: o.Value, spec: LayerSpec, *, last: bool) -> o.Value:
         normed = self.optional_norm(stream, spec.attention_norm)
         parts = [part for part in (spec.attention, spec.beside) if part]
-        mixed = [self.mix(normed, part) for part in parts]
+        made = [self.mix(normed, part) for part in parts]
         if last:  # nobody looks at the other tokens of the last layer any more
-            mixed, stream = [self.select(each) for each in mixed], self.select(stream)
+            made, stream = [self.select(each) for each in made], self.select(stream)
             if spec.parallel and not spec.mlp_norm:
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
-        for part, each in zip(parts, mixed, strict=True):
+        for part, each in zip(parts, made, strict=True):
             stream = self.join(stream, each, part, spec)
         if spec.mlp is None:
             return stream

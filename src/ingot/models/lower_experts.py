@@ -31,8 +31,7 @@ def add_experts(
     shape = (spec.width, x.width)
     gate = _linear(build, x, choice, "ffn_gate_exps", shape, spec) if spec.gated else None
     up = _linear(build, x, choice, "ffn_up_exps", shape, spec)
-    gates = (gate, up) if gate else (up, None)
-    active = build.activate(*gates, "ffn_act_exps", spec.activation)
+    active = build.gated(gate, up, "ffn_act_exps", spec.activation)
     down = _linear(build, active, choice, "ffn_down_exps", (stream.width, spec.width), spec)
     mixed = build.value("ffn_mixed", stream.width)
     build.append(o.MixExperts(source=down, choice=choice, out=mixed))
@@ -113,6 +112,5 @@ def _shared(
 ) -> o.Value:
     gate = build.linear(x, "ffn_gate_shexp", spec.width) if experts.gated else None
     up = build.linear(x, "ffn_up_shexp", spec.width)
-    gates = (gate, up) if gate else (up, None)
-    active = build.activate(*gates, "ffn_act_shexp", experts.activation)
+    active = build.gated(gate, up, "ffn_act_shexp", experts.activation)
     return build.linear(active, "ffn_down_shexp", width, scale=scale)
