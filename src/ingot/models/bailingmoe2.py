@@ -1,6 +1,6 @@
 """Ling 2 and Ring 2: query, key and value in one tensor, norms of each query and key head,
-half-split RoPE on part of it, sigmoid experts in groups with a selection bias, shared experts, first
-layers dense."""
+half-split RoPE on part of it, sigmoid experts in groups with a selection bias, shared experts,
+first layers dense."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
