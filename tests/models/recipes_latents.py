@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from models.recipe import Floats, Joined, Recipe, changed
+from models.recipe import Floats, Joined, Recipe, changed, long_rope_factors
 from models.recipes_corrected_experts import CORRECTED_NAMES, SIGMOID
 from models.recipes_experts import GATE_UP
 
@@ -118,6 +118,61 @@ V3 = replace(
     metadata=lambda c: {**keys(c), "expert_gating_func": SIGMOID},
 )
 LATENTS: dict[str, Recipe] = {
+    "minicpm3": Recipe(
+        architecture="minicpm3",
+        model="MiniCPM3ForCausalLM",
+        config={
+            "hidden_size": 96,
+            "intermediate_size": 90,
+            "rms_norm_eps": 1e-6,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 6,
+            "q_lora_rank": 26,
+            "kv_lora_rank": LATENT,
+            "qk_nope_head_dim": KEY,
+            "qk_rope_head_dim": ROTARY,
+            "v_head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "original_max_position_embeddings": 256,
+                "short_factor": [1 + 0.2 * pair for pair in range(ROTARY // 2)],
+                "long_factor": [1.5 + 0.7 * pair for pair in range(ROTARY // 2)],
+            },
+        },
+        metadata=lambda c: {
+            "attention.q_lora_rank": c.q_lora_rank,
+            "attention.kv_lora_rank": c.kv_lora_rank,
+            "attention.key_length": c.qk_nope_head_dim + c.qk_rope_head_dim,
+            "attention.value_length": None,
+            "rope.dimension_count": c.qk_rope_head_dim,
+        },
+        names={**NAMES, "self_attn.kv_b_proj": "attn_kv_b"},
+        constants=long_rope_factors,
+    ),
+    # GLM 4.7 Flash; files have one epsilon for all norms.
+    "deepseek2-glm": replace(
+        changed(
+            V2,
+            {
+                "topk_method": None,
+                "norm_topk_prob": True,
+                "n_group": 1,
+                "topk_group": 1,
+                "first_k_dense_replace": None,
+                "rms_norm_eps": 1e-6,
+                "mlp_layer_types": ["dense"] + ["sparse"] * 3,
+                "rope_parameters": PLAIN_ROPE,
+            },
+        ),
+        model="Glm4MoeLiteForCausalLM",
+        metadata=lambda c: {
+            **keys(c),
+            "leading_dense_block_count": 1,
+            "expert_gating_func": SIGMOID,
+        },
+    ),
     "mistral4": replace(
         changed(
             V2,

@@ -1,5 +1,5 @@
-"""DeepSeek V2, V3 and R1, Kimi K2: multi-head latent attention with interleaved RoPE, experts in
-groups, shared experts, first layers dense."""
+"""DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash: multi-head latent attention with interleaved
+RoPE, experts in groups, shared experts, first layers dense."""
 
 from ingot.graph.ops import Activation, Gating
 from ingot.models.hyperparameters import Hyperparameters

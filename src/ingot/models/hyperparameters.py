@@ -276,14 +276,14 @@ class Hyperparameters:
             norm=norm,
         )
 
-    def latents(self) -> LatentSpec:
+    def latents(self, layout: RopeLayout = RopeLayout.INTERLEAVED) -> LatentSpec:
         """Multi-head latent attention."""
         fused = not self.integer("attention.key_length_mla", 0)  # as older converters left it
         kind = "" if fused else "_mla"
         head = self.size(f"attention.key_length{kind}")
         rotary = self.size("rope.dimension_count", most=head - 1)
         # YaRN stretches the scores of attention instead of cosines and sines.
-        rope, stretch = self.rope(RopeLayout.INTERLEAVED), 1.0
+        rope, stretch = self.rope(layout), 1.0
         if multiplier := self.not_negative("rope.scaling.yarn_log_multiplier"):
             stretch += multiplier * math.log(max(1.0, self.positive("rope.scaling.factor", 1.0)))
             rope = replace(rope, magnitude=1.0)
@@ -292,7 +292,7 @@ class Hyperparameters:
             latent=self.size("attention.kv_lora_rank"),
             rotary=rotary,
             key_size=head - rotary,
-            value_size=self.size(f"attention.value_length{kind}"),
+            value_size=self.size(f"attention.value_length{kind}", self.width // self.heads),
             rope=rope,
             scale=stretch**2 / math.sqrt(head),
             latent_norm=NormSpec("attn_kv_a_norm", self.rms_epsilon),
