@@ -1,6 +1,8 @@
 """Recipes of encoders (see recipes.py): what comes out is a hidden row for every token."""
 
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,30 @@ ROBERTA = replace(
 )
 
 WINDOW = 10  # tokens: half of them on either side
+
+
+def with_experts(model: Any) -> None:
+    """Give every other layer experts, which transformers has in no encoder."""
+    torch: Any = import_module("torch")
+
+    class Experts(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, count: int, width: int, inner: int) -> None:
+            super().__init__()
+            self.gate = torch.nn.Linear(width, count, bias=False)
+            self.up = torch.nn.Parameter(torch.empty(count, inner, width))
+            self.down = torch.nn.Parameter(torch.empty(count, width, inner))
+
+        def forward(self, x: Any) -> Any:
+            weights, chosen = self.gate(x).softmax(-1).topk(2)
+            inner = torch.einsum("btw,btkiw->btki", x, self.up[chosen])
+            made = torch.einsum(
+                "btki,btkwi->btkw", torch.nn.functional.gelu(inner), self.down[chosen]
+            )
+            return (made * weights[..., None]).sum(-2)
+
+    for layer in model.layers[1::2]:
+        layer.mlp = Experts(5, *reversed(layer.mlp.fc1.weight.shape)).double()
+
 
 ENCODERS: dict[str, Recipe] = {
     "modern-bert": Recipe(
@@ -179,6 +205,36 @@ ENCODERS: dict[str, Recipe] = {
             "ffn_norm": "attn_output_norm",
             "post_mlp_layernorm": "layer_output_norm",
         },
+        encoder=True,
+    ),
+    "nomic-bert-moe": Recipe(
+        architecture="nomic-bert-moe",
+        model="JinaEmbeddingsV3Model",
+        config={
+            **SIZES,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+        metadata=lambda c: {
+            "attention.causal": False,
+            "pooling_type": 1,
+            "tokenizer.ggml.token_type_count": c.type_vocab_size,
+            "moe_every_n_layers": 2,
+            "expert_count": 5,
+            "expert_used_count": 2,
+        },
+        names={
+            **EMBEDDINGS,
+            **{f"attn_{which}": "attn_qkv" for which in "qkv"},
+            "mlp.fc1": "ffn_up",
+            "mlp.fc2": "ffn_down",
+            "mlp.gate.": "ffn_gate_inp.",
+            "mlp.up": "ffn_up_exps.weight",
+            "mlp.down": "ffn_down_exps.weight",
+            "ffn_norm": "attn_output_norm",
+            "post_mlp_layernorm": "layer_output_norm",
+        },
+        adjust=with_experts,
         encoder=True,
     ),
     "nomic-bert": Recipe(

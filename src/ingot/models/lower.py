@@ -138,9 +138,10 @@ class _Blocks(Builder):
         elif not spec.parallel:
             normed = stream
         if isinstance(spec.mlp, ExpertsSpec):
-            return add_experts(
+            stream = add_experts(
                 self, stream, normed, spec.mlp, spec.residual_scale, spec.mlp_post_norm
             )
+            return self.optional_norm(stream, spec.mlp_stream_norm)
         mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.mlp_post_norm)
         stream = self.add(stream, mixed, "ffn_residual")
