@@ -4,7 +4,6 @@
 // the same order, whoever shares the task.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/tasks.h"
@@ -44,19 +43,36 @@ inline void map_head(const HeadTask& task) {
   for (; token < task.tokens; ++token) map_head_tokens<1>(task, token);
 }
 
+// The same sixteen columns, or `rest` of them, of kTokens results.
+template <int kTokens>
+inline void add_head_columns(const HeadTask& task, int64_t token, int64_t column, int64_t rest) {
+  const float* x = task.x + token * task.x_stride;
+  float* out = task.out + token * task.out_stride + column;
+  const auto at = [&](const float* p) {
+    return rest >= 16 ? F32x16::load(p) : simd::load_part(p, rest);
+  };
+  F32x16 sum[kTokens];
+  for (int t = 0; t < kTokens; ++t) sum[t] = at(out + t * task.out_stride);
+  for (int64_t row = 0; row < task.rows; ++row) {
+    const F32x16 weight = at(task.matrix + row * task.columns + column);
+    for (int t = 0; t < kTokens; ++t)
+      sum[t] = simd::fma(F32x16::splat(x[t * task.x_stride + row]), weight, sum[t]);
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    if (rest >= 16)
+      sum[t].store(out + t * task.out_stride);
+    else
+      simd::store_part(out + t * task.out_stride, sum[t], rest);
+  }
+}
+
 // out[token] += the sum over rows of x[token][row] * matrix[row]
 inline void add_head_rows(const HeadTask& task) {
-  for (int64_t token = 0; token < task.tokens; ++token) {
-    const float* x = task.x + token * task.x_stride;
-    float* out = task.out + token * task.out_stride;
-    for (int64_t i = 0; i < task.columns; i += 16) {
-      const int64_t rest = std::min<int64_t>(16, task.columns - i);
-      F32x16 sum = simd::load_part(out + i, rest);
-      for (int64_t row = 0; row < task.rows; ++row)
-        sum = simd::fma(F32x16::splat(x[row]),
-                        simd::load_part(task.matrix + row * task.columns + i, rest), sum);
-      simd::store_part(out + i, sum, rest);
-    }
+  for (int64_t column = 0; column < task.columns; column += 16) {
+    const int64_t rest = task.columns - column;
+    int64_t token = 0;
+    for (; token + 4 <= task.tokens; token += 4) add_head_columns<4>(task, token, column, rest);
+    for (; token < task.tokens; ++token) add_head_columns<1>(task, token, column, rest);
   }
 }
 

@@ -152,7 +152,7 @@ class Builder:
         return out
 
     def gated(self, gate: o.Value | None, up: o.Value, name: str, kind: o.Activation) -> o.Value:
-        """activation(gate) * up, or activation(up) where there is no gate."""
+        """activation(gate) * up, or activation(up) if there is no gate."""
         return self.activate(gate, up, name, kind) if gate else self.activate(up, None, name, kind)
 
     def xielu(self, source: o.Value, name: str, spec: XieluSpec) -> o.Value:

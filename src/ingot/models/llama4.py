@@ -55,7 +55,6 @@ def network(h: Hyperparameters) -> Network:
             rope=None if whole else rope,
             query_norm=plain("attn_q_norm") if normed else None,
             key_norm=plain("attn_k_norm") if normed else None,
-            norms_last=True,
             window=_CHUNK if chunked and not whole else 0,
             chunked=chunked and not whole,
             temper=_TEMPER if whole else None,

@@ -135,7 +135,7 @@ class Mamba2Spec:
     taps: int  # of the convolution
     heads: int
     groups: int
-    norm: NormSpec | None  # of each group, behind the gate
+    norm: NormSpec | None  # of each group, after the gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +232,8 @@ class LayerSpec:
     """Attention and MLP on a residual stream; or one of the two alone.
 
     In the place of attention there may be a state space or a convolution. One after the other,
-    each behind its norm if it has one; or `parallel`: both look at the same stream, and an MLP
-    without a norm of its own is behind the attention's. A post-norm is applied to a block's result
+    each after its norm if it has one; or `parallel`: both look at the same stream, and an MLP
+    without a norm of its own is after the attention's. A post-norm is applied to a block's result
     before it joins the stream, a stream norm to the stream after that.
     """
 
