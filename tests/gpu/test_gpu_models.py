@@ -40,6 +40,7 @@ REFUSED = {
     "olmo": "the GPU backend has no norms without weights",
     "llama4": "the GPU backend has no norms of heads without weights",
     "bailingmoe2": "the GPU backend has no groups of experts",
+    "afmoe": "the GPU backend has no linear layers of more than 3 matrices",
     "apertus": "the GPU backend has no Xielu",
     "hunyuan-dense": "the GPU backend has no norms of heads after RoPE",
     "hunyuan-moe": "the GPU backend has no norms of heads after RoPE",
