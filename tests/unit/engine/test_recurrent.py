@@ -66,6 +66,18 @@ def test_a_conversation_finds_what_was_written(path: Path) -> None:
         assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
 
 
+def test_a_long_conversation_reads_at_most_a_block_again_per_turn(path: Path) -> None:
+    """Twenty turns: what was read or written before is found, up to its last whole block."""
+    history: list[int] = []
+    with LLM(path, threads=1, reuse="all") as llm:
+        for turn in range(20):
+            known = len(history)
+            history += PROMPT[turn : turn + 7]
+            done = llm.generate(history, max_tokens=5, **GREEDY)
+            assert known - done.timings.reused_tokens <= 32
+            history += done.token_ids
+
+
 def test_too_few_states_change_no_text(path: Path, plain: LLM) -> None:
     """Eight states for ten texts, which take turns and lose nothing."""
     prompts = [[n + 1, *PROMPT[:60]] for n in range(10)]
