@@ -20,10 +20,25 @@ inline float inverse_length(const float* x, int64_t n, float epsilon) {
   return 1.0f / std::sqrt(sum_row(n, x, [](F32x16 v) { return v * v; }) + epsilon);
 }
 
+// Sums that run side by side, so that none waits for the last.
+inline constexpr int kDeltaSums = 4;
+
+// The sum of what body(n, sum so far) adds for every row of a state; what does not fill the sums
+// goes to the first.
+template <class Body>
+inline F32x16 sum_rows(int64_t rows, Body body) {
+  F32x16 sums[kDeltaSums];
+  for (F32x16& sum : sums) sum = F32x16::splat(0.0f);
+  int64_t n = 0;
+  for (; n + kDeltaSums <= rows; n += kDeltaSums)
+    for (int i = 0; i < kDeltaSums; ++i) sums[i] = body(n + i, sums[i]);
+  for (; n < rows; ++n) sums[0] = body(n, sums[0]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 // With keys and queries of length 1, a = exp(softplus(step + bias) * decay), r = sigmoid(rate):
 //   s = a * s + k * r * (v - k . a s);  out = scale * q . s
 inline void delta_rule(const DeltaTask& task) {
-  constexpr int kSums = 4;  // that run side by side, so that none waits for the last
   const int64_t size = task.key_size;
   for (int64_t t = 0; t < task.tokens; ++t) {
     const float *query = task.query + t * task.key_stride, *key = task.key + t * task.key_stride;
@@ -34,23 +49,18 @@ inline void delta_rule(const DeltaTask& task) {
         activation(Activation::SIGMOID, F32x16::splat(task.rate[t * task.head_stride]));
     const F32x16 kept =
         simd::exp(activation(Activation::SOFTPLUS, step) * F32x16::splat(task.decay));
-    F32x16 sums[kSums];
-    for (F32x16& sum : sums) sum = F32x16::splat(0.0f);
-    for (int64_t n = 0; n < size; ++n)
-      sums[n % kSums] =
-          simd::fma(F32x16::splat(key[n]), F32x16::load(task.state + n * kLanes), sums[n % kSums]);
-    const F32x16 known =
-        (sums[0] + sums[1] + (sums[2] + sums[3])) * kept * F32x16::splat(key_scale);
+    const F32x16 found = sum_rows(size, [&](int64_t n, F32x16 sum) {
+      return simd::fma(F32x16::splat(key[n]), F32x16::load(task.state + n * kLanes), sum);
+    });
+    const F32x16 known = found * kept * F32x16::splat(key_scale);
     const F32x16 value = simd::load_part(task.value + t * task.value_stride, task.lanes);
     const F32x16 change = (value - known) * rate * F32x16::splat(key_scale);
-    for (F32x16& sum : sums) sum = F32x16::splat(0.0f);
-    for (int64_t n = 0; n < size; ++n) {
+    const F32x16 seen = sum_rows(size, [&](int64_t n, F32x16 sum) {
       float* own = task.state + n * kLanes;
       const F32x16 s = simd::fma(F32x16::splat(key[n]), change, F32x16::load(own) * kept);
       s.store(own);
-      sums[n % kSums] = simd::fma(F32x16::splat(query[n]), s, sums[n % kSums]);
-    }
-    const F32x16 seen = sums[0] + sums[1] + (sums[2] + sums[3]);
+      return simd::fma(F32x16::splat(query[n]), s, sum);
+    });
     simd::store_part(task.out + t * task.value_stride, seen * F32x16::splat(query_scale),
                      task.lanes);
   }
