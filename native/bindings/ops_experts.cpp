@@ -11,6 +11,7 @@ struct Route : Operation {
   bool normalize;
   float scale, near;
   std::optional<Floats> selection_bias;
+  int64_t groups, groups_used, group_best;
 
   void add_to(Program& program) const override {
     const ValueRef from = program.at(scores), to = program.at(out);
@@ -19,9 +20,15 @@ struct Route : Operation {
         has_selected(to) != has_selected(from))
       refuse("a choice of " + std::to_string(used) + " of " + std::to_string(experts) + " experts");
     if (selection_bias && length(*selection_bias) != experts) refuse("a bias of the wrong length");
+    if (groups < 1 || groups > kMaxExpertGroups || experts % groups || groups_used < 1 ||
+        groups_used > groups || used > groups_used * (experts / groups) || group_best < 1 ||
+        group_best > experts / groups)
+      refuse("groups that do not fit the experts");
     program.expert_buffers.groups.make_room(experts, used, program.max_tokens);
     program.route = {out, experts};
-    const RouteOp::Spec spec{from, to, used, gating, normalize, scale, near, data(selection_bias)};
+    const RouteOp::Spec spec{from,      to,          used,      gating,
+                             normalize, scale,       near,      data(selection_bias),
+                             groups,    groups_used, group_best};
     program.add(std::make_unique<RouteOp>(spec, program.expert_buffers.groups, program.threads()));
   }
 };
@@ -96,7 +103,9 @@ void bind_expert_operations(nb::module_& module) {
   bind_operation(module, "Route", Field{"scores", &Route::scores}, Field{"out", &Route::out},
                  Field{"used", &Route::used}, Field{"gating", &Route::gating},
                  Field{"normalize", &Route::normalize}, Field{"scale", &Route::scale},
-                 Field{"near", &Route::near}, Field{"selection_bias", &Route::selection_bias});
+                 Field{"near", &Route::near}, Field{"selection_bias", &Route::selection_bias},
+                 Field{"groups", &Route::groups}, Field{"groups_used", &Route::groups_used},
+                 Field{"group_best", &Route::group_best});
   bind_operation(module, "ExpertGate", Field{"source", &ExpertGate::source},
                  Field{"choice", &ExpertGate::choice}, Field{"parts", &ExpertGate::parts},
                  Field{"activation", &ExpertGate::activation}, Field{"out", &ExpertGate::out});

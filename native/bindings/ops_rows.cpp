@@ -75,6 +75,7 @@ struct Activate : Operation {
 
 struct FusedGateRows : Operation {
   int source, gate, out;
+  bool sigmoid;
   std::optional<int> residual;
 
   void add_to(Program& program) const override {
@@ -83,7 +84,32 @@ struct FusedGateRows : Operation {
     same_shape({from, added.value_or(to), to});
     if (by.width != 1 || has_selected(by) != has_selected(to))
       refuse("a gate that is not one number a row");
-    program.add(std::make_unique<GateRowsOp>(from, by, added, to));
+    program.add(std::make_unique<GateRowsOp>(from, by, sigmoid, added, to));
+  }
+};
+
+struct Xielu : Operation {
+  int source, out;
+  float rise, fall, slope;
+
+  void add_to(Program& program) const override {
+    same_shape({program.at(source), program.at(out)});
+    program.add(std::make_unique<XieluOp>(
+        XieluOp::Spec{program.at(source), program.at(out), rise, fall, slope}));
+  }
+};
+
+struct Temper : Operation {
+  int source, out;
+  double scale;
+  int64_t length, offset;
+
+  void add_to(Program& program) const override {
+    same_shape({program.at(source), program.at(out)});
+    if (has_selected(program.at(source))) refuse("a temperature of selected rows");
+    if (length < 1 || offset < 0) refuse("a temperature of no positions");
+    program.add(std::make_unique<TemperOp>(
+        TemperOp::Spec{program.at(source), program.at(out), scale, length, offset}));
   }
 };
 
@@ -124,8 +150,14 @@ void bind_row_operations(nb::module_& module) {
   bind_operation(module, "Activate", Field{"gate", &Activate::gate}, Field{"out", &Activate::out},
                  Field{"kind", &Activate::kind}, Field{"up", &Activate::up});
   bind_operation(module, "FusedGateRows", Field{"source", &FusedGateRows::source},
-                 Field{"gate", &FusedGateRows::gate}, Field{"residual", &FusedGateRows::residual},
-                 Field{"out", &FusedGateRows::out});
+                 Field{"gate", &FusedGateRows::gate}, Field{"sigmoid", &FusedGateRows::sigmoid},
+                 Field{"residual", &FusedGateRows::residual}, Field{"out", &FusedGateRows::out});
+  bind_operation(module, "Xielu", Field{"source", &Xielu::source}, Field{"out", &Xielu::out},
+                 Field{"rise", &Xielu::rise}, Field{"fall", &Xielu::fall},
+                 Field{"slope", &Xielu::slope});
+  bind_operation(module, "Temper", Field{"source", &Temper::source}, Field{"out", &Temper::out},
+                 Field{"scale", &Temper::scale}, Field{"length", &Temper::length},
+                 Field{"offset", &Temper::offset});
   bind_operation(module, "Select", Field{"source", &Select::source}, Field{"out", &Select::out});
   bind_operation(module, "SoftCap", Field{"source", &SoftCap::source}, Field{"out", &SoftCap::out},
                  Field{"cap", &SoftCap::cap});

@@ -35,9 +35,13 @@ CacheLayer KvPlace::layer(int64_t heads) const {
   if (head_size < 1 || head_size > kMaxHeadSize || head_size % traits.block_weights)
     refuse("heads of " + std::to_string(head_size) + " elements cannot be cached as " +
            traits.name);
-  const CacheLayer layer{group,    pool.data(), block_bytes, offset, static_cast<TensorType>(type),
-                         head_size};
-  if (group < 0 || offset < 0 || offset + 2 * heads * layer.head_bytes() > block_bytes ||
+  const CacheLayer layer{group,     pool.data(), block_bytes, offset, static_cast<TensorType>(type),
+                         head_size, shared_value};
+  if (shared_value < 0 || shared_value > head_size || (shared_value && heads != 1))
+    refuse("values of " + std::to_string(shared_value) + " elements inside keys of " +
+           std::to_string(heads) + " heads of " + std::to_string(head_size));
+  if (group < 0 || offset < 0 ||
+      offset + layer.sides() * heads * layer.head_bytes() > block_bytes ||
       static_cast<int64_t>(pool.size()) % block_bytes)
     refuse("a layer of the cache outside its blocks");
   return layer;
@@ -58,6 +62,7 @@ Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token
       linear_buffers(kernels, threads, max_tokens),
       expert_buffers(kernels, threads, max_tokens),
       attend_buffers(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions),
+      head_buffers(threads),
       executor_(checked(threads), arena_bytes_per_token, max_tokens) {}
 
 int Program::value(int64_t offset, int64_t width, bool selected, bool logits) {
@@ -234,7 +239,8 @@ void bind_program(nb::module_& module) {
             Field{"rows", &Matrix::rows}, Field{"columns", &Matrix::columns});
   bind_part(module, "KvPlace", Field{"group", &KvPlace::group}, Field{"pool", &KvPlace::pool},
             Field{"block_bytes", &KvPlace::block_bytes}, Field{"offset", &KvPlace::offset},
-            Field{"type", &KvPlace::type}, Field{"head_size", &KvPlace::head_size});
+            Field{"type", &KvPlace::type}, Field{"head_size", &KvPlace::head_size},
+            Field{"shared_value", &KvPlace::shared_value});
   bind_part(module, "StatePlace", Field{"group", &StatePlace::group},
             Field{"pool", &StatePlace::pool}, Field{"block_bytes", &StatePlace::block_bytes},
             Field{"offset", &StatePlace::offset});

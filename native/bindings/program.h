@@ -15,8 +15,10 @@
 
 #include "bindings/array_view.h"
 #include "bindings/record.h"
+#include "executor/delta_op.h"
 #include "executor/executor.h"
 #include "executor/expert_ops.h"
+#include "executor/head_ops.h"
 #include "executor/linear_op.h"
 #include "executor/ops.h"
 #include "executor/recurrent_ops.h"
@@ -48,7 +50,7 @@ struct KvPlace {
   Flat<uint8_t> pool;
   int64_t block_bytes, offset;
   KvType type;
-  int64_t head_size;
+  int64_t head_size, shared_value;
 
   CacheLayer layer(int64_t heads) const;
 };
@@ -109,6 +111,7 @@ class Program {
   LinearOp::Buffers linear_buffers;
   ExpertBuffers expert_buffers;
   AttendOp::Buffers attend_buffers;
+  HeadLinearOp::Buffers head_buffers;
   // Of the latest route, whose groups the experts after it use.
   struct {
     int choice = -1;

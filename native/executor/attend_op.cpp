@@ -50,6 +50,8 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, in
       .tokens = static_cast<int>(tile.tokens),
       .repeat = static_cast<int>(tile.heads),
       .head_size = size,
+      .value_size = spec_.cache.value_size(),
+      .value_in_key = spec_.cache.shared_value > 0,
       .pool = spec_.cache.pool,
       .block_bytes = spec_.cache.block_bytes,
       .table = tile.run->tables[spec_.cache.group],
@@ -59,6 +61,7 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, in
       .scale = spec_.scale,
       .softcap = spec_.softcap,
       .window = spec_.window,
+      .chunked = spec_.chunked,
       .causal = spec_.causal,
       .begin = begin,
       .end = end,
@@ -71,9 +74,8 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, in
 namespace {
 
 // The first position, rounded down to a block, that a token at `position` sees.
-int64_t first_seen(int64_t position, int64_t window) {
-  const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
-  return oldest / kKvBlockTokens * kKvBlockTokens;
+int64_t first_seen(int64_t position, int64_t window, bool chunked) {
+  return oldest_seen(position, window, chunked) / kKvBlockTokens * kKvBlockTokens;
 }
 
 }  // namespace
@@ -87,10 +89,10 @@ void AttendOp::run(const Step& step, int member) {
 }
 
 void AttendOp::run_tiles(const Step& step, int member) {
-  const int64_t size = spec_.cache.head_size;
+  const int64_t size = spec_.cache.value_size();
   const int64_t tile_tokens = std::max<int64_t>(1, kTileRows / share());
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
-  float* mix = scratch + attend_scratch_floats(size);
+  float* mix = scratch + attend_scratch_floats(spec_.cache.head_size);
   AttendRow rows[kTileRows];
   int64_t tiles = 0;
   for (int32_t s = 0; s < step.batch.runs; ++s)
@@ -106,9 +108,14 @@ void AttendOp::run_tiles(const Step& step, int member) {
         tile_of(run, index * tile_tokens, std::min(tile_tokens, run->count - index * tile_tokens),
                 piece % shares());
     const int32_t* position = step.batch.positions + run->first;
-    const int64_t last = (spec_.causal ? tile.first + tile.tokens : run->count) - 1;
-    attend_part(step, tile, first_seen(position[tile.first], spec_.window), position[last] + 1,
-                rows, mix, scratch);
+    const int64_t last = position[tile.first + tile.tokens - 1], whole = position[run->count - 1];
+    int64_t begin = first_seen(position[tile.first], spec_.window, spec_.chunked), end = last + 1;
+    if (!spec_.causal) {  // all of the sequence, or half a window on either side
+      const int64_t half = spec_.window > 0 ? spec_.window / 2 : whole;
+      begin = first_seen(position[tile.first], half + 1, false);
+      end = std::min(whole, last + half) + 1;
+    }
+    attend_part(step, tile, begin, end, rows, mix, scratch);
     for (int64_t t = 0; t < tile.tokens; ++t)
       for (int64_t r = 0; r < tile.heads; ++r) {
         const int64_t i = t * tile.heads + r, head = tile.first_head + r;
@@ -120,9 +127,9 @@ void AttendOp::run_tiles(const Step& step, int member) {
 }
 
 void AttendOp::run_parts(const Step& step, int member) {
-  const int64_t size = spec_.cache.head_size;
+  const int64_t size = spec_.cache.value_size();
   float* scratch = buffers_.scratch.data() + buffers_.scratch_floats * member;
-  float* mix = scratch + attend_scratch_floats(size);
+  float* mix = scratch + attend_scratch_floats(spec_.cache.head_size);
   AttendRow rows[kTileRows];
   const int64_t tokens = step.batch.tokens;
   int64_t deepest = 0;
@@ -132,7 +139,8 @@ void AttendOp::run_parts(const Step& step, int member) {
   for (int64_t piece; (piece = walk_.claim(tokens * shares() * parts)) >= 0;) {
     const int64_t part = piece % parts, token = piece / parts / shares();
     const int64_t position = step.batch.positions[token];
-    const int64_t begin = std::max(part * kPartPositions, first_seen(position, spec_.window));
+    const int64_t begin =
+        std::max(part * kPartPositions, first_seen(position, spec_.window, spec_.chunked));
     const int64_t end = std::min((part + 1) * kPartPositions, position + 1);
     const SequenceRun* run = step.batch.run;
     while (token >= run->first + run->count) ++run;

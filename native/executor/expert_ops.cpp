@@ -183,7 +183,8 @@ void ExpertMixOp::run(const Step& step, int member) {
 
 void GateRowsOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
-    const float share = 1.0f / (1.0f + std::exp(-*step.row(gate_, t)));
+    const float gate = *step.row(gate_, t);
+    const float share = sigmoid_ ? 1.0f / (1.0f + std::exp(-gate)) : gate;
     const float* row = step.row(source_, t);
     step.kernels.mix_rows(&row, &share, 1, residual_ ? step.row(*residual_, t) : nullptr,
                           out_.width, step.row(out_, t));

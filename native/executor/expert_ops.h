@@ -115,16 +115,18 @@ class ExpertMixOp : public ExpertOp {
   const ValueRef out_;
 };
 
-// out = sigmoid(gate) * source + residual
+// out = sigmoid(gate) * source + residual, or gate * source + residual
 class GateRowsOp : public Op {
  public:
-  GateRowsOp(ValueRef source, ValueRef gate, std::optional<ValueRef> residual, ValueRef out)
-      : source_(source), gate_(gate), residual_(residual), out_(out) {}
+  GateRowsOp(ValueRef source, ValueRef gate, bool sigmoid, std::optional<ValueRef> residual,
+             ValueRef out)
+      : source_(source), gate_(gate), sigmoid_(sigmoid), residual_(residual), out_(out) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
 
  private:
   const ValueRef source_, gate_;
+  const bool sigmoid_;  // else the gate is taken as it is
   const std::optional<ValueRef> residual_;
   const ValueRef out_;
   Queue queue_;

@@ -56,6 +56,23 @@ void ActivateOp::run(const Step& step, int) {
                           step.row(out_, t));
 }
 
+void XieluOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(spec_.out))) >= 0;)
+    step.kernels.xielu(step.row(spec_.source, t), spec_.source.width, spec_.rise, spec_.fall,
+                       spec_.slope, step.row(spec_.out, t));
+}
+
+void TemperOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
+    const int64_t steps = (step.batch.positions[t] + spec_.offset) / spec_.length;
+    const auto factor =
+        static_cast<float>(1 + spec_.scale * std::log1p(static_cast<double>(steps)));
+    const float* source = step.row(spec_.source, t);
+    float* out = step.row(spec_.out, t);
+    for (int64_t i = 0; i < spec_.out.width; ++i) out[i] = source[i] * factor;
+  }
+}
+
 void SelectOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.batch.outputs)) >= 0;)
     std::copy_n(step.row(source_, step.batch.output[t]), source_.width, step.row(out_, t));
@@ -84,14 +101,20 @@ void StoreKvOp::run(const Step& step, int) {
     for (const auto& [value, norm] :
          {std::pair{&spec_.query, &spec_.query_norm}, std::pair{&spec_.key, &spec_.key_norm}}) {
       float* row = step.row(*value, t);
+      if (spec_.norms_last) rotate(step, *value, t);
       if (*norm) (*norm)->apply(step.kernels, row, value->width, row);
-      if (!spec_.rotary) continue;
-      for (int64_t i = 0; i < value->width; i += spec_.cache.head_size)
-        step.kernels.rotate_head(row + i, spec_.rotary->pairs(), spec_.rotary->interleaved(),
-                                 spec_.rotary->cos(t), spec_.rotary->sin(t));
+      if (!spec_.norms_last) rotate(step, *value, t);
     }
     store(step, *run, t);
   }
+}
+
+void StoreKvOp::rotate(const Step& step, const ValueRef& value, int64_t token) const {
+  if (!spec_.rotary) return;
+  float* row = step.row(value, token);
+  for (int64_t i = 0; i < value.width; i += spec_.cache.head_size)
+    step.kernels.rotate_head(row + i, spec_.rotary->pairs(), spec_.rotary->interleaved(),
+                             spec_.rotary->cos(token), spec_.rotary->sin(token));
 }
 
 // Writes a token's key and value where attention expects them (kernels/attention.h).
@@ -107,6 +130,12 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
       cache.pool + run.tables[cache.group][position / kKvBlockTokens] * cache.block_bytes;
   const float* key = step.row(spec_.key, token);
   const float* value = step.row(spec_.value, token);
+  alignas(64) float joined[kMaxHeadSize];
+  if (cache.shared_value) {
+    std::copy_n(key, spec_.key.width, joined);
+    std::copy_n(value, spec_.value.width, joined + spec_.key.width);
+    key = joined;
+  }
   for (int64_t head = 0; head * cache.head_size < spec_.key.width; ++head) {
     uint8_t* keys = block + cache.key_offset(head);
     if (traits.block_weights == 1) {  // transposed: one element to each run of positions
@@ -118,6 +147,7 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
     } else {
       encode(key + head * cache.head_size, keys + slot * row_bytes, blocks);
     }
+    if (cache.shared_value) continue;
     encode(value + head * cache.head_size, block + cache.value_offset(head) + slot * row_bytes,
            blocks);
   }

@@ -106,6 +106,39 @@ class ActivateOp : public Op {
   Queue queue_;
 };
 
+// out = xielu(source); see kernels/rowwise.h
+class XieluOp : public Op {
+ public:
+  struct Spec {
+    ValueRef source, out;
+    float rise, fall, slope;
+  };
+  explicit XieluOp(Spec spec) : spec_(spec) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const Spec spec_;
+  Queue queue_;
+};
+
+// out = source * (1 + scale * log(1 + floor((position + offset) / length)))
+class TemperOp : public Op {
+ public:
+  struct Spec {
+    ValueRef source, out;
+    double scale;
+    int64_t length, offset;
+  };
+  explicit TemperOp(Spec spec) : spec_(spec) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const Spec spec_;
+  Queue queue_;
+};
+
 // out = the rows of source that logits are wanted for
 class SelectOp : public Op {
  public:
@@ -160,13 +193,15 @@ class RotaryTable : public Op {
   Queue queue_;
 };
 
-// Normalize and rotate query and key heads in place; store key and value in the cache.
+// Normalize and rotate query and key heads in place; store key and value in the cache. If its
+// values are parts of keys, a key is stored as what comes in as key and then as value.
 class StoreKvOp : public Op {
  public:
   struct Spec {
     ValueRef query, key, value;
     std::optional<NormRef> query_norm, key_norm;
     const RotaryTable* rotary;  // null: no rotary embedding
+    bool norms_last;            // after the rotary embedding
     CacheLayer cache;
   };
   explicit StoreKvOp(Spec spec) : spec_(std::move(spec)) {}
@@ -174,6 +209,7 @@ class StoreKvOp : public Op {
   void run(const Step& step, int member) override;
 
  private:
+  void rotate(const Step& step, const ValueRef& value, int64_t token) const;
   void store(const Step& step, const SequenceRun& run, int64_t token);
 
   const Spec spec_;
@@ -189,8 +225,11 @@ class AttendOp : public Op {
     int64_t heads, kv_heads;
     float scale, softcap;
     int64_t window;
+    bool chunked;        // windows lie side by side
     const float* sinks;  // one per head; may be null
-    bool causal;         // else a token sees its whole sequence, which is all in the batch
+    // else a token sees its whole sequence, which is all in the batch, or window / 2 tokens of it
+    // on either side
+    bool causal;
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.

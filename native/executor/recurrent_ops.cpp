@@ -14,6 +14,7 @@ constexpr int64_t kPieceVectors = 8;     // of a state space
 CausalConvOp::CausalConvOp(Spec spec)
     : spec_(spec),
       weight_(spec.taps * spec.source.width),
+      no_bias_(spec.bias ? 0 : spec.source.width, 0.0f),
       nothing_((spec.taps - 1) * spec.source.width, 0.0f) {
   const int64_t channels = spec.source.width;
   for (int64_t c = 0; c < channels; ++c)
@@ -36,8 +37,9 @@ void CausalConvOp::convolve(const Step& step, const SequenceRun& run, int64_t be
   const StateWalk walk(step, run, spec_.state);
   const float* source = step.row(spec_.source, run.first);
   const float* past = walk.source() ? walk.source() : nothing_.data();
-  step.kernels.causal_conv({source, past, weight_.data(), spec_.bias, run.count, width, spec_.taps,
-                            begin, end, step.row(spec_.out, run.first)});
+  const float* bias = spec_.bias ? spec_.bias : no_bias_.data();
+  step.kernels.causal_conv({source, past, weight_.data(), bias, spec_.silu, run.count, width,
+                            spec_.taps, begin, end, step.row(spec_.out, run.first)});
   // The rows before a token are the state there. The latest is written first and each one's oldest
   // row first: a place that is still read is never overwritten.
   const auto keep = [&](float* state, int64_t tokens) {
@@ -86,14 +88,8 @@ void StateScanOp::scan(const Step& step, const SequenceRun& run, int64_t vector)
   const int64_t first = group * spec_.group_channels() + place;
   const int64_t states = spec_.states(), floats = states * kLanes;
   const StateWalk walk(step, run, spec_.state);
-  const float* source = walk.source();
-  float* state = walk.target() + vector * floats;
-  if (!source)
-    std::fill_n(state, floats, 0.0f);
-  else if (source != walk.target())
-    std::copy_n(source + vector * floats, floats, state);
-  int64_t done = 0;
-  const auto move_on = [&](int64_t to) {
+  float* state = walk.start(vector * floats, floats);
+  walk.move_on(state, vector * floats, floats, [&](int64_t done, int64_t to) {
     const int64_t token = run.first + done;
     step.kernels.state_scan(
         {to - done, first, std::min(kLanes, spec_.group_channels() - place),
@@ -102,15 +98,7 @@ void StateScanOp::scan(const Step& step, const SequenceRun& run, int64_t vector)
          step.row(spec_.b, token) + group * states, step.row(spec_.c, token) + group * states,
          spec_.b.width, states, decay_.data() + vector * (spec_.one_decay ? kLanes : floats),
          spec_.one_decay, skip_.data() + vector * kLanes, state});
-    done = to;
-  };
-  for (int64_t r = walk.first(); r < walk.last(); ++r) {
-    float* kept = walk.kept(r);
-    if (!kept) continue;
-    move_on(walk.tokens_to_end_of(r));
-    std::copy_n(state, floats, kept + vector * floats);
-  }
-  move_on(run.count);
+  });
 }
 
 }  // namespace ingot

@@ -6,6 +6,7 @@
 // those at their ends. Work is split by channels; the tokens of a sequence go one after the other.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "executor/ops.h"
@@ -43,6 +44,31 @@ class StateWalk {
   int64_t first() const { return begin_ / kKvBlockTokens; }
   int64_t last() const { return (end_ - 1) / kKvBlockTokens; }
   float* kept(int64_t run) const { return ref_.of(run_, run); }
+  // What follows is for operations that change a part of the state token by token.
+  // The part after the last token, as it was before the first.
+  float* start(int64_t offset, int64_t floats) const {
+    float* state = target() + offset;
+    if (!source())
+      std::fill_n(state, floats, 0.0f);
+    else if (source() != target())
+      std::copy_n(source() + offset, floats, state);
+    return state;
+  }
+  // Calls move(from, to), with tokens of the step, up to its last, and keeps the part wherever a
+  // state is kept on the way.
+  template <class Move>
+  void move_on(const float* state, int64_t offset, int64_t floats, Move move) const {
+    int64_t done = 0;
+    for (int64_t r = first(); r < last(); ++r) {
+      float* kept_state = kept(r);
+      if (!kept_state) continue;
+      move(done, tokens_to_end_of(r));
+      done = tokens_to_end_of(r);
+      std::copy_n(state, floats, kept_state + offset);
+    }
+    move(done, end_ - begin_);
+  }
+
   // Tokens of the step up to the end of a run.
   int64_t tokens_to_end_of(int64_t run) const { return (run + 1) * kKvBlockTokens - begin_; }
 
@@ -52,13 +78,14 @@ class StateWalk {
   const int64_t begin_, end_;
 };
 
-// out = silu(bias + a causal convolution of every channel of source)
+// out = bias + a causal convolution of every channel of source, or silu of that
 class CausalConvOp : public Op {
  public:
   struct Spec {
     ValueRef source, out;
     const float* weight;  // [channels][taps]
-    const float* bias;
+    const float* bias;    // may be null
+    bool silu;
     int64_t taps;
     StateRef state;  // [taps - 1][channels]
   };
@@ -71,6 +98,7 @@ class CausalConvOp : public Op {
 
   const Spec spec_;
   std::vector<float> weight_;         // [taps][channels]
+  const std::vector<float> no_bias_;  // in the place of one
   const std::vector<float> nothing_;  // before the first token
   Queue queue_;
 };

@@ -115,6 +115,7 @@ void RouteOp::route(const Step& step, int64_t token, int member) {
     mix_sparsely(scores, taken, out);
   } else {
     for (int64_t e = 0; e < experts; ++e) rank[e] = shares[e] + (spec_.bias ? spec_.bias[e] : 0);
+    if (spec_.groups > 1) leave_out_groups(rank, taken);
     choose(rank, taken, out);
     for (int64_t k = 0; k < used; ++k) weights[k] = shares[static_cast<int64_t>(out[k])];
   }
@@ -129,6 +130,27 @@ void RouteOp::route(const Step& step, int64_t token, int member) {
   }
   for (int64_t k = 0; k < used; ++k)
     weights[k] = static_cast<float>(weights[k] / total * spec_.scale);
+}
+
+void RouteOp::leave_out_groups(const float* rank, float* taken) const {
+  const int64_t size = spec_.scores.width / spec_.groups;
+  float worth[kMaxExpertGroups], passed[kMaxExpertGroups] = {};
+  for (int64_t g = 0; g < spec_.groups; ++g) {
+    const float* own = rank + g * size;
+    float* chosen = taken + g * size;
+    worth[g] = 0;
+    for (int64_t k = 0; k < spec_.group_best; ++k) {
+      const int64_t best = best_left(own, chosen, size);
+      chosen[best] = 1;
+      worth[g] += own[best];
+    }
+    std::fill_n(chosen, size, 1.0f);
+  }
+  for (int64_t k = 0; k < spec_.groups_used; ++k) {
+    const int64_t best = best_left(worth, passed, spec_.groups);
+    passed[best] = 1;
+    std::fill_n(taken + best * size, size, 0.0f);
+  }
 }
 
 void RouteOp::choose(const float* rank, float* taken, float* out) const {

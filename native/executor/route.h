@@ -9,6 +9,7 @@
 namespace ingot {
 
 inline constexpr int64_t kMaxExpertsUsed = 64;  // by one token
+inline constexpr int64_t kMaxExpertGroups = 64;
 
 // The pairs of a token and an expert it uses, sorted by expert, so that all inputs of an expert
 // lie next to each other. Room for the largest batch is made before the first step.
@@ -52,6 +53,9 @@ class RouteOp : public Op {
     float scale;
     float near;         // of the sparse mixer
     const float* bias;  // added to choose; may be null
+    // Experts of other than the best `groups_used` groups are not chosen. A group counts as much
+    // as its `group_best` largest together.
+    int64_t groups, groups_used, group_best;
   };
   RouteOp(Spec spec, ExpertGroups& groups, int64_t members)
       : spec_(spec), groups_(groups), scratch_(members * spec.scores.width * 3) {}
@@ -60,6 +64,7 @@ class RouteOp : public Op {
 
  private:
   void route(const Step& step, int64_t token, int member);
+  void leave_out_groups(const float* rank, float* taken) const;
   void choose(const float* rank, float* taken, float* out) const;
   void mix_sparsely(const float* scores, float* taken, float* out) const;
 

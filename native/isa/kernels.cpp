@@ -3,6 +3,8 @@
 // namespace, so that the linker cannot take a function built for one instruction set for another's.
 #include "isa/families.h"
 #include "kernels/attention.h"
+#include "kernels/delta.h"
+#include "kernels/heads.h"
 #include "kernels/recurrent.h"
 #include "kernels/rowwise.h"
 
@@ -24,10 +26,14 @@ static KernelTable make_table(Precision precision) noexcept {
   table.softcap = softcap;
   table.mix_rows = mix_rows;
   table.exponentials = exponentials;
+  table.xielu = xielu;
+  table.map_head = map_head;
+  table.add_head_rows = add_head_rows;
   table.attend = attend;
   table.join_parts = join_parts;
   table.causal_conv = causal_conv;
   table.state_scan = state_scan;
+  table.delta_rule = delta_rule;
   return table;
 }
 

@@ -59,15 +59,21 @@ struct KernelTable {
   void (*mix_rows)(const float* const* rows, const float* weights, int64_t count,
                    const float* residual, int64_t n, float* out);
   void (*exponentials)(const float* x, int64_t n, float* out);
+  void (*xielu)(const float* x, int64_t n, float rise, float fall, float slope, float* out);
 
   // Attention over the paged cache (kernels/attention.h).
   void (*attend)(const AttendTask& task);
   void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
                      int64_t mix_stride, int64_t size, const float* sink, float* out);
 
+  // Linear maps of single heads (kernels/heads.h).
+  void (*map_head)(const HeadTask& task);
+  void (*add_head_rows)(const HeadTask& task);
+
   // Recurrent operations (kernels/recurrent.h).
   void (*causal_conv)(const ConvTask& task);
   void (*state_scan)(const ScanTask& task);
+  void (*delta_rule)(const DeltaTask& task);  // kernels/delta.h
 
   // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights

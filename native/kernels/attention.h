@@ -8,7 +8,7 @@
 //
 // Inside a block, keys of float types are stored transposed ([element][position]) so that lanes
 // are positions; values are stored row by row. Block-quantized keys are stored row by row and
-// transposed in scratch.
+// transposed in scratch. A layer of latents keeps keys only: values are their last elements.
 #pragma once
 
 #include <algorithm>
@@ -169,21 +169,40 @@ template <int kRows>
     }
 }
 
+// values[position][element] of the block, if they are the last elements of its keys: from what
+// decode_keys left in `rows` and `keys`.
+inline void values_of_keys(const AttendTask& task, const float* rows, const float* keys,
+                           float* values) {
+  const int64_t size = task.value_size, first = task.head_size - size;
+  if (!is_plain(task.type)) {
+    for (int position = 0; position < kBlock; ++position)
+      std::copy_n(rows + position * task.head_size + first, size, values + position * size);
+    return;
+  }
+  for (int64_t d = 0; d < size; d += 16)
+    for (int position = 0; position < kBlock; ++position)
+      for (int64_t i = d; i < std::min(size, d + 16); ++i)
+        values[position * size + i] = keys[(first + i) * kBlock + position];
+}
+
 inline void attend(const AttendTask& task) {
   const int rows = task.tokens * task.repeat;
-  const int64_t size = task.head_size;
+  const int64_t size = task.head_size, value_size = task.value_size;
   float* keys = task.scratch;             // [size][kBlock]
   float* values = keys + size * kBlock;   // [kBlock][size]
   float* spare = values + size * kBlock;  // [kBlock][size], for keys that must be transposed
   float* scores = spare + size * kBlock;  // [4][kBlock]
   for (int i = 0; i < rows; ++i) {
     task.row[i] = {-INFINITY, 0.0f};
-    std::fill_n(task.mix + i * size, size, 0.0f);
+    std::fill_n(task.mix + i * value_size, value_size, 0.0f);
   }
   for (int64_t start = task.begin; start < task.end; start += kBlock) {
     const uint8_t* block = task.pool + task.table[start / kBlock] * task.block_bytes;
     decode_keys(task, block + task.key_offset, spare, keys);
-    decode_kv(task.type, block + task.value_offset, kBlock * size, values);
+    if (task.value_in_key)
+      values_of_keys(task, spare, keys, values);
+    else
+      decode_kv(task.type, block + task.value_offset, kBlock * value_size, values);
     for (int i = 0; i < rows;) {
       // Up to four rows that see something of the block.
       const float* query[4];
@@ -191,10 +210,14 @@ inline void attend(const AttendTask& task) {
       Fold folds[4];
       for (; i < rows && count < 4; ++i) {
         const int64_t position = task.positions[i / task.repeat];
+        const bool around = !task.causal && task.window > 0;
         const int64_t oldest =
-            task.window > 0 ? std::max<int64_t>(0, position - task.window + 1) : 0;
+            around ? position - task.window / 2 : oldest_seen(position, task.window, task.chunked);
         const int64_t first = std::max<int64_t>(oldest - start, 0);
-        const int64_t seen = task.causal ? std::min(position + 1, task.end) : task.end;
+        const int64_t newest = task.causal ? position
+                               : around    ? position + task.window / 2
+                                           : task.end;
+        const int64_t seen = std::min(newest + 1, task.end);
         const int64_t last = std::min<int64_t>(kBlock, seen - start);
         if (first >= last) continue;
         folds[count].first = static_cast<int>(first);
@@ -211,15 +234,15 @@ inline void attend(const AttendTask& task) {
         return j + many <= count && seeing[j + many - 1] == seeing[j] + many - 1;
       };
       for (int j = 0; j < count;) {
-        float* mix = task.mix + seeing[j] * size;
+        float* mix = task.mix + seeing[j] * value_size;
         if (adjacent(j, 4)) {
-          mix_values<4>(mix, size, folds + j, values);
+          mix_values<4>(mix, value_size, folds + j, values);
           j += 4;
         } else if (adjacent(j, 2)) {
-          mix_values<2>(mix, size, folds + j, values);
+          mix_values<2>(mix, value_size, folds + j, values);
           j += 2;
         } else {
-          mix_values<1>(mix, size, folds + j, values);
+          mix_values<1>(mix, value_size, folds + j, values);
           j += 1;
         }
       }

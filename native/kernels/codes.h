@@ -15,7 +15,10 @@
   X(RELU_SQUARED)            \
   X(CLAMPED_SWIGLU)          \
   X(TANH)                    \
-  X(SOFTPLUS)
+  X(SOFTPLUS)                \
+  X(SIGMOID)                 \
+  X(RELU)                    \
+  X(IDENTITY)
 
 #define INGOT_NORM_KINDS(X) \
   X(RMS)                    \

@@ -12,7 +12,7 @@
 
 namespace ingot::INGOT_ISA {
 
-// out[t] = silu(bias + sum over j of weight[j] * source[t - taps + 1 + j])
+// out[t] = bias + sum over j of weight[j] * source[t - taps + 1 + j], or silu of that
 inline void causal_conv(const ConvTask& task) {
   const int64_t before = task.taps - 1, width = task.channels;
   for (int64_t t = 0; t < task.tokens; ++t) {
@@ -27,7 +27,7 @@ inline void causal_conv(const ConvTask& task) {
         const float* x = row < 0 ? task.past + (before + row) * width : task.source + row * width;
         sum = simd::fma(at(task.weight + j * width), at(x), sum);
       }
-      const F32x16 y = activation(Activation::SILU, sum);
+      const F32x16 y = task.silu ? activation(Activation::SILU, sum) : sum;
       float* out = task.out + t * width + i;
       if (rest >= 16)
         y.store(out);

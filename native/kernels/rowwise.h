@@ -124,6 +124,12 @@ inline F32x16 activation(Activation kind, F32x16 x) {
         series = simd::fma(series, square, F32x16::splat(1.0f / static_cast<float>(divisor)));
       return positive + (s + s) * series;
     }
+    case Activation::SIGMOID:
+      return one / (one + simd::exp(F32x16::splat(0.0f) - x));
+    case Activation::RELU:
+      return simd::max(F32x16::splat(0.0f), x);
+    case Activation::IDENTITY:
+      return x;
     case Activation::CLAMPED_SWIGLU: {
       const F32x16 limited = simd::min(F32x16::splat(kSwigluLimit), x);
       const F32x16 power = simd::exp(F32x16::splat(-1.702f) * limited);
@@ -167,6 +173,17 @@ inline void mix_rows(const float* const* rows, const float* weights, int64_t cou
 inline void softcap(const float* x, int64_t n, float cap, float* out) {
   const F32x16 inverse = F32x16::splat(1.0f / cap), factor = F32x16::splat(cap);
   map_row(n, x, out, [&](int64_t, F32x16 v) { return factor * simd::tanh(v * inverse); });
+}
+
+// slope * x + rise * x^2 above 0, slope * x + fall * (exp(x) - 1 - x) below
+inline void xielu(const float* x, int64_t n, float rise, float fall, float slope, float* out) {
+  const F32x16 zero = F32x16::splat(0.0f), one = F32x16::splat(1.0f);
+  const F32x16 above = F32x16::splat(rise), below = F32x16::splat(fall),
+               through = F32x16::splat(slope);
+  map_row(n, x, out, [&](int64_t, F32x16 v) {
+    const F32x16 high = simd::max(zero, v), low = simd::min(zero, v);
+    return above * high * high + below * (simd::exp(low) - one - low) + through * v;
+  });
 }
 
 inline void exponentials(const float* x, int64_t n, float* out) {

@@ -28,7 +28,9 @@ struct AttendTask {
   const int32_t* positions;   // one per token
   int tokens;
   int repeat;
-  int64_t head_size;
+  int64_t head_size;  // of queries and keys
+  int64_t value_size;
+  bool value_in_key;    // its last elements; else values lie at value_offset
   const uint8_t* pool;  // of cache blocks
   int64_t block_bytes;
   const int32_t* table;  // block of each run of kKvBlockTokens positions
@@ -38,11 +40,12 @@ struct AttendTask {
   float scale;
   float softcap;   // 0: none
   int64_t window;  // 0: none
+  bool chunked;    // windows lie side by side: a row sees those of its own
   bool causal;     // else every row sees all of [begin, end)
   int64_t begin;   // a multiple of kKvBlockTokens
   int64_t end;
   AttendRow* row;  // results: one per row,
-  float* mix;      // [rows][head_size], not yet divided by the sum
+  float* mix;      // [rows][value_size], not yet divided by the sum
   float* scratch;  // attend_scratch_floats(head_size)
 };
 
@@ -52,6 +55,7 @@ struct ConvTask {
   const float* past;    // [taps - 1][channels]: the rows before
   const float* weight;  // [taps][channels]
   const float* bias;    // [channels]
+  bool silu;            // of the sum
   int64_t tokens, channels, taps;
   int64_t begin, end;
   float* out;  // [tokens][channels]
@@ -75,6 +79,39 @@ struct ScanTask {
   bool one_decay;      // for all elements of the state
   const float* skip;   // [kLanes]
   float* state;        // [states][kLanes]
+};
+
+// A gated delta rule: lanes of the values of one head over tokens of one sequence.
+struct DeltaTask {
+  int64_t tokens;
+  const float *query, *key;  // [tokens][key_stride], of the head's key head
+  int64_t key_stride, key_size;
+  const float* value;  // [tokens][value_stride], from the first lane on
+  float* out;          // the same
+  int64_t value_stride;
+  int64_t lanes;             // at most kLanes
+  const float *step, *rate;  // [tokens][head_stride], the head's
+  int64_t head_stride;
+  float decay, bias, epsilon, scale;  // bias: of steps; scale: of queries
+  float* state;                       // [key_size][kLanes]
+};
+
+// The first position that a token sees.
+constexpr int64_t oldest_seen(int64_t position, int64_t window, bool chunked) {
+  if (window <= 0) return 0;
+  if (chunked) return position / window * window;
+  return position >= window ? position - window + 1 : 0;
+}
+
+// Some rows of a head's matrix, decoded, times the same head of several tokens.
+struct HeadTask {
+  const float* matrix;  // [rows][columns]
+  int64_t rows, columns;
+  const float* x;  // [tokens][x_stride]
+  int64_t x_stride;
+  int64_t tokens;
+  float* out;  // [tokens][out_stride]
+  int64_t out_stride;
 };
 
 constexpr int64_t attend_scratch_floats(int64_t head_size) {

@@ -8,6 +8,7 @@ fields and bytes of the file as `mutate.py` spoils them. Some files stay valid, 
 
 import struct
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -19,7 +20,7 @@ from fuzz.mutate import BYTE_MUTATIONS, FIELD_MUTATIONS
 from ingot import quant
 from ingot.gguf import GgmlType, ValueType
 from ingot.models import architectures
-from models.tiny_models import VOCABULARY, Fixture
+from models.tiny_models import SHARED_KEYS, VOCABULARY, Fixture
 
 _PREFIX = "tokenizer.ggml."
 _TOKENS, _TYPES, _SCORES = (f"{_PREFIX}{name}" for name in ("tokens", "token_type", "scores"))
@@ -124,7 +125,7 @@ def valid_model(architecture: str, random: Random) -> Model:
     """A model of one layer that can be run."""
     keys, tensors = _network(architecture, random.choice(_WEIGHTS))
     model = Model([Key("general.architecture", ValueType.STRING, architecture.encode())], [])
-    model.keys += [Key(key.name, key.kind, key.value) for key in keys]
+    model.keys += [Key(key.name, key.kind, copy(key.value), key.is_array) for key in keys]
     model.keys += _vocabulary(random)
     if random.random() < 0.7:
         model.keys.append(Key(_TEMPLATE, ValueType.STRING, random.choice(_TEMPLATES)))
@@ -138,8 +139,11 @@ def _network(architecture: str, type: GgmlType) -> tuple[list[Key], list[Tensor]
     fixture = Fixture.load(architecture).first_layers(1)
     keys = []
     for name, value in fixture.metadata.items():
-        full = name if name.startswith("tokenizer.") else f"{architecture}.{name}"
-        keys.append(Key(full, *_typed(value)))
+        full = name if name.startswith(SHARED_KEYS) else f"{architecture}.{name}"
+        several = isinstance(value, list)
+        kind = _typed(value[0])[0] if several else _typed(value)[0]
+        values = [_typed(item)[1] for item in value] if several else _typed(value)[1]
+        keys.append(Key(full, kind, values, is_array=several))
     tensors = []
     for name, values in fixture.tensors().items():
         matrix = values.ndim > 1 and name.endswith(".weight") and "_inp" not in name

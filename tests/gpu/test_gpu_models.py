@@ -19,7 +19,10 @@ from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.recipes import RECIPES
+from models.recipes_delta import DELTA
 from models.recipes_encoders import ENCODERS
+from models.recipes_hybrid import HYBRID
+from models.recipes_latents import LATENTS
 from models.recipes_recurrent import RECURRENT
 from models.tiny_models import Fixture
 from ops.attention import AttentionCase
@@ -30,9 +33,19 @@ CONTEXT = 96
 REFUSED = {
     **dict.fromkeys(ENCODERS, "encoders do not run on a GPU"),
     **dict.fromkeys(RECURRENT, "models with states do not run on a GPU"),
+    **dict.fromkeys(DELTA, "models with states do not run on a GPU"),
+    **dict.fromkeys(HYBRID, "models with states do not run on a GPU"),
+    **dict.fromkeys(LATENTS, "the GPU backend has no HeadLinear"),
     "qwen3-rank": "rerankers do not run on a GPU",
     "olmo": "the GPU backend has no norms without weights",
+    "llama4": "the GPU backend has no norms of heads without weights",
+    "bailingmoe2": "the GPU backend has no groups of experts",
+    "afmoe": "the GPU backend has no linear layers of more than 3 matrices",
+    "apertus": "the GPU backend has no Xielu",
+    "hunyuan-dense": "the GPU backend has no norms of heads after RoPE",
+    "hunyuan-moe": "the GPU backend has no norms of heads after RoPE",
 }
+TEMPERED = "mistral3-long"  # runs up to its original context
 # The interpreter takes seconds for a token, and these have what is special: norms before and after,
 # windows and caps; learned positions and layer norms; norms of all heads together, and layer norms
 # of each; experts with a shared one; sinks and biases.
@@ -40,7 +53,7 @@ FEW = ["gemma2", "gpt2", "olmo2", "command-r-plus", "qwen2moe", "gpt-oss"]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes")
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in {*REFUSED, TEMPERED}])
 def test_model(name: str, tmp_path: Path) -> None:
     """A prompt in two pieces, then single tokens."""
     fixture = Fixture.load(name)
@@ -111,3 +124,11 @@ def test_llm(tmp_path: Path) -> None:
     with LLM(path, context=64, device="cuda") as gpu:
         assert_near(gpu.logits(ids), Reference(gpu.graph, gpu.file).forward(ids))
         assert len(gpu.generate(ids, max_tokens=3, temperature=0).token_ids) == 3
+
+
+def test_contexts_in_which_queries_are_scaled(tmp_path: Path) -> None:
+    path = Fixture.load(TEMPERED).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match="the GPU backend has no Temper"):
+        LLM(path, context=64, device="cuda")
+    with LLM(path, context=32, device="cuda") as llm:
+        assert llm.engine.model.on_gpu

@@ -116,10 +116,12 @@ def test_activations(kind: Activation) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_activations_far_from_zero(kind: Activation) -> None:
     far = np.float32([1e3, 1e10, 1e18])
-    square, tanh = kind is Activation.RELU_SQUARED, kind is Activation.TANH
-    expected = far**2 if square else np.ones_like(far) if tanh else far
+    square = kind is Activation.RELU_SQUARED
+    bounded = kind in {Activation.TANH, Activation.SIGMOID}
+    expected = far**2 if square else np.ones_like(far) if bounded else far
+    below = {Activation.TANH: -np.ones_like(far), Activation.IDENTITY: -far}
     np.testing.assert_allclose(activate(kind, far), expected, rtol=1e-6)
-    np.testing.assert_allclose(activate(kind, -far), -1 if tanh else 0, atol=1e-30)
+    np.testing.assert_allclose(activate(kind, -far), below.get(kind, 0 * far), atol=1e-30)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ of the metadata are what llama.cpp's converter writes; a recipe adds what is spe
 """
 
 import sys
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ SETTINGS = {
 def file_name(name: str, recipe: Recipe) -> str:
     """What a parameter is called in a file."""
     name = name.replace("model.norm.", "output_norm.")
+    if name == "norm.weight":  # of a model without a head
+        name = "output_norm.weight"
     for part, replacement in {**NAMES, **recipe.names}.items():
         name = name.replace(part, replacement)
     return name
@@ -115,10 +118,13 @@ def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any)
 def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str, tuple[int, ...]]:
     """Give a parameter the values of the tensors of the file that it joins; their shapes."""
     names = [layer + name for name in joined.names]
-    shape = joined.shape(*parameter.shape)
-    values = joined.join(*(stable_values(name, shape) for name in names))
+    found = joined.shape(*parameter.shape)
+    shapes = dict(
+        zip(names, found if isinstance(found, list) else [found] * len(names), strict=True)
+    )
+    values = joined.join(*(stable_values(name, shape) for name, shape in shapes.items()))
     parameter.copy_(torch.from_numpy(np.array(values, order="C")))
-    return dict.fromkeys(names, shape)
+    return shapes
 
 
 def make(recipe: Recipe) -> Fixture:
@@ -132,14 +138,15 @@ def make(recipe: Recipe) -> Fixture:
         "pad_token_id": None,
     }
     config = kind.config_class(**{**settings, **recipe.config})
-    model = kind(config, add_pooling_layer=False) if recipe.encoder else kind(config)
+    pools = "add_pooling_layer" in signature(kind).parameters
+    model = kind(config, add_pooling_layer=False) if pools else kind(config)
     model = model.double().eval()
     recipe.adjust(model)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     shapes: dict[str, tuple[int, ...]] = {}
     stored: dict[str, list[torch.Tensor]] = {}
     for name, parameter in model.state_dict().items():
-        if name in tied:
+        if name in tied or any(part in name for part in recipe.left_out):
             continue
         ending = next((end for end in recipe.joined if name.endswith(end)), None)
         if ending is None:

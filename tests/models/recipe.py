@@ -78,7 +78,8 @@ class Joined:
     """A parameter of the model that is several tensors of the file, or another shape of one."""
 
     names: tuple[str, ...]  # in the file, behind `blk.N.`
-    shape: Callable[..., tuple[int, ...]]  # of each of them, from the parameter's
+    # of all of them, from the parameter's; or a list with one for each
+    shape: Callable[..., tuple[int, ...] | list[tuple[int, ...]]]
     join: Callable[..., Floats]  # their values -> the parameter's
 
 
@@ -93,12 +94,13 @@ class Recipe:
     architecture: str
     model: str  # its class in transformers
     config: Mapping[str, Any]
-    metadata: Callable[[Any], Mapping[str, int | float | str | list[str] | None]] = lambda _: {}
+    metadata: Callable[[Any], Mapping[str, Any]] = lambda _: {}
     # beyond the usual, None for a key that is not there
     names: Mapping[str, str] = field(default_factory=dict)  # parts of names that differ
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the file's names
     joined: Mapping[str, Joined] = field(default_factory=dict)  # by the ends of the model's names
     transposed: tuple[str, ...] = ()  # by the file's names
+    left_out: tuple[str, ...] = ()  # by parts of the model's names: what is no tensor of the file
     constants: Callable[[Any], dict[str, Floats]] = lambda _: {}
     adjust: Callable[[Any], None] = lambda _: None  # the model, where files mean another one
     encoder: bool = False  # what counts are hidden rows

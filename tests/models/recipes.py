@@ -11,9 +11,12 @@ from dataclasses import replace
 
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_corrected_experts import CORRECTED_EXPERTS
+from models.recipes_delta import DELTA
 from models.recipes_dense import DENSE
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
+from models.recipes_hybrid import HYBRID
+from models.recipes_latents import LATENTS
 from models.recipes_more_dense import MORE_DENSE
 from models.recipes_recurrent import RECURRENT
 
@@ -130,6 +133,9 @@ RECIPES: dict[str, Recipe] = {
     **ENCODERS,
     **EXPERTS,
     **CORRECTED_EXPERTS,
+    **DELTA,
+    **HYBRID,
+    **LATENTS,
     **MORE_DENSE,
     **RECURRENT,
 }

@@ -1,6 +1,7 @@
 """Recipes of models whose experts are chosen by scores with a bias, many with shared experts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from models.recipe import Recipe, changed
@@ -94,6 +95,32 @@ ERNIE = Recipe(
 )
 
 CORRECTED_EXPERTS: dict[str, Recipe] = {
+    # transformers has no class for it; what it computes is GLM 4.5 with groups.
+    "bailingmoe2": replace(
+        changed(
+            GLM4MOE,
+            {
+                "hidden_size": 96,
+                "head_dim": 16,
+                "attention_bias": False,
+                "n_routed_experts": 12,
+                "n_group": 4,
+                "topk_group": 2,
+            },
+        ),
+        architecture="bailingmoe2",
+        metadata=lambda c: {
+            **dense_first_keys(c),
+            "expert_shared_feed_forward_length": c.moe_intermediate_size,
+            "expert_group_count": c.n_group,
+            "expert_group_used_count": c.topk_group,
+        },
+        names={
+            **HEAD_NORMS,
+            **CORRECTED_NAMES,
+            **{f"attn_{which}.weight": "attn_qkv.weight" for which in "qkv"},
+        },
+    ),
     "glm4moe": GLM4MOE,
     "glm4moe-plain": changed(
         GLM4MOE, {"use_qk_norm": False, "attention_bias": False, "first_k_dense_replace": 1}
@@ -114,6 +141,68 @@ CORRECTED_EXPERTS: dict[str, Recipe] = {
     "ernie4_5-moe": ERNIE,
     "ernie4_5-moe-alternating": changed(
         ERNIE, {"moe_layer_start_index": 0, "moe_layer_interval": 2}
+    ),
+    "afmoe": Recipe(
+        architecture="afmoe",
+        model="AfmoeForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 5,
+            "head_dim": 20,
+            "num_experts": 9,
+            "num_shared_experts": 2,
+            "num_dense_layers": 2,
+            "route_scale": 1.7,
+            "sliding_window": 11,
+            "mup_enabled": True,
+            "rope_parameters": rope(1e4),
+        },
+        metadata=lambda c: {
+            "expert_shared_count": c.num_shared_experts,
+            "leading_dense_block_count": c.num_dense_layers,
+            "expert_gating_func": SIGMOID,
+            "expert_weights_norm": True,
+            "expert_weights_scale": c.route_scale,
+        },
+        names={
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_mlp_layernorm": "ffn_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+            "self_attn.gate_proj": "attn_gate",
+            "mlp.router.gate": "ffn_gate_inp",
+            "mlp.expert_bias": "exp_probs_b.bias",
+            **HEAD_NORMS,
+            **CORRECTED_NAMES,
+        },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+    "hunyuan-moe": Recipe(
+        architecture="hunyuan-moe",
+        model="HunYuanMoEV1ForCausalLM",
+        config={
+            **SIZES,
+            "intermediate_size": 36,
+            "head_dim": 20,
+            "num_experts": 9,
+            "moe_topk": 3,
+            "rope_parameters": rope(1e4),
+        },
+        metadata=lambda c: {
+            "expert_used_count": c.moe_topk,
+            "expert_feed_forward_length": c.intermediate_size,
+            "expert_shared_feed_forward_length": c.intermediate_size,
+        },
+        names={
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+            "mlp.gate.wg": "ffn_gate_inp",
+            "mlp.experts.down_proj": "ffn_down_exps.weight",
+            # What the usual names have made of shared_mlp.gate_proj and so on.
+            "mlp.shared_ffn_gate": "ffn_gate_shexp",
+            "mlp.shared_ffn_up": "ffn_up_shexp",
+            "mlp.shared_ffn_down": "ffn_down_shexp",
+        },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
     "minimax-m2": Recipe(
         architecture="minimax-m2",

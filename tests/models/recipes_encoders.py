@@ -1,6 +1,8 @@
 """Recipes of encoders (see recipes.py): what comes out is a hidden row for every token."""
 
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +69,93 @@ ROBERTA = replace(
     },
 )
 
+WINDOW = 10  # tokens: half of them on either side
+
+
+def with_experts(model: Any) -> None:
+    """Give every other layer experts, which transformers has in no encoder."""
+    torch: Any = import_module("torch")
+
+    class Experts(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, count: int, width: int, inner: int) -> None:
+            super().__init__()
+            self.gate = torch.nn.Linear(width, count, bias=False)
+            self.up = torch.nn.Parameter(torch.empty(count, inner, width))
+            self.down = torch.nn.Parameter(torch.empty(count, width, inner))
+
+        def forward(self, x: Any) -> Any:
+            weights, chosen = self.gate(x).softmax(-1).topk(2)
+            inner = torch.einsum("btw,btkiw->btki", x, self.up[chosen])
+            made = torch.einsum(
+                "btki,btkwi->btkw", torch.nn.functional.gelu(inner), self.down[chosen]
+            )
+            return (made * weights[..., None]).sum(-2)
+
+    for layer in model.layers[1::2]:
+        layer.mlp = Experts(5, *reversed(layer.mlp.fc1.weight.shape)).double()
+
+
 ENCODERS: dict[str, Recipe] = {
+    "modern-bert": Recipe(
+        architecture="modern-bert",
+        model="ModernBertModel",
+        config={
+            **SIZES,
+            "num_hidden_layers": 4,
+            "local_attention": WINDOW,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        metadata=lambda c: {
+            "attention.causal": False,
+            "attention.sliding_window": WINDOW,
+            "attention.sliding_window_pattern": 3,
+            "rope.freq_base_swa": 10000.0,
+            "pooling_type": 1,
+            "attention.layer_norm_epsilon": c.norm_eps,
+        },
+        names={
+            "embeddings.tok_embeddings": "token_embd",
+            "embeddings.norm": "token_embd_norm",
+            "final_norm": "output_norm",
+            "attn.Wqkv": "attn_qkv",
+            "attn.Wo": "attn_output",
+            "mlp_norm": "ffn_norm",
+            "mlp.Wi": "ffn_up",
+            "mlp.Wo": "ffn_down",
+        },
+        encoder=True,
+    ),
+    "gemma-embedding": Recipe(
+        architecture="gemma-embedding",
+        model="Gemma3TextModel",
+        config={
+            **SIZES,
+            "num_hidden_layers": 7,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "head_dim": 20,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": WINDOW,
+            "use_bidirectional_attention": True,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        metadata=lambda _: {"attention.sliding_window": WINDOW, "pooling_type": 1},
+        names={
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+            "self_attn.q_norm": "attn_q_norm",
+            "self_attn.k_norm": "attn_k_norm",
+        },
+        transforms={"norm.weight": lambda w, _: w - 1},
+        encoder=True,
+    ),
     "bert": BERT,
     "bert-rank": replace(
         changed(BERT, {"num_labels": 1}),
@@ -117,6 +205,36 @@ ENCODERS: dict[str, Recipe] = {
             "ffn_norm": "attn_output_norm",
             "post_mlp_layernorm": "layer_output_norm",
         },
+        encoder=True,
+    ),
+    "nomic-bert-moe": Recipe(
+        architecture="nomic-bert-moe",
+        model="JinaEmbeddingsV3Model",
+        config={
+            **SIZES,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+        metadata=lambda c: {
+            "attention.causal": False,
+            "pooling_type": 1,
+            "tokenizer.ggml.token_type_count": c.type_vocab_size,
+            "moe_every_n_layers": 2,
+            "expert_count": 5,
+            "expert_used_count": 2,
+        },
+        names={
+            **EMBEDDINGS,
+            **{f"attn_{which}": "attn_qkv" for which in "qkv"},
+            "mlp.fc1": "ffn_up",
+            "mlp.fc2": "ffn_down",
+            "mlp.gate.": "ffn_gate_inp.",
+            "mlp.up": "ffn_up_exps.weight",
+            "mlp.down": "ffn_down_exps.weight",
+            "ffn_norm": "attn_output_norm",
+            "post_mlp_layernorm": "layer_output_norm",
+        },
+        adjust=with_experts,
         encoder=True,
     ),
     "nomic-bert": Recipe(

@@ -189,6 +189,46 @@ EXPERTS: dict[str, Recipe] = {
         names={**EXPERT_NAMES, **HEAD_NORMS},
         joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
+    "llama4": Recipe(
+        architecture="llama4",
+        model="Llama4ForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 5,
+            "head_dim": 20,
+            "intermediate_size": 36,
+            "intermediate_size_mlp": 64,
+            "num_local_experts": 7,
+            "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 2,
+        },
+        metadata=lambda c: {
+            "feed_forward_length": c.intermediate_size_mlp,
+            "expert_feed_forward_length": c.intermediate_size,
+            "interleave_moe_layer_step": c.interleave_moe_layer_step,
+        },
+        names={
+            "feed_forward.router": "ffn_gate_inp",
+            "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
+            "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
+            "feed_forward.shared_expert.down_proj": "ffn_down_shexp",
+            "feed_forward.gate_proj": "ffn_gate",
+            "feed_forward.up_proj": "ffn_up",
+            "feed_forward.down_proj": "ffn_down",
+        },
+        joined={
+            "feed_forward.experts.gate_up_proj": Joined(
+                ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
+                lambda experts, columns, rows: (experts, rows // 2, columns),
+                lambda gate, up: np.concatenate([gate, up], axis=1).swapaxes(1, 2),
+            ),
+            "feed_forward.experts.down_proj": Joined(
+                ("ffn_down_exps.weight",),
+                lambda experts, columns, rows: (experts, rows, columns),
+                lambda down: down.swapaxes(1, 2),
+            ),
+        },
+    ),
     "olmoe": Recipe(
         architecture="olmoe",
         model="OlmoeForCausalLM",

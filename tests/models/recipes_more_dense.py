@@ -1,6 +1,7 @@
 """Recipes of more decoders without experts (see recipes.py)."""
 
 from dataclasses import replace
+from typing import Any
 
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_dense import DENSE, HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
@@ -34,6 +35,33 @@ MISTRAL_YARN = {
     "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1,
 }
+
+
+def xielu_numbers(layers: int, first: float) -> list[float]:
+    """One for each layer."""
+    return [first + 0.25 * layer for layer in range(layers)]
+
+
+def set_xielu(model: Any) -> None:
+    """Give every layer's activation numbers of its own, which files hold in their metadata."""
+    for layer, block in enumerate(model.model.layers):
+        count = len(model.model.layers)
+        block.mlp.act_fn.alpha_p.data.fill_(xielu_numbers(count, 0.2)[layer])
+        block.mlp.act_fn.alpha_n.data.fill_(xielu_numbers(count, -0.4)[layer])
+        block.mlp.act_fn.beta.data.fill_(0.5)
+        block.mlp.act_fn.eps.data.fill_(-1e-6)
+
+
+MISTRAL3 = Recipe(
+    architecture="mistral3",
+    model="Ministral3ForCausalLM",
+    config={**SIZES, "head_dim": 16, "rope_parameters": MISTRAL_YARN},
+    metadata=lambda c: {
+        "rope.scaling.yarn_log_multiplier": c.rope_parameters["mscale_all_dim"],
+        "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+    },
+    transforms=TURNED_PAIRS,
+)
 MINICPM = Recipe(
     architecture="minicpm",
     model="GraniteForCausalLM",
@@ -126,16 +154,14 @@ MORE_DENSE: dict[str, Recipe] = {
         names={**HEAD_NORMS, "score": "cls.output"},
         ranker=True,
     ),
-    "mistral3": Recipe(
-        architecture="mistral3",
-        model="Ministral3ForCausalLM",
-        config={**SIZES, "head_dim": 16, "rope_parameters": MISTRAL_YARN},
-        metadata=lambda c: {
-            "rope.scaling.yarn_log_multiplier": c.rope_parameters["mscale_all_dim"],
-            "attention.temperature_scale": c.rope_parameters["llama_4_scaling_beta"],
+    "mistral3-long": replace(
+        MISTRAL3,
+        config={
+            **MISTRAL3.config,
+            "rope_parameters": {**MISTRAL_YARN, "original_max_position_embeddings": 32},
         },
-        transforms=TURNED_PAIRS,
     ),
+    "mistral3": MISTRAL3,
     "olmo": Recipe(
         architecture="olmo",
         model="OlmoForCausalLM",
@@ -172,6 +198,34 @@ MORE_DENSE: dict[str, Recipe] = {
         model="LlamaForCausalLM",
         config={**SIZES, **BAICHUAN_7B, "num_key_value_heads": 6, "rope_parameters": rope()},
         transforms=TURNED_PAIRS,
+    ),
+    "apertus": Recipe(
+        architecture="apertus",
+        model="ApertusForCausalLM",
+        config={**SIZES, "hidden_size": 96, "head_dim": 16, "rope_parameters": LLAMA3},
+        metadata=lambda c: {
+            "xielu.alpha_p": xielu_numbers(c.num_hidden_layers, 0.2),
+            "xielu.alpha_n": xielu_numbers(c.num_hidden_layers, -0.4),
+            "xielu.beta": [0.5] * c.num_hidden_layers,
+            "xielu.eps": [-1e-6] * c.num_hidden_layers,
+        },
+        names={
+            "attention_layernorm": "attn_norm",
+            "feedforward_layernorm": "ffn_norm",
+            **HEAD_NORMS,
+        },
+        constants=llama3_factors,
+        left_out=("act_fn",),
+        adjust=set_xielu,
+    ),
+    "hunyuan-dense": Recipe(
+        architecture="hunyuan-dense",
+        model="HunYuanDenseV1ForCausalLM",
+        config={**SIZES, "head_dim": 14, "rope_parameters": rope()},
+        names={
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+        },
     ),
     "minicpm": MINICPM,
     "minicpm-old": replace(

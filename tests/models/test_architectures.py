@@ -42,7 +42,7 @@ def test_names_are_those_of_the_format(name: str) -> None:
         patterns.add(gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.CLS_OUT])
     for tensor in chain(fixture.shapes, fixture.constants):
         stem, _, ending = tensor.rpartition(".")
-        if ending in {"ssm_a", "ssm_d"}:
+        if ending in {"ssm_a", "ssm_d", "ffn_norm"}:
             stem = tensor
         else:
             assert ending in {"weight", "bias"}

@@ -152,6 +152,42 @@ def test_a_shared_expert_that_is_missing(tmp_path: Path) -> None:
         LLM(path, threads=1)
 
 
+def refused(name: str, changes: Mapping[str, Any], tmp_path: Path) -> str:
+    """The error of a tiny model with these keys of its metadata."""
+    fixture = Fixture.load(name)
+    path = replace(fixture, metadata={**fixture.metadata, **changes}).write(tmp_path / "model.gguf")
+    with pytest.raises(ModelError) as caught:
+        LLM(path, threads=1)
+    return str(caught.value)
+
+
+def test_latents_that_do_not_fit(tmp_path: Path) -> None:
+    error = refused("deepseek2", {"attention.kv_lora_rank": 35}, tmp_path)
+    assert (
+        "blk.0.attn_kv_a_mqa.weight has shape (44, 96), but the metadata ask for (43, 96)" in error
+    )
+    error = refused("deepseek2", {"rope.dimension_count": 30}, tmp_path)
+    assert "deepseek2.rope.dimension_count is 30; it must be 1 to 29 in this file" in error
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expert_group_count": 5}, "is 5; it must be a number that divides 12 experts"),
+        ({"expert_group_count": 13}, "is 13; it must be 1 to 12 in this file"),
+        ({"expert_group_used_count": 5}, "is 5; it must be 1 to 4 in this file"),
+        (
+            {"expert_group_count": 12, "expert_group_used_count": 2},
+            "is 12; it must be fewer: 2 groups have no 3 experts",
+        ),
+    ],
+)
+def test_groups_that_do_not_fit_the_experts(
+    changes: dict[str, int], message: str, tmp_path: Path
+) -> None:
+    assert message in refused("deepseek2", changes, tmp_path)
+
+
 @pytest.mark.parametrize("count", [-1, 4, 5])
 def test_layers_of_which_too_many_predict_several_tokens(count: int, tmp_path: Path) -> None:
     fixture = Fixture.load("glm4moe")

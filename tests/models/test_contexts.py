@@ -88,12 +88,34 @@ def test_a_factor_without_a_kind_is_linear(tmp_path: Path) -> None:
         assert ropes(build_graph(said)) == ropes(build_graph(left_out))
 
 
-@pytest.mark.parametrize(("scale", "context"), [(0.1, 128), (0.0, 256)])
-def test_a_context_ends_where_queries_would_be_scaled(
-    scale: float, context: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("scale", "context", "scaled"), [(0.1, 129, True), (0.1, 128, False), (0.0, 256, False)]
+)
+def test_queries_are_scaled_in_contexts_longer_than_the_original(
+    scale: float, context: int, scaled: bool, tmp_path: Path
 ) -> None:
+    """In shorter ones nothing would change, and a GPU runs them."""
     fixture = Fixture.load("mistral3")
     keys = {**fixture.metadata, "attention.temperature_scale": scale}
+    with GgufLoader(replace(fixture, metadata=keys).write(tmp_path / "model.gguf")) as model:
+        ops = build_graph(model, context).ops
+    assert any(isinstance(op, o.Temper) for op in ops) == scaled
+
+
+def test_attention_in_chunks_in_contexts_longer_than_one(tmp_path: Path) -> None:
+    """Three of four layers see the tokens of their chunk of 8192, the others everything."""
+    fixture = Fixture.load("llama4")
+    for context, chunks in ((8192, [0] * 5), (8193, [8192, 8192, 8192, 0, 8192])):
+        keys = {**fixture.metadata, "context_length": context}
+        with GgufLoader(replace(fixture, metadata=keys).write(tmp_path / "model.gguf")) as model:
+            attends = [op for op in build_graph(model).ops if isinstance(op, o.Attend)]
+        assert [op.window for op in attends] == chunks
+        assert [op.chunked for op in attends] == [chunk > 0 for chunk in chunks]
+
+
+def test_several_experts_whose_inputs_would_be_weighed(tmp_path: Path) -> None:
+    fixture = Fixture.load("llama4")
+    keys = {**fixture.metadata, "expert_used_count": 2}
     path = replace(fixture, metadata=keys).write(tmp_path / "model.gguf")
-    with LLM(path, threads=1) as llm:
-        assert llm.context == context
+    with pytest.raises(ModelError, match=r"llama4\.expert_used_count is 2; only 1 is supported"):
+        LLM(path, threads=1)

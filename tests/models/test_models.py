@@ -31,6 +31,7 @@ QUANTIZED = 3e-3
 IN_TILES = 5e-2  # AMX rounds a prompt's weights and inputs to BF16
 
 
+STATES = {"ssm.state_size", "shortconv.l_cache"}  # keys of models that have them
 CONTEXT = 96  # tokens of every sequence here
 EVERY_SET = [False, pytest.param(True, marks=pytest.mark.oracle)]
 Logits = NDArray[np.float32]
@@ -65,9 +66,9 @@ def assert_within(
 
 
 def rows_within(fixture: Fixture, share: float) -> float:
-    """The share of rows that must be near: where experts' scores are near, rounding makes a few
-    tokens choose others, and these and what looks at them are different."""
-    return share if "expert_count" in fixture.metadata else 1.0
+    """The share of rows that must be near: where experts' scores are near, or what a norm gets from
+    a delta rule is nearly 0, rounding changes a few tokens, and those that look at them."""
+    return share if fixture.metadata.keys() & {"expert_count", "full_attention_interval"} else 1.0
 
 
 def instruction_sets(fixture: Fixture, *, every: bool) -> list[str]:
@@ -138,14 +139,18 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, every: bool, tmp_path:
         graph = build_graph(model, CONTEXT)
         expected = Reference(graph, model, np.float64).forward(ids)
         if type is GgmlType.Q8_0:  # near the float model too: the right bytes were read
-            bound = 0.2 if fixture.metadata.keys() & {"expert_count", "ssm.state_size"} else 0.1
+            products = fixture.metadata.keys() & STATES  # of inputs with each other
+            bound = 0.2 if products or "expert_count" in fixture.metadata else 0.1
+            share = min(rows_within(fixture, 0.5), 0.9 if products else 1.0)
+            if "full_attention_interval" in fixture.metadata:
+                bound = 0.6  # of signs
             errors = np.abs(expected - fixture.logits).max(axis=1)
-            assert np.quantile(errors, rows_within(fixture, 0.5)) <= bound
+            assert np.quantile(errors, share) <= bound
         for isa in instruction_sets(fixture, every=every):
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
                 bound, share = QUANTIZED, rows_within(fixture, 0.75)
-                if "ssm.state_size" in fixture.metadata:  # inputs multiply each other
+                if fixture.metadata.keys() & STATES:  # inputs multiply each other
                     bound *= 2
                 if isa == "amx":
                     bound, share = IN_TILES, rows_within(fixture, 0.5)

@@ -20,7 +20,10 @@ from ingot.gguf import GgmlType, GgufWriter, ValueType
 from ingot.quant import encode
 
 Floats = NDArray[np.float32]
-Metadata = Mapping[str, int | float | str | list[str]]
+Metadata = Mapping[str, int | float | str | list[str] | list[int] | list[float]]
+LISTS = {str: ValueType.STRING, int: ValueType.INT32, float: ValueType.FLOAT32}
+SHARED_KEYS = ("tokenizer.", "xielu.")  # keys without the architecture's name in front
+type_of = type
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
 PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
@@ -105,11 +108,20 @@ class Fixture:
         return random | dict(self.constants)
 
     def first_layers(self, count: int) -> "Fixture":
-        """The network with fewer layers; what it should compute is not known."""
+        """The network with fewer layers; what it should compute is not known.
+
+        Lists that are as long as there are layers are cut.
+        """
         kept = tuple(f"blk.{layer}." for layer in range(count))
+        layers = self.metadata["block_count"]
+        cut = {
+            key: value[:count]
+            for key, value in self.metadata.items()
+            if isinstance(value, list) and len(value) == layers
+        }
         return replace(
             self,
-            metadata={**self.metadata, "block_count": count},
+            metadata={**self.metadata, **cut, "block_count": count},
             shapes={
                 name: shape
                 for name, shape in self.shapes.items()
@@ -126,8 +138,8 @@ class Fixture:
         writer = GgufWriter(path)
         writer.add("general.architecture", self.architecture)
         for key, value in self.metadata.items():
-            shared = key.startswith("tokenizer.")
-            kind = ValueType.STRING if isinstance(value, list) else None
+            shared = key.startswith(SHARED_KEYS)
+            kind = LISTS[type_of(value[0])] if isinstance(value, list) else None
             writer.add(key if shared else f"{self.architecture}.{key}", value, kind)
         writer.add("tokenizer.ggml.model", "llama")
         writer.add("tokenizer.ggml.tokens", [f"t{i}" for i in range(VOCABULARY)], ValueType.STRING)

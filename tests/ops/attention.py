@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ingot import _native
+from ingot.gguf import GgmlType
 from ingot.graph import KvLayer, rope
 from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
@@ -32,11 +33,13 @@ class AttentionCase(Case):
     size: int = 16
     tokens: int = 40
     window: int = 0
+    chunked: bool = False
     softcap: float = 0.0
     sinks: bool = False
     causal: bool = True
     scale: float | None = None
     norms: bool = False
+    norms_last: bool = False
     frequencies: tuple[float, ...] = ()
     magnitude: float = 1.0
     layout: o.RopeLayout = o.RopeLayout.HALF_SPLIT
@@ -51,11 +54,14 @@ class AttentionCase(Case):
         q = small.pick(x, 0, query)
         k = small.pick(x, query, query + key)
         v = small.pick(x, query + key, query + 2 * key)
-        if self.norms:
+        if self.norms and not self.norms_last:
             q, k = (self.norm(small, value) for value in (q, k))
         if self.frequencies:
             q, k = (self.rope(small, value) for value in (q, k))
-        small.kv_layers.append(KvLayer(self.kv_heads, self.size, self.window))
+        if self.norms and self.norms_last:
+            q, k = (self.norm(small, value) for value in (q, k))
+        kept = self.window if self.causal else 0
+        small.kv_layers.append(KvLayer(self.kv_heads, self.size, kept))
         small.ops.append(o.WriteKv(key=k, value=v, kv_layer=0))
         out = small.value(query)
         small.ops.append(
@@ -67,6 +73,7 @@ class AttentionCase(Case):
                 kv_heads=self.kv_heads,
                 scale=2 * self.size**-0.5 if self.scale is None else self.scale,
                 window=self.window,
+                chunked=self.chunked,
                 softcap=self.softcap,
                 sinks=small.weight(small.random(self.heads, scale=4)) if self.sinks else None,
                 causal=self.causal,
@@ -109,6 +116,139 @@ class AttentionCase(Case):
         # a token that sees few others, that is much of one number.
         coarse = {KvType.BF16: 4, KvType.Q8_0: 4, KvType.FP8: 16}.get(self.kv_type, 1)
         return HALVES * coarse * (10 if self.kv_type is KvType.FP8 else 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentCase(AttentionCase):
+    """Attention over latents: a layer keeps one key for all heads, with its value inside."""
+
+    rotary: int = 8
+    gpu: Gpu = Gpu.REFUSED
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        size = self.rotary + self.size
+        query = self.heads * size
+        x = small.embed(small.random(self.tokens, query + size))
+        q = small.pick(x, 0, query)
+        k = small.pick(x, query, query + self.rotary)
+        v = small.pick(x, query + self.rotary, query + size)
+        if self.frequencies:
+            q, k = (self.turned(small, value, n) for value, n in ((q, size), (k, self.rotary)))
+        small.kv_layers.append(KvLayer(1, size, 0, shared_value=self.size))
+        small.ops.append(o.WriteKv(key=k, value=v, kv_layer=0, shared=True))
+        out = small.value(self.heads * self.size)
+        scale = 2 * size**-0.5
+        small.ops.append(
+            o.Attend(query=q, out=out, kv_layer=0, heads=self.heads, kv_heads=1, scale=scale)
+        )
+        return small, small.select(out)
+
+    def turned(self, small: SmallGraph, source: o.Value, size: int) -> o.Value:
+        out = small.value(source.width)
+        small.ops.append(
+            o.Rope(
+                source=source,
+                out=out,
+                head_size=size,
+                frequencies=self.frequencies,
+                layout=self.layout,
+            )
+        )
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadLinearCase(Case):
+    """A linear map of every head, with elements that it leaves as they are."""
+
+    family: ClassVar[str] = "attention"
+
+    heads: int = 3
+    inputs: int = 20
+    results: int = 33
+    kept: int = 0
+    beside: int = 0  # rows of a head's matrix before and after those that are read
+    transposed: bool = False
+    type: GgmlType = GgmlType.F32
+    tokens: int = 23
+    gpu: Gpu = Gpu.REFUSED
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        x = small.embed(small.random(self.tokens, self.heads * (self.inputs + self.kept)))
+        rows, columns = self.results, self.inputs
+        if self.transposed:
+            rows, columns = columns, rows
+        matrix = small.random(self.heads * (rows + 2 * self.beside), columns, scale=0.2)
+        out = small.value(self.heads * (self.kept + self.results))
+        small.ops.append(
+            o.HeadLinear(
+                source=x,
+                out=out,
+                weight=small.weight(matrix, self.type),
+                heads=self.heads,
+                first=self.beside,
+                rows=rows,
+                transposed=self.transposed,
+            )
+        )
+        return small, small.select(out)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return ((), 0), ((1, 6), 0), ((), self.tokens)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return FLOAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickCase(Case):
+    """Some elements of every head."""
+
+    family: ClassVar[str] = "attention"
+
+    heads: int
+    size: int
+    first: int
+    of: int  # elements that a head has
+    gpu: Gpu = Gpu.REFUSED
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        x = small.embed(small.random(self.tokens, self.heads * self.of))
+        out = small.value(self.heads * self.size)
+        small.ops.append(o.PickHeads(source=x, out=out, heads=self.heads, first=self.first))
+        return small, small.select(out)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperCase(Case):
+    """Queries that grow with their positions."""
+
+    family: ClassVar[str] = "attention"
+
+    offset: int = 0
+    tokens: int = 50
+    gpu: Gpu = Gpu.REFUSED
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.seed)
+        x = small.embed(small.random(self.tokens, 19))
+        out = small.value(19)
+        small.ops.append(o.Temper(source=x, out=out, scale=0.3, length=8, offset=self.offset))
+        return small, small.select(out)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return ((), 0), ((7,), 20)
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
+        return 1e-6
 
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
@@ -205,6 +345,11 @@ CASES = [
         for tokens in (1, 2, 31, 32, 33, 65, 130, 600)
     ),
     *(
+        AttentionCase(causal=False, tokens=tokens, window=window, heads=3, gpu=Gpu.REFUSED)
+        for tokens in (1, 33, 130)
+        for window in (1, 2, 9, 64, 100)
+    ),
+    *(
         AttentionCase(causal=False, size=32, softcap=3.0, kv_type=kv_type)
         for kv_type in CPU_KV_TYPES
     ),
@@ -239,4 +384,65 @@ CASES = [
     ),
     *(replace(case, gpu=Gpu.INTERPRETER) for case in ON_GPU),
     *(replace(case, gpu=Gpu.DEVICE) for case in ON_DEVICE),
+    *(
+        AttentionCase(
+            tokens=tokens,
+            window=chunk,
+            chunked=True,
+            chunks=(17,),
+            generated=5,
+            gpu=Gpu.REFUSED,
+        )
+        for tokens, chunk in [(40, 8), (100, 32), (100, 33), (70, 64), (1100, 600)]
+    ),
+    *(
+        AttentionCase(
+            heads=4,
+            kv_heads=2,
+            frequencies=ROPES["plain"][0],
+            layout=layout,
+            norms=True,
+            norms_last=True,
+            generated=5,
+            gpu=Gpu.REFUSED,
+        )
+        for layout in o.RopeLayout
+    ),
+    *(
+        LatentCase(
+            heads=heads,
+            size=size,
+            rotary=rotary,
+            tokens=tokens,
+            frequencies=ROPES["partial"][0],
+            layout=o.RopeLayout.INTERLEAVED,
+            chunks=(30,),
+            generated=4,
+        )
+        for heads, size, rotary, tokens in [
+            (1, 16, 8, 40),
+            (5, 21, 9, 40),
+            (40, 36, 6, 70),
+            (3, 512, 64, 600),
+        ]
+    ),
+    *(
+        LatentCase(heads=3, size=64, rotary=32, tokens=70, chunks=(33,), generated=4, kv_type=kind)
+        for kind in CPU_KV_TYPES
+    ),
+    *(
+        HeadLinearCase(
+            inputs=inputs, results=results, kept=kept, beside=beside, transposed=transposed
+        )
+        for inputs, results, kept, beside in [(1, 1, 0, 0), (20, 33, 5, 0), (64, 40, 0, 3)]
+        for transposed in (False, True)
+    ),
+    *(
+        HeadLinearCase(inputs=32, results=64, type=kind, transposed=transposed, threads=2)
+        for kind in (GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
+        for transposed in (False, True)
+    ),
+    *(TemperCase(offset=offset) for offset in (0, 1)),
+    PickCase(heads=3, size=5, first=4, of=9),
+    PickCase(heads=1, size=1, first=0, of=2),
 ]

@@ -55,6 +55,9 @@ class ExpertsCase(Case):
     scale: float = 1.0
     near: float = 0.0
     selection_bias: bool = False
+    groups: int = 1
+    groups_used: int = 1
+    group_best: int = 1
     bias: bool = False
     gated: bool = True
     residual: bool = False
@@ -99,6 +102,9 @@ class ExpertsCase(Case):
                 scale=self.scale,
                 near=self.near,
                 selection_bias=bias,
+                groups=self.groups,
+                groups_used=self.groups_used,
+                group_best=self.group_best,
             )
         )
         gate = self.experts_of(small, x, choice, self.inner, self.width)
@@ -169,6 +175,21 @@ CASES = [
     ExpertsCase(gating=o.Gating.CHOSEN_SOFTMAX, experts=1, used=1),
     ExpertsCase(gating=o.Gating.SPARSE_MIXER, near=0.02),
     ExpertsCase(gating=o.Gating.SPARSE_MIXER, near=0.9, used=3, experts=7),
+    *(
+        ExpertsCase(
+            gating=gating,
+            experts=experts,
+            used=4,
+            groups=groups,
+            groups_used=used,
+            group_best=best,
+            selection_bias=gating is o.Gating.SIGMOID,
+            tokens=30,
+            gpu=Gpu.REFUSED,
+        )
+        for gating in (o.Gating.SOFTMAX, o.Gating.SIGMOID)
+        for experts, groups, used, best in [(12, 3, 1, 1), (12, 4, 2, 2), (35, 7, 3, 5)]
+    ),
     ExpertsCase(used=5),
     ExpertsCase(experts=37, used=8, tokens=70),
     ExpertsCase(experts=200, used=1, tokens=3),

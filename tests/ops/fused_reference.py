@@ -60,7 +60,7 @@ def _normed(norm: o.Normalization | None, x: Matrix, step: Step) -> Matrix:
     if norm is None:
         return x
     return rows.norm(
-        x, norm.kind, norm.epsilon, step.optional(norm.weight), step.optional(norm.bias)
+        x, norm.kind, norm.epsilon, step.optional(norm.weight), step.optional(norm.bias), norm.run
     )
 
 
@@ -76,7 +76,8 @@ def _(op: o.FusedNorm, step: Step, _layers: object) -> dict[str, Matrix]:
 
 @_run.register
 def _(op: o.FusedGateRows, step: Step, _layers: object) -> dict[str, Matrix]:
-    y = rows.sigmoid(step.value(op.gate)) * step.value(op.source)
+    gate = step.value(op.gate)
+    y = (rows.sigmoid(gate) if op.sigmoid else gate) * step.value(op.source)
     return {op.out.name: _plus(y, op.residual, step)}
 
 
@@ -95,12 +96,21 @@ def _(op: o.FusedLinear, step: Step, _layers: object) -> dict[str, Matrix]:
 @_run.register
 def _(op: o.StoreKv, step: Step, kv_layers: Sequence[o.KvLayer]) -> dict[str, Matrix]:
     changed = {}
-    for value, norm in ((op.query, op.query_norm), (op.key, op.key_norm)):
-        x = _normed(norm, step.value(value), step)
-        if op.rope:
-            x = attention.rope(x, step.positions, op.rope, kv_layers[op.kv_layer].head_size)
+    layer = kv_layers[op.kv_layer]
+    sizes = layer.head_size, layer.key_width if layer.shared_value else layer.head_size
+    for value, norm, size in zip(
+        (op.query, op.key), (op.query_norm, op.key_norm), sizes, strict=True
+    ):
+        x = step.value(value)
+        if op.rope and op.norms_last:
+            x = attention.rope(x, step.positions, op.rope, size)
+        x = _normed(norm, x, step)
+        if op.rope and not op.norms_last:
+            x = attention.rope(x, step.positions, op.rope, size)
         changed[value.name] = x
-    step.cache.store(op.kv_layer, changed[op.key.name], step.value(op.value))
+    key, held = changed[op.key.name], step.value(op.value)
+    stored = np.concatenate([key, held], axis=1) if layer.shared_value else key
+    step.cache.store(op.kv_layer, stored, held)
     return changed
 
 

@@ -38,6 +38,8 @@ class Conv(RecurrentCase):
 
     channels: int
     taps: int = 4
+    bias: bool = True
+    silu: bool = True
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.channels)
@@ -48,7 +50,8 @@ class Conv(RecurrentCase):
                 source=source,
                 out=out,
                 weight=small.weight(small.random(self.channels, self.taps)),
-                bias=small.weight(small.random(self.channels)),
+                bias=small.weight(small.random(self.channels)) if self.bias else None,
+                silu=self.silu,
                 state=0,
             )
         )
@@ -94,8 +97,52 @@ class Scan(RecurrentCase):
         return small, small.select(out)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Delta(RecurrentCase):
+    """A gated delta rule."""
+
+    heads: int
+    key_heads: int = 1
+    key_size: int = 8
+    value_size: int = 16
+    tiled: bool = False
+
+    def build(self) -> tuple[SmallGraph, o.Value]:
+        small = SmallGraph(self.heads + self.key_size)
+        keys, values = self.key_heads * self.key_size, self.heads * self.value_size
+        widths = [keys, keys, values, self.heads, self.heads]
+        everything = small.embed(small.random(self.tokens, sum(widths)))
+        ends = np.cumsum([0, *widths]).tolist()
+        q, k, v, step, rate = (small.pick(everything, *span) for span in pairwise(ends))
+        out = small.value(values)
+        small.ops.append(
+            o.DeltaRule(
+                query=q,
+                key=k,
+                value=v,
+                step=step,
+                rate=rate,
+                out=out,
+                decay=small.weight(-np.abs(small.random(self.heads))),
+                bias=small.weight(small.random(self.heads)),
+                key_heads=self.key_heads,
+                tiled=self.tiled,
+                epsilon=1e-6,
+                state=0,
+            )
+        )
+        return small, small.select(out)
+
+
 CASES: list[RecurrentCase] = [
+    Delta(heads=1, key_size=1, value_size=1),
+    Delta(heads=6, key_heads=3, key_size=7, value_size=21),
+    Delta(heads=6, key_heads=3, key_size=7, value_size=21, tiled=True),
+    Delta(heads=4, key_heads=2, key_size=33, value_size=16, threads=2),
+    Delta(heads=2, key_size=128, value_size=128, tokens=130),
     *(Conv(channels=n, taps=k) for n, k in [(1, 4), (7, 3), (16, 2), (37, 4), (300, 5)]),
+    Conv(channels=37, taps=3, bias=False),
+    Conv(channels=21, taps=3, bias=False, silu=False),
     Conv(channels=5, taps=40, tokens=90),  # more taps than a run has tokens
     Scan(heads=37),
     Scan(heads=1, states=1),

@@ -74,6 +74,22 @@ def norm_without_weight(small: SmallGraph, kind: o.NormKind) -> o.Value:
     return small.select(small.norm(small.embed(small.random(5, 33)), None, None, kind))
 
 
+def norm_of_runs_without_weight(small: SmallGraph, run: int) -> o.Value:
+    x = small.embed(small.random(5, 3 * run) * np.repeat(np.float32([1, 10, 0.1]), run))
+    out = small.value(3 * run)
+    small.ops.append(
+        o.Norm(source=x, out=out, weight=None, kind=o.NormKind.RMS, epsilon=1e-6, run=run)
+    )
+    return small.select(out)
+
+
+def xielu(small: SmallGraph, width: int) -> o.Value:
+    x = small.embed(small.random(5, width, scale=3))
+    out = small.value(width)
+    small.ops.append(o.Xielu(source=x, out=out, rise=0.7, fall=1.1, slope=0.5))
+    return small.select(out)
+
+
 def norm_of_heads(small: SmallGraph, size: int) -> o.Value:
     """The weight is as long as a head: each head is normalized by itself."""
     x = small.embed(small.random(5, 3 * size) * np.repeat(np.float32([1, 10, 0.1]), size))
@@ -99,10 +115,10 @@ def activation(small: SmallGraph, kind: o.Activation, gated: bool, width: int) -
     return small.select(out)
 
 
-def gated_rows(small: SmallGraph, width: int, residual: bool) -> o.Value:
+def gated_rows(small: SmallGraph, width: int, residual: bool, sigmoid: bool = True) -> o.Value:
     x = small.embed(small.random(5, width + 1, scale=4))
     gate, source, out = small.pick(x, 0, 1), small.pick(x, 1, width + 1), small.value(width)
-    small.ops.append(o.GateRows(source=source, gate=gate, out=out))
+    small.ops.append(o.GateRows(source=source, gate=gate, out=out, sigmoid=sigmoid))
     return small.select(small.add(source, out) if residual else out)
 
 
@@ -154,6 +170,24 @@ CASES = [
     ),
     *(
         RowsCase(
+            name=f"norm-runs-{run}-without-weight",
+            make=partial(norm_of_runs_without_weight, run=run),
+            error=NORM,
+            gpu=Gpu.REFUSED,
+        )
+        for run in (1, 7, 16, 40)
+    ),
+    *(
+        RowsCase(
+            name=f"xielu-{width}",
+            make=partial(xielu, width=width),
+            error=FUNCTION,
+            gpu=Gpu.REFUSED,
+        )
+        for width in WIDTHS
+    ),
+    *(
+        RowsCase(
             name=f"norm-heads-{size}",
             make=partial(norm_of_heads, size=size),
             error=NORM,
@@ -191,6 +225,15 @@ CASES = [
         )
         for width in (1, 16, 45)
         for residual in (False, True)
+    ),
+    *(
+        RowsCase(
+            name=f"weigh-rows-{width}",
+            make=partial(gated_rows, width=width, residual=width > 1, sigmoid=False),
+            error=5e-5,
+            gpu=Gpu.REFUSED,
+        )
+        for width in (1, 16, 45)
     ),
     *(
         RowsCase(

@@ -42,6 +42,7 @@ def log_softmax(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 # Where the peer computes another network (docs/models.md says how).
 DIFFERENT = {
+    "deepseek2",
     "ernie4_5-moe-alternating",
     "exaone4-window",
     "gpt-oss",

@@ -2,7 +2,7 @@
 
 Layers that keep the same positions (all of them, or the same window) form a group. A
 block holds BLOCK_TOKENS positions of every layer of its group: layer after layer, in each
-head after head, the head's keys and then its values.
+head after head, the head's keys and then its values; of latents the keys alone.
 
 Recurrent operations form one more group, the last: a block of it holds all their states
 (`ingot.graph.ops.recurrent`) after one token of a run of BLOCK_TOKENS, the last that was computed.
@@ -77,7 +77,7 @@ class KvLayout:
                 sizes.append(0)
             group = windows.index(layer.window)
             places.append(KvPlace(group, sizes[group]))
-            sizes[group] += 2 * layer.heads * type.row_bytes(layer.head_size) * BLOCK_TOKENS
+            sizes[group] += layer.rows * type.row_bytes(layer.head_size) * BLOCK_TOKENS
         groups = [KvGroup(*group) for group in zip(windows, sizes, strict=True)]
         kept, size = [], 0
         for floats in states:

@@ -24,7 +24,15 @@ Pooling = Literal["mean", "cls", "last"]
 _POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}  # by the number in a file
 _RANK = 4
 
-_SHARED = {"builder", "hyperparameters", "lower", "lower_experts", "lower_states", "spec"}
+_SHARED = {
+    "builder",
+    "hyperparameters",
+    "lower",
+    "lower_experts",
+    "lower_latents",
+    "lower_states",
+    "spec",
+}
 
 
 def architectures() -> list[str]:

@@ -5,9 +5,10 @@ Knows single operations; the blocks that are made of them are in `lower.py`.
 
 from dataclasses import dataclass, field, replace
 
+from ingot.graph import KvLayer
 from ingot.graph import ops as o
 from ingot.graph.ops.record import layer_prefix
-from ingot.models.spec import NormSpec, RopeSpec
+from ingot.models.spec import NormSpec, RopeSpec, TemperSpec, XieluSpec
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class Builder:
     layer: int | None = None  # that is being built; None before the first and after the last
     ops: list[o.Op] = field(default_factory=list)
     states: int = 0  # of recurrent operations so far
+    kv_layers: list[KvLayer] = field(default_factory=list)
 
     @property
     def prefix(self) -> str:
@@ -40,6 +42,11 @@ class Builder:
         self.states += 1
         return self.states - 1
 
+    def new_kv_layer(self, layer: KvLayer) -> int:
+        """The number of one more layer of the cache."""
+        self.kv_layers.append(layer)
+        return len(self.kv_layers) - 1
+
     def norm(
         self,
         source: o.Value,
@@ -51,14 +58,16 @@ class Builder:
         """A norm; `shape` is its weight's, where that is not as long as the row."""
         shape = shape or (source.width,)
         out = self.value(spec.name + suffix, source.width)
+        name = spec.name if spec.plain_name else f"{spec.name}.weight"
         self.append(
             o.Norm(
                 source=source,
                 out=out,
-                weight=self.weight(f"{spec.name}.weight", *shape) if spec.weight else None,
+                weight=self.weight(name, *shape) if spec.weight else None,
                 bias=self.weight(f"{spec.name}.bias", *shape) if spec.bias else None,
                 kind=spec.kind,
                 epsilon=spec.epsilon,
+                run=None if spec.weight else shape[-1],
             )
         )
         return out
@@ -114,6 +123,22 @@ class Builder:
         )
         return out
 
+    def pick_heads(self, source: o.Value, name: str, heads: int, first: int, size: int) -> o.Value:
+        """Some elements of every head."""
+        out = self.value(name, heads * size)
+        self.append(o.PickHeads(source=source, out=out, heads=heads, first=first))
+        return out
+
+    def temper(self, source: o.Value, spec: TemperSpec) -> o.Value:
+        """Queries that grow with their positions."""
+        out = self.value(f"{source.name.removeprefix(self.prefix)}.tempered", source.width)
+        self.append(
+            o.Temper(
+                source=source, out=out, scale=spec.scale, length=spec.length, offset=spec.offset
+            )
+        )
+        return out
+
     def add(self, left: o.Value, right: o.Value, name: str) -> o.Value:
         """A sum."""
         out = self.value(name, left.width)
@@ -124,6 +149,18 @@ class Builder:
         """activation(gate) * up, or activation(gate) alone."""
         out = self.value(name, gate.width)
         self.append(o.Activate(gate=gate, up=up, out=out, kind=kind))
+        return out
+
+    def gated(self, gate: o.Value | None, up: o.Value, name: str, kind: o.Activation) -> o.Value:
+        """activation(gate) * up, or activation(up) if there is no gate."""
+        return self.activate(gate, up, name, kind) if gate else self.activate(up, None, name, kind)
+
+    def xielu(self, source: o.Value, name: str, spec: XieluSpec) -> o.Value:
+        """An activation with numbers of its own."""
+        out = self.value(name, source.width)
+        self.append(
+            o.Xielu(source=source, out=out, rise=spec.rise, fall=spec.fall, slope=spec.slope)
+        )
         return out
 
     def select(self, source: o.Value) -> o.Value:

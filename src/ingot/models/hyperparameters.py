@@ -7,7 +7,7 @@ anything of that size is made.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,18 @@ from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
 from ingot.graph.ops import Gating, RopeLayout
-from ingot.models.spec import HeadSpec, RopeSpec, SharedExpertSpec
+from ingot.models.spec import (
+    DeltaSpec,
+    ExpertGroupsSpec,
+    HeadSpec,
+    LatentSpec,
+    Mamba2Spec,
+    MambaSpec,
+    NormSpec,
+    RopeSpec,
+    SharedExpertSpec,
+    TemperSpec,
+)
 from ingot.quant import decode
 
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
@@ -77,7 +88,7 @@ class Hyperparameters:
         """A whole number of things there must be at least one of."""
         return self._within(key, self.integer(key, default), most)
 
-    def per_layer(self, key: str, default: int | None = None) -> tuple[int, ...]:
+    def per_layer(self, key: str, default: int | None = None, *, least: int = 1) -> tuple[int, ...]:
         """Such a number for every layer: a list in the file, or one for all of them."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray):
@@ -85,12 +96,25 @@ class Hyperparameters:
                 raise ModelError(
                     f"{self.architecture}.{key} has {len(value)} entries for {self.layers} layers"
                 )
-            return tuple(self._within(key, int(item), _MOST) for item in value)
-        return (self.size(key, default),) * self.layers
+            return tuple(self._within(key, int(item), _MOST, least) for item in value)
+        return (self._within(key, self.integer(key, default), _MOST, least),) * self.layers
 
-    def _within(self, key: str, number: int, most: int) -> int:
-        if not 1 <= number <= most:
-            raise self._wrong(key, number, f"1 to {most} in this file")
+    def numbers_per_layer(self, key: str) -> tuple[float, ...]:
+        """A number for every layer, under a key without the architecture's name."""
+        value = self.metadata.get(key)
+        if isinstance(value, np.ndarray):
+            if len(value) != self.layers:
+                raise ModelError(f"{key} has {len(value)} entries for {self.layers} layers")
+            found = [float(item) for item in value]
+        else:
+            found = [self.metadata.number(key)] * self.layers
+        if not all(map(math.isfinite, found)):
+            raise ModelError(f"{key} must hold finite numbers")
+        return tuple(found)
+
+    def _within(self, key: str, number: int, most: int, least: int = 1) -> int:
+        if not least <= number <= most:
+            raise self._wrong(key, number, f"{least} to {most} in this file")
         return number
 
     def _wrong(self, key: str, number: float, must: str) -> ModelError:
@@ -132,9 +156,17 @@ class Hyperparameters:
     @property
     def kv_heads(self) -> tuple[int, ...]:
         """Key and value heads of every layer; each serves as many query heads."""
-        counts = self.per_layer("attention.head_count_kv", self.heads)
+        return self._kv_heads(least=1)
+
+    @property
+    def hybrid_kv_heads(self) -> tuple[int, ...]:
+        """The same; 0 for layers that have no attention."""
+        return self._kv_heads(least=0)
+
+    def _kv_heads(self, least: int) -> tuple[int, ...]:
+        counts = self.per_layer("attention.head_count_kv", self.heads, least=least)
         for count in counts:
-            if self.heads % count:
+            if count and self.heads % count:
                 raise ModelError(
                     f"{self.architecture}: {self.heads} query heads cannot share {count} key heads "
                     "evenly (attention.head_count, attention.head_count_kv)"
@@ -181,9 +213,23 @@ class Hyperparameters:
             raise self._wrong("expert_gating_func", number, known)
         return _GATINGS.get(number, default)
 
+    def expert_groups(self, best: int) -> ExpertGroupsSpec | None:
+        """Groups of experts, if there are several; their `best` scores say which are used."""
+        count = self.size("expert_group_count", 1, most=self.experts)
+        used = self.size("expert_group_used_count", count, most=count)
+        if count == 1:
+            return None
+        size, rest = divmod(self.experts, count)
+        if rest or used * size < self.experts_used:
+            fitting = f"a number that divides {self.experts} experts"
+            if not rest:
+                fitting = f"fewer: {used} groups have no {self.experts_used} experts"
+            raise self._wrong("expert_group_count", count, fitting)
+        return ExpertGroupsSpec(count=count, used=used, best=min(best, size))
+
     def shared_expert(self) -> SharedExpertSpec | None:
         """The shared experts, which files hold as one that is as wide as all of them."""
-        count = self._from_zero("expert_shared_count")
+        count = self.count("expert_shared_count")
         if not count:
             return None
         width = count * self.size("expert_feed_forward_length")
@@ -192,21 +238,110 @@ class Hyperparameters:
     @property
     def dense_layers(self) -> int:
         """Layers at the beginning that have an MLP instead of experts."""
-        return self._from_zero("leading_dense_block_count")
+        return self.count("leading_dense_block_count")
 
     @property
     def mtp_layers(self) -> int:
         """Layers at the end, counted in `layers`, that predict tokens further ahead."""
-        count = self._from_zero("nextn_predict_layers")
+        count = self.count("nextn_predict_layers")
         if count >= self.layers:
             raise self._wrong("nextn_predict_layers", count, f"less than {self.layers} layers")
         return count
 
-    def _from_zero(self, key: str) -> int:
+    def count(self, key: str) -> int:
+        """A whole number of things there may be none of, which is also the default."""
         number = self.integer(key, 0)
         if not 0 <= number <= _MOST:
             raise self._wrong(key, number, f"0 to {_MOST}")
         return number
+
+    def mamba(self, inner_norms: tuple[NormSpec, NormSpec, NormSpec] | None) -> MambaSpec:
+        """A state space whose channels are heads of their own."""
+        return MambaSpec(
+            width=self.size("ssm.inner_size"),
+            states=self.size("ssm.state_size"),
+            taps=self.size("ssm.conv_kernel"),
+            step_rank=self.size("ssm.time_step_rank"),
+            inner_norms=inner_norms,
+        )
+
+    def mamba2(self, norm: NormSpec | None) -> Mamba2Spec:
+        """A state space of heads in groups."""
+        return Mamba2Spec(
+            width=self.size("ssm.inner_size"),
+            states=self.size("ssm.state_size"),
+            taps=self.size("ssm.conv_kernel"),
+            heads=self.size("ssm.time_step_rank"),
+            groups=self.size("ssm.group_count"),
+            norm=norm,
+        )
+
+    def latents(self, layout: RopeLayout = RopeLayout.INTERLEAVED) -> LatentSpec:
+        """Multi-head latent attention."""
+        fused = not self.integer("attention.key_length_mla", 0)  # as older converters left it
+        kind = "" if fused else "_mla"
+        head = self.size(f"attention.key_length{kind}")
+        rotary = self.size("rope.dimension_count", most=head - 1)
+        # YaRN stretches the scores of attention instead of cosines and sines.
+        rope, stretch = self.rope(layout), 1.0
+        if multiplier := self.not_negative("rope.scaling.yarn_log_multiplier"):
+            stretch += multiplier * math.log(max(1.0, self.positive("rope.scaling.factor", 1.0)))
+            rope = replace(rope, magnitude=1.0)
+        return LatentSpec(
+            heads=self.heads,
+            latent=self.size("attention.kv_lora_rank"),
+            rotary=rotary,
+            key_size=head - rotary,
+            value_size=self.size(f"attention.value_length{kind}", self.width // self.heads),
+            rope=rope,
+            scale=stretch**2 / math.sqrt(head),
+            latent_norm=NormSpec("attn_kv_a_norm", self.rms_epsilon),
+            query_rank=self.count("attention.q_lora_rank"),
+            query_norm=NormSpec("attn_q_a_norm", self.rms_epsilon),
+            fused=fused,
+            temper=self.temper(),
+        )
+
+    def temper(self) -> TemperSpec | None:
+        """How queries grow after the original context, if the context that is wanted is longer."""
+        scale = self.not_negative("attention.temperature_scale")
+        length = self.size("attention.temperature_length", self.original_context)
+        wanted = min(self.wanted_context or self.context_length, self.context_length)
+        return TemperSpec(scale=scale, length=length) if scale and wanted > length else None
+
+    def delta(self, **special: bool) -> DeltaSpec:
+        """A gated delta rule, with what is special about it."""
+        heads = self.size("ssm.time_step_rank")
+        key_heads = self.size("ssm.group_count", most=heads)
+        width = self.size("ssm.inner_size")
+        if heads % key_heads or width % heads:
+            raise ModelError(
+                f"{self.architecture}: {heads} heads of {width} values cannot share {key_heads} "
+                "key heads evenly (ssm.time_step_rank, ssm.inner_size, ssm.group_count)"
+            )
+        return DeltaSpec(
+            heads=heads,
+            key_heads=key_heads,
+            key_size=self.size("ssm.state_size"),
+            value_size=width // heads,
+            taps=self.size("ssm.conv_kernel"),
+            norm=NormSpec("ssm_norm", self.rms_epsilon),
+            **special,
+        )
+
+    @property
+    def attention_layers(self) -> tuple[bool, ...]:
+        """Whether each layer has attention: those that a list says, or every so many."""
+        listed = self.metadata.get(f"{self.architecture}.attention.recurrent_layers")
+        if isinstance(listed, np.ndarray):
+            if len(listed) != self.layers:
+                raise ModelError(
+                    f"{self.architecture}.attention.recurrent_layers has {len(listed)} entries for "
+                    f"{self.layers} layers"
+                )
+            return tuple(not recurrent for recurrent in listed)
+        every = self.size("full_attention_interval", 4)
+        return tuple((layer + 1) % every == 0 for layer in range(self.layers))
 
     def head(self) -> HeadSpec | None:
         """The head that scores whole texts, if the file has one."""

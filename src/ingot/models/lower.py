@@ -5,22 +5,27 @@ Which optional tensors the file holds (a separate output matrix, say) is asked o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ingot.graph import ComputationGraph, KvLayer
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
 from ingot.models.lower_experts import add_experts
+from ingot.models.lower_latents import add_latents
 from ingot.models.lower_states import add_states
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
     HeadSpec,
+    LatentSpec,
     LayerSpec,
     MlpSpec,
     Network,
     NormOver,
     NormSpec,
+    ShortConvSpec,
+    StateSpec,
+    XieluSpec,
 )
 
 
@@ -28,13 +33,13 @@ from ingot.models.spec import (
 class _Blocks(Builder):
     """The blocks of a layer; each method returns what it writes."""
 
-    kv_layers: list[KvLayer] = field(default_factory=list)
-
     def attention(self, x: o.Value, spec: AttentionSpec) -> o.Value:
-        kv_layer = len(self.kv_layers)
-        self.kv_layers.append(KvLayer(spec.kv_heads, spec.head_size, spec.window))
+        kept = spec.window if spec.causal else 0
+        kv_layer = self.new_kv_layer(KvLayer(spec.kv_heads, spec.head_size, kept))
         projected, first = [], 0
         heads = {"attn_q": spec.heads, "attn_k": spec.kv_heads, "attn_v": spec.kv_heads}
+        if spec.gate_in_query:
+            heads["attn_q"] *= 2
         rows = sum(heads.values()) * spec.head_size
         for name, count in heads.items():
             width = count * spec.head_size
@@ -42,13 +47,18 @@ class _Blocks(Builder):
             projected.append(self.linear(x, name, width, bias=spec.qkv_bias, fused=fused))
             first += width
         query, key, value = projected
-        query = self.head_norm(query, spec.query_norm, spec)
-        key = self.head_norm(key, spec.key_norm, spec)
-        if spec.rope:
-            query = self.rope(query, spec.rope, spec.head_size)
-            key = self.rope(key, spec.rope, spec.head_size)
+        gate = self.linear(x, "attn_gate", query.width) if spec.gated else None
+        if spec.gate_in_query:
+            query, gate = (
+                self.pick_heads(query, name, spec.heads, i * spec.head_size, spec.head_size)
+                for i, name in enumerate(("attn_query", "attn_gate"))
+            )
+        if spec.temper:
+            query = self.temper(query, spec.temper)
+        query = self.turned(query, spec.query_norm, spec)
+        key = self.turned(key, spec.key_norm, spec)
         self.append(o.WriteKv(key=key, value=value, kv_layer=kv_layer))
-        mixed = self.value("attention", query.width)
+        mixed = self.value("attention", spec.heads * spec.head_size)
         self.append(
             o.Attend(
                 query=query,
@@ -58,12 +68,23 @@ class _Blocks(Builder):
                 kv_heads=spec.kv_heads,
                 scale=spec.head_size**-0.5 if spec.scale is None else spec.scale,
                 window=spec.window,
+                chunked=spec.chunked,
                 softcap=spec.softcap,
                 sinks=self.weight("attn_sinks.weight", spec.heads) if spec.sinks else None,
                 causal=spec.causal,
             )
         )
+        if gate:
+            mixed = self.activate(gate, mixed, "attn_gated", o.Activation.SIGMOID)
         return mixed
+
+    def turned(self, heads: o.Value, norm: NormSpec | None, spec: AttentionSpec) -> o.Value:
+        """Heads of query or key after their norm and RoPE."""
+        if not spec.norms_last:
+            heads = self.head_norm(heads, norm, spec)
+        if spec.rope:
+            heads = self.rope(heads, spec.rope, spec.head_size)
+        return self.head_norm(heads, norm, spec) if spec.norms_last else heads
 
     def head_norm(self, heads: o.Value, norm: NormSpec | None, spec: AttentionSpec) -> o.Value:
         if norm is None:
@@ -84,32 +105,32 @@ class _Blocks(Builder):
 
         gate = half("ffn_gate", 0) if spec.gated else None
         up = half("ffn_up", spec.width)
-        if gate:
-            out = self.activate(gate, up, "ffn_act", spec.activation)
+        if isinstance(spec.activation, XieluSpec):
+            out = self.xielu(up, "ffn_act", spec.activation)
         else:
-            out = self.activate(up, None, "ffn_act", spec.activation)
+            out = self.gated(gate, up, "ffn_act", spec.activation)
         out = self.optional_norm(out, spec.inner_norm)
         return self.linear(out, "ffn_down", width, bias=spec.bias, scale=scale)
 
+    def mix(self, x: o.Value, spec: AttentionSpec | LatentSpec | StateSpec) -> o.Value:
+        """What looks at other tokens, up to its output matrix."""
+        if isinstance(spec, AttentionSpec):
+            return self.attention(x, spec)
+        if isinstance(spec, LatentSpec):
+            return add_latents(self, x, spec)
+        return add_states(self, x, spec)
+
     def block(self, stream: o.Value, spec: LayerSpec, *, last: bool) -> o.Value:
         normed = self.optional_norm(stream, spec.attention_norm)
-        if isinstance(spec.attention, AttentionSpec):
-            mixed = self.attention(normed, spec.attention)
-        else:
-            mixed = add_states(self, normed, spec.attention)
+        parts = [part for part in (spec.attention, spec.beside) if part]
+        made = [self.mix(normed, part) for part in parts]
         if last:  # nobody looks at the other tokens of the last layer any more
-            mixed, stream = self.select(mixed), self.select(stream)
+            made, stream = [self.select(each) for each in made], self.select(stream)
             if spec.parallel and not spec.mlp_norm:
                 normed = self.optional_norm(stream, spec.attention_norm, ".selected")
         before = stream
-        name, bias = "ssm_out", False
-        if isinstance(spec.attention, AttentionSpec):
-            name, bias = "attn_output", spec.attention.output_bias
-            mixed = self.optional_norm(mixed, spec.attention.inner_norm)
-        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
-        mixed = self.optional_norm(mixed, spec.attention_post_norm)
-        stream = self.add(stream, mixed, "attn_residual")
-        stream = self.optional_norm(stream, spec.attention_stream_norm)
+        for part, each in zip(parts, made, strict=True):
+            stream = self.join(stream, each, part, spec)
         if spec.mlp is None:
             return stream
         if spec.mlp_norm:
@@ -117,11 +138,37 @@ class _Blocks(Builder):
         elif not spec.parallel:
             normed = stream
         if isinstance(spec.mlp, ExpertsSpec):
-            return add_experts(self, stream, normed, spec.mlp, spec.residual_scale)
+            stream = add_experts(
+                self, stream, normed, spec.mlp, spec.residual_scale, spec.mlp_post_norm
+            )
+            return self.optional_norm(stream, spec.mlp_stream_norm)
         mixed = self.mlp(normed, spec.mlp, stream.width, spec.residual_scale)
         mixed = self.optional_norm(mixed, spec.mlp_post_norm)
         stream = self.add(stream, mixed, "ffn_residual")
         return self.optional_norm(stream, spec.mlp_stream_norm)
+
+    def join(
+        self,
+        stream: o.Value,
+        mixed: o.Value,
+        part: AttentionSpec | LatentSpec | StateSpec,
+        spec: LayerSpec,
+    ) -> o.Value:
+        """What a part of a layer made joins the stream."""
+        name, bias = "ssm_out", False
+        match part:
+            case AttentionSpec():
+                name, bias = "attn_output", part.output_bias
+                mixed = self.optional_norm(mixed, part.inner_norm)
+            case LatentSpec():
+                name = "attn_output"
+            case ShortConvSpec():
+                name = "shortconv.out_proj"
+        mixed = self.linear(mixed, name, stream.width, bias=bias, scale=spec.residual_scale)
+        mixed = self.optional_norm(mixed, spec.attention_post_norm)
+        residual = "ssm_residual" if part is spec.beside else "attn_residual"
+        stream = self.add(stream, mixed, residual)
+        return self.optional_norm(stream, spec.attention_stream_norm)
 
 
 def lower(

@@ -2,19 +2,13 @@
 and decay."""
 
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import LayerSpec, MambaSpec, Network, NormSpec
+from ingot.models.spec import LayerSpec, Network, NormSpec
 
 
 def network(h: Hyperparameters) -> Network:
-    states = MambaSpec(
-        width=h.size("ssm.inner_size"),
-        states=h.size("ssm.state_size"),
-        taps=h.size("ssm.conv_kernel"),
-        step_rank=h.size("ssm.time_step_rank"),
-        inner_norm=h.rms_epsilon if h.boolean("ssm.dt_b_c_rms", False) else None,
-    )
+    plain = NormSpec("ssm_plain", h.rms_epsilon, weight=False)
     layer = LayerSpec(
-        attention=states,
+        attention=h.mamba((plain,) * 3 if h.boolean("ssm.dt_b_c_rms", False) else None),
         attention_norm=NormSpec("attn_norm", h.rms_epsilon),
         mlp=None,
         mlp_norm=None,

@@ -2,20 +2,12 @@
 decay, and each group of heads is normalized after the gate."""
 
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import LayerSpec, Mamba2Spec, Network, NormSpec
+from ingot.models.spec import LayerSpec, Network, NormSpec
 
 
 def network(h: Hyperparameters) -> Network:
-    states = Mamba2Spec(
-        width=h.size("ssm.inner_size"),
-        states=h.size("ssm.state_size"),
-        taps=h.size("ssm.conv_kernel"),
-        heads=h.size("ssm.time_step_rank"),
-        groups=h.size("ssm.group_count"),
-        norm=NormSpec("ssm_norm", h.rms_epsilon),
-    )
     layer = LayerSpec(
-        attention=states,
+        attention=h.mamba2(NormSpec("ssm_norm", h.rms_epsilon)),
         attention_norm=NormSpec("attn_norm", h.rms_epsilon),
         mlp=None,
         mlp_norm=None,

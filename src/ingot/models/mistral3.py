@@ -1,5 +1,5 @@
 """Ministral 3, Mistral Small 3.1: RMS norms, interleaved RoPE, SwiGLU, YaRN without a change of
-magnitude. Positions after the original context, whose queries are scaled, are not supported."""
+magnitude; queries are scaled by their positions after the original context."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.hyperparameters import Hyperparameters
@@ -9,13 +9,14 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 def network(h: Hyperparameters) -> Network:
     rope = h.rope(RopeLayout.INTERLEAVED)
     mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
-    context = h.context_length
-    if h.not_negative("attention.temperature_scale"):  # grows after each of these contexts
-        context = min(context, h.original_context)
     layers = [
         LayerSpec(
             attention=AttentionSpec(
-                heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=rope
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                temper=h.temper(),
             ),
             attention_norm=NormSpec("attn_norm", h.rms_epsilon),
             mlp=mlp,
@@ -26,7 +27,7 @@ def network(h: Hyperparameters) -> Network:
     return Network(
         width=h.width,
         vocabulary=h.vocabulary,
-        context_length=context,
+        context_length=h.context_length,
         layers=layers,
         output_norm=NormSpec("output_norm", h.rms_epsilon),
     )

@@ -15,13 +15,17 @@ from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
 
 @dataclass(frozen=True, slots=True)
 class NormSpec:
-    """A normalization and the tensors that scale it (`name`.weight, `name`.bias)."""
+    """A normalization and the tensors that scale it (`name`.weight, `name`.bias).
+
+    A few files call the first one `name` alone: `plain_name`.
+    """
 
     name: str
     epsilon: float
     kind: NormKind = NormKind.RMS
     bias: bool = False
     weight: bool = True
+    plain_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,49 @@ class AttentionSpec:
     query_norm: NormSpec | None = None
     key_norm: NormSpec | None = None
     norm_over: NormOver = NormOver.HEAD
+    norms_last: bool = False  # after RoPE
     causal: bool = True  # no token sees later ones
     window: int = 0
+    chunked: bool = False  # windows lie side by side
+    temper: "TemperSpec | None" = None
     softcap: float = 0.0
     sinks: bool = False  # attn_sinks: one more score in each head's softmax
     inner_norm: NormSpec | None = None  # before attn_output
+    gated: bool = False  # attn_gate: its sigmoid multiplies what attention gives
+    gate_in_query: bool = False  # attn_q holds a head's query and after it its gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentSpec:
+    """Multi-head latent attention: keys and values of all heads are made of one short row.
+
+    attn_kv_a_mqa makes the row and a key with positions that all heads share. Queries are made by
+    attn_q, or by attn_q_a and attn_q_b. What makes keys and values of the row, attn_k_b and
+    attn_v_b or both in attn_kv_b, is applied to queries and to what attention gives instead: only
+    the row and the shared key are kept of a token.
+    """
+
+    heads: int
+    latent: int  # elements of the row
+    rotary: int  # elements of the shared key
+    key_size: int  # elements of a head's own key
+    value_size: int
+    rope: RopeSpec
+    scale: float
+    latent_norm: NormSpec
+    query_rank: int = 0  # of attn_q_a; 0: there is only attn_q
+    query_norm: NormSpec | None = None  # of what attn_q_a gives
+    fused: bool = False  # attn_kv_b holds a head's rows of attn_k_b, transposed, and of attn_v_b
+    temper: "TemperSpec | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemperSpec:
+    """Queries are times 1 + scale * log(1 + floor((position + offset) / length))."""
+
+    scale: float
+    length: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +117,9 @@ class MambaSpec:
     states: int
     taps: int  # of the convolution
     step_rank: int
-    inner_norm: float | None = None  # epsilon of norms of what ssm_x gives, which have no weights
+    inner_norms: tuple[NormSpec, NormSpec, NormSpec] | None = (
+        None  # of the parts of ssm_x: dt, b, c
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +135,47 @@ class Mamba2Spec:
     taps: int  # of the convolution
     heads: int
     groups: int
-    norm: NormSpec  # of each group, behind the gate
+    norm: NormSpec | None  # of each group, after the gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortConvSpec:
+    """shortconv.in_proj, shortconv.conv, shortconv.out_proj: a convolution between two gates."""
+
+    taps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSpec:
+    """A gated delta rule: attn_qkv and attn_gate, ssm_conv1d, ssm_alpha, ssm_beta and ssm_dt,
+    ssm_a, ssm_norm, ssm_out.
+
+    Queries and keys have fewer heads than values. In older files ssm_in holds what attn_qkv and
+    attn_gate do, key head by key head; ssm_ba holds ssm_beta and ssm_alpha like this.
+    """
+
+    heads: int
+    key_heads: int
+    key_size: int
+    value_size: int
+    taps: int  # of the convolution
+    norm: NormSpec  # of each head, before the gate
+    tiled: bool = False  # see `ingot.graph.ops.DeltaRule`
+    mixed_inputs: bool = False  # ssm_in
+    mixed_rates: bool = False  # ssm_ba
+
+
+# What keeps a state instead of keys and values.
+StateSpec = MambaSpec | Mamba2Spec | ShortConvSpec | DeltaSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XieluSpec:
+    """An activation with numbers of its own in every layer, see `ingot.graph.ops.Xielu`."""
+
+    rise: float
+    fall: float
+    slope: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +183,7 @@ class MlpSpec:
     """ffn_up, ffn_down and, if gated, ffn_gate."""
 
     width: int
-    activation: Activation
+    activation: Activation | XieluSpec
     gated: bool = True
     fused_gate: bool = False  # ffn_up holds the rows of the gate and after them its own
     bias: bool = False
@@ -123,25 +207,37 @@ class ExpertsSpec:
     width: int
     activation: Activation
     gating: Gating
+    gated: bool = True  # else there is no ffn_gate_exps, nor a gate of the shared one
     normalize: bool = False  # the weights of the chosen ones add up to 1
     scale: float = 1.0  # of all weights
     near: float = 0.0  # of the sparse mixer
     bias: bool = False  # of the scores and of every expert
     selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
+    groups: "ExpertGroupsSpec | None" = None
+    weigh_input: bool = False  # of the one expert, not what it gives
     shared: SharedExpertSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerSpec:
-    """Attention and MLP on a residual stream; or a state space alone, in the place of attention.
+class ExpertGroupsSpec:
+    """Only experts of the best groups are chosen; the largest scores of a group say how good."""
 
-    One after the other, each behind its norm if it has one; or `parallel`: both look at the
-    same stream, and an MLP without a norm of its own is behind the attention's. A post-norm is
-    applied to a block's result before it joins the stream, a stream norm to the stream after
-    that.
+    count: int
+    used: int
+    best: int  # scores that count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpec:
+    """Attention and MLP on a residual stream; or one of the two alone.
+
+    In the place of attention there may be a state space or a convolution. One after the other,
+    each after its norm if it has one; or `parallel`: both look at the same stream, and an MLP
+    without a norm of its own is after the attention's. A post-norm is applied to a block's result
+    before it joins the stream, a stream norm to the stream after that.
     """
 
-    attention: AttentionSpec | MambaSpec | Mamba2Spec
+    attention: AttentionSpec | LatentSpec | StateSpec | None
     attention_norm: NormSpec | None
     mlp: MlpSpec | ExpertsSpec | None
     mlp_norm: NormSpec | None
@@ -151,6 +247,7 @@ class LayerSpec:
     attention_stream_norm: NormSpec | None = None
     mlp_stream_norm: NormSpec | None = None
     residual_scale: float = 1.0  # of what attn_output and ffn_down give
+    beside: Mamba2Spec | None = None  # attention: of the same input, into the same stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,12 +55,26 @@ def k_quant_model() -> Fixture:
     return llama(Sizes(width=256, heads=4, kv_heads=1, feed_forward=256, context=2048))
 
 
-@pytest.fixture(scope="module", params=["float", "q8_0", "q4_k", "fast q4_k", "experts", "states"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "float",
+        "q8_0",
+        "q4_k",
+        "fast q4_k",
+        "experts",
+        "states",
+        "hybrid",
+        "delta",
+        "latents",
+    ],
+)
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
     """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K at both precisions, experts
-    in MXFP4, and state spaces in Q8_0."""
+    in MXFP4, and in Q8_0 state spaces, these beside attention, the delta rule,
+    and attention over latents."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
@@ -68,6 +82,9 @@ def model(
         "fast q4_k": (k_quant_model(), GgmlType.Q4_K),
         "experts": (Fixture.load("gpt-oss"), GgmlType.MXFP4),
         "states": (Fixture.load("mamba2-groups"), GgmlType.Q8_0),
+        "hybrid": (Fixture.load("falcon-h1"), GgmlType.Q8_0),
+        "delta": (Fixture.load("qwen3next"), GgmlType.Q8_0),
+        "latents": (Fixture.load("deepseek2-lite").first_layers(3), GgmlType.Q8_0),
     }[request.param]
     path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
     with GgufLoader(path) as opened:

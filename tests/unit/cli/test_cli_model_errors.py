@@ -26,7 +26,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an architecture that is nearly known": (
         {"keys": {"general.architecture": "lama"}},
-        "architecture 'lama' is not supported (near it: llama); `ingot inspect --architectures`",
+        "architecture 'lama' is not supported (near it: llama, llama4, jamba); `ingot inspect",
     ),
     "an architecture that is not known": (
         {"keys": {"general.architecture": "zzz"}},

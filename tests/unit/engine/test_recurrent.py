@@ -1,5 +1,5 @@
-"""A recurrent model in the engine: states are found, forked, saved and given up like keys and
-values, and nobody notices."""
+"""Recurrent models and hybrids in the engine: states are found, forked, saved and given up like
+keys and values, and nobody notices."""
 
 import threading
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from holding import PATIENCE
 from ingot import LLM
 from ingot.engine.model.memory import CacheSize
 from ingot.errors import ConfigError
+from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from models.tiny_models import Fixture
@@ -23,10 +24,10 @@ GREEDY = {"temperature": 0, "ignore_eos": True}
 HOT = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Mamba 2 of three layers."""
-    return Fixture.load("mamba2-groups").write(tmp_path_factory.mktemp("engine") / "mamba2.gguf")
+@pytest.fixture(scope="module", params=["mamba2-groups", "nemotron_h", "lfm2", "qwen35"])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Mamba 2, and models with attention in some layers and states in others."""
+    return Fixture.load(request.param).write(tmp_path_factory.mktemp("engine") / "model.gguf")
 
 
 @pytest.fixture
@@ -63,6 +64,18 @@ def test_a_conversation_finds_what_was_written(path: Path) -> None:
         history = [*PROMPT, *done.token_ids, 5, 6, 7]
         again = llm.generate(history, max_tokens=5, **GREEDY)
         assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
+
+
+def test_a_long_conversation_reads_at_most_a_block_again_per_turn(path: Path) -> None:
+    """Twenty turns: what was read or written before is found, up to its last whole block."""
+    history: list[int] = []
+    with LLM(path, threads=1, reuse="all") as llm:
+        for turn in range(20):
+            known = len(history)
+            history += PROMPT[turn : turn + 7]
+            done = llm.generate(history, max_tokens=5, **GREEDY)
+            assert known - done.timings.reused_tokens <= 32
+            history += done.token_ids
 
 
 def test_too_few_states_change_no_text(path: Path, plain: LLM) -> None:
@@ -120,9 +133,11 @@ def test_a_saved_text_comes_back(path: Path, tmp_path: Path, plain: LLM, length:
         assert done.token_ids == plain.generate(text, max_tokens=10, seed=2, **HOT).token_ids
 
 
-def test_states_inside_are_told(llm: LLM) -> None:
+def test_states_inside_are_told(llm: LLM, path: Path) -> None:
+    with GgufLoader(path) as model:
+        layers = model.metadata.integer(f"{model.metadata['general.architecture']}.block_count")
     states = llm.hidden_states(PROMPT)
-    assert states.shape == (4, 150, 64)
+    assert states.shape == (layers + 1, 150, 64)
     assert llm.embed(["t1 t2", "t3"] * 12).shape == (24, 64)
 
 
@@ -133,7 +148,7 @@ def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
         (path, {"draft": path}),
         (llama, {"draft": path}),
     ):
-        with pytest.raises(ConfigError, match=r"mamba2.gguf is a recurrent model"):
+        with pytest.raises(ConfigError, match=r"model.gguf is a recurrent model"):
             LLM(file, **options)
 
 

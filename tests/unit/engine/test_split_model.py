@@ -28,7 +28,7 @@ class PlacedApart(Placed):
         self.backend = SplitBackend(*parts)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "mamba2"])
+@pytest.mark.parametrize("name", ["gemma2", "mamba2", "falcon-h1", "qwen35", "deepseek2"])
 def test_texts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that begin in either part; states. A saved text is the same file, and for both.
 

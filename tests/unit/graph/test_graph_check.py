@@ -70,7 +70,11 @@ def test_the_vocabulary_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> No
         ([replace(NORM, weight=o.Weight("norm", (3, 3)))], "sizes do not fit"),
         ([replace(NORM, weight=o.Weight("norm", (1, 2, 3)))], "sizes do not fit"),
         ([replace(LINEAR, weight=o.Weight("w", (6, 6), 3, 8))], "sizes do not fit"),
-        ([replace(ATTEND, causal=False, window=2)], "sizes do not fit|read before it is stored"),
+        ([WRITE, replace(ATTEND, chunked=True)], "sizes do not fit"),
+        (
+            [WRITE, replace(ATTEND, chunked=True, window=2, causal=False)],
+            "Attend of a: sizes do not fit",
+        ),
         ([replace(NORM, out=o.Value("n", 3))], "sizes do not fit"),
         ([replace(ROPE, head_size=4)], "Rope of r: sizes do not fit"),
         ([replace(ROPE, frequencies=(0.1, 0.2))], "sizes do not fit"),
@@ -82,7 +86,7 @@ def test_the_vocabulary_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> No
         ([WRITE, WRITE], "layer 0 is stored a second time"),
         ([ATTEND], "Attend of a: layer 0 is read before it is stored"),
         ([WRITE, replace(ATTEND, kv_layer=3)], "no cache for layer 3"),
-        ([WRITE, replace(ATTEND, heads=3)], "3 heads over 2, width 6, window 0 do not fit layer 0"),
+        ([WRITE, replace(ATTEND, heads=3)], "3 heads over 2, width 6 to 6, window 0 do not fit"),
         ([WRITE, replace(ATTEND, kv_heads=1)], "which keeps 2 heads of 3, window 0"),
         ([WRITE, replace(ATTEND, window=5)], "window 5 do not fit"),
         ([WRITE, replace(ATTEND, sinks=o.Weight("s", (3,)))], "Attend of a: sizes do not fit"),
@@ -97,7 +101,7 @@ def test_refused(ops: list[o.Op], message: str) -> None:
 def test_keys_of_another_width() -> None:
     narrow = o.Value("k", 3)
     key = o.Linear(source=X, out=narrow, weight=o.Weight("w", (3, 6)))
-    with pytest.raises(GraphError, match="layer 0 keeps 6 elements"):
+    with pytest.raises(GraphError, match="layer 0 keeps keys of 6 and values of 6 elements"):
         make(key, replace(WRITE, key=narrow), LINEAR)
 
 

@@ -36,6 +36,22 @@ SCAN = o.StateScan(
 )
 
 
+DELTA = o.DeltaRule(
+    query=B.out,
+    key=C.out,
+    value=CONV.out,
+    step=STEP.out,
+    rate=STEP.out,
+    out=o.Value("corrected", 40),
+    decay=o.Weight("decay", (4,)),
+    bias=o.Weight("bias", (4,)),
+    key_heads=2,
+    tiled=False,
+    epsilon=1e-6,
+    state=1,
+)
+
+
 def make(*ops: o.Op) -> ComputationGraph:
     select = o.Select(source=ops[-1].outputs[0], out=LOGITS)
     return ComputationGraph((EMBED, *ops, select), LOGITS, (), 8)
@@ -66,6 +82,28 @@ def test_sizes_that_do_not_fit(changed: o.Op) -> None:
     ops = [changed if type(op) is type(changed) else op for op in (CONV, STEP, B, C, SCAN)]
     with pytest.raises(GraphError, match="sizes do not fit"):
         make(*ops)
+
+
+def test_a_delta_rule_keeps_a_matrix_of_each_head() -> None:
+    """Four of 3 x 10, whose columns take a vector of lanes."""
+    assert make(CONV, STEP, B, C, DELTA).states == (3 * 40, 4 * 3 * 16)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(DELTA, key_heads=3),
+        replace(DELTA, key_heads=0),
+        replace(DELTA, query=STEP.out),
+        replace(DELTA, rate=C.out),
+        replace(DELTA, out=o.Value("corrected", 39)),
+        replace(DELTA, decay=o.Weight("decay", (2,))),
+        replace(DELTA, bias=o.Weight("bias", (4, 1))),
+    ],
+)
+def test_heads_that_do_not_go_together(changed: o.Op) -> None:
+    with pytest.raises(GraphError, match="DeltaRule of corrected: sizes do not fit"):
+        make(CONV, STEP, B, C, changed)
 
 
 @pytest.mark.parametrize("state", [0, 2, -1])

@@ -27,9 +27,12 @@ from ingot.quant import decode
 ENUMS: tuple[type[Enum], ...] = (o.Activation, o.NormKind, o.RopeLayout, o.Gating, Precision)
 
 
-def _twins() -> Mapping[Enum, Enum]:
-    """The native twin of every member of the enums that both sides have."""
-    twins: dict[Enum, Enum] = {}
+def _twins() -> Mapping[tuple[type[Enum], str], Enum]:
+    """The native twin of every member of the enums that both sides have.
+
+    By enum and name: members of two enums that have the same text are equal.
+    """
+    twins: dict[tuple[type[Enum], str], Enum] = {}
     for kind in ENUMS:
         native = _native.CODES[kind.__name__].__members__
         if list(native) != list(kind.__members__):
@@ -37,7 +40,7 @@ def _twins() -> Mapping[Enum, Enum]:
                 f"{kind.__name__} is {', '.join(kind.__members__)} in {kind.__module__} and "
                 f"{', '.join(native)} in native/kernels/codes.h: build the native module again"
             )
-        twins.update((member, native[name]) for name, member in kind.__members__.items())
+        twins.update(((kind, name), native[name]) for name in kind.__members__)
     return twins
 
 
@@ -46,7 +49,7 @@ _TWINS = _twins()
 
 def native_precision(precision: Precision) -> Enum:
     """The native twin of a precision."""
-    return _TWINS[precision]
+    return _TWINS[Precision, precision.name]
 
 
 def stored_as(type: KvType) -> Enum:
@@ -99,7 +102,7 @@ class Handover:
             case o.Record(), _:
                 return _native.PARTS[type(item).__name__](**self._fields(item))
             case Enum(), _:
-                return _TWINS[item]
+                return _TWINS[type(item), item.name]
             case tuple(), _:
                 return [self._field(each, None) for each in item]
             case _:
@@ -134,6 +137,7 @@ class Handover:
             offset=place.offset,
             type=stored_as(self.layout.type),
             head_size=self.kv_layers[number].head_size,
+            shared_value=self.kv_layers[number].shared_value,
         )
 
     def _state_place(self, number: int) -> object:

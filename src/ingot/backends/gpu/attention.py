@@ -218,7 +218,20 @@ def _head_norm(norm: o.Normalization | None, context: Context) -> HeadNorm:
 @missing.register
 def _(op: o.StoreKv) -> str | None:
     norms = [norm for norm in (op.query_norm, op.key_norm) if norm]
-    return "norms of heads with biases" if any(norm.bias for norm in norms) else None
+    if any(norm.bias for norm in norms):
+        return "norms of heads with biases"
+    if any(norm.weight is None for norm in norms):
+        return "norms of heads without weights"
+    return "norms of heads after RoPE" if op.norms_last else None
+
+
+@missing.register
+def _(op: o.Attend) -> str | None:
+    if op.query.width != op.out.width:
+        return "attention over latents"
+    if op.window and not op.causal:
+        return "windows of encoders"
+    return "attention in chunks" if op.chunked else None
 
 
 @launch_of.register

@@ -21,7 +21,7 @@ from ingot.backends.gpu.kernels.experts import (
 )
 from ingot.backends.gpu.kernels.products import ProductTile, Rows
 from ingot.backends.gpu.linear import stages_of, unroll_of
-from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of
+from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, PlaneSizes
 from ingot.backends.gpu.rows import LinearInput
@@ -90,6 +90,11 @@ class Tiling:
 def _work(context: Context) -> ExpertWork:
     assert context.memory.experts, "the plan has seen experts"
     return context.memory.experts
+
+
+@missing.register
+def _(op: o.Route) -> str | None:
+    return "groups of experts" if op.groups > 1 else None
 
 
 @launch_of.register

@@ -185,6 +185,11 @@ def softcap(op: o.SoftCap, context: Context) -> Launch:
     return launch
 
 
+@missing.register
+def _(op: o.FusedGateRows) -> str | None:
+    return None if op.sigmoid else "gates without a sigmoid"
+
+
 @launch_of.register
 def gate_rows(op: o.FusedGateRows, context: Context) -> Launch:
     """Rows times a gate of one number each."""

@@ -44,7 +44,11 @@ def attend(
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
     hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
-    if op.window:
+    if op.window and not op.causal:
+        hidden |= np.abs(distance) > op.window // 2
+    elif op.chunked:
+        hidden |= np.arange(len(keys))[None, :] < (positions - positions % op.window)[:, None]
+    elif op.window:
         hidden |= distance >= op.window
     scores[:, hidden] = -np.inf
     if sinks is not None:
@@ -63,7 +67,8 @@ def _(op: o.Rope, step: Step) -> Matrix:
 
 @compute.register
 def _(op: o.WriteKv, step: Step) -> None:
-    step.cache.store(op.kv_layer, step.value(op.key), step.value(op.value))
+    key, value = step.value(op.key), step.value(op.value)
+    step.cache.store(op.kv_layer, np.concatenate([key, value], axis=1) if op.shared else key, value)
 
 
 @compute.register
@@ -71,3 +76,26 @@ def _(op: o.Attend, step: Step) -> Matrix:
     keys, values = step.cache.keys[op.kv_layer], step.cache.values[op.kv_layer]
     query, sinks = step.value(op.query), step.optional(op.sinks)
     return attend(query, keys, values, step.positions, op, sinks)
+
+
+@compute.register
+def _(op: o.HeadLinear, step: Step) -> Matrix:
+    heads = step.value(op.source).reshape(-1, op.heads, op.source.width // op.heads)
+    matrices = step.weight(op.weight).reshape(op.heads, -1, op.weight.shape[-1])
+    matrices = matrices[:, op.first : op.first + op.rows]
+    mapped = "thc,hcr->thr" if op.transposed else "thc,hrc->thr"
+    made = np.einsum(mapped, heads[..., : op.inputs_of_head], matrices)
+    return np.concatenate([heads[..., op.inputs_of_head :], made], axis=-1).reshape(len(heads), -1)
+
+
+@compute.register
+def _(op: o.Temper, step: Step) -> Matrix:
+    factor = 1 + op.scale * np.log1p((step.positions + op.offset) // op.length)
+    return step.value(op.source) * factor[:, None].astype(step.dtype)
+
+
+@compute.register
+def _(op: o.PickHeads, step: Step) -> Matrix:
+    heads = step.value(op.source).reshape(-1, op.heads, op.source.width // op.heads)
+    last = op.first + op.out.width // op.heads
+    return heads[..., op.first : last].reshape(len(heads), -1)

@@ -16,6 +16,8 @@ def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Ma
     else:
         shares = {Gating.SOFTMAX: softmax, Gating.SIGMOID: sigmoid}.get(op.gating, np.array)(scores)
         rank = shares if selection_bias is None else shares + selection_bias
+        if op.groups > 1:
+            rank = np.where(_in_best_groups(rank, op), rank, -np.inf)
         chosen = np.argsort(-rank, axis=-1, kind="stable")[:, : op.used]
         weights = np.take_along_axis(shares, chosen, axis=-1)
         if op.gating is Gating.CHOSEN_SOFTMAX:
@@ -23,6 +25,16 @@ def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Ma
     if op.normalize:
         weights = weights / weights.sum(axis=-1, keepdims=True)
     return np.concatenate([chosen.astype(scores.dtype), weights * scores.dtype.type(op.scale)], 1)
+
+
+def _in_best_groups(rank: Matrix, op: Route) -> NDArray[np.bool_]:
+    """Whether each expert belongs to one of the groups that are used."""
+    grouped = np.sort(rank.reshape(len(rank), op.groups, -1), axis=-1)
+    worth = grouped[..., -op.group_best :].sum(axis=-1)
+    best = np.argsort(-worth, axis=-1, kind="stable")[:, : op.groups_used]
+    used = np.zeros(worth.shape, bool)
+    np.put_along_axis(used, best, True, axis=-1)
+    return used.repeat(grouped.shape[-1], axis=-1)
 
 
 def _sparse_mixer(scores: Matrix, op: Route) -> tuple[NDArray[np.intp], Matrix]:

@@ -21,9 +21,11 @@ def norm(
     epsilon: float,
     weight: Matrix | None = None,
     bias: Matrix | None = None,
+    run: int | None = None,
 ) -> Matrix:
-    """Normalize runs of the length of the weight's rows, or whole rows."""
-    runs: Matrix = x.reshape(len(x), -1, x.shape[1] if weight is None else weight.shape[-1])
+    """Normalize runs of the length of the weight's rows, or of `run`, or whole rows."""
+    length = (run or x.shape[1]) if weight is None else weight.shape[-1]
+    runs: Matrix = x.reshape(len(x), -1, length)
     if kind is NormKind.LAYER:
         runs = runs - runs.mean(axis=-1, keepdims=True)
     runs = runs / np.sqrt((runs * runs).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon))
@@ -60,6 +62,12 @@ def activate(kind: Activation, gate: Matrix, up: Matrix | None = None) -> Matrix
             out = np.tanh(gate)
         case Activation.SOFTPLUS:
             out = np.logaddexp(gate, gate.dtype.type(0))
+        case Activation.SIGMOID:
+            out = sigmoid(gate)
+        case Activation.RELU:
+            out = np.maximum(gate, 0)
+        case Activation.IDENTITY:
+            out = gate
         case Activation.CLAMPED_SWIGLU:
             limited = np.minimum(gate, 7)
             out = limited * sigmoid(limited * gate.dtype.type(1.702))
@@ -97,12 +105,21 @@ def _(op: o.TakeRows, step: Step) -> Matrix:
 @compute.register
 def _(op: o.Norm, step: Step) -> Matrix:
     weights = step.optional(op.weight), step.optional(op.bias)
-    return norm(step.value(op.source), op.kind, op.epsilon, *weights)
+    return norm(step.value(op.source), op.kind, op.epsilon, *weights, run=op.run)
 
 
 @compute.register
 def _(op: o.Activate, step: Step) -> Matrix:
     return activate(op.kind, step.value(op.gate), step.value(op.up) if op.up else None)
+
+
+@compute.register
+def _(op: o.Xielu, step: Step) -> Matrix:
+    x = step.value(op.source)
+    high, low = np.maximum(x, 0), np.minimum(x, 0)
+    rise, fall, slope = (step.dtype(number) for number in (op.rise, op.fall, op.slope))
+    out: Matrix = slope * x + rise * high * high + fall * (np.expm1(low) - low)
+    return out
 
 
 @compute.register
@@ -112,7 +129,8 @@ def _(op: o.Add, step: Step) -> Matrix:
 
 @compute.register
 def _(op: o.GateRows, step: Step) -> Matrix:
-    return sigmoid(step.value(op.gate)) * step.value(op.source)
+    gate = step.value(op.gate)
+    return (sigmoid(gate) if op.sigmoid else gate) * step.value(op.source)
 
 
 @compute.register

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import prod
 from typing import ClassVar
 
 from ingot.errors import GraphError
@@ -10,6 +11,7 @@ from ingot.graph.ops.neighbours import Neighbours
 from ingot.graph.ops.record import (
     INPUT,
     KV_LAYER,
+    MATRIX,
     OUTPUT,
     VECTOR,
     CacheUse,
@@ -21,7 +23,17 @@ from ingot.graph.ops.record import (
 )
 from ingot.graph.ops.rows import Norm, Normalization
 
-__all__ = ["Attend", "Rope", "RopeLayout", "Rotary", "StoreKv", "WriteKv"]
+__all__ = [
+    "Attend",
+    "HeadLinear",
+    "PickHeads",
+    "Rope",
+    "RopeLayout",
+    "Rotary",
+    "StoreKv",
+    "Temper",
+    "WriteKv",
+]
 
 
 class RopeLayout(StrEnum):
@@ -85,7 +97,10 @@ def _rotary_words(rotary: Rotary | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteKv(Op):
-    """Store each token's key and value at its position in a layer of the cache."""
+    """Store each token's key and value at its position in a layer of the cache.
+
+    If the layer's values are `shared`, its keys are what comes as key, then what comes as value.
+    """
 
     label: ClassVar[str] = "write kv"
     colour: ClassVar[str] = "#dff3dc"
@@ -95,14 +110,23 @@ class WriteKv(Op):
     key: Value = field(metadata=INPUT)
     value: Value = field(metadata=INPUT)
     kv_layer: int = field(metadata=KV_LAYER)
+    shared: bool = False
+
+    def fits(self) -> bool:
+        """Only a shared value may have another width than its key."""
+        return self.shared or self.same_width()
 
     def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
         """Each layer of the cache is written once, in its own width."""
         layer = _cache_layer(self, self.kv_layer, layers)
         if self.kv_layer in stored:
             raise GraphError(f"{self}: layer {self.kv_layer} is stored a second time")
-        if self.key.width != layer.width or self.value.width != layer.width:
-            raise GraphError(f"{self}: layer {self.kv_layer} keeps {layer.width} elements")
+        kept = layer.key_width, layer.value_width, layer.shared_value > 0
+        if (self.key.width, self.value.width, self.shared) != kept:
+            raise GraphError(
+                f"{self}: layer {self.kv_layer} keeps keys of {layer.key_width} and values of "
+                f"{layer.value_width} elements"
+            )
         stored.add(self.kv_layer)
 
     def fuse(self, around: Neighbours) -> "StoreKv":
@@ -119,6 +143,11 @@ class WriteKv(Op):
             raise GraphError(
                 f"query and key of layer {self.kv_layer} have different rotary embeddings"
             )
+        orders = {op.norm_last for op in (heads, key) if op.norm and op.rope}
+        if len(orders) > 1:
+            raise GraphError(
+                f"query and key of layer {self.kv_layer} are normed before and after RoPE"
+            )
         return StoreKv(
             query=heads.value,
             key=key.value,
@@ -126,6 +155,7 @@ class WriteKv(Op):
             query_norm=heads.norm.normalization if heads.norm else None,
             key_norm=key.norm.normalization if key.norm else None,
             rope=ropes[0],
+            norms_last=orders == {True},
             kv_layer=self.kv_layer,
             layer=self.layer,
         )
@@ -136,7 +166,10 @@ class WriteKv(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKv(Op):
-    """Norm and rotate the heads of query and key in place, then store key and value."""
+    """Norm and rotate the heads of query and key in place, then store key and value.
+
+    Norms come first, or last if `norms_last`.
+    """
 
     label: ClassVar[str] = "store kv"
     colour: ClassVar[str] = WriteKv.colour
@@ -149,12 +182,15 @@ class StoreKv(Op):
     query_norm: Normalization | None
     key_norm: Normalization | None
     rope: Rotary | None
+    norms_last: bool
     kv_layer: int = field(metadata=KV_LAYER)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What happens to the heads."""
-        return "head norms" if self.query_norm or self.key_norm else "", _rotary_words(self.rope)
+        norms = "head norms" if self.query_norm or self.key_norm else ""
+        rope = _rotary_words(self.rope)
+        return (rope, norms) if self.norms_last else (norms, rope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +199,11 @@ class Attend(Op):
 
     score = scale * q.k, then cap * tanh(score / cap) if there is a cap; a token sees
     positions p with position - window < p <= position (window 0: all of them), or, if it is
-    not causal, its whole sequence, which then must run in one batch. Query head h reads key
-    head h // (heads / kv_heads). With sinks, softmax of head h also counts one more score,
-    sinks[h], that has no value.
+    not causal, its whole sequence, which then must run in one batch, or with a window those at most
+    window // 2 away. If it is `chunked`, windows
+    lie side by side, and a token sees those positions of its own that are not later. Query head h
+    reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts one more
+    score, sinks[h], that has no value.
     """
 
     label: ClassVar[str] = "attend"
@@ -183,6 +221,7 @@ class Attend(Op):
     softcap: float = 0.0
     sinks: Weight | None = field(default=None, metadata=VECTOR)
     causal: bool = True
+    chunked: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -190,7 +229,7 @@ class Attend(Op):
         return (
             f"{self.heads} heads over {self.kv_heads}",
             "" if self.causal else "both ways",
-            f"window {self.window}" if self.window else "",
+            f"{'chunks of' if self.chunked else 'window'} {self.window}" if self.window else "",
             f"soft cap {self.softcap:g}" if self.softcap else "",
             "sinks" if self.sinks else "",
         )
@@ -201,23 +240,25 @@ class Attend(Op):
         return not self.causal
 
     def fits(self) -> bool:
-        """Groups of heads are whole; only a causal attention has a window."""
+        """Groups of heads are whole; only a causal attention has chunks."""
         grouped = self.kv_heads > 0 and self.heads % self.kv_heads == 0
         sinks_fit = self.sinks is None or self.sinks.shape == (self.heads,)
-        seen = self.causal or not self.window
-        return grouped and sinks_fit and seen and self.same_width()
+        seen = not self.chunked or (self.causal and self.window > 0)
+        return grouped and sinks_fit and seen
 
     def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
         """The layer was written, with these heads."""
         layer = _cache_layer(self, self.kv_layer, layers)
         if self.kv_layer not in stored:
             raise GraphError(f"{self}: layer {self.kv_layer} is read before it is stored")
-        kept = layer.heads, self.heads * layer.head_size, layer.window
-        if (self.kv_heads, self.query.width, self.window) != kept:
+        value_size = layer.value_width // layer.heads
+        kept = layer.heads, self.heads * layer.head_size, self.heads * value_size, layer.window
+        window = self.window if self.causal else 0  # what runs in one batch stays
+        if (self.kv_heads, self.query.width, self.out.width, window) != kept:
             raise GraphError(
-                f"{self}: {self.heads} heads over {self.kv_heads}, width {self.query.width}, "
-                f"window {self.window} do not fit layer {self.kv_layer}, which keeps "
-                f"{layer.heads} heads of {layer.head_size}, window {layer.window}"
+                f"{self}: {self.heads} heads over {self.kv_heads}, width {self.query.width} to "
+                f"{self.out.width}, window {self.window} do not fit layer {self.kv_layer}, which "
+                f"keeps {layer.heads} heads of {layer.head_size}, window {layer.window}"
             )
 
     def fuse(self, around: Neighbours) -> "Attend":
@@ -232,25 +273,134 @@ class _Heads:
     value: Value
     norm: Norm | None
     rope: Rope | None
+    norm_last: bool  # after RoPE
 
     @classmethod
     def of(cls, around: Neighbours, value: Value) -> "_Heads":
-        rope = norm = None
+        rope: Rope | None = None
+        norm: Norm | None = None
+        norm_last = False
         chain = [value]
         before = around.writer(value)
-        if isinstance(before, Rope):
-            rope = before
-            chain.append(rope.source)
-            before = around.writer(rope.source)
-        if isinstance(before, Norm):
-            norm = before
-            chain.append(norm.source)
+        while True:
+            if isinstance(before, Rope) and rope is None:
+                rope, norm_last = before, norm is not None
+            elif isinstance(before, Norm) and norm is None:
+                norm = before
+            else:
+                break
+            chain.append(before.source)
+            before = around.writer(before.source)
         for link in chain:
             if around.only_reader(link) is None:
                 raise GraphError(
                     f"{link.name} is read by others too, but heads are changed in place"
                 )
-        return cls(chain[-1], norm, rope)
+        return cls(chain[-1], norm, rope, norm_last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadLinear(Op):
+    """A linear map of the first elements of every head, each head by its own matrix.
+
+    What a head has beyond the matrix' columns comes first, unchanged, then what the matrix makes:
+
+        out[h] = source[h][columns:], weight[h] @ source[h][:columns]
+
+    Of a head's rows of `weight`, `rows` from `first` on are its matrix; `transposed`: they are its
+    columns.
+    """
+
+    label: ClassVar[str] = "head linear"
+    colour: ClassVar[str] = "#dbe9ff"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    weight: Weight = field(metadata=MATRIX)  # [heads, rows, columns], or [heads * rows, columns]
+    heads: int
+    first: int
+    rows: int
+    transposed: bool = False
+
+    @property
+    def inputs_of_head(self) -> int:
+        """Elements of a head that its matrix takes."""
+        return self.rows if self.transposed else self.weight.shape[-1]
+
+    @property
+    def results_of_head(self) -> int:
+        """Elements that it makes of them."""
+        return self.weight.shape[-1] if self.transposed else self.rows
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How many matrices there are, and of which size."""
+        return (f"{self.heads} heads, {self.inputs_of_head} to {self.results_of_head}",)
+
+    def fits(self) -> bool:
+        """One matrix for each head, and heads that hold its input."""
+        of_head, rest = divmod(prod(self.weight.shape[:-1]), self.heads)
+        if rest or not 0 <= self.first < self.first + self.rows <= of_head:
+            return False
+        size, rest = divmod(self.source.width, self.heads)
+        kept = size - self.inputs_of_head
+        return (
+            not rest and kept >= 0 and self.out.width == self.heads * (kept + self.results_of_head)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickHeads(Op):
+    """out[h] = the elements of source[h] from `first` on, as many as out has of a head.
+
+    For matrices whose rows lie head by head, with several things of a head in a row.
+    """
+
+    label: ClassVar[str] = "pick heads"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    heads: int
+    first: int
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Which elements."""
+        size = self.out.width // self.heads
+        return (f"{self.first} to {self.first + size} of each of {self.heads}",)
+
+    def fits(self) -> bool:
+        """Heads are whole, and have these elements."""
+        if self.heads < 1 or self.source.width % self.heads or self.out.width % self.heads:
+            return False
+        last = self.first + self.out.width // self.heads
+        return 0 <= self.first < last <= self.source.width // self.heads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temper(Op):
+    """out = source * (1 + scale * log(1 + floor((position + offset) / length))).
+
+    Queries far from the beginning get larger, so that many keys do not blur them.
+    """
+
+    label: ClassVar[str] = "temper"
+    needs_all_tokens: ClassVar[bool] = True
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    scale: float
+    length: int
+    offset: int
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The numbers of its formula."""
+        return (f"1 + {self.scale:g} log(1 + position / {self.length})",)
+
+    def fits(self) -> bool:
+        """There are positions."""
+        return self.same_width() and self.length > 0 and self.offset >= 0
 
 
 def _cache_layer(op: Op, number: int, layers: Sequence[KvLayer]) -> KvLayer:

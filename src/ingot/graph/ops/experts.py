@@ -49,6 +49,9 @@ class Route(Op):
     out = the numbers of the `used` experts that are chosen, best first, then their weights. The
     selection bias is added only to choose; normalized weights are divided by their sum; all are
     multiplied by `scale`.
+
+    Experts lie in `groups` of equal size. Only those of the best `groups_used` are chosen; a group
+    counts as much as the `group_best` largest ranks in it together.
     """
 
     label: ClassVar[str] = "route"
@@ -61,12 +64,16 @@ class Route(Op):
     scale: float = 1.0
     near: float = 0.0  # of the sparse mixer
     selection_bias: Weight | None = field(default=None, metadata=VECTOR)
+    groups: int = 1
+    groups_used: int = 1
+    group_best: int = 1
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """How many are chosen, and how."""
         return (
             f"{self.used} of {self.scores.width}",
+            f"in {self.groups_used} of {self.groups} groups" if self.groups > 1 else "",
             str(self.gating),
             "selection bias" if self.selection_bias else "",
             "normalized" if self.normalize else "",
@@ -74,10 +81,12 @@ class Route(Op):
         )
 
     def fits(self) -> bool:
-        """At least one and at most all experts are chosen."""
+        """At least one and at most all experts are chosen, those of all groups that are used."""
         bias = self.selection_bias
-        chosen = 1 <= self.used <= self.scores.width and self.out.width == 2 * self.used
-        return chosen and (bias is None or bias.shape == (self.scores.width,))
+        size, rest = divmod(self.scores.width, self.groups)
+        grouped = not rest and self.groups_used <= self.groups and 1 <= self.group_best <= size
+        chosen = 1 <= self.used <= self.groups_used * size and self.out.width == 2 * self.used
+        return grouped and chosen and (bias is None or bias.shape == (self.scores.width,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

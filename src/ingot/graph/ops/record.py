@@ -46,16 +46,30 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class KvLayer:
-    """What one layer keeps per token: a key and a value per head, and for how long."""
+    """What one layer keeps per token: a key and a value per head, and for how long.
+
+    A layer of latents has one head and keeps its key alone: the value is the last elements of it.
+    """
 
     heads: int
     head_size: int
     window: int  # positions that stay visible; 0: all of them
+    shared_value: int = 0  # elements of the key that are the value; 0: a value is kept beside it
 
     @property
-    def width(self) -> int:
-        """Elements of all its keys, or of all its values."""
-        return self.heads * self.head_size
+    def key_width(self) -> int:
+        """Elements of all keys that are no values too."""
+        return self.heads * self.head_size - self.shared_value
+
+    @property
+    def value_width(self) -> int:
+        """Elements of all its values."""
+        return self.shared_value or self.heads * self.head_size
+
+    @property
+    def rows(self) -> int:
+        """Rows of `head_size` elements that it keeps of a token."""
+        return self.heads if self.shared_value else 2 * self.heads
 
 
 class Role(Enum):

@@ -32,6 +32,7 @@ __all__ = [
     "Select",
     "SoftCap",
     "TakeRows",
+    "Xielu",
     "take_residual",
 ]
 
@@ -55,6 +56,9 @@ class Activation(StrEnum):
     CLAMPED_SWIGLU = "clamped_swiglu"
     TANH = "tanh"
     SOFTPLUS = "softplus"  # log(1 + exp(x))
+    SIGMOID = "sigmoid"  # 1 / (1 + exp(-x))
+    RELU = "relu"  # max(x, 0)
+    IDENTITY = "identity"  # x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +127,8 @@ class Norm(Op):
     """out = normalize(source) * weight + bias, over runs of the length of weight's rows.
 
     The run is the whole row, or one head if the weight is as long as a head. A weight of several
-    rows has one for each head. Without a weight, the run is the row and nothing follows.
+    rows has one for each head. Without a weight, the run is the row, or as long as `run` says, and
+    nothing follows.
     """
 
     label: ClassVar[str] = "norm"
@@ -134,6 +139,7 @@ class Norm(Op):
     kind: NormKind
     epsilon: float
     bias: Weight | None = field(default=None, metadata=VECTOR)
+    run: int | None = None  # of a norm without a weight
 
     @property
     def normalization(self) -> Normalization:
@@ -143,7 +149,7 @@ class Norm(Op):
             bias=self.bias,
             kind=self.kind,
             epsilon=self.epsilon,
-            run=self.weight.shape[-1] if self.weight else self.source.width,
+            run=self.weight.shape[-1] if self.weight else self.run or self.source.width,
         )
 
     @property
@@ -154,7 +160,8 @@ class Norm(Op):
     def fits(self) -> bool:
         """Runs are whole, and there are as many biases as weights."""
         if self.weight is None:
-            return self.bias is None and self.same_width()
+            whole = not self.source.width % self.normalization.run
+            return whole and self.bias is None and self.same_width()
         *heads, run = self.weight.shape
         if heads:  # a row for each run
             whole = len(heads) == 1 and self.source.width == heads[0] * run
@@ -214,6 +221,24 @@ class Activate(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Xielu(Op):
+    """out = slope * x + rise * x^2 above 0, slope * x + fall * (exp(x) - 1 - x) below."""
+
+    label: ClassVar[str] = "xielu"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    rise: float
+    fall: float
+    slope: float
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its three numbers."""
+        return (f"rise {self.rise:g}, fall {self.fall:g}, slope {self.slope:g}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Op):
     """out = left + right. Fusion adds a residual in the operation before it."""
 
@@ -243,18 +268,19 @@ def take_residual(around: Neighbours, value: Value) -> tuple[Value, Value | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRows(Op):
-    """out = sigmoid(gate) * source. The gate of a token is one number."""
+    """out = sigmoid(gate) * source, or gate * source. The gate of a token is one number."""
 
     label: ClassVar[str] = "gate rows"
 
     source: Value = field(metadata=INPUT)
     gate: Value = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
+    sigmoid: bool = True
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """The formula of the gate."""
-        return ("sigmoid(gate)",)
+        return (_gate_words(self.sigmoid),)
 
     def fits(self) -> bool:
         """One number a row."""
@@ -264,25 +290,35 @@ class GateRows(Op):
         """Takes the residual that follows."""
         out, residual = take_residual(around, self.out)
         return FusedGateRows(
-            source=self.source, gate=self.gate, residual=residual, out=out, layer=self.layer
+            source=self.source,
+            gate=self.gate,
+            sigmoid=self.sigmoid,
+            residual=residual,
+            out=out,
+            layer=self.layer,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedGateRows(Op):
-    """out = sigmoid(gate) * source + residual."""
+    """out = sigmoid(gate) * source + residual, or gate * source + residual."""
 
     label: ClassVar[str] = "gate rows"
 
     source: Value = field(metadata=INPUT)
     gate: Value = field(metadata=INPUT)
+    sigmoid: bool
     residual: Value | None = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """The formula of the gate, and the residual."""
-        return "sigmoid(gate)", plus_residual(self.residual)
+        return _gate_words(self.sigmoid), plus_residual(self.residual)
+
+
+def _gate_words(sigmoid: bool) -> str:
+    return "sigmoid(gate)" if sigmoid else "gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

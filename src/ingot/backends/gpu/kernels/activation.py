@@ -13,6 +13,8 @@ RELU_SQUARED = tl.constexpr(activation_code(Activation.RELU_SQUARED))
 CLAMPED_SWIGLU = tl.constexpr(activation_code(Activation.CLAMPED_SWIGLU))
 TANH = tl.constexpr(activation_code(Activation.TANH))
 SOFTPLUS = tl.constexpr(activation_code(Activation.SOFTPLUS))
+SIGMOID = tl.constexpr(activation_code(Activation.SIGMOID))
+RELU = tl.constexpr(activation_code(Activation.RELU))
 
 
 @triton.jit
@@ -41,6 +43,10 @@ def activate(x, KIND: tl.constexpr):
         return tanh(x)
     elif KIND == SOFTPLUS:
         return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
+    elif KIND == SIGMOID:
+        return 1.0 / (1.0 + tl.exp(-x))
+    elif KIND == RELU:
+        return tl.maximum(x, 0.0)
     else:
         return x
 

@@ -1,0 +1,53 @@
+"""Hunyuan A13B: norms of each query and key head after half-split RoPE, softmax experts whose
+weights add up to one, a shared expert in every layer."""
+
+from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import (
+    AttentionSpec,
+    ExpertsSpec,
+    LayerSpec,
+    Network,
+    NormSpec,
+    SharedExpertSpec,
+)
+
+
+def network(h: Hyperparameters) -> Network:
+    def norm(name: str) -> NormSpec:
+        return NormSpec(name, h.rms_epsilon)
+
+    rope = h.rope(RopeLayout.HALF_SPLIT)
+    experts = ExpertsSpec(
+        count=h.experts,
+        used=h.experts_used,
+        width=h.size("expert_feed_forward_length", h.size("feed_forward_length")),
+        activation=Activation.SILU,
+        gating=Gating.SOFTMAX,
+        normalize=True,
+        shared=SharedExpertSpec(width=h.size("expert_shared_feed_forward_length")),
+    )
+    layers = [
+        LayerSpec(
+            attention=AttentionSpec(
+                heads=h.heads,
+                kv_heads=kv_heads,
+                head_size=h.head_size,
+                rope=rope,
+                query_norm=norm("attn_q_norm"),
+                key_norm=norm("attn_k_norm"),
+                norms_last=True,
+            ),
+            attention_norm=norm("attn_norm"),
+            mlp=experts,
+            mlp_norm=norm("ffn_norm"),
+        )
+        for kv_heads in h.kv_heads
+    ]
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=norm("output_norm"),
+    )

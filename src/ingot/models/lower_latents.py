@@ -1,0 +1,81 @@
+"""Multi-head latent attention as operations.
+
+A layer's normed stream comes in; the rows that its output matrix takes go out. The matrices that
+make keys and values of a latent are applied to the query and to the mixed latents instead, so a
+layer of the cache holds one key for all heads, and its value is the last part of it.
+"""
+
+from ingot.graph import KvLayer
+from ingot.graph import ops as o
+from ingot.models.builder import Builder
+from ingot.models.spec import LatentSpec
+
+
+def add_latents(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
+    """Write an attention over latents down."""
+    query = _query(build, x, spec)
+    rows = spec.latent + spec.rotary
+    latent, key = (
+        build.linear(x, name, width, fused=("attn_kv_a_mqa", first, rows))
+        for name, width, first in (
+            ("attn_latent", spec.latent, 0),
+            ("attn_k_rotary", spec.rotary, spec.latent),
+        )
+    )
+    latent = build.norm(latent, spec.latent_norm)
+    query = _map_heads(build, query, "attn_k_b", spec)
+    if spec.temper:
+        query = build.temper(query, spec.temper)
+    size = spec.rotary + spec.latent
+    query = build.rope(query, spec.rope, size)
+    key = build.rope(key, spec.rope, spec.rotary)
+    kv_layer = build.new_kv_layer(KvLayer(1, size, 0, shared_value=spec.latent))
+    build.append(o.WriteKv(key=key, value=latent, kv_layer=kv_layer, shared=True))
+    mixed = build.value("attention", spec.heads * spec.latent)
+    build.append(
+        o.Attend(
+            query=query,
+            out=mixed,
+            kv_layer=kv_layer,
+            heads=spec.heads,
+            kv_heads=1,
+            scale=spec.scale,
+        )
+    )
+    return _map_heads(build, mixed, "attn_v_b", spec)
+
+
+def _query(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
+    width = spec.heads * (spec.key_size + spec.rotary)
+    if not spec.query_rank:
+        return build.linear(x, "attn_q", width)
+    short = build.linear(x, "attn_q_a", spec.query_rank)
+    short = build.optional_norm(short, spec.query_norm)
+    return build.linear(short, "attn_q_b", width)
+
+
+def _map_heads(build: Builder, source: o.Value, name: str, spec: LatentSpec) -> o.Value:
+    """Queries to the space of latents (attn_k_b), or mixed latents to values (attn_v_b)."""
+    keys = name == "attn_k_b"
+    if spec.fused:
+        rows = spec.heads * (spec.key_size + spec.value_size)
+        weight = build.weight("attn_kv_b.weight", rows, spec.latent)
+        first, rows = (0, spec.key_size) if keys else (spec.key_size, spec.value_size)
+    else:
+        shape = (spec.latent, spec.key_size) if keys else (spec.value_size, spec.latent)
+        weight = build.weight(f"{name}.weight", spec.heads, *shape)
+        first, rows = 0, shape[0]
+    made = spec.rotary + spec.latent if keys else spec.value_size
+    out = build.value(f"{name}.heads", spec.heads * made)
+    build.append(
+        o.HeadLinear(
+            source=source,
+            out=out,
+            weight=weight,
+            heads=spec.heads,
+            first=first,
+            rows=rows,
+            transposed=spec.fused and keys,
+        )
+    )
+    return out

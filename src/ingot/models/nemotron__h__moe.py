@@ -1,0 +1,58 @@
+"""Nemotron 3 Nano: each layer is Mamba 2, attention without positions, or sigmoid experts with a
+selection bias, a squared ReLU, no gates, and a shared expert."""
+
+from ingot.graph.ops import Activation, Gating
+from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.spec import (
+    AttentionSpec,
+    ExpertsSpec,
+    LayerSpec,
+    Network,
+    NormSpec,
+    SharedExpertSpec,
+)
+
+
+def network(h: Hyperparameters) -> Network:
+    def norm(name: str) -> NormSpec:
+        return NormSpec(name, h.rms_epsilon)
+
+    def attention(kv_heads: int) -> AttentionSpec:
+        return AttentionSpec(heads=h.heads, kv_heads=kv_heads, head_size=h.head_size, rope=None)
+
+    shared = h.count("expert_shared_feed_forward_length")
+    experts = ExpertsSpec(
+        count=h.experts,
+        used=h.experts_used,
+        width=h.size("expert_feed_forward_length"),
+        activation=Activation.RELU_SQUARED,
+        gating=h.gating(Gating.SIGMOID),
+        gated=False,
+        normalize=h.boolean("expert_weights_norm", True),
+        scale=h.positive("expert_weights_scale", 1.0),
+        selection_bias=True,
+        groups=h.expert_groups(best=2),
+        shared=SharedExpertSpec(width=shared) if shared else None,
+    )
+
+    states = h.mamba2(norm("ssm_norm"))
+    layers = []
+    for kv_heads, width in zip(
+        h.hybrid_kv_heads, h.per_layer("feed_forward_length", least=0), strict=True
+    ):
+        mixer = attention(kv_heads) if kv_heads else None if width else states
+        layers.append(
+            LayerSpec(
+                attention=mixer,
+                attention_norm=norm("attn_norm") if mixer else None,
+                mlp=None if mixer else experts,
+                mlp_norm=None if mixer else norm("attn_norm"),
+            )
+        )
+    return Network(
+        width=h.width,
+        vocabulary=h.vocabulary,
+        context_length=h.context_length,
+        layers=layers,
+        output_norm=norm("output_norm"),
+    )
