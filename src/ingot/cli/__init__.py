@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "pull": "Download a model and print its path.",
     "list": "List the models on this machine.",
     "remove": "Remove a model from the disk.",
+    "convert": "Convert a checkpoint (safetensors) to a GGUF file.",
     "bench": "Measure prefill and decode speed.",
     "perplexity": "Measure the perplexity of a model on a text.",
     "inspect": "Show what a GGUF file contains and how much memory it needs.",

@@ -117,6 +117,22 @@ def _pull(name: ModelName, report: Progress) -> Path:
     return fetch(_plan(name), report)
 
 
+def checkpoint(name: str, progress: Progress | None = None) -> Path:
+    """The folder of a checkpoint: the one given, or a repository of the hub, downloaded."""
+    parsed = parse_name(name)
+    if isinstance(parsed, FileName):
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
+            raise ModelNotFoundError(f"{name!r} is not a folder; give one, or hf:OWNER/REPO")
+        return folder
+    if not isinstance(parsed, HubName) or parsed.quantization or parsed.file:
+        raise StoreError(f"{name!r} is not a checkpoint: give a folder, or hf:OWNER/REPO")
+    from ingot.store.hub import plan_checkpoint  # noqa: PLC0415
+    from ingot.store.plan import fetch  # noqa: PLC0415
+
+    return fetch(plan_checkpoint(parsed), progress or silent).parent
+
+
 def plan_pull(name: str) -> "Plan":
     """What `pull` would download; nothing is downloaded yet."""
     return _plan(parse_name(name))

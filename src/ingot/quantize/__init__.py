@@ -1,0 +1,1 @@
+"""Quantized files: which type each tensor gets."""
