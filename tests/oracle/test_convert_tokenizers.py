@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints import CONFIG, write_llama, write_safetensors
 from checkpoints import llama_tensors as tensors_of_llama
-from ingot.convert import plan
+from ingot.convert.conversion import plan
 from ingot.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.oracle

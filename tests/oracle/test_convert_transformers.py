@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from checkpoints import TOKENIZER
-from ingot.convert import plan
+from ingot.convert.conversion import plan
 from ingot.gguf import GgufLoader
 from ingot.models import build_graph
 from ingot.quant import decode

@@ -36,7 +36,7 @@ def command(
 
     Example: ingot convert hf:Qwen/Qwen3-0.6B --type q8_0
     """
-    from ingot.convert import plan  # noqa: PLC0415 (not before the arguments are checked)
+    from ingot.convert.conversion import plan  # noqa: PLC0415 (not before the arguments are checked)
 
     with download_bar() as progress:
         folder = store.checkpoint(source, progress)

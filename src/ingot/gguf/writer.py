@@ -108,6 +108,7 @@ class GgufWriter:
         self._max_tensors = max_tensors
         self._entries: dict[str, bytes] = {}
         self._tensors: dict[str, _Tensor] = {}
+        self._breaks: set[int] = set()  # tensors that begin a part
 
     def add(self, key: str, value: Writable, type: ValueType | None = None) -> None:
         """Add a key. `type` is that of the value or of the elements of an array."""
@@ -172,6 +173,12 @@ class GgufWriter:
             )
         self._tensors[name] = _Tensor(name, type, tuple(map(int, shape)), produce)
 
+    def begin_part(self) -> None:
+        """Let the tensors that follow be in a new file."""
+        if self.path.suffix != ".gguf":
+            raise GgufError("a split file's name must end in .gguf", field="path", path=self.path)
+        self._breaks.add(len(self._tensors))
+
     @property
     def data_bytes(self) -> int:
         """The size of all tensors in the file."""
@@ -208,9 +215,13 @@ class GgufWriter:
     def _partition(self) -> list[list[_Tensor]]:
         parts: list[list[_Tensor]] = [[]]
         room = self._max_bytes
-        for tensor in self._tensors.values():
+        for number, tensor in enumerate(self._tensors.values()):
             size = tensor.nbytes + self._padding(tensor.nbytes)
-            full = len(parts[-1]) == self._max_tensors or (room is not None and size > room)
+            full = (
+                number in self._breaks
+                or len(parts[-1]) == self._max_tensors
+                or (room is not None and size > room)
+            )
             if full and parts[-1]:
                 parts.append([])
                 room = self._max_bytes

@@ -1,12 +1,12 @@
 """Which type each tensor of a model gets: llama.cpp's mixes (Q4_K_M and the like).
 
 In: the name of a mix, and the names and shapes of all tensors. Out: a type for each tensor. The
-rules are those of llama.cpp's quantizer, so that a mix has the same size here and there. This module
-reads no weights.
+rules are those of llama.cpp's quantizer, so that a mix has the same size here and there. This
+module reads no weights.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -23,18 +23,13 @@ class Mix:
     base: T
     file_type: int
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing is quantized."""
-        return self.base in (T.F32, T.F16, T.BF16)
-
 
 def _mixes() -> dict[str, Mix]:
     rows = (
         ("F32", T.F32, 0), ("F16", T.F16, 1), ("BF16", T.BF16, 32),
         ("Q8_0", T.Q8_0, 7), ("Q4_0", T.Q4_0, 2), ("Q4_1", T.Q4_1, 3),
         ("Q5_0", T.Q5_0, 8), ("Q5_1", T.Q5_1, 9),
-        ("Q2_K", T.Q2_K, 10), ("Q2_K_S", T.Q2_K, 21),
+        ("Q2_K", T.Q2_K, 10),
         ("Q3_K_S", T.Q3_K, 11), ("Q3_K_M", T.Q3_K, 12), ("Q3_K_L", T.Q3_K, 13),
         ("Q4_K_S", T.Q4_K, 14), ("Q4_K_M", T.Q4_K, 15),
         ("Q5_K_S", T.Q5_K, 16), ("Q5_K_M", T.Q5_K, 17), ("Q6_K", T.Q6_K, 18),
@@ -88,16 +83,10 @@ def choose_types(
     mix: Mix, model: ModelShape, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, T]:
     """The type of each tensor that a mix applies to."""
-    if mix.base in (T.F32, T.F16, T.BF16, T.TQ1_0, T.TQ2_0):
-        rule: Callable[[str, tuple[int, ...]], T] = _Plain(mix, model)
-    elif mix.base is T.MXFP4:
-        rule = _Experts()
-    else:
-        rule = _Rules(mix, model, shapes)
+    matrices = {name: shape for name, shape in shapes.items() if is_quantizable(name, shape)}
+    rules = _Rules(mix, model, list(matrices))
     return {
-        name: fitting(rule(name, shape), shape[-1])
-        for name, shape in shapes.items()
-        if is_quantizable(name, shape)
+        name: fitting(rules.type_of(name, shape), shape[-1]) for name, shape in matrices.items()
     }
 
 
@@ -111,148 +100,107 @@ def fitting(kind: T, columns: int) -> T:
 
 _INSTEAD: Final = MappingProxyType(
     {
-        T.TQ1_0: T.Q4_0, T.TQ2_0: T.Q4_0,
-        T.Q2_K: T.Q4_0, T.Q3_K: T.IQ4_NL, T.Q4_K: T.Q5_0, T.Q5_K: T.Q5_1, T.Q6_K: T.Q8_0,
-        T.IQ4_XS: T.IQ4_NL,
+        T.TQ1_0: T.Q4_0, T.TQ2_0: T.Q4_0, T.Q2_K: T.Q4_0, T.Q3_K: T.Q4_0,
+        T.Q4_K: T.Q5_0, T.Q5_K: T.Q5_1, T.Q6_K: T.Q8_0, T.IQ4_XS: T.IQ4_NL,
     }
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    mix: Mix
-    model: ModelShape
-
-    def __call__(self, name: str, shape: tuple[int, ...]) -> T:
-        if self.mix.is_plain:
-            return self.mix.base
-        if _is_output(name, self.model):
-            return T.Q6_K
-        return T.Q4_K if name == "token_embd.weight" else self.mix.base
-
-
-class _Experts:
-    """MXFP4_MOE: experts in four bits, everything else in eight."""
-
-    def __call__(self, name: str, shape: tuple[int, ...]) -> T:
-        return T.MXFP4 if len(shape) > 2 else T.Q8_0
-
-
-def _is_output(name: str, model: ModelShape) -> bool:
-    return name == "output.weight" or (model.tied and name == "token_embd.weight")
-
-
-def _more_bits(layer: int, layers: int) -> bool:
-    """The first and last eighth of the layers, and every third one between them."""
-    return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+def _more_bits(number: int, count: int) -> bool:
+    """The first and last eighth, and every third one between them."""
+    return number < count // 8 or number >= 7 * count // 8 or (number - count // 8) % 3 == 2
 
 
 class _Rules:
-    """The mixes of llama.cpp, rule for rule.
+    """The rules of llama.cpp for one model.
 
-    Value and down matrices count their own occurrences, because llama.cpp does so instead of
-    reading the layer's number; with experts, the number of the layer counts.
+    Value matrices (or fused ones that hold them) and down matrices are numbered by occurrence, as
+    llama.cpp does. Down matrices of experts are numbered by layer.
     """
 
-    def __init__(self, mix: Mix, model: ModelShape, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._mix, self._model = mix, model
-        ordered = [name for name, shape in shapes.items() if is_quantizable(name, shape)]
-        self._value = _numbered(n for n in ordered if "attn_v.weight" in n or "attn_qkv" in n)
-        self._down = _numbered(n for n in ordered if "ffn_down" in n)
-        self._values = max(1, len(self._value))
-        layers = model.layers
-        self._downs = layers if model.experts > 1 else max(1, len(self._down))
+    def __init__(self, mix: Mix, model: ModelShape, names: Sequence[str]) -> None:
+        self._mix, self._base, self._model = mix.name, mix.base, model
+        self._is_falcon = model.architecture == "falcon"
+        self._values = _numbered(name for name in names if _VALUE.search(name))
+        self._downs = _numbered(name for name in names if "ffn_down" in name)
 
-    def __call__(self, name: str, shape: tuple[int, ...]) -> T:
-        mix, base, model = self._mix.name, self._mix.base, self._model
-        if _is_output(name, model):
-            if base is T.Q8_0:
-                return T.Q8_0
-            return T.Q6_K if shape[-1] % 256 == 0 else T.Q8_0
+    def type_of(self, name: str, shape: tuple[int, ...]) -> T:
+        """The type before it is known whether its blocks divide the rows."""
+        if self._base in (T.F32, T.F16, T.BF16):
+            return self._base
+        if self._base is T.MXFP4:  # experts in four bits, everything else in eight
+            return T.MXFP4 if len(shape) > 2 else T.Q8_0
+        if name == "output.weight" or (self._model.tied and name == "token_embd.weight"):
+            large = self._is_falcon or shape[-1] % T.Q6_K.block_size or self._base is T.Q8_0
+            return T.Q8_0 if large else T.Q6_K
         if name == "token_embd.weight":
-            return base
-        if "attn_v.weight" in name:
-            return self._attention_value(name, mix, base)
-        if "attn_k.weight" in name and model.experts == 8:
+            return T.Q4_K if self._base in (T.TQ1_0, T.TQ2_0) else self._base
+        if name in self._values:
+            return self._value(self._values[name], len(self._values))
+        if "attn_k.weight" in name and self._model.experts == 8:
             return T.Q8_0
-        if "ffn_down" in name:
-            return self._ffn_down(name, mix, base)
+        if name in self._downs:
+            return self._down(name)
         if "attn_output.weight" in name:
-            return self._attention_output(mix, base)
-        if "attn_qkv.weight" in name:
-            return _BETTER_QKV.get(mix, base)
-        return base
+            return self._attention_output()
+        return self._base
 
-    def _attention_value(self, name: str, mix: str, base: T) -> T:
-        number, many = self._value[name], self._values
-        kind = base
-        if mix == "Q2_K":
-            kind = T.Q4_K if self._model.queries_per_key >= 4 else T.Q3_K
-        elif mix == "Q2_K_S" and self._model.queries_per_key >= 4:
-            kind = T.Q4_K
-        elif mix == "Q3_K_M":
-            kind = T.Q5_K if number < 2 else T.Q4_K
-        elif mix == "Q3_K_L" or (mix in ("IQ4_NL", "IQ4_XS") and self._model.queries_per_key >= 4):
-            kind = T.Q5_K
-        elif mix in ("Q4_K_M", "Q5_K_M") and _more_bits(number, many):
-            kind = T.Q6_K
-        elif mix == "Q4_K_S" and number < 4:
-            kind = T.Q5_K
-        if self._model.is_large_llama and kind in (T.Q3_K, T.Q4_K):
-            kind = T.Q5_K
-        return T.Q8_0 if self._model.experts == 8 else kind
+    def _value(self, number: int, count: int) -> T:
+        if self._model.experts == 8:
+            return T.Q8_0
+        grouped = self._model.queries_per_key >= 4
+        match self._mix:
+            case "Q2_K":
+                kind = T.Q4_K if grouped else T.Q3_K
+            case "Q3_K_M":
+                kind = T.Q5_K if number < 2 else T.Q4_K
+            case "Q3_K_L":
+                kind = T.Q5_K
+            case "IQ4_NL" | "IQ4_XS" if grouped:
+                kind = T.Q5_K
+            case "Q4_K_M" | "Q5_K_M" if _more_bits(number, count):
+                kind = T.Q6_K
+            case "Q4_K_S" if number < 4:
+                kind = T.Q5_K
+            case _:
+                kind = self._base
+        return T.Q5_K if self._model.is_large_llama and kind in (T.Q3_K, T.Q4_K) else kind
 
-    def _ffn_down(self, name: str, mix: str, base: T) -> T:
-        layer, many = self._layer_of(name), self._downs
-        if mix == "Q2_K":
-            return T.Q3_K
-        if mix == "Q2_K_S":
-            return T.Q4_K if layer < many // 8 else base
-        if mix == "Q3_K_M":
-            if layer < many // 16:
+    def _down(self, name: str) -> T:
+        number, count = self._downs[name], len(self._downs)
+        if self._model.experts > 1 and (found := re.match(r"blk\.(\d+)\.", name)):
+            number, count = int(found[1]), self._model.layers
+        more = _more_bits(number, count)
+        match self._mix:
+            case "Q2_K":
+                return T.Q3_K
+            case "Q3_K_M" if number < count // 16:
                 return T.Q5_K
-            return (
-                T.Q4_K
-                if self._model.architecture != "falcon" or _more_bits(layer, many)
-                else T.Q3_K
-            )
-        if mix == "Q3_K_L":
-            return T.Q4_K if self._model.architecture == "falcon" else T.Q5_K
-        if mix == "Q4_K_M":
-            if self._model.architecture == "falcon":
-                if layer < many // 16:
-                    return T.Q6_K
-                return T.Q5_K if _more_bits(layer, many) else T.Q4_K
-            return T.Q6_K if _more_bits(layer, many) else base
-        if mix in ("IQ4_NL", "IQ4_XS"):
-            return T.Q5_K if layer < many // 8 else base
-        if mix == "Q5_K_M":
-            return T.Q6_K if _more_bits(layer, many) else base
-        if mix == "Q4_K_S" and self._model.architecture != "falcon":
-            return T.Q5_K if layer < many // 8 else base
-        if mix in ("Q4_0", "Q5_0"):
-            return base
-        return base
+            case "Q3_K_M":
+                return T.Q4_K if more or not self._is_falcon else T.Q3_K
+            case "Q3_K_L":
+                return T.Q4_K if self._is_falcon else T.Q5_K
+            case "Q4_K_M" if self._is_falcon and number >= count // 16:
+                return T.Q5_K if more else T.Q4_K
+            case "Q4_K_M" | "Q5_K_M" if more:
+                return T.Q6_K
+            case "IQ4_NL" | "IQ4_XS" if number < count // 8:
+                return T.Q5_K
+            case "Q4_K_S" if number < count // 8 and not self._is_falcon:
+                return T.Q5_K
+        return self._base
 
-    def _layer_of(self, name: str) -> int:
-        if self._model.experts > 1:
-            found = re.match(r"blk\.(\d+)\.", name)
-            return int(found[1]) if found else 0
-        return self._down[name]
-
-    def _attention_output(self, mix: str, base: T) -> T:
-        if self._model.architecture == "falcon":
-            return T.Q4_K if mix == "Q3_K_L" else base
-        if self._model.experts == 8 and mix in _FIVE_BITS_WITH_EXPERTS:
-            return T.Q5_K
-        return {"Q2_K": T.Q3_K, "Q3_K_M": T.Q4_K, "Q3_K_L": T.Q5_K}.get(mix, base)
+    def _attention_output(self) -> T:
+        if self._is_falcon:
+            return T.Q4_K if self._mix == "Q3_K_L" else self._base
+        if self._model.experts == 8:
+            return T.Q5_K if self._mix in _FIVE_BITS_WITH_EXPERTS else self._base
+        return {"Q2_K": T.Q3_K, "Q3_K_M": T.Q4_K, "Q3_K_L": T.Q5_K}.get(self._mix, self._base)
 
 
+_VALUE = re.compile(r"attn_(v|qkv|kv_b)\.weight")
 _FIVE_BITS_WITH_EXPERTS: Final = frozenset(
     {"Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS"}
-)
-_BETTER_QKV: Final = MappingProxyType(
-    {"Q3_K_M": T.Q4_K, "Q3_K_L": T.Q4_K, "Q4_K_M": T.Q5_K, "Q5_K_M": T.Q6_K}
 )
 
 

@@ -190,7 +190,7 @@ def remove(name: str) -> int:
 
 def _find_file(name: str) -> Path | None:
     path = Path(name).expanduser()
-    if path.is_file():
+    if path.is_file() or _is_checkpoint(path):
         return path
     if path.name != name:
         return None
@@ -198,12 +198,17 @@ def _find_file(name: str) -> Path | None:
     return next((path for path in cached if path.is_file()), None)
 
 
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a folder is one that `transformers` has saved."""
+    return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
+
+
 def _unknown(name: str) -> StoreError:
     """The error for a name that nothing has."""
     from difflib import get_close_matches  # noqa: PLC0415
 
     if Path(name).expanduser().is_dir():
-        return StoreError(f"{name!r} is a folder; give a GGUF file in it")
+        return StoreError(f"{name!r} is a folder without a checkpoint; give a GGUF file in it")
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"

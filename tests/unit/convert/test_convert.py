@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 import pytest
 
-import ingot.convert
+import ingot.convert.conversion
 from checkpoints import bfloat16, llama_tensors, write_llama, write_safetensors
-from ingot.convert import plan
+from ingot.convert.conversion import plan
 from ingot.errors import ConversionError, DiskSpaceError, QuantError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.models import build_graph
@@ -124,7 +124,7 @@ def test_memory_does_not_grow_with_the_model(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversion = plan(folder, "q8_0")
-    monkeypatch.setattr(ingot.convert, "_PIECE", 1000)
+    monkeypatch.setattr(ingot.convert.conversion, "_PIECE", 1000)
     conversion.write(tmp_path / "small.gguf")  # imports what it needs
     tracemalloc.start()
     conversion.write(tmp_path / "small.gguf")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpoints import write_llama
-from ingot.convert import plan
+from ingot.convert.conversion import plan
 from ingot.convert.folder import CheckpointFolder
 from ingot.convert.ranked_vocabulary import read_tekken, read_tiktoken
 from ingot.convert.sentencepiece_model import read_sentencepiece
