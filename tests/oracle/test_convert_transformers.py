@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import TOKENIZER
+from checkpoints import TOKENIZER, write_safetensors
 from ingot.convert.conversion import plan
+from ingot.convert.safetensors import as_array, read_safetensors
 from ingot.gguf import GgufLoader
 from ingot.models import build_graph
 from ingot.quant import decode
@@ -24,12 +25,8 @@ from run_batches import Runner
 
 pytestmark = pytest.mark.oracle
 
-# Models that transformers has no class for (the recipe borrows another one's), or whose files of
-# this form come from elsewhere.
-BORROWED = {
-    "baichuan", "bitnet", "exaone", "internlm2", "minicpm", "minicpm-old", "phi2-fused", "qwen",
-    "qwen3-rank",
-}  # fmt: skip
+# Models that cannot be converted, or whose files of this form come from elsewhere.
+NOT_CONVERTED = {"baichuan", "bitnet", "minicpm-old", "phi2-fused", "qwen3-rank"}
 # Keys that a configuration does not hold, or that nobody reads.
 UNSTATED = {"pooling_type"}
 UNREAD = {"attention.sliding_window", "attention.key_length", "attention.value_length"}
@@ -41,7 +38,84 @@ DIFFERENT = {
     "phi3",
     "phi3-short",  # in a context of 256, the smallest it has, it takes the long factors
 }  # fmt: skip
-CONVERTED = [name for name in RECIPES if name not in BORROWED]
+CONVERTED = [name for name in RECIPES if name not in NOT_CONVERTED]
+
+
+# Models that transformers has no class for, so that the recipes borrow another one: the parts of
+# names in their repositories, and settings that are called differently there.
+LAYER = "transformer.h."
+AS_PUBLISHED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "exaone": (
+        "ExaoneForCausalLM",
+        {
+            "model.layers.": LAYER, "model.embed_tokens": "transformer.wte",
+            "model.norm": "transformer.ln_f", "input_layernorm": "ln_1",
+            "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj",
+            "self_attn": "attn.attention", "mlp.gate_proj": "mlp.c_fc_0",
+            "mlp.up_proj": "mlp.c_fc_1", "mlp.down_proj": "mlp.c_proj",
+        },
+        {"num_hidden_layers": "num_layers", "rms_norm_eps": "layer_norm_epsilon"},
+    ),
+    "internlm2": (
+        "InternLM2ForCausalLM",
+        {
+            "model.embed_tokens": "model.tok_embeddings", "lm_head": "output",
+            "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm",
+            "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
+            "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3",
+        },
+        {},
+    ),
+    "minicpm": ("MiniCPMForCausalLM", {}, {}),
+    "qwen": (
+        "QWenLMHeadModel",
+        {
+            "model.layers.": LAYER, "model.embed_tokens": "transformer.wte",
+            "model.norm": "transformer.ln_f", "input_layernorm": "ln_1",
+            "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.c_proj",
+            "mlp.gate_proj": "mlp.w2", "mlp.up_proj": "mlp.w1", "mlp.down_proj": "mlp.c_proj",
+        },
+        {"rms_norm_eps": "layer_norm_epsilon", "max_position_embeddings": "seq_length"},
+    ),
+}  # fmt: skip
+
+
+def republish(folder: Path, kind: str, names: dict[str, str], settings: dict[str, str]) -> None:
+    """Store a saved model as the repositories of another class do."""
+    config = json.loads((folder / "config.json").read_text())
+    tensors = {}
+    stored = read_safetensors(folder / "model.safetensors")
+    for full_name, tensor in stored.items():
+        name, values = full_name, as_array(tensor).copy()
+        which = next((part for part in "qkv" if f"self_attn.{part}_proj" in name), None)
+        if which and kind in ("QWenLMHeadModel", "InternLM2ForCausalLM"):
+            if which != "q":
+                continue
+            others = [name, name.replace("q_proj", "k_proj"), name.replace("q_proj", "v_proj")]
+            joined = [as_array(stored[other]) for other in others]
+            if kind == "QWenLMHeadModel":
+                values = np.concatenate(joined)
+                name = name.replace("self_attn.q_proj", "attn.c_attn")
+            else:  # for each key head: its queries, the key, the value
+                heads = config["num_key_value_heads"]
+                split = [part.reshape(heads, -1, part.shape[-1]) for part in joined]
+                values = np.concatenate(split, axis=1).reshape(-1, joined[0].shape[-1])
+                name = name.replace("self_attn.q_proj", "attention.wqkv")
+        for part, other in names.items():
+            name = name.replace(part, other)
+        tensors[name] = values
+    write_safetensors(folder / "model.safetensors", tensors)
+    config["architectures"] = [kind]
+    for setting, other in settings.items():
+        config[other] = config.pop(setting)
+    if kind == "MiniCPMForCausalLM":
+        config["scale_emb"] = config["embedding_multiplier"]
+        config["scale_depth"] = config["residual_multiplier"] * config["num_hidden_layers"] ** 0.5
+        config["dim_model_base"] = config["hidden_size"] / config["logits_scaling"]
+    if kind == "QWenLMHeadModel":
+        config["intermediate_size"] *= 2
+        del config["num_key_value_heads"]
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture(scope="module", params=CONVERTED)
@@ -54,6 +128,8 @@ def saved(
     folder = tmp_path_factory.mktemp("model")  # not its name: llama.cpp treats "phi3" specially
     model, _ = filled_model(RECIPES[request.param])
     model.float().save_pretrained(folder)
+    if request.param in AS_PUBLISHED:
+        republish(folder, *AS_PUBLISHED[request.param])
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     plan(folder, "f32").write(folder / "model.gguf")
     return request.param, folder
