@@ -12,6 +12,7 @@ import pytest
 from ingot.gguf import GgufLoader, GgufWriter, ValueType
 from ingot.quant import decode
 from ingot.quantize import plan
+from ingot.quantize.imatrix import ImportanceMatrix
 from ingot.quantize.mixes import MIXES
 
 pytestmark = [
@@ -24,13 +25,23 @@ WIDTH, VOCABULARY = 256, 64
 WORKER = """
 import ctypes, json, sys
 import llama_cpp as lc
+import numpy as np
 quiet = lc.llama_log_callback(lambda level, text, data: None)
 lc.llama_log_set(quiet, ctypes.c_void_p(0))
 lc.llama_backend_init()
 source, jobs = sys.argv[1], json.loads(sys.argv[2])
+entries = None
+if len(sys.argv) > 3:
+    known = {name: values.astype("f4").copy() for name, values in np.load(sys.argv[3]).items()}
+    entries = (lc.llama_model_imatrix_data * (len(known) + 1))()
+    for entry, (name, values) in zip(entries, known.items()):
+        entry.name, entry.size = name.encode(), values.size
+        entry.data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
 for out, number in jobs:
     params = lc.llama_model_quantize_default_params()
     params.ftype, params.nthread = number, 2
+    if entries is not None:
+        params.imatrix = entries
     assert lc.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0
 """
 MODELS = {
@@ -106,7 +117,8 @@ def write_model(
 @pytest.mark.parametrize("name", MODELS)
 def test_types_and_errors(name: str, tmp_path: Path) -> None:
     source = write_model(tmp_path / "model.gguf", **MODELS[name])
-    mixes = [mix for mix in MIXES.values() if mix.name not in ("F32", "BF16")]
+    left_out = ("F32", "BF16", "Q2_K_S")  # the last needs an importance matrix
+    mixes = [mix for mix in MIXES.values() if mix.name not in left_out]
     if name == "eighty layers":  # many weights; only these have a rule for such a model
         mixes = [MIXES[mix] for mix in ("Q3_K_M", "Q4_K_S", "Q4_K_M")]
     jobs = [(str(tmp_path / f"{mix.name}.gguf"), mix.file_type) for mix in mixes]
@@ -119,6 +131,43 @@ def test_types_and_errors(name: str, tmp_path: Path) -> None:
                 assert {k: t.name for k, t in planned.types.items()} == expected, mix.name
                 if name == "llama":
                     assert_no_worse(planned, theirs, tmp_path / "ours.gguf")
+
+
+def test_errors_with_importance(tmp_path: Path) -> None:
+    """The squared error, each weight's as much as its column counts, is not above llama.cpp's."""
+    source = write_model(tmp_path / "model.gguf", layers=9)
+    rng = np.random.default_rng(4)
+    with GgufLoader(source) as loader:
+        known = {
+            name: rng.lognormal(0, 1.5, tensor.shape[-1]).astype("f4")
+            for name, tensor in loader.tensors.items()
+            if name.startswith("blk") and len(tensor.shape) > 1
+        }
+        np.savez(tmp_path / "importance.npz", **known)
+        names = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q2_K_S", "Q3_K_M", "Q4_K_M", "Q5_K_S"]
+        mixes = [MIXES[name] for name in [*names, "Q6_K", "IQ4_NL", "IQ4_XS"]]
+        jobs = [(str(tmp_path / f"{mix.name}.gguf"), mix.file_type) for mix in mixes]
+        arguments = [str(source), json.dumps(jobs), str(tmp_path / "importance.npz")]
+        subprocess.run([sys.executable, "-c", WORKER, *arguments], check=True)
+        means = {name: values.reshape(1, -1) for name, values in known.items()}
+        imatrix = ImportanceMatrix(tmp_path / "importance", means)
+        for mix in mixes:
+            planned = plan(loader, mix, imatrix=imatrix)
+            planned.write(tmp_path / "ours.gguf")
+            with (
+                GgufLoader(tmp_path / f"{mix.name}.gguf") as theirs,
+                GgufLoader(tmp_path / "ours.gguf") as ours,
+            ):
+                expected = {key: tensor.type.name for key, tensor in theirs.tensors.items()}
+                assert {k: t.name for k, t in planned.types.items()} == expected, mix.name
+                for key, counts in known.items():
+                    found = [weighted_error(loader, other, key, counts) for other in (ours, theirs)]
+                    assert found[0] <= 1.0001 * found[1], (mix.name, key, found[0] / found[1])
+
+
+def weighted_error(source: GgufLoader, other: GgufLoader, name: str, counts: np.ndarray) -> float:
+    values = [decode(t.data, t.type, t.shape) for t in (source.tensors[name], other.tensors[name])]
+    return float((np.square(values[0] - values[1], dtype="f8") * counts).sum())
 
 
 def assert_no_worse(planned, theirs: GgufLoader, path: Path) -> None:

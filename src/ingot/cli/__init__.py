@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "edit": "Change the metadata of a file.",
     "bench": "Measure prefill and decode speed.",
     "perplexity": "Measure the perplexity of a model on a text.",
+    "compare": "Compare two models on a text: perplexity, KL divergence, size.",
     "inspect": "Show what a GGUF file contains and how much memory it needs.",
     "tokenize": "Split a text into tokens.",
     "template": "Render messages with a model's chat template.",

@@ -12,6 +12,7 @@ from ingot.cli.shared.output import notice, size, write_columns
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
 from ingot.quantize import Quantization, parse_override, plan
+from ingot.quantize.imatrix import read_imatrix
 from ingot.quantize.mixes import MIXES, mix_of
 
 
@@ -28,6 +29,12 @@ def command(
             "--tensor-type",
             metavar="REGEX=TYPE",
             help="The type of tensors whose name contains a match; may be repeated.",
+        ),
+    ] = None,
+    imatrix: Annotated[
+        Path | None,
+        typer.Option(
+            "--imatrix", metavar="FILE", help="An importance matrix, in a format of llama.cpp."
         ),
     ] = None,
     keep_split: Annotated[
@@ -52,7 +59,13 @@ def command(
     overrides = [parse_override(text) for text in tensor_type or ()]
     path = locate(source)
     with GgufLoader(path) as loader:
-        planned = plan(loader, mix, overrides, allow_requantize=allow_requantize)
+        planned = plan(
+            loader,
+            mix,
+            overrides,
+            imatrix=None if imatrix is None else read_imatrix(imatrix),
+            allow_requantize=allow_requantize,
+        )
         if dry_run:
             _show(planned)
             return

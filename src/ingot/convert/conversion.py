@@ -23,7 +23,7 @@ from ingot.convert.special_keys import special_keys, template_keys
 from ingot.convert.tensors import FileTensor, plan_tensors
 from ingot.convert.unwritten import UnwrittenFile
 from ingot.convert.vocabulary import Vocabulary, read_vocabulary
-from ingot.errors import ConversionError
+from ingot.errors import ConversionError, QuantError
 from ingot.files import require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 from ingot.gguf.value_encoding import Writable
@@ -97,6 +97,7 @@ class Conversion:
         if stored is not None:
             for start in range(0, len(stored), 4 * _PIECE):
                 yield stored[start : start + 4 * _PIECE]
+                tensor.release()
         else:
             step = max(1, _PIECE // tensor.columns)
             if tensor.columns == 1 and len(tensor.shape) > 1:  # rows of the file are vectors
@@ -107,7 +108,7 @@ class Conversion:
                     yield np.ascontiguousarray(values).reshape(-1).view(np.uint8)
                 else:
                     yield encode(values, kind).reshape(-1)
-        tensor.release()
+                tensor.release()
 
     def _bytes_of(self, name: str) -> Bytes:
         if name in self.constants:
@@ -136,6 +137,8 @@ def plan(path: Path, type: str | None = None) -> Conversion:
     settings = Settings.of(folder.config, checkpoint.defaults)
     stored = folder.tensors()
     mix = mix_of(type) if type is not None else _stored_mix(stored)
+    if mix.needs_imatrix:
+        raise QuantError(f"{mix.name} needs an importance matrix: use `ingot quantize --imatrix`")
     tensors = plan_tensors(checkpoint, settings, unpacked(stored, folder.config))
     if "token_embd.weight" not in tensors:
         raise ConversionError(f"{path} has no embedding; its files are incomplete")

@@ -75,6 +75,8 @@ def _rope_keys(settings: Settings) -> dict[str, Value]:
         original = Settings(rope).positive("original_max_position_embeddings")
         keys["rope.scaling.original_context_length"] = original
         if kind == "longrope":
+            if original == 1:
+                raise ConversionError("config.json: an original context of one token is too short")
             scale = settings.positive(*_CONTEXT) / original
             factor = math.sqrt(1 + math.log(max(scale, 1.0)) / math.log(original))
             keys["rope.scaling.attn_factor"] = factor

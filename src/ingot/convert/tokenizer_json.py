@@ -64,8 +64,8 @@ def _vocab(model: Mapping[str, Any]) -> dict[int, str]:
     return {id: text for text, id in vocab.items()}
 
 
-def _merges(model: Mapping[str, Any]) -> list[str]:
-    """Merges as pairs with a space between; newer files have lists of two."""
+def _pairs(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The merges; older files have texts with a space between, newer ones lists of two."""
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise ConversionError("tokenizer.json: the merges must be a list")
@@ -74,8 +74,7 @@ def _merges(model: Mapping[str, Any]) -> list[str]:
         pair = merge.split(" ") if isinstance(merge, str) else merge
         if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
             raise ConversionError(f"tokenizer.json: {merge!r} is not a merge of two tokens")
-        # A space inside a token would be taken for the one between them.
-        found.append(" ".join(part.replace(" ", "\u0120") for part in pair))
+        found.append((pair[0], pair[1]))
     return found
 
 
@@ -92,7 +91,8 @@ def _byte_bpe(
         pre=_pre_tokenizer(described, whole_words=bool(model.get("ignore_merges"))),
         tokens=tokens,
         types=types,
-        merges=_merges(model),
+        # A space inside a token would be taken for the one between them.
+        merges=[" ".join(part.replace(" ", "\u0120") for part in pair) for pair in _pairs(model)],
     )
 
 
@@ -125,8 +125,7 @@ def _sentencepiece_bpe(
     """SentencePiece merges the pair with the best score, so ranks of merges become scores."""
     tokens, types = merged(_vocab(model), added, sentencepiece=True)
     rank: dict[str, int] = {}
-    for number, merge in enumerate(model.get("merges") or ()):
-        pair = merge.split(" ") if isinstance(merge, str) else merge
+    for number, pair in enumerate(_pairs(model)):
         rank.setdefault("".join(pair), number)
     scores = [-float(rank[token]) if token in rank else _UNLIKELY for token in tokens]
     return Vocabulary(

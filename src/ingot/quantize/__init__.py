@@ -13,12 +13,13 @@ from math import prod
 from pathlib import Path
 
 from ingot import _native
-from ingot.arrays import Bytes
+from ingot.arrays import Bytes, Floats
 from ingot.errors import QuantError
 from ingot.files import require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, LazyTensor
 from ingot.gguf.copying import copy_keys, copy_tensor
 from ingot.quant import decode, encode
+from ingot.quantize.imatrix import ImportanceMatrix
 from ingot.quantize.mixes import Mix, ModelShape, choose_types, fitting, is_quantizable
 
 _PIECE = 1 << 24  # weights that are in memory at once
@@ -59,6 +60,7 @@ class Quantization:
     source: GgufLoader
     mix: Mix
     types: Mapping[str, GgmlType]
+    imatrix: ImportanceMatrix | None = None
 
     def size_of(self, name: str) -> int:
         """The bytes of a tensor in the new file."""
@@ -91,6 +93,8 @@ class Quantization:
         copy_keys(self.source, writer, without=_CHANGED_KEYS)
         writer.add("general.file_type", self.mix.file_type)
         writer.add("general.quantization_version", _VERSION)
+        if self.imatrix is not None:
+            self.imatrix.add_keys(writer)
         before: Path | None = None
         for name, tensor in self.source.tensors.items():
             if keep_split and before is not None and tensor.path != before:
@@ -100,30 +104,37 @@ class Quantization:
             if kind is tensor.type:
                 copy_tensor(tensor, writer)
             else:
-                writer.add_streamed_tensor(
-                    name, kind, tensor.shape, partial(_encoded, tensor, kind)
-                )
+                known = self.imatrix.of(name, tensor.shape) if self.imatrix else None
+                pieces = partial(_encoded, tensor, kind, known)
+                writer.add_streamed_tensor(name, kind, tensor.shape, pieces)
         total, done = writer.data_bytes, 0
         require_room(path.parent.resolve(), total, path.name, "choose another disk")
 
         def report(count: int) -> None:
             nonlocal done
             done += count
+            for file in self.source.files:  # what was read is not needed again
+                file.release(file.size)
             if progress is not None:
                 progress(done, total)
 
         return writer.write(report)
 
 
-def _encoded(tensor: LazyTensor, kind: GgmlType) -> Iterator[Bytes]:
-    """The blocks of a tensor, some rows at a time."""
+def _encoded(tensor: LazyTensor, kind: GgmlType, importance: Floats | None) -> Iterator[Bytes]:
+    """The blocks of a tensor, some rows at a time; `importance` is [matrices, columns]."""
     columns = tensor.shape[-1]
     rows, row_bytes = prod(tensor.shape[:-1]), tensor.nbytes // prod(tensor.shape[:-1])
+    matrices = 1 if importance is None else len(importance)
     step = max(1, _PIECE // columns)
-    for first in range(0, rows, step):
-        last = min(first + step, rows)
-        data = tensor.data[first * row_bytes : last * row_bytes]
-        yield encode(decode(data, tensor.type, (last - first, columns)), kind).reshape(-1)
+    for number in range(matrices):
+        end = (number + 1) * rows // matrices
+        counts = None if importance is None else importance[number]
+        for first in range(number * rows // matrices, end, step):
+            last = min(first + step, end)
+            data = tensor.data[first * row_bytes : last * row_bytes]
+            values = decode(data, tensor.type, (last - first, columns))
+            yield encode(values, kind, importance=counts).reshape(-1)
 
 
 def plan(
@@ -131,13 +142,18 @@ def plan(
     mix: Mix,
     overrides: Sequence[Override] = (),
     *,
+    imatrix: ImportanceMatrix | None = None,
     allow_requantize: bool = False,
 ) -> Quantization:
     """Choose a type for each tensor. The last override that finds a name wins."""
     shapes = {name: tensor.shape for name, tensor in source.tensors.items()}
     if not shapes:
         raise QuantError(f"{source.path} has no tensors")
-    chosen = choose_types(mix, model_shape(source), shapes)
+    if mix.needs_imatrix and imatrix is None:
+        raise QuantError(f"{mix.name} needs an importance matrix (--imatrix FILE)")
+    if imatrix is not None and not shapes.keys() & imatrix.means.keys():
+        raise QuantError(f"{imatrix.path} knows no tensor of {source.path}")
+    chosen = choose_types(mix, model_shape(source), shapes, has_imatrix=imatrix is not None)
     for name, shape in shapes.items():
         for override in overrides:
             if is_quantizable(name, shape) and override.pattern.search(name):
@@ -150,7 +166,7 @@ def plan(
                 f"{source.path} is already quantized ({name} is {before.name}), and quantizing "
                 "again loses more; take the F16 or BF16 file, or allow it (--allow-requantize)"
             )
-    return Quantization(source, mix, types)
+    return Quantization(source, mix, types, imatrix)
 
 
 def model_shape(source: GgufLoader) -> ModelShape:

@@ -23,13 +23,18 @@ class Mix:
     base: T
     file_type: int
 
+    @property
+    def needs_imatrix(self) -> bool:
+        """Whether llama.cpp writes it only with an importance matrix."""
+        return self.name == "Q2_K_S"
+
 
 def _mixes() -> dict[str, Mix]:
     rows = (
         ("F32", T.F32, 0), ("F16", T.F16, 1), ("BF16", T.BF16, 32),
         ("Q8_0", T.Q8_0, 7), ("Q4_0", T.Q4_0, 2), ("Q4_1", T.Q4_1, 3),
         ("Q5_0", T.Q5_0, 8), ("Q5_1", T.Q5_1, 9),
-        ("Q2_K", T.Q2_K, 10),
+        ("Q2_K", T.Q2_K, 10), ("Q2_K_S", T.Q2_K, 21),
         ("Q3_K_S", T.Q3_K, 11), ("Q3_K_M", T.Q3_K, 12), ("Q3_K_L", T.Q3_K, 13),
         ("Q4_K_S", T.Q4_K, 14), ("Q4_K_M", T.Q4_K, 15),
         ("Q5_K_S", T.Q5_K, 16), ("Q5_K_M", T.Q5_K, 17), ("Q6_K", T.Q6_K, 18),
@@ -80,11 +85,15 @@ class ModelShape:
 
 
 def choose_types(
-    mix: Mix, model: ModelShape, shapes: Mapping[str, tuple[int, ...]]
+    mix: Mix,
+    model: ModelShape,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    has_imatrix: bool = False,
 ) -> dict[str, T]:
     """The type of each tensor that a mix applies to."""
     matrices = {name: shape for name, shape in shapes.items() if is_quantizable(name, shape)}
-    rules = _Rules(mix, model, list(matrices))
+    rules = _Rules(mix, model, list(matrices), has_imatrix=has_imatrix)
     return {
         name: fitting(rules.type_of(name, shape), shape[-1]) for name, shape in matrices.items()
     }
@@ -118,8 +127,11 @@ class _Rules:
     llama.cpp does. Down matrices of experts are numbered by layer.
     """
 
-    def __init__(self, mix: Mix, model: ModelShape, names: Sequence[str]) -> None:
+    def __init__(
+        self, mix: Mix, model: ModelShape, names: Sequence[str], *, has_imatrix: bool
+    ) -> None:
         self._mix, self._base, self._model = mix.name, mix.base, model
+        self._has_imatrix = has_imatrix
         self._is_falcon = model.architecture == "falcon"
         self._values = _numbered(name for name in names if _VALUE.search(name))
         self._downs = _numbered(name for name in names if "ffn_down" in name)
@@ -152,6 +164,8 @@ class _Rules:
         match self._mix:
             case "Q2_K":
                 kind = T.Q4_K if grouped else T.Q3_K
+            case "Q2_K_S" if grouped:
+                kind = T.Q4_K
             case "Q3_K_M":
                 kind = T.Q5_K if number < 2 else T.Q4_K
             case "Q3_K_L":
@@ -174,6 +188,10 @@ class _Rules:
         match self._mix:
             case "Q2_K":
                 return T.Q3_K
+            case "Q2_K_S" if number < count // 8:
+                return T.Q4_K
+            case "Q4_0" | "Q5_0" if self._has_imatrix and number < count // 8:
+                return T.Q4_1 if self._base is T.Q4_0 else T.Q5_1
             case "Q3_K_M" if number < count // 16:
                 return T.Q5_K
             case "Q3_K_M":

@@ -17,6 +17,7 @@ def model(tmp_path: Path) -> Path:
     writer.add("general.name", "old")
     writer.add("llama.context_length", 64)
     writer.add("llama.block_count", 5)
+    writer.add("llama.rope.freq_base", 10000.0)
     writer.add("tokenizer.ggml.add_bos_token", True)
     writer.add("tokenizer.ggml.scores", [0.0, 1.0], ValueType.FLOAT32)
     for layer in range(5):
@@ -82,6 +83,7 @@ def test_edit(run: Run, model: Path) -> None:
     changes = {
         "general.name": "7",
         "llama.context_length": "128",
+        "llama.rope.freq_base": "500000",
         "tokenizer.ggml.add_bos_token": "false",
         "tokenizer.ggml.scores": "[2, 3.5]",
         "new.number": "1.5",
@@ -95,6 +97,7 @@ def test_edit(run: Run, model: Path) -> None:
         assert metadata["general.name"] == "7"
         assert metadata.entry("llama.context_length").type is ValueType.UINT32
         assert metadata["llama.context_length"] == 128
+        assert metadata.entry("llama.rope.freq_base").type is ValueType.FLOAT32
         assert metadata["tokenizer.ggml.add_bos_token"] is False
         np.testing.assert_array_equal(metadata["tokenizer.ggml.scores"], [2, 3.5])
         assert (metadata["new.number"], metadata["new.text"]) == (1.5, "a=b")

@@ -53,6 +53,7 @@ DAMAGED = {
     "offset beyond the file": ({"a": entry(data_offsets=[4, 12])}, 8),
     "wrong number of bytes": ({"a": entry(data_offsets=[0, 4])}, 8),
     "overlap": ({"a": entry(), "b": entry(data_offsets=[4, 12])}, 12),
+    "the same bytes twice": ({"a": entry(), "b": entry()}, 16),
     "gap": ({"a": entry(), "b": entry(data_offsets=[12, 20])}, 20),
     "bytes after the last": ({"a": entry()}, 12),
     "bytes before the first": ({"a": entry(data_offsets=[4, 12])}, 12),
@@ -87,6 +88,14 @@ def test_what_is_no_safetensors_file(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ConversionError, match="is not a valid safetensors file"):
         read_safetensors(path)
+
+
+def test_a_name_that_is_there_twice(tmp_path: Path) -> None:
+    one = json.dumps(entry())
+    text = f'{{"a": {one}, "a": {one}}}'.encode()
+    (tmp_path / "x").write_bytes(pack("<Q", len(text)) + text + bytes(8))
+    with pytest.raises(ConversionError, match="a name is there twice"):
+        read_safetensors(tmp_path / "x")
 
 
 def test_every_cut_of_a_file_is_noticed(tmp_path: Path) -> None:

@@ -225,13 +225,14 @@ def test_tekken() -> None:
 def test_tiktoken(tmp_path: Path) -> None:
     path = tmp_path / "qwen.tiktoken"
     lines = [
-        base64.b64encode(t).decode() + f" {i}" for i, t in enumerate([b"a", b"b", b"c", b"bc"])
+        base64.b64encode(t).decode() + f" {i}"
+        for i, t in enumerate([b"a", b"b", b"c", b"bc", b"cab"])
     ]
     path.write_text("\n".join(lines))
     found = read_tiktoken(path, [])
-    assert found.merges == ["b c"]
-    assert found.tokens[3:6] == ["bc", "<|endoftext|>", "<|im_start|>"]
-    assert len(found.tokens) == 4 + 3 + 205
+    assert found.merges == ["b c"]  # nothing makes the last one
+    assert found.tokens[3:6] == ["bc", "cab", "<|endoftext|>"]
+    assert len(found.tokens) == 5 + 3 + 205
     path.write_text("\n".join(lines[1:]))
     with pytest.raises(ConversionError, match="is not the token of rank 0"):
         read_tiktoken(path, [])

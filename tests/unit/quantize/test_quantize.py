@@ -50,7 +50,7 @@ def model(tmp_path: Path) -> Iterator[GgufLoader]:
         yield loader
 
 
-@pytest.mark.parametrize("name", [name for name in MIXES if name != "F32"])
+@pytest.mark.parametrize("name", [mix for mix in MIXES if mix not in ("F32", "Q2_K_S")])
 def test_every_mix_is_written_and_near(name: str, model: GgufLoader, tmp_path: Path) -> None:
     (path,) = plan(model, MIXES[name]).write(tmp_path / "out.gguf")
     with GgufLoader(path) as found:
