@@ -156,7 +156,7 @@ def plan(path: Path, type: str | None = None) -> Conversion:
         keys=_keys(folder, architecture, mix, network, vocabulary),
         tensors=tensors,
         constants=rope_tensors(settings),
-        types=_types(mix, architecture, settings, tensors),
+        types=_types(mix, architecture, network, tensors),
     )
     with conversion.open() as loader:  # whether it can run is known before anything is written
         build_graph(loader)
@@ -178,15 +178,18 @@ def _stored_mix(stored: Mapping[str, StoredTensor]) -> Mix:
 
 
 def _types(
-    mix: Mix, architecture: str, settings: Settings, tensors: Mapping[str, FileTensor]
+    mix: Mix, architecture: str, network: Mapping[str, Value], tensors: Mapping[str, FileTensor]
 ) -> dict[str, GgmlType]:
-    experts = settings.find("num_experts", "num_local_experts", "n_routed_experts") or 0
-    has_heads = settings.find("num_attention_heads", "n_head") is not None
+    def number(key: str, default: int) -> int:
+        value = network.get(key)
+        return value if type(value) is int and value > 0 else default
+
+    heads = number("attention.head_count", 1)
     model = ModelShape(
         architecture=architecture,
-        layers=settings.layers,
-        experts=experts if type(experts) is int else 0,
-        queries_per_key=settings.heads // settings.kv_heads if has_heads else 1,
+        layers=number("block_count", 1),
+        experts=number("expert_count", 0),
+        queries_per_key=heads // number("attention.head_count_kv", heads),
         tied="output.weight" not in tensors,
     )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}

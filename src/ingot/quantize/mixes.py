@@ -202,7 +202,7 @@ class _Rules:
                 return T.Q5_K if more else T.Q4_K
             case "Q4_K_M" | "Q5_K_M" if more:
                 return T.Q6_K
-            case "IQ4_NL" | "IQ4_XS" if number < count // 8:
+            case "IQ4_NL" | "IQ4_XS" if number < count // 8 and not self._has_imatrix:
                 return T.Q5_K
             case "Q4_K_S" if number < count // 8 and not self._is_falcon:
                 return T.Q5_K

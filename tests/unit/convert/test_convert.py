@@ -12,9 +12,13 @@ import pytest
 import ingot.convert.conversion
 from checkpoints import bfloat16, llama_tensors, write_llama, write_safetensors
 from ingot.convert.conversion import plan
+from ingot.convert.packed import Mxfp4Matrix, unpacked
+from ingot.convert.safetensors import read_safetensors
+from ingot.convert.tensors import plan_tensors
 from ingot.errors import ConversionError, DiskSpaceError, QuantError
 from ingot.gguf import GgmlType, GgufLoader
-from ingot.models import build_graph
+from ingot.models import build_graph, checkpoints
+from ingot.models.settings import Settings
 from models.tiny_models import Fixture
 from run_batches import Runner
 
@@ -237,3 +241,65 @@ def test_files_that_are_missing(folder: Path, tmp_path: Path) -> None:
 def test_unknown_types_are_named(folder: Path) -> None:
     with pytest.raises(QuantError, match=r"unknown type 'q4_k_x'; the types are F32, F16"):
         plan(folder, "q4_k_x")
+
+
+def e4m3_values() -> np.ndarray:
+    """The values of the finite codes."""
+    codes = np.arange(256)
+    sizes = np.where(
+        codes >> 3 & 15,
+        (8 + (codes & 7)) * 2.0 ** ((codes >> 3 & 15) - 10),
+        (codes & 7) * 2.0**-9,
+    )
+    return np.where(codes & 128, -sizes, sizes)
+
+
+def test_a_checkpoint_in_fp8(folder: Path) -> None:
+    """Weights of eight bits with scales of blocks; rows that are reordered take theirs along."""
+    levels, tensors, types = e4m3_values(), {}, {}
+    rng = np.random.default_rng(8)
+    expected = {}
+    for name, values in llama_tensors().items():
+        if "_proj" not in name:
+            tensors[name] = values
+            continue
+        codes = rng.integers(0, 127, values.shape).astype(np.uint8)
+        blocks = tuple(-(-size // 32) for size in values.shape)
+        scales = rng.uniform(0.001, 0.01, blocks).astype("f4")
+        tensors[name], types[name] = codes, "F8_E4M3"
+        tensors[f"{name}_scale_inv"] = scales
+        wide = scales.repeat(32, 0).repeat(32, 1)[: values.shape[0], : values.shape[1]]
+        expected[name] = levels[codes].astype("f4") * wide
+    write_safetensors(folder / "model.safetensors", tensors, types)
+    changed(folder, quantization_config={"quant_method": "fp8", "weight_block_size": [32, 32]})
+    conversion = plan(folder, "f32")
+    for name, file_name in (("mlp.down_proj", "ffn_down"), ("self_attn.q_proj", "attn_q")):
+        found = conversion.tensors[f"blk.1.{file_name}.weight"]
+        rows = expected[f"model.layers.1.{name}.weight"]
+        if file_name == "attn_q":
+            rows = rows.reshape(6, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
+        np.testing.assert_array_equal(found.read(0, found.rows), rows)
+
+
+def test_experts_in_mxfp4(tmp_path: Path) -> None:
+    """Gate and up alternate row by row; the values stay, and so does the type."""
+    rng = np.random.default_rng(9)
+    stem = "model.layers.0.mlp.experts.gate_up_proj"
+    blocks = rng.integers(0, 256, (2, 6, 1, 16)).astype(np.uint8)
+    scales = rng.integers(120, 130, (2, 6, 1)).astype(np.uint8)
+    biases = rng.standard_normal((2, 6)).astype("f4")
+    tensors = {f"{stem}_blocks": blocks, f"{stem}_scales": scales, f"{stem}_bias": biases}
+    write_safetensors(tmp_path / "x", tensors)
+    _, checkpoint = checkpoints()["GptOssForCausalLM"]
+    stored = unpacked(read_safetensors(tmp_path / "x"), {})
+    planned = plan_tensors(checkpoint, Settings({}), stored)
+    matrix = stored[f"{stem}_blocks"]
+    assert isinstance(matrix, Mxfp4Matrix)
+    whole = matrix.read(np.arange(12)).reshape(2, 6, 32)
+    for name, first in (("ffn_gate_exps", 0), ("ffn_up_exps", 1)):
+        tensor = planned[f"blk.0.{name}.weight"]
+        assert (tensor.shape, tensor.kept_type) == ((2, 3, 32), GgmlType.MXFP4)
+        np.testing.assert_array_equal(tensor.read(0, 6).reshape(2, 3, 32), whole[:, first::2])
+        bias = planned[f"blk.0.{name}.bias"]
+        assert bias.shape == (2, 3)
+        np.testing.assert_array_equal(bias.read(0, 6).reshape(2, 3), biases[:, first::2])

@@ -57,6 +57,8 @@ def test_the_command_line_takes_a_folder(folder: Path) -> None:
         [INGOT, "inspect", folder], capture_output=True, text=True, timeout=120, check=False
     )
     assert "architecture  llama" in shown.stdout
+    assert "KiB, GGUF version 3" in shown.stdout  # as large as the file would be
+    assert "4.0 KiB, GGUF" not in shown.stdout  # and not as the folder
 
 
 def test_a_folder_without_a_checkpoint(tmp_path: Path) -> None:
