@@ -9,8 +9,8 @@ import typer
 from ingot.bar import DownloadBar
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.output import notice, size, write_columns
+from ingot.convert import open_model
 from ingot.errors import ConfigError
-from ingot.gguf import GgufLoader
 from ingot.quantize import Quantization, parse_override, plan
 from ingot.quantize.imatrix import read_imatrix
 from ingot.quantize.mixes import MIXES, mix_of
@@ -18,7 +18,7 @@ from ingot.quantize.mixes import MIXES, mix_of
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A GGUF file, best F16, BF16 or F32.")
+        str, typer.Argument(metavar="IN", help="A model, best F16, BF16 or F32; also a folder.")
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to be written.")],
     type: Annotated[str, typer.Argument(metavar="TYPE", help=f"{', '.join(MIXES)}.")],
@@ -58,7 +58,7 @@ def command(
     mix = mix_of(type)
     overrides = [parse_override(text) for text in tensor_type or ()]
     path = locate(source)
-    with GgufLoader(path) as loader:
+    with open_model(path) as loader:
         planned = plan(
             loader,
             mix,

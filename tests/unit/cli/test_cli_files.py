@@ -1,11 +1,13 @@
 """`ingot quantize`, `split`, `merge` and `edit` on small files."""
 
 from pathlib import Path
+from struct import pack
 
 import numpy as np
 import pytest
 from command_runs import Run
 
+from checkpoints import write_llama
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 
 
@@ -36,6 +38,33 @@ def test_quantize(run: Run, model: Path, tmp_path: Path) -> None:
     with GgufLoader(tmp_path / "q.gguf") as found:
         assert found.tensors["blk.0.attn_q.weight"].type is GgmlType.Q4_K
         assert found.tensors["blk.1.attn_q.weight"].type is GgmlType.Q8_0
+
+
+def test_quantize_with_importance(run: Run, model: Path, tmp_path: Path) -> None:
+    name = b"blk.2.attn_q.weight"
+    counts = np.random.default_rng(2).lognormal(0, 2, 256).astype("<f4").tobytes()
+    head = pack("<ii", 1, len(name)) + name + pack("<ii", 1, 256)
+    (tmp_path / "imatrix.dat").write_bytes(head + counts)
+    files = []
+    for out, options in (("a.gguf", []), ("b.gguf", ["--imatrix", tmp_path / "imatrix.dat"])):
+        done = run("quantize", model, tmp_path / out, "q4_k_s", *options)
+        assert done.status == 0, done.err
+        files.append(GgufLoader(tmp_path / out))
+    differ = [key for key in files[0].tensors if not same(*(f.tensors[key].data for f in files))]
+    assert differ == [name.decode()]
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a, b)
+
+
+def test_a_checkpoint_is_quantized_without_a_file_between(run: Run, tmp_path: Path) -> None:
+    folder = write_llama(tmp_path / "tiny")
+    assert run("quantize", folder, tmp_path / "a.gguf", "q8_0").status == 0
+    assert run("convert", folder, "-o", tmp_path / "b.gguf", "--type", "q8_0").status == 0
+    with GgufLoader(tmp_path / "a.gguf") as a, GgufLoader(tmp_path / "b.gguf") as b:
+        assert a.tensors.keys() == b.tensors.keys()
+        assert all(same(a.tensors[key].data, b.tensors[key].data) for key in a.tensors)
 
 
 @pytest.mark.parametrize("command", ["quantize", "merge", "split"])
