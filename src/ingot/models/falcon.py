@@ -33,8 +33,11 @@ CHECKPOINTS = (
             "mlp.dense_4h_to_h": "ffn_down",
         },
         outer={"transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm"},
-        keys=lambda s: {"attention.head_count_kv": _kv_heads(s)},
-        defaults={"rope_theta": 10000.0},
+        keys=lambda s: {
+            "attention.head_count_kv": _kv_heads(s),
+            "feed_forward_length": s.integer("ffn_hidden_size", default=4 * s.width),
+        },
+        defaults={"rope_theta": 10000.0, "max_position_embeddings": 2048},
     ),
 )
 
