@@ -26,9 +26,10 @@ class Settings:
     def of(cls, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> "Settings":
         """The settings of a language model; those of a multimodal model are in `text_config`."""
         text = config.get("text_config")
-        own = text if isinstance(text, Mapping) else {}
-        stated = {name: value for name, value in {**config, **own}.items() if value is not None}
-        return cls({**defaults, **stated})
+        values = dict(defaults)
+        for source in (config, text if isinstance(text, Mapping) else {}):
+            values |= {name: value for name, value in source.items() if value is not None}
+        return cls(values)
 
     def find(self, *names: str) -> Any:
         """The first of these settings that is there and not null, or None."""

@@ -136,6 +136,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"attention.head_count_kv": 1, "feed_forward_length": 18176, "context_length": 2048},
     ),
+    "Qwen 1": (
+        {
+            "architectures": ["QWenLMHeadModel"], "hidden_size": 4096, "num_hidden_layers": 32,
+            "intermediate_size": 22016, "num_attention_heads": 32, "layer_norm_epsilon": 1e-6,
+            "seq_length": 8192, "rotary_emb_base": 10000, "vocab_size": 151936,
+        },
+        {
+            "context_length": 8192, "attention.layer_norm_rms_epsilon": 1e-6,
+            "attention.layer_norm_epsilon": None, "rope.dimension_count": 128,
+        },
+    ),
     "GPT-2": (
         {
             "architectures": ["GPT2LMHeadModel"], "n_embd": 768, "n_head": 12, "n_layer": 12,
@@ -155,6 +166,12 @@ def test_what_the_file_says(name: str) -> None:
             assert key not in found
         else:
             assert found[key] == pytest.approx(value), key
+
+
+def test_the_settings_of_the_language_model_win() -> None:
+    config = {**LLAMA31, "text_config": {"hidden_size": 512, "rope_theta": None}}
+    found = keys_of(config)
+    assert (found["embedding_length"], found["rope.freq_base"]) == (512, 500000.0)
 
 
 def test_rope_factors_of_llama() -> None:
