@@ -13,6 +13,7 @@
 #include "formats/grids.h"
 #include "formats/types.h"
 #include "isa/dispatch.h"
+#include "quantize/weighted.h"
 
 namespace nb = nanobind;
 
@@ -67,6 +68,29 @@ void encode(uint32_t type, Flat<const float> values, Flat<uint8_t> out, int thre
       });
 }
 
+void encode_weighted(uint32_t type, Flat<const float> values, Flat<const float> importance,
+                     Flat<uint8_t> out, int threads) {
+  const ingot::TypeTraits& traits = traits_of(type);
+  count_blocks(traits, out.size(), values.size());
+  const auto columns = static_cast<int64_t>(importance.size());
+  if (!ingot::has_weighted_encoder(type))
+    throw std::invalid_argument(std::string(traits.name) + " has no encoder with an importance");
+  if (!columns || columns % traits.block_weights || values.size() % importance.size())
+    throw std::invalid_argument("the importance of " + std::to_string(columns) +
+                                " columns does not fit " + std::to_string(values.size()) +
+                                " weights");
+  const int64_t rows = static_cast<int64_t>(values.size()) / columns;
+  const int64_t row_bytes = columns / traits.block_weights * traits.block_bytes;
+  const float *from = values.data(), *columns_from = importance.data();
+  uint8_t* to = out.data();
+  ingot::GilRelease unlocked;
+  ingot::parallel_for(rows, 1 + kBytesPerPiece / row_bytes, threads,
+                      [&](int64_t begin, int64_t end) {
+                        ingot::encode_weighted(type, from + begin * columns, columns_from,
+                                               end - begin, columns, to + begin * row_bytes);
+                      });
+}
+
 std::vector<std::tuple<std::string, uint32_t, uint32_t, uint32_t>> tensor_types() {
   std::vector<std::tuple<std::string, uint32_t, uint32_t, uint32_t>> rows;
   for (const ingot::TypeTraits& t : ingot::kTypeTraits)
@@ -104,6 +128,10 @@ void bind_quant(nb::module_& module) {
   module.def("encode", &encode, nb::arg("type"), nb::arg("values"), nb::arg("out"),
              nb::arg("threads"));
   module.def("has_encoder", &has_encoder, nb::arg("type"));
+  module.def("encode_weighted", &encode_weighted, nb::arg("type"), nb::arg("values"),
+             nb::arg("importance"), nb::arg("out"), nb::arg("threads"),
+             "Rows of as many columns as `importance` has; errors count as much as their column.");
+  module.def("has_weighted_encoder", &ingot::has_weighted_encoder, nb::arg("type"));
   module.def("grid", &grid, nb::arg("name"), nb::rv_policy::reference,
              "The points of an IQ format's grid, as formats/grids.h describes them.");
 }

@@ -11,7 +11,8 @@
 //     encode_k_scale.h  Q3_K Q6_K                        search for a scale
 //     encode_iq4.h      IQ4_NL IQ4_XS                    likewise, on uneven levels
 //
-// The searches minimise the plain squared error of each block. Finite weights never decode
+// The searches minimise the squared error of each block; quantize/weighted.cpp lets weights count
+// differently. Finite weights never decode
 // to infinity or NaN after a search: a scale too large for its type saturates.
 #pragma once
 

@@ -64,8 +64,9 @@ inline void NVFP4::encode(const float* values, uint8_t* block, int64_t count) {
   using Lanes = simd::FloatLanes<kLanes>;
   for (int64_t left = 4 * count; left > 0; left -= kLanes, values += kLanes * 16) {
     const LoneGroups<kLanes, 16> groups(values, left);
-    const Lanes wanted = fit_scale<Fp4Levels, 16>(groups.weight);
-    const Lanes scale = best_trial<Fp4Levels, 16, 4, Lanes>(groups.weight, [&](int trial) {
+    constexpr Even::Block<kLanes, 16> even;
+    const Lanes wanted = fit_scale<Fp4Levels, 16>(groups.weight, even);
+    const Lanes scale = best_trial<Fp4Levels, 16, 4, Lanes>(groups.weight, even, [&](int trial) {
       float scales[kLanes];
       for (int g = 0; g < kLanes; ++g) {
         const int below = e4m3_at_most(std::fabs(wanted[g]) * groups.unit[g]);

@@ -8,9 +8,11 @@
 
 namespace ingot::INGOT_ISA {
 
-inline void Q3_K::encode(const float* values, uint8_t* block, int64_t count) {
-  for (; count > 0; --count, values += 256, block += 110) {
-    const auto found = search_scaled_block<EvenLevels<-4, 3>, -32, 16, 16>(values);
+template <class Counts>
+inline void encode_q3_k(const float* values, const Counts& counts, uint8_t* block, int64_t count) {
+  for (int64_t b = 0; b < count; ++b, values += 256, block += 110) {
+    const auto counted = counts.template block<16, 16>(16 * b);
+    const auto found = search_scaled_block<EvenLevels<-4, 3>, -32, 16, 16>(values, counted);
     pack_bit_planes<2>(found.index, block);
     pack_bit_pairs<0>(found.index, 2, block + 32);
     uint8_t six_bits[16];
@@ -24,15 +26,25 @@ inline void Q3_K::encode(const float* values, uint8_t* block, int64_t count) {
   }
 }
 
-inline void Q6_K::encode(const float* values, uint8_t* block, int64_t count) {
-  for (; count > 0; --count, values += 256, block += 210) {
-    const auto found = search_scaled_block<EvenLevels<-32, 31>, -128, 16, 16>(values);
+inline void Q3_K::encode(const float* values, uint8_t* block, int64_t count) {
+  encode_q3_k(values, Even{}, block, count);
+}
+
+template <class Counts>
+inline void encode_q6_k(const float* values, const Counts& counts, uint8_t* block, int64_t count) {
+  for (int64_t b = 0; b < count; ++b, values += 256, block += 210) {
+    const auto counted = counts.template block<16, 16>(16 * b);
+    const auto found = search_scaled_block<EvenLevels<-32, 31>, -128, 16, 16>(values, counted);
     for (int half = 0; half < 2; ++half)
       pack_nibbles<64>(found.index + 128 * half, block + 64 * half);
     pack_bit_pairs<4>(found.index, 2, block + 128);
     for (int g = 0; g < 16; ++g) block[192 + g] = static_cast<uint8_t>(found.scale[g]);
     store_as(block + 208, found.d);
   }
+}
+
+inline void Q6_K::encode(const float* values, uint8_t* block, int64_t count) {
+  encode_q6_k(values, Even{}, block, count);
 }
 
 }  // namespace ingot::INGOT_ISA

@@ -87,6 +87,33 @@ struct LoneGroups : Weights<kLanes, kSize> {
   bool searched(int g) const { return unsearched[g] > 0; }
 };
 
+// How much the error of each weight counts. Both kinds give a search the counts of a run of blocks,
+// laid out as its weights are:
+//
+//     weighed(value, i)   value times the counts of weight i of every group
+//     total()             the sum of a group's counts
+//     sum_of(lanes)       the sum of lanes[g] * total()[g]
+
+// All count the same; nothing is multiplied.
+struct Even {
+  template <int kGroups, int kSize>
+  struct Block {
+    using Lanes = simd::FloatLanes<kGroups>;
+    static constexpr bool kIsEven = true;
+
+    static Lanes weighed(const Lanes& value, int) { return value; }
+    static constexpr float total() { return kSize; }
+    static constexpr float inverse_total() { return 1.0f / kSize; }
+    static constexpr float mean() { return 1; }
+    static float sum_of(const Lanes& lanes);
+  };
+
+  template <int kGroups, int kSize>
+  Block<kGroups, kSize> block(int64_t) const {
+    return {};
+  }
+};
+
 // A half-precision scale: its bits, and its value counted in the block's unit.
 struct HalfScale {
   uint16_t bits;
@@ -129,6 +156,48 @@ inline float sum(const simd::FloatLanes<n>& lanes) {
   for (int g = 0; g < n; ++g) total += lanes[g];
   return total;
 }
+
+template <int kGroups, int kSize>
+inline float Even::Block<kGroups, kSize>::sum_of(const Lanes& lanes) {
+  return sum(lanes) * kSize;
+}
+
+// As an importance matrix says: a number for each column of a row.
+struct Important {
+  const float* importance;
+  int64_t columns;
+
+  template <int kGroups, int kSize>
+  struct Block : Weights<kGroups, kSize> {
+    using Lanes = simd::FloatLanes<kGroups>;
+    static constexpr bool kIsEven = false;
+    Lanes sums;
+
+    Lanes weighed(const Lanes& value, int i) const { return value * this->weight[i]; }
+    Lanes total() const { return sums; }
+    Lanes inverse_total() const { return inverse_or_zero(sums); }
+    Lanes mean() const { return sums * (1.0f / kSize); }
+    float sum_of(const Lanes& lanes) const { return sum(lanes * sums); }
+  };
+
+  // The groups from number `first` on; those beyond the row count nothing.
+  template <int kGroups, int kSize>
+  Block<kGroups, kSize> block(int64_t first) const {
+    static constexpr float kZeros[kSize] = {};
+    const float* groups[kGroups];
+    float unit[kGroups];
+    for (int g = 0; g < kGroups; ++g) {
+      const int64_t start = (first + g) * kSize;
+      groups[g] = start < columns ? importance + start : kZeros;
+      unit[g] = 1;
+    }
+    Block<kGroups, kSize> found;
+    found.load(groups, unit);
+    found.sums = 0.0f;
+    for (int i = 0; i < kSize; ++i) found.sums += found.weight[i];
+    return found;
+  }
+};
 
 // The lane of largest magnitude.
 template <int n>

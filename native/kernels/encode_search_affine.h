@@ -2,7 +2,8 @@
 //
 //     w = (d * scale[g]) * level + offset[g]      offset[g] = -(dmin * min[g])
 //
-// with levels 0 .. kMaxLevel. Minimises the plain squared error of the block:
+// with levels 0 .. kMaxLevel. Minimises the squared error of the block, each weight's as much as it
+// counts:
 //
 // 1. fit_affine: each group alone, scale and offset any float. From each of a few starting
 //    points the weights are rounded; for the levels so found scale and offset are the
@@ -27,6 +28,9 @@ namespace ingot::INGOT_ISA {
 // all nine pairs are tried. Sixteen pairs gain 0.1% on gaussian weights.
 inline constexpr float kCuts[] = {-0.2f, 0.3f, 0.8f};
 
+// Further ones, if the extreme weights may count little.
+inline constexpr float kFarCuts[] = {0.0f, 1.5f, 3.0f};
+
 // A later start must be better than the best by this much (in squared distances between
 // levels), so that groups which several starts fit equally well agree on their scale.
 inline constexpr float kWorthwhile = 1e-3f;
@@ -41,33 +45,35 @@ struct LineSums {
   Lanes level, level_level, weight_level;  // sums over a group
 };
 
-template <int kMaxLevel, int kSize, class Lanes>
-inline LineSums<Lanes> line_sums(const Lanes* weight, const Lanes& slope, const Lanes& shift) {
+template <int kMaxLevel, int kSize, class Lanes, class Counts>
+inline LineSums<Lanes> line_sums(const Lanes* weight, const Counts& counts, const Lanes& slope,
+                                 const Lanes& shift) {
   LineSums<Lanes> sums{0.0f, 0.0f, 0.0f};
   for (int i = 0; i < kSize; ++i) {
     const Lanes level = EvenLevels<0, kMaxLevel>::nearest(weight[i] * slope + shift);
-    sums.level += level;
-    sums.level_level += level * level;
-    sums.weight_level += weight[i] * level;
+    sums.level += counts.weighed(level, i);
+    sums.level_level += counts.weighed(level * level, i);
+    sums.weight_level += counts.weighed(weight[i] * level, i);
   }
   return sums;
 }
 
-template <int kMaxLevel, int kSize, class Lanes>
-inline Lanes squared_error(const Lanes* weight, const Line<Lanes>& line) {
+template <int kMaxLevel, int kSize, class Lanes, class Counts>
+inline Lanes squared_error(const Lanes* weight, const Counts& counts, const Line<Lanes>& line) {
   const Lanes inverse = inverse_or_zero(line.scale);
   Lanes error = 0.0f;
   for (int i = 0; i < kSize; ++i) {
     const Lanes above = weight[i] - line.offset;
     const Lanes rest = above - line.scale * EvenLevels<0, kMaxLevel>::nearest(above * inverse);
-    error += rest * rest;
+    error += counts.weighed(rest * rest, i);
   }
   return error;
 }
 
 // The best line of each group (step 1), its offset within the bounds.
-template <int kMaxLevel, int kSize, class Lanes>
-inline Line<Lanes> fit_affine(const Lanes* weight, const Lanes& least, const Lanes& most) {
+template <int kMaxLevel, int kSize, class Lanes, class Counts>
+inline Line<Lanes> fit_affine(const Lanes* weight, const Counts& counts, const Lanes& least,
+                              const Lanes& most) {
   Lanes low = weight[0], high = weight[0];
   for (int i = 1; i < kSize; ++i) {
     low = min(low, weight[i]);
@@ -80,25 +86,25 @@ inline Line<Lanes> fit_affine(const Lanes* weight, const Lanes& least, const Lan
   Lanes stretched[kSize], total = 0.0f, squares = 0.0f;
   for (int i = 0; i < kSize; ++i) {
     stretched[i] = (weight[i] - low) * inverse_unit;
-    total += stretched[i];
-    squares += stretched[i] * stretched[i];
+    total += counts.weighed(stretched[i], i);
+    squares += counts.weighed(stretched[i] * stretched[i], i);
   }
   const Lanes lowest = (least - low) * inverse_unit, highest = (most - low) * inverse_unit;
 
-  constexpr float n = kSize;
+  const auto n = counts.total(), inverse_n = counts.inverse_total();
   Line<Lanes> best{0.0f, 0.0f};
   Lanes best_error = squares;
   const auto attempt = [&](const Lanes& slope, const Lanes& shift) {
-    const auto s = line_sums<kMaxLevel, kSize>(stretched, slope, shift);
+    const auto s = line_sums<kMaxLevel, kSize>(stretched, counts, slope, shift);
     const Lanes determinant = n * s.level_level - s.level * s.level;
     const Lanes free_scale = (n * s.weight_level - total * s.level) * inverse_or_zero(determinant);
-    const Lanes free_offset = (total - free_scale * s.level) * (1.0f / n);
+    const Lanes free_offset = (total - free_scale * s.level) * inverse_n;
     const Lanes offset = clamp(free_offset, lowest, highest);
     const Lanes bound_scale = (s.weight_level - offset * s.level) * inverse_or_zero(s.level_level);
     const Lanes scale = max(select(offset == free_offset, free_scale, bound_scale), 0.0f);
     const Lanes error = squares + scale * (scale * s.level_level - 2.0f * s.weight_level) +
                         offset * (n * offset - 2.0f * total + 2.0f * scale * s.level);
-    const auto better = error < best_error - kWorthwhile;
+    const auto better = error < best_error - kWorthwhile * counts.mean();
     best.scale = select(better, scale, best.scale);
     best.offset = select(better, offset, best.offset);
     best_error = select(better, error, best_error);
@@ -112,6 +118,15 @@ inline Line<Lanes> fit_affine(const Lanes* weight, const Lanes& least, const Lan
     for (const float top : kCuts) {
       const float slope = kMaxLevel / (kMaxLevel - bottom - top);
       attempt(slope, -bottom * slope);
+    }
+  }
+  if constexpr (!Counts::kIsEven) {
+    for (const float bottom : kFarCuts) {
+      for (const float top : kFarCuts) {
+        if (bottom + top >= kMaxLevel - 1 || bottom + top == 0) continue;
+        const float slope = kMaxLevel / (kMaxLevel - bottom - top);
+        attempt(slope, -bottom * slope);
+      }
     }
   }
   const Lanes slope = inverse_or_zero(best.scale);
@@ -136,17 +151,18 @@ struct AffineScales {
 };
 
 // Step 2: moves every group to the best of the nine pairs around it; returns the error.
-template <int kMaxLevel, int kMaxScale, int kSize, class Lanes>
-inline float settle(const Lanes* weight, float sign, AffineScales<Lanes>& scales) {
+template <int kMaxLevel, int kMaxScale, int kSize, class Lanes, class Counts>
+inline float settle(const Lanes* weight, const Counts& counts, float sign,
+                    AffineScales<Lanes>& scales) {
   AffineScales<Lanes> trial = scales;
   const Lanes middle_scale = scales.scale, middle_min = scales.min;
-  Lanes error = squared_error<kMaxLevel, kSize>(weight, scales.line(sign));
+  Lanes error = squared_error<kMaxLevel, kSize>(weight, counts, scales.line(sign));
   for (const float scale_step : {-1.0f, 0.0f, 1.0f}) {
     for (const float min_step : {-1.0f, 0.0f, 1.0f}) {
       if (scale_step == 0 && min_step == 0) continue;
       trial.scale = clamp(middle_scale + scale_step, 0.0f, kMaxScale);
       trial.min = clamp(middle_min + min_step, 0.0f, kMaxScale);
-      const Lanes trial_error = squared_error<kMaxLevel, kSize>(weight, trial.line(sign));
+      const Lanes trial_error = squared_error<kMaxLevel, kSize>(weight, counts, trial.line(sign));
       scales.scale = select(trial_error < error, trial.scale, scales.scale);
       scales.min = select(trial_error < error, trial.min, scales.min);
       error = min(trial_error, error);
@@ -157,16 +173,17 @@ inline float settle(const Lanes* weight, float sign, AffineScales<Lanes>& scales
 
 // Step 3: the d and dmin that fit the levels best; where the equations leave one or both
 // open (all minimums 0, one level in each group) what was there stays.
-template <int kMaxLevel, int kSize, class Lanes>
-inline void refit(const Lanes* weight, float sign, float unit, AffineScales<Lanes>& scales) {
+template <int kMaxLevel, int kSize, class Lanes, class Counts>
+inline void refit(const Lanes* weight, const Counts& counts, float sign, float unit,
+                  AffineScales<Lanes>& scales) {
   const Line<Lanes> line = scales.line(sign);
   const Lanes slope = inverse_or_zero(line.scale);
-  const auto s = line_sums<kMaxLevel, kSize>(weight, slope, 0.0f - line.offset * slope);
+  const auto s = line_sums<kMaxLevel, kSize>(weight, counts, slope, 0.0f - line.offset * slope);
   Lanes total = 0.0f;
-  for (int i = 0; i < kSize; ++i) total += weight[i];
+  for (int i = 0; i < kSize; ++i) total += counts.weighed(weight[i], i);
   const float scale_scale = sum(scales.scale * scales.scale * s.level_level);
   const float scale_min = sum(scales.scale * scales.min * s.level) * sign;
-  const float min_min = sum(scales.min * scales.min) * kSize;
+  const float min_min = counts.sum_of(scales.min * scales.min);
   const float weight_scale = sum(scales.scale * s.weight_level);
   const float weight_min = sum(scales.min * total) * sign;
   const float determinant = scale_scale * min_min - scale_min * scale_min;
@@ -184,8 +201,8 @@ inline void refit(const Lanes* weight, float sign, float unit, AffineScales<Lane
 }
 
 // Steps 1 to 3.
-template <int kMaxLevel, int kMaxScale, int kGroups, int kSize>
-inline AffineBlock<kGroups, kSize> search_affine_block(const float* values) {
+template <int kMaxLevel, int kMaxScale, int kGroups, int kSize, class Counts>
+inline AffineBlock<kGroups, kSize> search_affine_block(const float* values, const Counts& counts) {
   using Lanes = simd::FloatLanes<kGroups>;
   AffineBlock<kGroups, kSize> block{};
   const float unit = unit_of(values, kGroups * kSize);
@@ -199,7 +216,7 @@ inline AffineBlock<kGroups, kSize> search_affine_block(const float* values) {
       std::all_of(values, values + kGroups * kSize, [](float value) { return value > 0; });
   const float sign = all_positive ? 1.0f : -1.0f;
   const Line<Lanes> wanted = fit_affine<kMaxLevel, kSize>(
-      weight, Lanes(all_positive ? 0.0f : -2.0f), Lanes(all_positive ? 2.0f : 0.0f));
+      weight, counts, Lanes(all_positive ? 0.0f : -2.0f), Lanes(all_positive ? 2.0f : 0.0f));
 
   AffineScales<Lanes> scales;
   scales.d = HalfScale::covering(extreme(wanted.scale) / kMaxScale, unit);
@@ -209,10 +226,10 @@ inline AffineBlock<kGroups, kSize> search_affine_block(const float* values) {
   };
   scales.scale = whole(wanted.scale, scales.d.value);
   scales.min = whole(wanted.offset, sign * scales.dmin.value);
-  const float error = settle<kMaxLevel, kMaxScale, kSize>(weight, sign, scales);
+  const float error = settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, scales);
   AffineScales<Lanes> refined = scales;
-  refit<kMaxLevel, kSize>(weight, sign, unit, refined);
-  if (settle<kMaxLevel, kMaxScale, kSize>(weight, sign, refined) < error) scales = refined;
+  refit<kMaxLevel, kSize>(weight, counts, sign, unit, refined);
+  if (settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, refined) < error) scales = refined;
 
   const Line<Lanes> line = scales.line(sign);
   const Lanes inverse = inverse_or_zero(line.scale);

@@ -1,6 +1,6 @@
 // The search for formats with a scale and no minimum: w = (d * scale[g]) * level.
 //
-// Minimises the plain squared error of the block, in three steps:
+// Minimises the squared error of the block, each weight's as much as it counts, in three steps:
 //
 // 1. fit_scale: each group alone, its scale any float. A start stretches the group so
 //    that its extreme weight meets (or overshoots, or falls short of) the lowest or the
@@ -20,6 +20,9 @@ namespace ingot::INGOT_ISA {
 // under 0.1% on gaussian weights, three lose half a percent.
 inline constexpr float kOvershoots[] = {0.0f, 0.25f, -0.25f, 0.5f, -0.5f, -0.75f, -1.0f};
 
+// Further ones, if the extreme weight may count little.
+inline constexpr float kFarOvershoots[] = {1.0f, 1.5f, 2.0f, 3.0f, 4.0f};
+
 // A later start must be better than the best by this part, so that groups which several
 // starts fit equally well agree on their scale.
 inline constexpr float kNoticeable = 1.0f + 1e-6f;
@@ -29,31 +32,32 @@ struct LevelSums {
   Lanes weight_level, level_level;  // sums over a group of w * level and level^2
 };
 
-template <class Levels, int kSize, class Lanes>
-inline LevelSums<Lanes> level_sums(const Lanes* weight, const Lanes& inverse_scale) {
+template <class Levels, int kSize, class Lanes, class Counts>
+inline LevelSums<Lanes> level_sums(const Lanes* weight, const Counts& counts,
+                                   const Lanes& inverse_scale) {
   LevelSums<Lanes> sums{0.0f, 0.0f};
   for (int i = 0; i < kSize; ++i) {
     const Lanes level = Levels::nearest(weight[i] * inverse_scale);
-    sums.weight_level += weight[i] * level;
-    sums.level_level += level * level;
+    sums.weight_level += counts.weighed(weight[i] * level, i);
+    sums.level_level += counts.weighed(level * level, i);
   }
   return sums;
 }
 
-template <class Levels, int kSize, class Lanes>
-inline Lanes squared_error(const Lanes* weight, const Lanes& scale) {
+template <class Levels, int kSize, class Lanes, class Counts>
+inline Lanes squared_error(const Lanes* weight, const Counts& counts, const Lanes& scale) {
   const Lanes inverse = inverse_or_zero(scale);
   Lanes error = 0.0f;
   for (int i = 0; i < kSize; ++i) {
     const Lanes rest = weight[i] - scale * Levels::nearest(weight[i] * inverse);
-    error += rest * rest;
+    error += counts.weighed(rest * rest, i);
   }
   return error;
 }
 
 // The best scale of each group (step 1).
-template <class Levels, int kSize, class Lanes>
-inline Lanes fit_scale(const Lanes* weight) {
+template <class Levels, int kSize, class Lanes, class Counts>
+inline Lanes fit_scale(const Lanes* weight, const Counts& counts) {
   Lanes low = weight[0], high = weight[0];
   for (int i = 1; i < kSize; ++i) {
     low = min(low, weight[i]);
@@ -63,7 +67,7 @@ inline Lanes fit_scale(const Lanes* weight) {
 
   Lanes best_scale = 0.0f, best_gain = 0.0f;
   const auto attempt = [&](const Lanes& inverse_scale) {
-    const auto sums = level_sums<Levels, kSize>(weight, inverse_scale);
+    const auto sums = level_sums<Levels, kSize>(weight, counts, inverse_scale);
     const Lanes scale = sums.weight_level * inverse_or_zero(sums.level_level);
     const Lanes gain = scale * sums.weight_level;  // what the error is smaller than sum(w^2)
     const auto better = best_gain * kNoticeable < gain;
@@ -73,6 +77,12 @@ inline Lanes fit_scale(const Lanes* weight) {
   for (const float overshoot : kOvershoots) {
     attempt(inverse_extreme * (Levels::kLowest - overshoot * Levels::kStep));
     attempt(inverse_extreme * (Levels::kHighest + overshoot * Levels::kStep));
+  }
+  if constexpr (!Counts::kIsEven) {
+    for (const float overshoot : kFarOvershoots) {
+      attempt(inverse_extreme * (Levels::kLowest - overshoot * Levels::kStep));
+      attempt(inverse_extreme * (Levels::kHighest + overshoot * Levels::kStep));
+    }
   }
   attempt(inverse_or_zero(best_scale));
   return best_scale;
@@ -90,11 +100,12 @@ inline void store_indices(const Lanes* weight, const Lanes& scale, uint8_t* inde
 }
 
 // For each group the best of a few scales: trial(k) for k = 0 .. kTrials - 1.
-template <class Levels, int kSize, int kTrials, class Lanes, class Trial>
-inline Lanes best_trial(const Lanes* weight, Trial trial) {
-  Lanes best = trial(0), error = squared_error<Levels, kSize>(weight, best);
+template <class Levels, int kSize, int kTrials, class Lanes, class Counts, class Trial>
+inline Lanes best_trial(const Lanes* weight, const Counts& counts, Trial trial) {
+  Lanes best = trial(0), error = squared_error<Levels, kSize>(weight, counts, best);
   for (int k = 1; k < kTrials; ++k) {
-    const Lanes other = trial(k), other_error = squared_error<Levels, kSize>(weight, other);
+    const Lanes other = trial(k);
+    const Lanes other_error = squared_error<Levels, kSize>(weight, counts, other);
     best = select(other_error < error, other, best);
     error = min(other_error, error);
   }
@@ -110,13 +121,13 @@ struct ScaledBlock {
 
 // Step 2: moves every group to the best of its scale and the two beside it; returns the
 // error.
-template <class Levels, int kLowestScale, int kSize, class Lanes>
-inline float settle(const Lanes* weight, const HalfScale& d, Lanes& scale) {
+template <class Levels, int kLowestScale, int kSize, class Lanes, class Counts>
+inline float settle(const Lanes* weight, const Counts& counts, const HalfScale& d, Lanes& scale) {
   const Lanes middle = scale;
-  Lanes error = squared_error<Levels, kSize>(weight, middle * d.value);
+  Lanes error = squared_error<Levels, kSize>(weight, counts, middle * d.value);
   for (const float step : {-1.0f, 1.0f}) {
     const Lanes trial = clamp(middle + step, kLowestScale, -kLowestScale - 1);
-    const Lanes trial_error = squared_error<Levels, kSize>(weight, trial * d.value);
+    const Lanes trial_error = squared_error<Levels, kSize>(weight, counts, trial * d.value);
     scale = select(trial_error < error, trial, scale);
     error = min(trial_error, error);
   }
@@ -124,16 +135,17 @@ inline float settle(const Lanes* weight, const HalfScale& d, Lanes& scale) {
 }
 
 // Step 3: the d that fits the levels best.
-template <class Levels, int kSize, class Lanes>
-inline HalfScale refit(const Lanes* weight, const HalfScale& d, const Lanes& scale, float unit) {
-  const auto sums = level_sums<Levels, kSize>(weight, inverse_or_zero(scale * d.value));
+template <class Levels, int kSize, class Lanes, class Counts>
+inline HalfScale refit(const Lanes* weight, const Counts& counts, const HalfScale& d,
+                       const Lanes& scale, float unit) {
+  const auto sums = level_sums<Levels, kSize>(weight, counts, inverse_or_zero(scale * d.value));
   const float squares = sum(scale * scale * sums.level_level);
   return squares > 0 ? HalfScale::nearest(sum(scale * sums.weight_level) / squares, unit) : d;
 }
 
 // Steps 1 to 3.
-template <class Levels, int kLowestScale, int kGroups, int kSize>
-inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values) {
+template <class Levels, int kLowestScale, int kGroups, int kSize, class Counts>
+inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values, const Counts& counts) {
   using Lanes = simd::FloatLanes<kGroups>;
   ScaledBlock<kGroups, kSize> block{};
   const float unit = unit_of(values, kGroups * kSize);
@@ -143,14 +155,14 @@ inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values) {
   Weights<kGroups, kSize> weights;
   weights.load(values, unit);
   const Lanes* weight = weights.weight;
-  const Lanes wanted = fit_scale<Levels, kSize>(weight);
+  const Lanes wanted = fit_scale<Levels, kSize>(weight, counts);
   HalfScale d = HalfScale::covering(extreme(wanted) / kLowestScale, unit);
   Lanes scale =
       round(clamp(wanted * inverse_or_zero(Lanes(d.value)), kLowestScale, -kLowestScale - 1));
-  const float error = settle<Levels, kLowestScale, kSize>(weight, d, scale);
-  const HalfScale refined_d = refit<Levels, kSize>(weight, d, scale, unit);
+  const float error = settle<Levels, kLowestScale, kSize>(weight, counts, d, scale);
+  const HalfScale refined_d = refit<Levels, kSize>(weight, counts, d, scale, unit);
   Lanes refined_scale = scale;
-  if (settle<Levels, kLowestScale, kSize>(weight, refined_d, refined_scale) < error) {
+  if (settle<Levels, kLowestScale, kSize>(weight, counts, refined_d, refined_scale) < error) {
     d = refined_d;
     scale = refined_scale;
   }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ingot.errors import ChecksumError as ChecksumError
     from ingot.errors import ConfigError as ConfigError
     from ingot.errors import ContextLengthError as ContextLengthError
+    from ingot.errors import ConversionError as ConversionError
     from ingot.errors import DiskSpaceError as DiskSpaceError
     from ingot.errors import DownloadError as DownloadError
     from ingot.errors import EngineError as EngineError
@@ -86,6 +87,7 @@ _HOME = {
     "Completion": "ingot.engine",
     "ConfigError": "ingot.errors",
     "ContextLengthError": "ingot.errors",
+    "ConversionError": "ingot.errors",
     "DiskSpaceError": "ingot.errors",
     "DownloadError": "ingot.errors",
     "EngineError": "ingot.errors",
@@ -149,6 +151,7 @@ __all__ = [
     "Completion",
     "ConfigError",
     "ContextLengthError",
+    "ConversionError",
     "DiskSpaceError",
     "DownloadError",
     "EngineError",

@@ -100,6 +100,10 @@ class MissingPackageError(StoreError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
 
+class ConversionError(IngotError, ValueError):
+    """A checkpoint cannot be converted: unknown architecture, damaged file, missing setting, ..."""
+
+
 class ModelError(IngotError, ValueError):
     """A valid model file cannot be run: unknown architecture, missing tensor, wrong shape, ..."""
 

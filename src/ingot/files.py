@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,13 +21,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from ingot.errors import FileWriteError
+from ingot.errors import DiskSpaceError, FileWriteError
 
 AnyPath = str | os.PathLike[str]
 Bytes = bytes | bytearray | memoryview
 
 _DRAFT = re.compile(r"\.ingot-draft-\d+-[0-9a-f]{16}")
 _NEW_FILE = 0o666  # minus the umask
+DISK_RESERVE = 64 << 20  # bytes of a disk that are left to others
+
+
+def require_room(folder: Path, needed: int, what: str, remedy: str) -> None:
+    """Raise `DiskSpaceError` if the disk of a folder, which may not exist yet, has no room."""
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed and needed + DISK_RESERVE > free:
+        raise DiskSpaceError(
+            f"{what} takes {needed / 2**30:.2f} GiB, and {folder} has {free / 2**30:.2f} GiB free; "
+            f"free some space, or {remedy}"
+        )
 
 
 class Draft:

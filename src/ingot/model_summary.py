@@ -85,7 +85,7 @@ class ModelSummary:
         tensors = list(loader.tensors.values())
         return cls(
             files=tuple(str(file.path) for file in loader.files),
-            file_bytes=sum(file.path.stat().st_size for file in loader.files),
+            file_bytes=sum(file.size for file in loader.files),
             version=loader.version,
             architecture=architecture(loader),
             name=_text(loader, "general.name"),

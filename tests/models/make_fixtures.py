@@ -127,8 +127,8 @@ def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str
     return shapes
 
 
-def make(recipe: Recipe) -> Fixture:
-    """Give a model of transformers our weights and ask it for logits, or for hidden rows."""
+def filled_model(recipe: Recipe) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """A model of transformers with our weights, and the shapes of the tensors of its file."""
     kind = getattr(transformers, recipe.model)
     settings = {
         "vocab_size": VOCABULARY,
@@ -155,6 +155,13 @@ def make(recipe: Recipe) -> Fixture:
             layer = file_name(name.removesuffix(ending), recipe)
             shapes.update(fill_joined(parameter, layer, recipe.joined[ending]))
     shapes |= {name: fill(held, name, recipe, config) for name, held in stored.items()}
+    return model, shapes
+
+
+def make(recipe: Recipe) -> Fixture:
+    """Give a model of transformers our weights and ask it for logits, or for hidden rows."""
+    model, shapes = filled_model(recipe)
+    config = model.config
     raw = np.random.PCG64(7).random_raw(recipe.tokens)
     token_ids = [int(word % np.uint64(VOCABULARY)) for word in raw]
     with torch.no_grad():

@@ -16,7 +16,7 @@ from models.recipes import RECIPES
 from models.tiny_models import Fixture
 
 SOURCE = Path(ingot.__file__).parent
-SHARED = {"__init__", "builder", "hyperparameters", "spec"}
+SHARED = {"__init__", "builder", "checkpoint", "hyperparameters", "settings", "spec"}
 FILES = [
     path
     for path in (SOURCE / "models").glob("*.py")

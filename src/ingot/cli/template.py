@@ -10,8 +10,8 @@ import typer
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.output import printable
 from ingot.cli.tokenize import write_tokens
+from ingot.convert import open_model
 from ingot.errors import ConfigError
-from ingot.gguf import GgufLoader
 from ingot.recommended import chat_template_of
 from ingot.tokenizer import Tokenizer
 
@@ -34,7 +34,7 @@ def command(
     ] = False,
 ) -> None:
     """Render messages with a model's chat template, up to where the model's answer begins."""
-    with GgufLoader(locate(model)) as loader:
+    with open_model(locate(model)) as loader:
         tokenizer = Tokenizer.from_metadata(loader.metadata)
         template = chat_template_of(loader, tokenizer)
         conversation = _read_json(messages)

@@ -13,7 +13,7 @@ import typer
 
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.output import console, printable, write_json
-from ingot.gguf import GgufLoader
+from ingot.convert import open_model
 from ingot.tokenizer import Tokenizer
 
 _CONTROL_STYLE = "bold magenta"
@@ -40,7 +40,7 @@ def command(
 
     In JSON, bytes of a piece that are not a complete UTF-8 character become U+FFFD.
     """
-    with GgufLoader(locate(model)) as loader:
+    with open_model(locate(model)) as loader:
         tokenizer = Tokenizer.from_metadata(loader.metadata)
         content = (
             sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")

@@ -6,6 +6,7 @@ stay in the file (`tensor.py`).
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,18 @@ class Header:
 
 def read_header(file: MmapGguf) -> Header:
     """Scan the header of a file; `GgufError` if it is invalid."""
-    data, scanned = _scan_map(file) if file.is_mapped else _scan_reads(file)
+    return _header(*(_scan_map(file) if file.is_mapped else _scan_reads(file)))
+
+
+def parse_header(data: NDArray[np.uint8], size: int, path: Path) -> Header:
+    """Scan the beginning of a file of so many bytes; `GgufError` if it is invalid."""
+    scanned = _native.scan_gguf(data, size, str(path))
+    if scanned is None:
+        raise GgufError("the header is longer than the data", field="header", path=path)
+    return _header(data, scanned)
+
+
+def _header(data: NDArray[np.uint8], scanned: "_native.ScannedHeader") -> Header:
     version, alignment, end, data_start, entries, tensors = scanned
     return Header(
         version=version,

@@ -5,14 +5,14 @@ backend stores a tensor.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 from ingot.errors import ModelChangedError
 from ingot.gguf.metadata import Metadata
-from ingot.gguf.splits import open_parts
+from ingot.gguf.splits import Part, open_parts
 from ingot.gguf.tensor import LazyTensor
 
 _REMEDY = (
@@ -26,7 +26,16 @@ class GgufLoader:
 
     def __init__(self, path: str | os.PathLike[str], *, mapped: bool = True) -> None:
         """Without `mapped`, every tensor that is used is read into memory."""
-        parts = open_parts(Path(path), mapped=mapped)
+        self._open(open_parts(Path(path), mapped=mapped))
+
+    @classmethod
+    def of(cls, part: Part) -> Self:
+        """A model that is in a single part, which is already open."""
+        loader = cls.__new__(cls)
+        loader._open((part,))
+        return loader
+
+    def _open(self, parts: Sequence[Part]) -> None:
         self.files = tuple(part.file for part in parts)
         self.path = self.files[0].path
         self.version = parts[0].header.version

@@ -101,6 +101,10 @@ class Metadata(Mapping[str, Value]):
         scalar: bool | int | float = values[0].item()
         return scalar
 
+    def raw_string(self, key: str) -> bytes:
+        """The bytes of a string, maybe invalid UTF-8."""
+        return _bytes_at(self._data, self.entry(key).offset)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

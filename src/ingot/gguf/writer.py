@@ -1,12 +1,12 @@
 """GgufWriter: writes GGUF files, version 3, as one file or in parts.
 
 In: metadata and tensors. Out: files that any GGUF reader opens; they get their final names only
-when they are complete. Tensor data is streamed: at most one tensor is in memory, none if it is a
-view of a mapped file. It does not quantize (`quant/` does).
+when they are complete. Tensor data is streamed: at most one tensor, or one piece of it, is in
+memory, none if it is a view of a mapped file. It does not quantize (`quant/` does).
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
@@ -45,25 +45,31 @@ class _Tensor:
     name: str
     type: GgmlType
     shape: tuple[int, ...]
-    produce: Callable[[], NDArray[Any]]
+    produce: Callable[[], Iterable[NDArray[Any]]]
 
     @property
     def nbytes(self) -> int:
         return prod(self.shape) // self.type.block_size * self.type.block_bytes
 
-    def blocks(self) -> memoryview:
-        """The data in the layout of the file."""
-        values = self.produce()
+    def blocks(self) -> Iterator[memoryview]:
+        """The data in the layout of the file, piece by piece."""
+        written = 0
+        for values in self.produce():
+            piece = self._bytes_of(values)
+            written += len(piece)
+            if written <= self.nbytes:
+                yield piece
+        if written != self.nbytes:
+            raise GgufError(
+                f"{written} bytes of data, but {self.type.name} {self.shape} needs {self.nbytes}",
+                field=self.name,
+            )
+
+    def _bytes_of(self, values: NDArray[Any]) -> memoryview:
         if values.dtype != np.uint8 and _plain_type(values.dtype) is not self.type:
             raise GgufError(
                 f"{values.dtype} values are not {self.type.name}; "
                 "give values of that type or its blocks as uint8",
-                field=self.name,
-            )
-        if values.nbytes != self.nbytes:
-            raise GgufError(
-                f"{values.nbytes} bytes of data, but {self.type.name} {self.shape} needs "
-                f"{self.nbytes}",
                 field=self.name,
             )
         flat = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(-1)
@@ -102,6 +108,7 @@ class GgufWriter:
         self._max_tensors = max_tensors
         self._entries: dict[str, bytes] = {}
         self._tensors: dict[str, _Tensor] = {}
+        self._breaks: set[int] = set()  # tensors that begin a part
 
     def add(self, key: str, value: Writable, type: ValueType | None = None) -> None:
         """Add a key. `type` is that of the value or of the elements of an array."""
@@ -142,6 +149,16 @@ class GgufWriter:
         self, name: str, type: GgmlType, shape: Sequence[int], produce: Callable[[], NDArray[Any]]
     ) -> None:
         """Add a tensor whose data `produce` returns when it is written."""
+        self.add_streamed_tensor(name, type, shape, lambda: (produce(),))
+
+    def add_streamed_tensor(
+        self,
+        name: str,
+        type: GgmlType,
+        shape: Sequence[int],
+        produce: Callable[[], Iterable[NDArray[Any]]],
+    ) -> None:
+        """Add a tensor whose data `produce` returns in pieces; it need not fit in memory."""
         if name in self._tensors:
             raise GgufError("this tensor was added before", field=name)
         _check_name(name, "tensor_name", _MOST_NAME_BYTES)
@@ -156,8 +173,21 @@ class GgufWriter:
             )
         self._tensors[name] = _Tensor(name, type, tuple(map(int, shape)), produce)
 
-    def write(self) -> list[Path]:
-        """Write everything. Existing files are replaced only when all parts are complete.
+    def begin_part(self) -> None:
+        """Let the tensors that follow be in a new file."""
+        if self.path.suffix != ".gguf":
+            raise GgufError("a split file's name must end in .gguf", field="path", path=self.path)
+        self._breaks.add(len(self._tensors))
+
+    @property
+    def data_bytes(self) -> int:
+        """The size of all tensors in the file."""
+        return sum(t.nbytes + self._padding(t.nbytes) for t in self._tensors.values())
+
+    def write(self, progress: Callable[[int], None] | None = None) -> list[Path]:
+        """Write everything; `progress(n)` is told how many bytes of tensors follow each other.
+
+        Existing files are replaced only when all parts are complete.
 
         Files are replaced one by one. The first of several parts is removed before and written
         last, so parts of two models cannot be opened as one.
@@ -170,7 +200,7 @@ class GgufWriter:
             drafts = []
             for number, (path, tensors) in enumerate(zip(paths, parts, strict=True)):
                 draft = stack.enter_context(Draft(path))
-                self._write_part(draft, tensors, self._entries_of(number, len(parts)))
+                self._write_part(draft, tensors, self._entries_of(number, len(parts)), progress)
                 draft.sync()
                 drafts.append(draft)
             if len(drafts) > 1:
@@ -185,9 +215,13 @@ class GgufWriter:
     def _partition(self) -> list[list[_Tensor]]:
         parts: list[list[_Tensor]] = [[]]
         room = self._max_bytes
-        for tensor in self._tensors.values():
+        for number, tensor in enumerate(self._tensors.values()):
             size = tensor.nbytes + self._padding(tensor.nbytes)
-            full = len(parts[-1]) == self._max_tensors or (room is not None and size > room)
+            full = (
+                number in self._breaks
+                or len(parts[-1]) == self._max_tensors
+                or (room is not None and size > room)
+            )
             if full and parts[-1]:
                 parts.append([])
                 room = self._max_bytes
@@ -218,7 +252,22 @@ class GgufWriter:
                 entries[key] = encode_value(key, value, kind)
         return entries
 
-    def _write_part(self, file: Draft, tensors: list[_Tensor], entries: dict[str, bytes]) -> None:
+    def _write_part(
+        self,
+        file: Draft,
+        tensors: list[_Tensor],
+        entries: dict[str, bytes],
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        file.write(self._header_of(tensors, entries))
+        for tensor in tensors:
+            for piece in tensor.blocks():
+                file.write(piece)
+                if progress is not None:
+                    progress(len(piece))
+            file.write(bytes(self._padding(tensor.nbytes)))
+
+    def _header_of(self, tensors: list[_Tensor], entries: dict[str, bytes]) -> bytes:
         header = bytearray(b"GGUF" + pack("<IQQ", _VERSION, len(tensors), len(entries)))
         for key, value in entries.items():
             header += encode_string(key.encode()) + value
@@ -229,11 +278,11 @@ class GgufWriter:
             header += pack(f"<I{len(dimensions)}Q", len(dimensions), *dimensions)
             header += pack("<IQ", tensor.type, offset)
             offset += tensor.nbytes + self._padding(tensor.nbytes)
-        file.write(header)
-        file.write(bytes(self._padding(len(header))))
-        for tensor in tensors:
-            file.write(tensor.blocks())
-            file.write(bytes(self._padding(tensor.nbytes)))
+        return bytes(header + bytes(self._padding(len(header))))
+
+    def header(self) -> bytes:
+        """What one file with everything would have before its tensor data."""
+        return self._header_of(list(self._tensors.values()), self._entries_of(0, 1))
 
 
 def _check_name(name: str, field: str, most: int) -> None:

@@ -15,6 +15,7 @@ from typing import Literal, cast
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.spec import Network
@@ -26,18 +27,21 @@ _RANK = 4
 
 _SHARED = {
     "builder",
+    "checkpoint",
     "hyperparameters",
     "lower",
     "lower_experts",
     "lower_latents",
     "lower_states",
+    "settings",
     "spec",
 }
 
 
 def architectures() -> list[str]:
     """The names of all supported architectures."""
-    modules = (module.name for module in iter_modules(__path__) if module.name not in _SHARED)
+    names = (module.name for module in iter_modules(__path__))
+    modules = (name for name in names if name not in _SHARED and not name.startswith("lower"))
     return sorted("_".join(part.replace("_", "-") for part in name.split("__")) for name in modules)
 
 
@@ -49,6 +53,16 @@ def module_name(architecture: str) -> str:
 def described(name: str) -> str:
     """What is special about an architecture, in a sentence: its module's docstring."""
     return " ".join((_module(name).__doc__ or "").split())
+
+
+def checkpoints() -> dict[str, tuple[str, Checkpoint]]:
+    """The stored models that can be converted: by class, the architecture and its stored form."""
+    return {
+        model: (name, checkpoint)
+        for name in architectures()
+        for checkpoint in cast(tuple[Checkpoint, ...], getattr(_module(name), "CHECKPOINTS", ()))
+        for model in checkpoint.models
+    }
 
 
 def _module(name: str) -> ModuleType:

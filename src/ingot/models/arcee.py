@@ -1,8 +1,11 @@
 """Arcee AFM: RMS norms, interleaved RoPE, an ungated feed-forward network with squared ReLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("ArceeForCausalLM",), names=INTERLEAVED),)
 
 
 def network(h: Hyperparameters) -> Network:

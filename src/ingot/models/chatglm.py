@@ -2,8 +2,15 @@
 another, interleaved RoPE on half of each head."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("GlmForCausalLM",), names={f"self_attn.{part}_proj": "attn_qkv" for part in "qkv"}
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,10 +2,23 @@
 one norm, scaled logits; three of four layers have a sliding window, the others no RoPE."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint, window_key
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 _FULL_EVERY = 4
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Cohere2ForCausalLM",),
+        keys=lambda s: {
+            **window_key(s),
+            "logit_scale": s.number("logit_scale"),
+            "rope.scaling.type": "none",
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

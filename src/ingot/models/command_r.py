@@ -2,8 +2,16 @@
 norm, scaled logits; the larger model normalizes each query and key head."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOver, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("CohereForCausalLM",),
+        keys=lambda s: {"logit_scale": s.number("logit_scale"), "rope.scaling.type": "none"},
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,8 +1,11 @@
 """ERNIE 4.5: RMS norms, interleaved RoPE, SwiGLU, any head size."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("Ernie4_5ForCausalLM",)),)
 
 
 def network(h: Hyperparameters) -> Network:

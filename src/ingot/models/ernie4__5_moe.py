@@ -1,9 +1,36 @@
 """ERNIE 4.5 MoE: interleaved RoPE, softmax experts with a selection bias whose weights add up to
 one, shared experts, first layers dense, in some models every other layer too."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    shared, width = (
+        s.integer("moe_num_shared_experts", default=0),
+        s.integer("moe_intermediate_size"),
+    )
+    return {
+        "expert_shared_count": shared,
+        "expert_shared_feed_forward_length": shared * width or None,
+        "leading_dense_block_count": s.integer("moe_layer_start_index", default=0),
+        "interleave_moe_layer_step": s.integer("moe_layer_interval", default=1),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Ernie4_5_MoeForCausalLM",),
+        names={"mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias"},
+        shapes={"exp_probs_b.bias": lambda shape, _: shape[-1:]},
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

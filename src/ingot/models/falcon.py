@@ -1,9 +1,45 @@
 """Falcon: multi-query or grouped-query attention, parallel attention and feed-forward network; in
 the larger models each has its own norm."""
 
+import numpy as np
+
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint, Order, grouped, in_order
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _kv_heads(s: Settings) -> int:
+    if s.boolean("new_decoder_architecture", False):
+        return s.positive("num_kv_heads")
+    return 1 if s.boolean("multi_query", True) else s.heads
+
+
+def _all_queries_first(rows: int, s: Settings) -> Order:
+    return np.concatenate(grouped(rows, s.heads, _kv_heads(s)))
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("FalconForCausalLM",),
+        layers="transformer.h",
+        names={
+            "self_attention.query_key_value": in_order(_all_queries_first, "attn_qkv"),
+            "self_attention.dense": "attn_output",
+            "ln_attn": "attn_norm_2",
+            "ln_mlp": "attn_norm",
+            "mlp.dense_h_to_4h": "ffn_up",
+            "mlp.dense_4h_to_h": "ffn_down",
+        },
+        outer={"transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm"},
+        keys=lambda s: {
+            "attention.head_count_kv": _kv_heads(s),
+            "feed_forward_length": s.integer("ffn_hidden_size", default=4 * s.width),
+        },
+        defaults={"rope_theta": 10000.0, "max_position_embeddings": 2048},
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,11 @@
 heads."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import ONE_MORE, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("GemmaForCausalLM",), values=ONE_MORE),)
 
 
 def network(h: Hyperparameters) -> Network:

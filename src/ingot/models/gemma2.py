@@ -1,13 +1,32 @@
 """Gemma 2: pre-norms and post-norms, soft caps on attention scores and logits, a sliding window in
 every other layer."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import ONE_MORE, PRE_AND_POST_NORMS, Checkpoint, Value, window_key
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 _WINDOW = 4096
 _SCORE_CAP, _LOGIT_CAP = 50.0, 30.0
 _QUERY_SCALED_LAYERS = 46  # the 27B model scales by width / heads instead of the head size
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        **window_key(s),
+        "attn_logit_softcapping": s.number("attn_logit_softcapping"),
+        "final_logit_softcapping": s.number("final_logit_softcapping"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Gemma2ForCausalLM",), names=PRE_AND_POST_NORMS, values=ONE_MORE, keys=_keys
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

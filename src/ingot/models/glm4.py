@@ -2,8 +2,19 @@
 each head."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Glm4ForCausalLM",),
+        names={
+            "post_self_attn_layernorm": "post_attention_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

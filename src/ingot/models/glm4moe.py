@@ -1,9 +1,33 @@
 """GLM 4.5, 4.6 and 4.7: sigmoid experts with a selection bias, shared experts, first layers dense,
 half-split RoPE on half of each head, in the larger model norms of each query and key head."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        "expert_shared_count": s.integer("n_shared_experts", default=0),
+        "leading_dense_block_count": s.integer("first_k_dense_replace", default=0),
+        "expert_gating_func": 2,
+        "expert_weights_norm": s.boolean("norm_topk_prob", True),
+        "expert_weights_scale": s.number("routed_scaling_factor", default=1.0),
+        "nextn_predict_layers": s.integer("num_nextn_predict_layers", default=0) or None,
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Glm4MoeForCausalLM",),
+        names={"post_attention_layernorm": "post_attention_norm"},
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

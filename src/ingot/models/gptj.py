@@ -2,8 +2,31 @@
 on part of each head, biases everywhere but in attention."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("GPTJForCausalLM",),
+        layers="transformer.h",
+        names={
+            "ln_1": "attn_norm",
+            "attn.q_proj": "attn_q",
+            "attn.k_proj": "attn_k",
+            "attn.v_proj": "attn_v",
+            "attn.out_proj": "attn_output",
+            "mlp.fc_in": "ffn_up",
+            "mlp.fc_out": "ffn_down",
+        },
+        outer={"transformer.wte": "token_embd", "transformer.ln_f": "output_norm"},
+        ignored=(".attn.bias", ".attn.masked_bias"),
+        keys=lambda s: {
+            "rope.dimension_count": s.integer("rotary_dim"),
+            "feed_forward_length": s.integer("n_inner", default=4 * s.width),
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,8 +1,24 @@
 """Granite: multipliers for the embedding, attention scores, residual additions and logits."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Value
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        "embedding_scale": s.number("embedding_multiplier", default=1.0),
+        "attention.scale": s.number("attention_multiplier", default=1.0),
+        "residual_scale": s.number("residual_multiplier", default=1.0),
+        "logit_scale": s.number("logits_scaling", default=1.0),
+    }
+
+
+CHECKPOINTS = (Checkpoint(models=("GraniteForCausalLM",), names=INTERLEAVED, keys=_keys),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,8 +1,12 @@
 """Granite MoE: Granite's multipliers, experts weighted by a softmax over the chosen ones, and in
 some models a shared expert."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Rows, Value, halves
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
@@ -10,6 +14,35 @@ from ingot.models.spec import (
     Network,
     NormSpec,
     SharedExpertSpec,
+)
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        "embedding_scale": s.number("embedding_multiplier", default=1.0),
+        "attention.scale": s.number("attention_multiplier", default=1.0),
+        "residual_scale": s.number("residual_multiplier", default=1.0),
+        "logit_scale": s.number("logits_scaling", default=1.0),
+        "expert_shared_feed_forward_length": s.find("shared_intermediate_size"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=(
+            "GraniteMoeForCausalLM",
+            "GraniteMoeSharedForCausalLM",
+        ),
+        names={
+            **INTERLEAVED,
+            "block_sparse_moe.router.layer": "ffn_gate_inp",
+            "block_sparse_moe.input_linear": Rows(("ffn_gate_exps", "ffn_up_exps"), halves),
+            "block_sparse_moe.output_linear": "ffn_down_exps",
+            "shared_mlp.input_linear": Rows(("ffn_gate_shexp", "ffn_up_shexp"), halves),
+            "shared_mlp.output_linear": "ffn_down_shexp",
+        },
+        keys=_keys,
+    ),
 )
 
 

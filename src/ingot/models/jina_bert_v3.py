@@ -2,8 +2,26 @@
 one tensor, biases everywhere, post-norm layer norms."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import EMBEDDINGS, Checkpoint, encoder_keys
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("JinaEmbeddingsV3Model",),
+        layers="encoder.layers",
+        names={
+            "mixer.Wqkv": "attn_qkv",
+            "mixer.out_proj": "attn_output",
+            "norm1": "attn_output_norm",
+            "norm2": "layer_output_norm",
+            "mlp.fc1": "ffn_up",
+            "mlp.fc2": "ffn_down",
+        },
+        outer={**EMBEDDINGS, "emb_ln": "token_embd_norm"},
+        keys=encoder_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

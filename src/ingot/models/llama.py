@@ -3,6 +3,7 @@
 Also Mixtral: experts whose weights add up to one."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import (
     AttentionSpec,
@@ -11,6 +12,17 @@ from ingot.models.spec import (
     MlpSpec,
     Network,
     NormSpec,
+)
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=(
+            "LlamaForCausalLM",
+            "MistralForCausalLM",
+            "MixtralForCausalLM",
+        ),
+        names=INTERLEAVED,
+    ),
 )
 
 

@@ -1,8 +1,49 @@
 """Mamba 2, Codestral Mamba: a state-space scan instead of attention; the channels of a head share a
 decay, and each group of heads is normalized after the gate."""
 
+from collections.abc import Mapping
+
+from ingot.models.checkpoint import (
+    BACKBONE,
+    CONVOLUTION,
+    DECAY,
+    STATE_SPACE,
+    Checkpoint,
+    Value,
+    state_space_keys,
+)
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import LayerSpec, Network, NormSpec
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        **state_space_keys(s),
+        "ssm.time_step_rank": s.integer("num_heads"),
+        "ssm.group_count": s.integer("n_groups"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Mamba2ForCausalLM",),
+        layers="backbone.layers",
+        names={**STATE_SPACE, "mixer.dt_bias": "ssm_dt.bias", "mixer.norm": "ssm_norm"},
+        outer=BACKBONE,
+        values=DECAY,
+        shapes={
+            **CONVOLUTION,
+            "ssm_a": lambda shape, _: (*shape, 1),
+            "ssm_d": lambda shape, _: (*shape, 1),
+            "ssm_norm.weight": lambda shape, s: (
+                s.integer("n_groups"),
+                shape[0] // s.integer("n_groups"),
+            ),
+        },
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

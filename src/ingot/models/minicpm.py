@@ -2,11 +2,25 @@
 additions and logits."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 # Those of the first models, whose files do not state them.
 _EMBEDDING_SCALE, _DEPTH_SCALE, _BASE_WIDTH = 12.0, 1.4, 256
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("MiniCPMForCausalLM",),
+        names=INTERLEAVED,
+        keys=lambda s: {
+            "embedding_scale": s.number("scale_emb"),
+            "residual_scale": s.number("scale_depth") / s.layers**0.5,
+            "logit_scale": s.width / s.number("dim_model_base"),
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

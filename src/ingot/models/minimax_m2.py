@@ -2,6 +2,7 @@
 experts with a selection bias in every layer."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import (
     AttentionSpec,
@@ -10,6 +11,16 @@ from ingot.models.spec import (
     Network,
     NormOver,
     NormSpec,
+)
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("MiniMaxM2ForCausalLM",),
+        keys=lambda s: {
+            "expert_gating_func": 2,
+            "expert_feed_forward_length": s.integer("intermediate_size"),
+        },
+    ),
 )
 
 

@@ -1,9 +1,33 @@
 """Ministral 3, Mistral Small 3.1: RMS norms, interleaved RoPE, SwiGLU, YaRN without a change of
 magnitude; queries are scaled by their positions after the original context."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Value
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    rope = s.rope or {}
+    return {
+        "rope.scaling.yarn_log_multiplier": rope.get("mscale_all_dim"),
+        "attention.temperature_scale": rope.get("llama_4_scaling_beta"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=(
+            "Ministral3ForCausalLM",
+            "Mistral3ForConditionalGeneration",
+        ),
+        names=INTERLEAVED,
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

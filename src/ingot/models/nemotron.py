@@ -2,8 +2,11 @@
 head."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import ONE_MORE, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("NemotronForCausalLM",), values=ONE_MORE),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,20 @@
 
 from ingot.errors import ModelError
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("OlmoForCausalLM",),
+        names=INTERLEAVED,
+        keys=lambda s: {
+            "attention.layer_norm_epsilon": 1e-5,
+            "attention.clamp_kqv": s.find("clip_qkv"),
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,10 +2,23 @@
 layers have a sliding window and RoPE without context scaling."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import PRE_AND_POST_NORMS, Checkpoint, window_key
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOver, NormSpec
 
 _FULL_EVERY = 4
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=(
+            "Olmo2ForCausalLM",
+            "Olmo3ForCausalLM",
+        ),
+        names=PRE_AND_POST_NORMS,
+        keys=lambda s: window_key(s) if s.find("sliding_window") else {},
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,11 @@
 experts."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormOver, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("OlmoeForCausalLM",)),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,17 @@
 biases."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("PhiForCausalLM",),
+        names={"self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"},
+        outer={"model.final_layernorm": "output_norm"},
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

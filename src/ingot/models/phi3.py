@@ -2,8 +2,11 @@
 RoPE factors for short and for long contexts."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint, window_key
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("Phi3ForCausalLM",), keys=window_key),)
 
 
 def network(h: Hyperparameters) -> Network:

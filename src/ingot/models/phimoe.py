@@ -2,10 +2,22 @@
 a sparse mixer against its close rivals only."""
 
 from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint, window_key
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormSpec
 
 _NEAR = 0.02  # twice the jitter it was trained with, which files do not hold
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=(
+            "PhimoeForCausalLM",
+            "PhiMoEForCausalLM",
+        ),
+        keys=window_key,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,30 @@
 the file says."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("QWenLMHeadModel",),
+        layers="transformer.h",
+        names={
+            "ln_1": "attn_norm",
+            "ln_2": "ffn_norm",
+            "attn.c_attn": "attn_qkv",
+            "attn.c_proj": "attn_output",
+            "mlp.w1": "ffn_up",
+            "mlp.w2": "ffn_gate",
+            "mlp.c_proj": "ffn_down",
+        },
+        outer={"transformer.wte": "token_embd", "transformer.ln_f": "output_norm"},
+        keys=lambda s: {
+            "attention.layer_norm_epsilon": None,
+            "attention.layer_norm_rms_epsilon": s.number("layer_norm_epsilon"),
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,8 +1,11 @@
 """Qwen 2 and 2.5: biases on query, key and value, half-split RoPE, SwiGLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("Qwen2ForCausalLM",)),)
 
 
 def network(h: Hyperparameters) -> Network:

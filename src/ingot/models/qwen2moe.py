@@ -2,6 +2,7 @@
 shared expert."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import (
     AttentionSpec,
@@ -10,6 +11,15 @@ from ingot.models.spec import (
     Network,
     NormSpec,
     SharedExpertSpec,
+)
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Qwen2MoeForCausalLM",),
+        keys=lambda s: {
+            "expert_shared_feed_forward_length": s.integer("shared_expert_intermediate_size")
+        },
+    ),
 )
 
 

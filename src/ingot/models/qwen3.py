@@ -2,8 +2,11 @@
 head, a reranker."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("Qwen3ForCausalLM",)),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,11 @@
 to one."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormSpec
+
+CHECKPOINTS = (Checkpoint(models=("Qwen3MoeForCausalLM",)),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,8 +1,15 @@
 """Seed-OSS: biases on query, key and value, any head size, half-split RoPE, SwiGLU."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("SeedOssForCausalLM",), names={"post_attention_layernorm": "post_attention_norm"}
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -1,10 +1,14 @@
 """SmolLM 3: interleaved RoPE, SwiGLU; every fourth layer has no position embedding."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 _UNTURNED_EVERY = 4
+
+
+CHECKPOINTS = (Checkpoint(models=("SmolLM3ForCausalLM",), names=INTERLEAVED),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,20 @@
 head and runs attention and feed-forward network in parallel."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormOver, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("StableLmForCausalLM",),
+        names={
+            "self_attn.q_layernorm.norms.{}": "attn_q_norm",
+            "self_attn.k_layernorm.norms.{}": "attn_k_norm",
+        },
+        keys=lambda s: {"use_parallel_residual": s.boolean("use_parallel_residual", False)},
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,8 +2,15 @@
 everywhere."""
 
 from ingot.graph.ops import Activation, NormKind, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Starcoder2ForCausalLM",), names={"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

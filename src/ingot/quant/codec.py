@@ -45,8 +45,17 @@ def decode(
     return out.reshape(shape)
 
 
-def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
-    """Encode values as blocks of a type: [..., weights] -> uint8 [..., bytes]."""
+def encode(
+    values: ArrayLike,
+    type: int,
+    threads: int | None = None,
+    importance: Floats | None = None,
+) -> Bytes:
+    """Encode values as blocks of a type: [..., weights] -> uint8 [..., bytes].
+
+    `importance` has a number from 0 for each weight of a row; the squared errors of formats that
+    are searched count as much. Other formats do not depend on it.
+    """
     ggml = _known(type)
     if not _native.has_encoder(ggml):
         known = ", ".join(t.name for t in GgmlType if _native.has_encoder(t))
@@ -55,7 +64,15 @@ def encode(values: ArrayLike, type: int, threads: int | None = None) -> Bytes:
     _check_rows(ggml, array.shape)
     *rows, row = array.shape
     out = np.empty(array.size // ggml.block_size * ggml.block_bytes, np.uint8)
-    _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))
+    if importance is not None and _native.has_weighted_encoder(ggml):
+        if importance.shape != (row,):
+            raise QuantError(
+                f"importance of shape {list(importance.shape)} for rows of {row} weights"
+            )
+        counts = np.ascontiguousarray(importance, np.float32)
+        _native.encode_weighted(ggml, array.reshape(-1), counts, out, _thread_count(threads))
+    else:
+        _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))
     return out.reshape(*rows, row // ggml.block_size * ggml.block_bytes)
 
 

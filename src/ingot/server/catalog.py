@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from ingot.api import LLM
 from ingot.backends.backend import Stage
+from ingot.convert import open_model
 from ingot.errors import IngotError, ModelChangedError, ThreadLimitError
-from ingot.gguf import GgufLoader
 from ingot.server.options import ServedModel
 from ingot.server.threads import run_in_thread
 
@@ -196,7 +196,7 @@ class Catalog:
 def _is_valid(model: ServedModel) -> bool:
     """Whether a model's file has a valid header and all of its tensors."""
     try:
-        GgufLoader(model.path).close()
+        open_model(model.path).close()
     except (IngotError, OSError):
         return False
     return True

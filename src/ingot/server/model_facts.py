@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ingot import models
 from ingot.api import LLM
+from ingot.convert import open_model
 from ingot.errors import IngotError
 from ingot.gguf import GgufLoader
 from ingot.model_summary import ModelSummary
@@ -69,7 +70,7 @@ def context_of(facts: ModelFacts, llm: LLM | None) -> int:
 
 
 def _read(path: Path) -> ModelFacts:
-    with GgufLoader(path) as loader:
+    with open_model(path) as loader:
         summary = ModelSummary.of(loader)
         sizes = summary.dimensions
         modified = path.stat().st_mtime

@@ -117,6 +117,22 @@ def _pull(name: ModelName, report: Progress) -> Path:
     return fetch(_plan(name), report)
 
 
+def checkpoint(name: str, progress: Progress | None = None) -> Path:
+    """The folder of a checkpoint: the one given, or a repository of the hub, downloaded."""
+    parsed = parse_name(name)
+    if isinstance(parsed, FileName):
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
+            raise ModelNotFoundError(f"{name!r} is not a folder; give one, or hf:OWNER/REPO")
+        return folder
+    if not isinstance(parsed, HubName) or parsed.quantization or parsed.file:
+        raise StoreError(f"{name!r} is not a checkpoint: give a folder, or hf:OWNER/REPO")
+    from ingot.store.hub import plan_checkpoint  # noqa: PLC0415
+    from ingot.store.plan import fetch  # noqa: PLC0415
+
+    return fetch(plan_checkpoint(parsed), progress or silent).parent
+
+
 def plan_pull(name: str) -> "Plan":
     """What `pull` would download; nothing is downloaded yet."""
     return _plan(parse_name(name))
@@ -174,7 +190,7 @@ def remove(name: str) -> int:
 
 def _find_file(name: str) -> Path | None:
     path = Path(name).expanduser()
-    if path.is_file():
+    if path.is_file() or _is_checkpoint(path):
         return path
     if path.name != name:
         return None
@@ -182,12 +198,17 @@ def _find_file(name: str) -> Path | None:
     return next((path for path in cached if path.is_file()), None)
 
 
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a folder is one that `transformers` has saved."""
+    return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
+
+
 def _unknown(name: str) -> StoreError:
     """The error for a name that nothing has."""
     from difflib import get_close_matches  # noqa: PLC0415
 
     if Path(name).expanduser().is_dir():
-        return StoreError(f"{name!r} is a folder; give a GGUF file in it")
+        return StoreError(f"{name!r} is a folder without a checkpoint; give a GGUF file in it")
     names = [model.name for model in list_models()]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `ingot list`"

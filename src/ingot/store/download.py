@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ingot.errors import ChecksumError, DiskSpaceError, DownloadError, StoreError
-from ingot.files import move_file
+from ingot.files import DISK_RESERVE, move_file, require_room
 from ingot.store import http as web
 from ingot.store.names import shown_url
 from ingot.store.progress import Progress
 
 _CHUNK = 1 << 20
 _LARGEST_REQUEST = 32 << 30  # bytes; content networks refuse to send more than 50 GB at once
-_RESERVE = 64 << 20  # bytes of the disk that are left to others
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
@@ -114,14 +113,7 @@ def is_intact(path: Path, size: int, checksum: Checksum, report: Progress, label
 
 def require_space(folder: Path, needed: int, what: str) -> None:
     """Raise an error if the disk of a folder, which may not exist yet, has no room."""
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if needed and needed + _RESERVE > free:
-        raise DiskSpaceError(
-            f"{what} takes {needed / 2**30:.2f} GiB, and {folder} has {free / 2**30:.2f} GiB free; "
-            "free some space, or choose another disk with INGOT_CACHE or HF_HOME"
-        )
+    require_room(folder, needed, what, "choose another disk with INGOT_CACHE or HF_HOME")
 
 
 @contextmanager
@@ -313,7 +305,7 @@ class _Download:
 
     def _room(self) -> int:
         """How many bytes of a file without a length may come."""
-        return max(shutil.disk_usage(self._target.parent).free - _RESERVE, 0)
+        return max(shutil.disk_usage(self._target.parent).free - DISK_RESERVE, 0)
 
     def _saved_version(self) -> str | None:
         try:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LARGEST = 1 << 44  # bytes
+_DESCRIBING = (".json", ".model", ".tiktoken", ".jinja")
+_POOLING = "1_Pooling/config.json"
 _Result = TypeVar("_Result")
 
 
@@ -58,44 +60,80 @@ class FoundRepo:
     updated: str  # a date, or empty
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A commit of a repository and its files."""
+
+    hub: "ModuleType"
+    name: HubName
+    commit: str
+    siblings: tuple[Any, ...]
+
+    @classmethod
+    def ask(cls, name: HubName) -> "_Listing":
+        hub = _package()
+        client = hub.HfApi(endpoint=hub.constants.ENDPOINT, library_name="ingot")
+        info = _asked(lambda: client.model_info(name.repo, files_metadata=True), name)
+        commit = str(info.sha)
+        if not _COMMIT.fullmatch(commit):
+            raise DownloadError(f"the hub names no commit of {name.repo}")
+        return cls(hub, name, commit, tuple(info.siblings or ()))
+
+    def files(self, *endings: str) -> list[RepoFile]:
+        return [file for sibling in self.siblings if (file := _repo_file(sibling, endings))]
+
+    def plan(self, weights: list[RepoFile], others: list[RepoFile], choice: str | None) -> Plan:
+        headers = {
+            key.title(): value
+            for key, value in self.hub.utils.build_hf_headers(library_name="ingot").items()
+            if key.lower() == "authorization"
+        }
+        endpoint, repo = self.hub.constants.ENDPOINT, self.name.repo
+
+        def planned(file: RepoFile, *, weights: bool) -> PlannedFile:
+            url = self.hub.hf_hub_url(repo, file.path, revision=self.commit, endpoint=endpoint)
+            source = Source(url, file.path, file.size, file.checksum, headers)
+            target = repo_folder(repo) / "blobs" / file.checksum.value
+            return PlannedFile(source, target, weights)
+
+        wanted = [planned(file, weights=True) for file in weights]
+        wanted += [planned(file, weights=False) for file in others]
+        paths = [file.path for file in (*weights, *others)]
+        finish = partial(_link_all, self.hub, self.name, paths, self.commit)
+        return Plan(str(self.name), tuple(wanted), finish, choice)
+
+
 def plan_hub(name: HubName) -> Plan:
     """How to get a model of the hub."""
-    hub = _package()
-    endpoint = hub.constants.ENDPOINT
-    client = hub.HfApi(endpoint=endpoint, library_name="ingot")
-    info = _asked(lambda: client.model_info(name.repo, files_metadata=True), name)
-    commit = str(info.sha)
-    if not _COMMIT.fullmatch(commit):
-        raise DownloadError(f"the hub names no commit of {name.repo}")
-    files = [file for sibling in info.siblings or () if (file := _repo_file(sibling))]
+    listing = _Listing.ask(name)
+    files = listing.files(".gguf")
     choices = choices_of(files)
     if not choices:
+        hint = ""
+        if listing.files(".safetensors"):
+            hint = f"; `ingot convert hf:{name.repo}` makes one of its checkpoint, or"
         raise ModelNotFoundError(
-            f"hf:{name.repo} has no GGUF file; find a repository that has one with "
+            f"hf:{name.repo} has no GGUF file{hint or ';'} find a repository that has one with "
             f"`ingot search {name.repo.partition('/')[2]}`"
         )
     where = f"hf:{name.repo}"
     choice, said = choose(choices, name.quantization, name.file, available_memory(), where)
     projector = projector_of(files)
-    headers = {
-        key.title(): value
-        for key, value in hub.utils.build_hf_headers(library_name="ingot").items()
-        if key.lower() == "authorization"
-    }
+    return listing.plan(list(choice.files), [projector] if projector else [], said)
 
-    def planned(file: RepoFile, *, weights: bool) -> PlannedFile:
-        url = hub.hf_hub_url(name.repo, file.path, revision=commit, endpoint=endpoint)
-        source = Source(url, file.path, file.size, file.checksum, headers)
-        target = repo_folder(name.repo) / "blobs" / file.checksum.value
-        return PlannedFile(source, target, weights)
 
-    wanted = [planned(file, weights=True) for file in choice.files]
-    paths = [file.path for file in choice.files]
-    if projector is not None:
-        wanted.append(planned(projector, weights=False))
-        paths.append(projector.path)
-    finish = partial(_link_all, hub, name, paths, commit)
-    return Plan(str(name), tuple(wanted), finish, said)
+def plan_checkpoint(name: HubName) -> Plan:
+    """How to get a checkpoint of the hub: safetensors, and the files that describe them."""
+    listing = _Listing.ask(name)
+    weights = [file for file in listing.files(".safetensors") if "/" not in file.path]
+    if not weights:
+        raise ModelNotFoundError(f"hf:{name.repo} has no safetensors file, so it is no checkpoint")
+    others = [
+        file
+        for file in listing.files(*_DESCRIBING)
+        if "/" not in file.path or file.path == _POOLING
+    ]
+    return listing.plan(weights, others, None)
 
 
 def search_hub(words: str, limit: int) -> list[FoundRepo]:
@@ -129,14 +167,14 @@ def _package() -> "ModuleType":
     return huggingface_hub
 
 
-def _repo_file(sibling: Any) -> RepoFile | None:
-    """A file of the listing; None if it is not a GGUF file, or if its description is malformed."""
+def _repo_file(sibling: Any, endings: tuple[str, ...]) -> RepoFile | None:
+    """A file of the listing; None if it is of another kind, or if its description is malformed."""
     path, size = sibling.rfilename, sibling.size
     lfs = getattr(sibling, "lfs", None)
     value = (lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256) if lfs else sibling.blob_id
     valid = (
         isinstance(path, str)
-        and path.endswith(".gguf")
+        and path.endswith(endings)
         and is_safe_path(path)
         and type(size) is int
         and 0 <= size <= _LARGEST

@@ -150,9 +150,9 @@ _TABLE: dict[str, PreTokenizer] = {
     "jais": _GPT2_KIND,
     "trillion": _GPT2_KIND,
     "granite-docling": _GPT2_KIND,
+    "llama-bpe": _LLAMA3_KIND,
     "llama3": _LLAMA3_KIND,
     "llama-v3": _LLAMA3_KIND,
-    "llama-bpe": _LLAMA3_KIND,
     "falcon3": _LLAMA3_KIND,
     "falcon-h1": _LLAMA3_KIND,
     "pixtral": _LLAMA3_KIND,
@@ -261,3 +261,34 @@ def pre_tokenizer(name: str) -> PreTokenizer:
         )
         return _TABLE["default"]
     return _TABLE[name]
+
+
+# Other spellings of the same in the files of `tokenizers`.
+_SPELLINGS = (
+    (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)", _APOSTROPHE),
+    (r"(?i:[sdmt]|ll|ve|re)", r"(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])"),
+    (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{L}&&[^a-z]]"),
+    (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{L}&&[^A-Z]]"),
+    (r"\"", '"'),
+    (r"\/", "/"),
+    ("\r", r"\r"),
+    ("\n", r"\n"),
+)
+GPT2_PATTERN, DIGIT_PATTERN = _GPT2, r"\p{N}"
+
+
+def _spelled(pattern: str) -> str:
+    for other, ours in _SPELLINGS:
+        pattern = pattern.replace(other, ours)
+    return pattern
+
+
+def name_of(passes: tuple[str, ...], *, whole_words: bool) -> str | None:
+    """The name of the pre-tokenizer with these patterns; None if there is none.
+
+    One that treats whole words as wanted is preferred.
+    """
+    wanted = tuple(map(_spelled, passes))
+    found = [name for name, kind in _TABLE.items() if tuple(map(_spelled, kind.passes)) == wanted]
+    exact = [name for name in found if _TABLE[name].whole_words == whole_words]
+    return next(iter(exact or found), None)

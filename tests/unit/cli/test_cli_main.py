@@ -64,7 +64,7 @@ def test_errors_of_the_operating_system_are_one_line_too(
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("ingot.cli.inspect.GgufLoader", refuse)
+    monkeypatch.setattr("ingot.cli.inspect.open_model", refuse)
     ran = run("inspect", tiny)
     assert (ran.status, ran.err) == (2, f"error: {tiny}: Permission denied\n")
 

@@ -406,7 +406,7 @@ def test_names(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StoreError, match="ingot list"):
         store.resolve("zzzz")
     assert store.find(str(tmp_path)) is None
-    with pytest.raises(StoreError, match="is a folder; give a GGUF file in it"):
+    with pytest.raises(StoreError, match="is a folder without a checkpoint; give a GGUF"):
         store.resolve(str(tmp_path))
 
 

@@ -11,6 +11,7 @@ from ingot.cli.inspect.as_json import model_json, tensor_json
 from ingot.cli.inspect.tensor_statistics import statistics
 from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.output import console, write_json
+from ingot.convert import open_model
 from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.graph.kv_type import KvType
@@ -72,7 +73,7 @@ def command(
         return
     if (unfused or output) and not graph:
         raise ConfigError("--unfused and --output need --graph")
-    with GgufLoader(locate(file)) as loader:
+    with open_model(locate(file)) as loader:
         if graph:
             from ingot.cli.inspect.graph import show_graph  # noqa: PLC0415 (on demand)
 

@@ -14,8 +14,8 @@ from ingot.bar import DownloadBar
 from ingot.cli.shared.output import notice, size
 
 MODEL_HELP = (
-    "A GGUF file, hf:OWNER/REPO[:QUANT|/FILE], https://..., ollama:NAME[:TAG], or a name of "
-    "`ingot list`. Default: SmolLM2 (see `ingot pull`)."
+    "A GGUF file, a folder with safetensors, hf:OWNER/REPO[:QUANT|/FILE], https://..., "
+    "ollama:NAME[:TAG], or a name of `ingot list`. Default: SmolLM2 (see `ingot pull`)."
 )
 
 ModelOption = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help=MODEL_HELP)]

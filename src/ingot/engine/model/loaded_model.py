@@ -20,10 +20,10 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.backends.precision import Precision
 from ingot.config import MAX_THREADS, config
+from ingot.convert import open_model
 from ingot.engine.model import memory
 from ingot.engine.model.placement import GpuLayers, Placed
 from ingot.errors import ConfigError, ContextLengthError, ModelError
-from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse, SequenceBlocks
@@ -75,7 +75,7 @@ class LoadedModel:
         chosen = config().precision if precision is None else precision
         self.precision = _choice(Precision, "precision", chosen)
         found = _choice(Reuse, "reuse", reuse)
-        self.file = GgufLoader(path, mapped=place is not Weights.READ)
+        self.file = open_model(path, mapped=place is not Weights.READ)
         try:
             self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
             self.context = _checked_context(context, self.graph.context_length)

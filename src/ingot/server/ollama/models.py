@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ingot import __version__
-from ingot.gguf import GgufLoader, Value
+from ingot.convert import open_model
+from ingot.gguf import Value
 from ingot.server.body_limits import Name
 from ingot.server.catalog import LATEST, Entry
 from ingot.server.errors import ApiError
@@ -215,7 +216,7 @@ def _rounded(parameters: int) -> str:
 
 def _metadata(entry: Entry, *, whole: bool) -> dict[str, object]:
     """The metadata of a model's file. Long arrays are null unless the whole is wanted."""
-    with GgufLoader(entry.model.path) as loader:
+    with open_model(entry.model.path) as loader:
         return {key: _plain(value, whole=whole) for key, value in loader.metadata.items()}
 
 

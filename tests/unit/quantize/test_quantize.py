@@ -1,0 +1,183 @@
+"""Quantized files: types, contents, splits, and what is refused."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot.quantize
+from ingot.errors import DiskSpaceError, QuantError
+from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
+from ingot.quant import decode, encode
+from ingot.quantize import parse_override, plan
+from ingot.quantize.mixes import MIXES, ModelShape, choose_types, fitting, mix_of
+
+LAYERS = 4
+
+
+def write_model(path: Path, *, type: GgmlType = GgmlType.F16, parts: int = 1) -> Path:
+    """A file like a Llama's, with key-value pairs of all kinds."""
+    rng = np.random.default_rng(5)
+    writer = GgufWriter(path)
+    writer.add("general.architecture", "llama")
+    writer.add("general.name", b"caf\xe9")  # not UTF-8
+    writer.add("general.file_type", 1)
+    writer.add("llama.block_count", LAYERS)
+    writer.add("llama.attention.head_count", 8)
+    writer.add("llama.attention.head_count_kv", 2)
+    writer.add("tokenizer.ggml.tokens", ["a", "b"], ValueType.STRING)
+    writer.add("tokenizer.ggml.scores", [0.5, -1.5], ValueType.FLOAT64)
+    names = {"token_embd.weight": (3, 256), "output.weight": (3, 256), "output_norm.weight": (256,)}
+    for layer in range(LAYERS):
+        for name in ("attn_q", "attn_v", "attn_output", "ffn_down", "ffn_gate_inp"):
+            names[f"blk.{layer}.{name}.weight"] = (6, 256)
+        names[f"blk.{layer}.ffn_up.weight"] = (4, 288)  # not whole blocks of 256
+        names[f"blk.{layer}.attn_norm.weight"] = (256,)
+    for number, (name, shape) in enumerate(names.items()):
+        if number and number % -(-len(names) // parts) == 0:
+            writer.begin_part()
+        values = rng.standard_normal(shape).astype("f4")
+        kind = type if len(shape) > 1 and shape[-1] % type.block_size == 0 else GgmlType.F32
+        writer.add_tensor(name, encode(values, kind), kind, shape)
+    return writer.write()[0]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[GgufLoader]:
+    with GgufLoader(write_model(tmp_path / "model.gguf")) as loader:
+        yield loader
+
+
+@pytest.mark.parametrize("name", [mix for mix in MIXES if mix not in ("F32", "Q2_K_S")])
+def test_every_mix_is_written_and_near(name: str, model: GgufLoader, tmp_path: Path) -> None:
+    (path,) = plan(model, MIXES[name]).write(tmp_path / "out.gguf")
+    with GgufLoader(path) as found:
+        assert found.tensors.keys() == model.tensors.keys()
+        for key, tensor in found.tensors.items():
+            before = model.tensors[key]
+            assert tensor.shape == before.shape
+            values = decode(before.data, before.type, before.shape)
+            if tensor.type is before.type:
+                np.testing.assert_array_equal(tensor.data, before.data)
+                continue
+            expected = encode(values, tensor.type)
+            np.testing.assert_array_equal(tensor.data, expected.reshape(-1))
+        assert found.metadata["general.file_type"] == MIXES[name].file_type
+
+
+def test_keys_are_copied_as_they_are(model: GgufLoader, tmp_path: Path) -> None:
+    plan(model, MIXES["Q8_0"]).write(tmp_path / "out.gguf")
+    with GgufLoader(tmp_path / "out.gguf") as found:
+        assert found.metadata.raw_string("general.name") == b"caf\xe9"
+        assert list(found.metadata.strings("tokenizer.ggml.tokens")) == ["a", "b"]
+        scores = found.metadata.entry("tokenizer.ggml.scores")
+        assert scores.element_type is ValueType.FLOAT64
+        assert found.metadata["general.quantization_version"] == 2
+
+
+def test_pieces_do_not_change_the_file(
+    model: GgufLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(model, MIXES["Q4_K_M"]).write(tmp_path / "whole.gguf")
+    monkeypatch.setattr(ingot.quantize, "_PIECE", 600)  # two rows
+    plan(model, MIXES["Q4_K_M"]).write(tmp_path / "pieces.gguf")
+    assert (tmp_path / "whole.gguf").read_bytes() == (tmp_path / "pieces.gguf").read_bytes()
+
+
+def test_types_of_a_mix(model: GgufLoader) -> None:
+    types = plan(model, mix_of("q4_k_m")).types
+    assert types["output.weight"] is GgmlType.Q6_K
+    assert types["blk.0.attn_q.weight"] is GgmlType.Q4_K
+    assert types["blk.3.ffn_down.weight"] is GgmlType.Q6_K  # of the last eighth
+    assert types["blk.0.ffn_down.weight"] is GgmlType.Q4_K
+    assert types["blk.0.ffn_up.weight"] is GgmlType.Q5_0  # its rows are no blocks of 256
+    assert types["blk.0.ffn_gate_inp.weight"] is GgmlType.F16  # a router
+    assert types["blk.0.attn_norm.weight"] is GgmlType.F32
+
+
+def test_the_size_is_known_before(model: GgufLoader, tmp_path: Path) -> None:
+    planned = plan(model, MIXES["Q5_K_S"])
+    planned.write(tmp_path / "out.gguf")
+    with GgufLoader(tmp_path / "out.gguf") as found:
+        assert planned.size == sum(tensor.nbytes for tensor in found.tensors.values())
+
+
+def test_overrides(model: GgufLoader) -> None:
+    overrides = [parse_override("ffn_down=q8_0"), parse_override(r"blk\.1\.ffn_down=BF16")]
+    types = plan(model, MIXES["Q4_0"], [*overrides, parse_override("norm=q4_0")]).types
+    assert types["blk.0.ffn_down.weight"] is GgmlType.Q8_0
+    assert types["blk.1.ffn_down.weight"] is GgmlType.BF16
+    assert types["blk.0.attn_norm.weight"] is GgmlType.F32
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("ffn_down", "is not REGEX=TYPE"),
+        ("=q8_0", "is not REGEX=TYPE"),
+        ("ffn_down=q9", "no tensor can be written as 'q9'; the types are F32"),
+        ("ffn_down=iq2_xxs", "no tensor can be written as 'iq2_xxs'"),
+        ("ffn(=q8_0", "is not a regular expression"),
+    ],
+)
+def test_overrides_that_cannot_be(text: str, reason: str) -> None:
+    with pytest.raises(QuantError, match=reason):
+        parse_override(text)
+
+
+def test_quantizing_twice_must_be_allowed(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "small.gguf", type=GgmlType.Q8_0)
+    with GgufLoader(path) as loader:
+        with pytest.raises(QuantError, match=r"already quantized .* \(--allow-requantize\)"):
+            plan(loader, MIXES["Q4_0"])
+        types = plan(loader, MIXES["Q4_0"], allow_requantize=True).types
+        assert types["blk.0.attn_q.weight"] is GgmlType.Q4_0
+
+
+def test_splits_are_kept(tmp_path: Path) -> None:
+    with GgufLoader(write_model(tmp_path / "m.gguf", parts=3)) as loader:
+        assert len(loader.files) == 3
+        planned = plan(loader, MIXES["Q8_0"])
+        (single,) = planned.write(tmp_path / "one.gguf")
+        several = planned.write(tmp_path / "three.gguf", keep_split=True)
+        assert [path.name for path in several] == [
+            f"three-0000{number}-of-00003.gguf" for number in (1, 2, 3)
+        ]
+        with GgufLoader(several[1]) as parts, GgufLoader(single) as whole:
+            for before, after in zip(loader.files, parts.files, strict=True):
+                held = [t.name for t in loader.tensors.values() if t.path == before.path]
+                assert held == [t.name for t in parts.tensors.values() if t.path == after.path]
+            for name, tensor in whole.tensors.items():
+                np.testing.assert_array_equal(tensor.data, parts.tensors[name].data)
+
+
+def test_a_full_disk_is_seen_before(
+    model: GgufLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage:
+        free = 1000
+
+    monkeypatch.setattr("ingot.files.shutil.disk_usage", lambda _: Usage)
+    with pytest.raises(DiskSpaceError, match="free some space"):
+        plan(model, MIXES["Q8_0"]).write(tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize(("given", "name"), [("q4_k", "Q4_K_M"), ("mxfp4", "MXFP4_MOE")])
+def test_short_names(given: str, name: str) -> None:
+    assert mix_of(given).name == name
+
+
+def test_rows_that_no_block_divides() -> None:
+    assert fitting(GgmlType.Q4_K, 100) is GgmlType.F16
+    assert fitting(GgmlType.Q8_0, 33) is GgmlType.F16
+    assert fitting(GgmlType.Q6_K, 64) is GgmlType.Q8_0
+
+
+def test_no_rule_needs_a_layer() -> None:
+    """Names that no model has are matrices like others."""
+    shape = ModelShape("anything", layers=1, experts=8)
+    for mix in MIXES.values():
+        found = choose_types(mix, shape, {"x.weight": (2, 256), "ffn_down.weight": (2, 256)})
+        assert all(re.fullmatch(r"[A-Z0-9_]+", kind.name) for kind in found.values())
