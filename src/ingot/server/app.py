@@ -1,9 +1,10 @@
 """The ASGI application: the endpoints of all families, the middleware, the error responses."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import TypedDict
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -59,12 +60,25 @@ def application(server: Server) -> FastAPI:
     if server.options.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=server.options.cors_origins,
+            **_allowed_origins(server.options.cors_origins),
             allow_methods=["*"],
             allow_headers=["*"],
+            allow_credentials=True,
+            allow_private_network=True,
             expose_headers=["X-Request-Id"],
         )
     return app
+
+
+class _AllowedOrigins(TypedDict, total=False):
+    allow_origins: Sequence[str]
+    allow_origin_regex: str
+
+
+def _allowed_origins(origins: Sequence[str]) -> _AllowedOrigins:
+    """The origins for the middleware. It names the origin that asked, because browsers refuse `*`
+    in answers to requests with credentials."""
+    return {"allow_origin_regex": ".*"} if "*" in origins else {"allow_origins": origins}
 
 
 async def _error_response(request: HttpRequest, error: Exception) -> Response:

@@ -6,6 +6,7 @@ returned. It does not know what an endpoint's responses look like.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from starlette.types import Receive
 
 from ingot.api import LLM
 from ingot.engine import Completion, Request
+from ingot.engine.request import Progress
 from ingot.errors import RequestCancelledError
 from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import LARGEST_SEED
@@ -79,11 +81,12 @@ class PromptSet:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text of one completion. The last piece carries the whole completion."""
+    """Some text of one completion, or progress of its prompt. The last carries the whole."""
 
     index: int
     text: str
     done: Completion | None = None
+    progress: Progress | None = None
 
 
 class Generations:
@@ -157,10 +160,16 @@ class Generation:
         self.requests = requests
         self.record = record
         self.slots = slots
+        self.began = time.perf_counter()
         self.stopped = False  # by the server, which is about to stop
         self._lease = lease
         self._forget = forget
         self._include_stop = include_stop
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the requests were submitted."""
+        return time.perf_counter() - self.began
 
     @property
     def warnings(self) -> list[str] | None:
@@ -203,15 +212,23 @@ class Generation:
         except RequestCancelledError:
             raise self._cancellation() from None
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """Text as it is generated; the last piece of each completion carries the whole."""
-        if len(self.requests) == 1:
+    async def pieces(self, *, progress: bool = False) -> AsyncIterator[Piece]:
+        """Text as it is generated; the last piece of each completion carries the whole.
+
+        With `progress`, some pieces before the text say how much of the prompt is read.
+        """
+        if len(self.requests) == 1 and not progress:
             async for piece in self._pieces_of(0):
                 yield piece
             return
         queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
 
         async def read(index: int) -> None:
+            def report(done: int, total: int) -> None:
+                queue.put_nowait(Piece(index, "", progress=Progress(done, total)))
+
+            if progress:
+                self.requests[index].progress = report
             try:
                 async for piece in self._pieces_of(index):
                     queue.put_nowait(piece)

@@ -61,12 +61,16 @@ class RequestMiddleware:
         record = AccessRecord(_request_id(headers))
         set_record(scope, record)
         status = CLIENT_CLOSED
+        is_head = scope["method"] == "HEAD"  # answered like a GET, without the body
+        asked = {**scope, "method": "GET"} if is_head else scope
 
         async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = record.id
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -75,7 +79,7 @@ class RequestMiddleware:
                 with self._bodies.share(headers.get("content-length", "0")) as share:
                     body = await self._bodies.read(receive, share)
                     _check_content_type(body, headers)
-                    await self._app(scope, _replay(body, receive), respond)
+                    await self._app(asked, _replay(body, receive), respond)
             except ClientGoneError:
                 pass
             except ApiError as error:
@@ -87,7 +91,7 @@ class RequestMiddleware:
                 await _refuse(scope, error_info(error), respond)
         finally:
             seconds = time.perf_counter() - record.started
-            path = getattr(scope.get("route"), "path", "other")
+            path = getattr(asked.get("route"), "path", "other")
             self._server.metrics.observe(record, scope["method"], path, status, seconds)
             record.log(scope, status, seconds)
 

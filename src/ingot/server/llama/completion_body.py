@@ -117,6 +117,7 @@ class LlamaBody(SamplingBody):
     cache_prompt: bool | None = None
     return_tokens: bool | None = None
     timings_per_token: bool | None = None
+    return_progress: bool | None = None
     response_fields: Few[Name] | None = None
 
 

@@ -162,6 +162,8 @@ class ChatBody(SamplingBody):
     continue_final_message: bool | None = None
     truncate_prompt_tokens: PromptTokens | None = None
     include_stop_str_in_output: bool | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
     user: str | None = None
 
     @property

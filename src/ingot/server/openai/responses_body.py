@@ -159,6 +159,8 @@ class ResponsesBody(SamplingBody):
     reasoning: ReasoningOptions | None = None
     metadata: Annotated[dict[str, _MetadataText], Field(max_length=16)] | None = None
     include: Few[Name] | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
     user: str | None = None
 
     @property
