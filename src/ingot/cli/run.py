@@ -11,6 +11,7 @@ from ingot import store
 from ingot.api import LLM
 from ingot.cli.shared.answer import PromptBar, write_answer
 from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.interrupts import INTERRUPTED
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -23,7 +24,7 @@ from ingot.cli.shared.model_options import (
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice
-from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
+from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.engine import Request
 from ingot.errors import ConfigError
 from ingot.recommended import has_chat_template
@@ -31,7 +32,7 @@ from ingot.recommended import has_chat_template
 _EXAMPLE = "Explain in two sentences why the sky is blue."
 
 
-@takes_sampling_flags
+@takes_flags
 def command(
     words: Annotated[
         list[str] | None,

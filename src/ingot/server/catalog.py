@@ -213,7 +213,13 @@ def _open(model: ServedModel, report: Callable[[str], None]) -> LLM:
             report(f"{model.name}: loading {total / 1e9:.2f} GB of weights to the GPU")
         sending = True
 
-    llm = LLM(model.path, progress=progress, **options)
+    llm = LLM(
+        model.path,
+        chat_template=model.chat_template,
+        pooling=model.pooling,
+        progress=progress,
+        **options,
+    )
     if llm.engine.model.placement is not None:
         report(f"{model.name}: {llm.engine.model.placement}")
     return llm

@@ -5,20 +5,38 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
+from ingot.models import Pooling
 from ingot.server.http.connection_limits import ConnectionLimits
+
+# llama-server's names: "none" leaves reasoning in the text, the other two separate it.
+ReasoningFormat = Literal["auto", "deepseek", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model file, its name in requests, its engine's options, and its sampling defaults."""
+    """A model file, its name in requests, and how it is used."""
 
     name: str
     path: Path
     engine: EngineOptions = field(default_factory=EngineOptions)
-    sampling: Mapping[str, object] = field(default_factory=dict)  # by name
+    sampling: Mapping[str, object] = field(default_factory=dict)  # defaults by name
+    chat_template: str | None = None  # the source of a template instead of the model's
+    reasoning_format: ReasoningFormat = "auto"
+    pooling: Pooling | None = None  # of embeddings; None: what the file states
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What a server's options mean for the requests to one model."""
+
+    sampling: Mapping[str, object] = field(default_factory=dict)  # defaults by name
+    max_tokens: int | None = None  # that a completion may have
+    time_limit: float | None = None  # seconds
+    separates_reasoning: bool = True  # or else reasoning stays in the text, with its tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,7 +243,7 @@ def router(server: Server) -> APIRouter:
     async def messages(body: MessagesBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
-        prepared = PreparedChat(chat_of(body, server.options))
+        prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
@@ -256,7 +256,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountBody) -> TokenCount:
         """Count the tokens of a conversation."""
-        chat = chat_of(body, server.options)
+        chat = chat_of(body, server.request_options(body.model))
         with await server.catalog.lease(body.model) as lease:
             ids, _ = await run_in_thread(prepare, lease.llm, chat)
         return TokenCount(input_tokens=len(ids))

@@ -24,7 +24,7 @@ from ingot.server.body_limits import (
     Tokens,
 )
 from ingot.server.errors import ApiError
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import MAX_STOP_LENGTH, Number, SamplingBody, params_of
 
 
@@ -121,7 +121,7 @@ class LlamaBody(SamplingBody):
     response_fields: Few[Name] | None = None
 
 
-def sampling_params(body: LlamaBody, llm: LLM, options: ServerOptions) -> SamplingParams:
+def sampling_params(body: LlamaBody, llm: LLM, options: RequestOptions) -> SamplingParams:
     """The sampling parameters of a body; some depend on the model's vocabulary."""
     slots = llm.engine.options.max_running
     if body.id_slot is not None and body.id_slot >= slots:

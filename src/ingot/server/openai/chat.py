@@ -107,7 +107,7 @@ def router(server: Server) -> APIRouter:
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
-        prepared = PreparedChat(chat_of(body, server.options))
+        prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
@@ -122,7 +122,9 @@ def router(server: Server) -> APIRouter:
     @routes.post("/chat/completions/input_tokens", include_in_schema=False)
     async def input_tokens(body: ChatBody) -> InputTokens:
         """Count the tokens of a conversation."""
-        return await count_tokens(server, body.model, chat_of(body, server.options))
+        return await count_tokens(
+            server, body.model, chat_of(body, server.request_options(body.model))
+        )
 
     return routes
 

@@ -203,7 +203,7 @@ def _plan(body: CompletionBody, server: Server) -> _Plan:
         raise ApiError(400, "echo cannot be combined with suffix", param="suffix")
     params = params_of(
         body,
-        server.options,
+        server.request_options(body.model),
         default_tokens=_DEFAULT_TOKENS,
         logprobs=body.alternatives,
         response_format=body.response_format,
