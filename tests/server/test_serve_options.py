@@ -11,8 +11,11 @@ import pytest
 from scripted import scripted_model, scripted_server
 from serving import serving
 
-from ingot import LLM
-from ingot.errors import ChatTemplateError
+from ingot import LLM, store
+from ingot.cli.shared.sampling_options import SamplingFlags
+from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
+from ingot.cli.shared.served_models import served_models
+from ingot.errors import ChatTemplateError, ConfigError
 from scripted_gguf import write_scripted_gguf
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -103,6 +106,26 @@ def test_requests_inherit_the_sampling_flags(path: Path) -> None:
         assert text()["choices"][0]["text"] == first["choices"][0]["text"]
         assert text(max_tokens=9)["usage"]["completion_tokens"] == 9
         assert text(max_tokens=40, seed=8)["choices"] != text(max_tokens=40)["choices"]
+
+
+def test_the_engine_has_flags(path: Path) -> None:
+    flags = EngineFlags(cache_tokens=512, chunk_tokens=32, draft=str(path), parallel=3)
+    options = flags.options()
+    assert (options.cache_tokens, options.chunk_tokens, options.max_running) == (512, 32, 3)
+    assert options.draft == path
+    assert EngineFlags(speculation="ngram").options().speculation == "ngram"
+    with pytest.raises(ConfigError, match="'ngram'"):
+        EngineFlags(speculation="magic").options()
+
+
+def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = [store.StoredModel("hf:me/it:Q4", path, 1)]
+    monkeypatch.setattr(store, "list_models", lambda: stored)
+    found = served_models(ModelFlags(store=True), EngineFlags(), SamplingFlags(temperature=0.5))
+    assert found.models == ()
+    assert found.discover is not None
+    (model,) = found.discover()
+    assert (model.name, model.path, model.sampling["temperature"]) == ("hf:me/it:Q4", path, 0.5)
 
 
 def test_control_tokens_are_not_shown_under_ignore_eos(smollm2_path: Path) -> None:

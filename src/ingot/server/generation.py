@@ -23,9 +23,10 @@ from ingot.engine.request import Progress
 from ingot.errors import RequestCancelledError
 from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import LARGEST_SEED
-from ingot.server.catalog import Catalog, Lease
+from ingot.server.catalog import Catalog
 from ingot.server.errors import ClientGoneError, stopping_error
 from ingot.server.http.access_log import AccessRecord
+from ingot.server.model_entry import Lease
 from ingot.server.slot_table import SlotTable
 from ingot.server.threads import run_in_thread
 
@@ -50,10 +51,14 @@ class PromptSet:
     reuse: bool = True
     include_stop: bool = False  # whether texts include the stop sequence that ended them
     guidance: Guidance | None = None
+    keep: int = 0  # first tokens that stay when the context is shifted; -1: the prompt
     heal: bool = False  # whether texts may continue from inside the prompt's last token
 
-    def submit(self, llm: LLM) -> list[Request]:
-        """Submit all completions, or none. With a seed, each one of a prompt gets the next."""
+    def submit(self, llm: LLM, *, shift: bool = False) -> list[Request]:
+        """Submit all completions, or none. With a seed, each one of a prompt gets the next.
+
+        With `shift`, a text that fills the context continues without its middle.
+        """
         requests: list[Request] = []
         try:
             for prompt in self.prompts:
@@ -65,7 +70,8 @@ class PromptSet:
                         llm.stream(
                             prompt,
                             replace(self.params, seed=seed),
-                            context_overflow="stop",
+                            context_overflow="shift" if shift else "stop",
+                            keep=len(prompt) if self.keep < 0 else self.keep,
                             reuse=self.reuse,
                             heal=self.heal,
                             negative_prompt=self.guidance.prompt if self.guidance else None,
@@ -122,7 +128,8 @@ class Generations:
         try:
             prompts = await run_in_thread(prepare, lease.llm)
             compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
-            requests = await run_in_thread(prompts.submit, lease.llm)
+            shift = lease.model.context_shift and prompts.guidance is None
+            requests = await run_in_thread(prompts.submit, lease.llm, shift=shift)
             del compiled  # the requests hold it now
         except BaseException:
             lease.release()

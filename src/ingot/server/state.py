@@ -17,7 +17,7 @@ class Server:
     def __init__(self, options: ServerOptions, report: Callable[[str], None] | None = None) -> None:
         """`report` takes messages for the person who started the server."""
         self.options = options
-        self.catalog = Catalog(options.models, options.idle_unload, report)
+        self.catalog = Catalog(options, report)
         self.generations = Generations()
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)

@@ -15,9 +15,10 @@ def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, tuple[Any, tuple[str, ...]]] = {}
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
-        if is_dataclass(parameter.annotation):
-            flags = signature(parameter.annotation).parameters
-            groups[parameter.name] = (parameter.annotation, tuple(flags))
+        group: Any = parameter.annotation
+        if is_dataclass(group):
+            flags = signature(group).parameters
+            groups[parameter.name] = (group, tuple(flags))
             options += flags.values()
         else:
             options.append(parameter)

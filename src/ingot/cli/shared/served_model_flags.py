@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from ingot.cli.shared.find_model import MODEL_HELP
+from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
@@ -22,6 +22,9 @@ from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
 from ingot.models import Pooling
 from ingot.tokenizer.chat_template import CHATML
+
+if TYPE_CHECKING:
+    from ingot.engine.options import Speculation
 
 _MODELS = "Models"
 
@@ -41,6 +44,32 @@ class EngineFlags:
     precision: PrecisionOption = None
     device: DeviceOption = "cpu"
     gpu_layers: GpuLayersOption = None
+    cache_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--cache-tokens",
+            help="Tokens in the KV cache, of all requests. Default: four contexts, at most a "
+            "quarter of the memory.",
+        ),
+    ] = None
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--chunk-tokens",
+            help="Prompt tokens that are read between two tokens of running answers. Default: "
+            "128; 1024 on a GPU.",
+        ),
+    ] = None
+    speculation: Annotated[
+        str | None,
+        typer.Option(
+            "--speculation", help="ngram: guess tokens from the text itself. [no guesses]"
+        ),
+    ] = None
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", metavar="MODEL", help="A smaller model that guesses tokens."),
+    ] = None
     parallel: Annotated[
         int, typer.Option("-np", "--parallel", help="Requests decoded at once.")
     ] = EngineOptions().max_running
@@ -69,6 +98,10 @@ class EngineFlags:
             precision=self.precision,
             device=self.device,
             gpu_layers=parse_gpu_layers(self.gpu_layers),
+            cache_tokens=self.cache_tokens,
+            chunk_tokens=self.chunk_tokens,
+            speculation=cast("Speculation | None", self.speculation),
+            draft=None if self.draft is None else locate(self.draft),
             max_running=self.parallel,
             max_queue=self.queue,
             step_timeout=self.step_timeout,
@@ -88,6 +121,37 @@ class ModelFlags:
             text=f"{MODEL_HELP} May be repeated; the first is opened now, the others on first use.",
         ),
     ] = None
+    models_dir: Annotated[
+        Path | None,
+        _option(
+            "--models-dir",
+            text="A folder whose models are served, each opened on first use. New files are found "
+            "while the server runs.",
+        ),
+    ] = None
+    store: Annotated[
+        bool,
+        _option("--store", text="Serve all models of `ingot list`, each opened on first use."),
+    ] = False
+    models_file: Annotated[
+        Path | None,
+        _option("--models-file", text="A TOML file with options of single models."),
+    ] = None
+    models_max: Annotated[
+        int | None,
+        _option("--models-max", text="Models open at once. [as many as the memory has room for]"),
+    ] = None
+    models_memory: Annotated[
+        float | None,
+        _option("--models-memory", text="GB of memory for all open models. [what is available]"),
+    ] = None
+    context_shift: Annotated[
+        bool,
+        _option(
+            "--context-shift",
+            text="Let an answer that fills the context drop the middle of the text and continue.",
+        ),
+    ] = False
     chat_template: Annotated[
         str | None,
         _option("--chat-template", text="A Jinja template instead of the model's, or `chatml`."),

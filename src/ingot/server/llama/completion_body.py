@@ -115,6 +115,7 @@ class LlamaBody(SamplingBody):
     n_cmpl: _Count | None = None
     id_slot: Annotated[int, Field(ge=-1)] | None = None
     cache_prompt: bool | None = None
+    n_keep: Annotated[int, Field(ge=-1)] | None = None
     return_tokens: bool | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None

@@ -96,8 +96,9 @@ class CompletionResponder:
             tokens_predicted=self._sent[piece.index],
             tokens_evaluated=timings.prompt_tokens,
             timings=timings_of(timings) if self._body.timings_per_token else None,
-            prompt_progress=piece.progress
-            and progress_of(piece.progress, timings, self._generation.seconds),
+            prompt_progress=None
+            if piece.progress is None
+            else progress_of(piece.progress, timings, self._generation.seconds),
         ).model_dump(exclude_none=True)
         if self._body.n_probs:
             chunk["completion_probabilities"] = list(self._probabilities(choices))

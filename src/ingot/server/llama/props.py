@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from ingot import __version__
 from ingot.sampling import SamplingParams
 from ingot.server.body_limits import Few
-from ingot.server.catalog import Lease
 from ingot.server.errors import ApiError
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
+from ingot.server.model_entry import Lease
 from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import Body, Number
 from ingot.server.state import Server

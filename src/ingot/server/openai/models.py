@@ -7,17 +7,25 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from ingot.server.catalog import LATEST, Entry
+from ingot.server.catalog import LATEST
 from ingot.server.errors import ApiError
+from ingot.server.model_entry import Entry, ModelStatus
 from ingot.server.model_facts import ModelFacts, context_of
 from ingot.server.openai.shared import ERRORS
 from ingot.server.state import Server
 
 
 class ModelState(BaseModel):
-    """Whether a model is loaded."""
+    """Whether a model is loaded; one that was closed because it was idle sleeps."""
 
-    value: Literal["loaded", "unloaded"]
+    value: ModelStatus
+
+
+class FailedState(ModelState):
+    """The model could not be opened the last time."""
+
+    failed: Literal[True] = True
+    error: str
 
 
 class Meta(BaseModel):
@@ -43,7 +51,7 @@ class Model(BaseModel):
     created: int
     owned_by: str = "ingot"
     aliases: list[str]
-    status: ModelState
+    status: ModelState | FailedState
     capabilities: list[str] | None = None
     context_length: int | None = None  # of the loaded model, or the most that its file allows
     max_model_len: int | None = None  # the same, under vLLM's name
@@ -76,6 +84,7 @@ def router(server: Server) -> APIRouter:
         before_id: str | None = None,
     ) -> ModelList:
         """List the models; the parameters ask for a page."""
+        server.catalog.discover()
         names = list(server.catalog.entries)
         page, has_more = _page(names, limit, after_id, before_id)
         return ModelList(
@@ -116,8 +125,10 @@ def _model(entry: Entry, facts: ModelFacts | None) -> Model:
         display_name=entry.name,
         created_at=datetime.fromtimestamp(entry.listed, UTC),
         created=entry.listed,
-        aliases=[f"{entry.name}{LATEST}"],
-        status=ModelState(value="unloaded" if entry.llm is None else "loaded"),
+        aliases=[f"{entry.name}{LATEST}", *entry.model.aliases],
+        status=ModelState(value=entry.status)
+        if entry.failure is None
+        else FailedState(value=entry.status, error=entry.failure),
     )
     if facts is None:
         return model
