@@ -16,7 +16,17 @@ from starlette.routing import Match
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import anthropic, health, llama, model_control, ollama, openai, page, vllm
+from ingot.server import (
+    anthropic,
+    batches,
+    health,
+    llama,
+    model_control,
+    ollama,
+    openai,
+    page,
+    vllm,
+)
 from ingot.server.error_bodies import error_body
 from ingot.server.errors import ApiError, ClientGoneError, ErrorInfo, error_info
 from ingot.server.http.json_response import JsonResponse
@@ -51,7 +61,7 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from elsewhere; `page` has our own
         redoc_url=None,
     )
-    for family in (health, model_control, openai, anthropic, llama, ollama, vllm):
+    for family in (health, model_control, batches, openai, anthropic, llama, ollama, vllm):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ingot.errors import IngotError
 from ingot.server.error_bodies import OpenAIError, error_responses
-from ingot.server.http.event_stream import STREAMED, WatchStream, event
+from ingot.server.http.event_stream import WatchStream, event
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 
@@ -48,13 +48,13 @@ def router(server: Server) -> APIRouter:
         task.add_done_callback(loading.discard)
         return Done()
 
-    @routes.post("/models/unload")
+    @routes.post("/models/unload", responses={409: {"model": OpenAIError}})
     async def unload(body: ModelBody) -> Done:
         """Close a model. The next request to it opens it again."""
         await server.catalog.unload(body.model)
         return Done()
 
-    @routes.get("/models/sse", response_model=None, responses=STREAMED)
+    @routes.get("/models/sse", include_in_schema=False)  # it does not end
     async def watch() -> Response:
         """The status of all models, then an event for every change."""
         return WatchStream(_changes(server))

@@ -15,8 +15,8 @@ def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, tuple[Any, tuple[str, ...]]] = {}
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
-        group: Any = parameter.annotation
-        if is_dataclass(group):
+        group = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
             flags = signature(group).parameters
             groups[parameter.name] = (group, tuple(flags))
             options += flags.values()

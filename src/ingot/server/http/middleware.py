@@ -37,6 +37,7 @@ _PUBLIC_FOLDERS = ("/page/",)
 # Answered also while the server is stopping, or has no free connection.
 HEALTH_PATHS = frozenset({"/health", "/v1/health", "/ready", "/metrics"})
 
+_UPLOADS, _FORM = "/v1/files", "multipart/form-data"  # the one endpoint that takes a form
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _JSON = re.compile(r"application/([\w.-]+\+)?json", re.ASCII)
 CLIENT_CLOSED = 499  # the client disconnected before the response
@@ -77,8 +78,10 @@ class RequestMiddleware:
             try:
                 self._admit(scope, headers)
                 with self._bodies.share(headers.get("content-length", "0")) as share:
-                    body = await self._bodies.read(receive, share)
-                    _check_content_type(body, headers)
+                    is_file = scope["path"] == _UPLOADS and _media_type(headers) == _FORM
+                    body = await self._bodies.read(receive, share, is_json=not is_file)
+                    if not is_file:
+                        _check_content_type(body, headers)
                     await self._app(asked, _replay(body, receive), respond)
             except ClientGoneError:
                 pass
@@ -131,13 +134,16 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
+def _media_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def _check_content_type(body: bytes, headers: Headers) -> None:
     """Refuse a body that is not declared as JSON.
 
     A page can make a browser send other types to any server without asking it first.
     """
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and not _JSON.fullmatch(media_type):
+    if body and not _JSON.fullmatch(_media_type(headers)):
         raise ApiError(400, "the body must be JSON, with the header Content-Type: application/json")
 
 
