@@ -7,7 +7,9 @@ for piece in llm.stream("Once upon a time"):
     print(piece, end="")
 """
 
+import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
     from ingot.tool_runs import Functions, ToolRun
+
+_log = logging.getLogger("ingot")
 
 Schema = type | Mapping[str, object]
 Messages = str | Sequence[Mapping[str, Any]]
@@ -99,6 +103,7 @@ class LLM:
         `draft`, `step_timeout`. During an upload to a GPU, `progress(sent, total)` is called with
         the bytes of weights.
         """
+        started = time.perf_counter()
         self.engine = InferenceEngine(EngineOptions.from_names(options))
         if chat_template is not None:
             from ingot.tokenizer.sandbox import CompiledTemplate  # noqa: PLC0415 (imports jinja2)
@@ -109,6 +114,13 @@ class LLM:
         self.engine.load_gguf_model(found, progress)
         model = self.engine.model
         self.path = model.file.path
+        _log.info(
+            "opened %s: context %d, threads %d, %.2f s",
+            model.file.path,
+            model.context,
+            model.threads,
+            time.perf_counter() - started,
+        )
         self.file = model.file
         self.graph = model.graph
         self.context = model.context
@@ -548,6 +560,7 @@ class LLM:
     def close(self) -> None:
         """Free everything, after the current step. Unfinished requests fail with `ModelError`."""
         self.engine.close()
+        _log.info("closed %s", self.path)
 
     def __enter__(self) -> Self:
         return self

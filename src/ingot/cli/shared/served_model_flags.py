@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -118,6 +119,7 @@ class ModelFlags:
             "-m",
             "--model",
             metavar="[NAME=]MODEL",
+            autocompletion=complete_model,
             text=f"{MODEL_HELP} May be repeated; the first is opened now, the others on first use.",
         ),
     ] = None
