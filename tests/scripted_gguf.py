@@ -7,7 +7,7 @@ last message. No grammar is needed, so any client can have it call tools.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +30,22 @@ CHOICE"""
 
 
 def write_scripted_gguf(
-    path: Path, scripts: Mapping[str, str], *, otherwise: str = "Hello!", context: int = 65536
+    path: Path,
+    scripts: Mapping[str, str],
+    *,
+    otherwise: str = "Hello!",
+    context: int = 65536,
+    whole: Collection[str] = (),
 ) -> Path:
-    """A model that says the text of the first cue in `role: content` of the last message."""
+    """A model that says the text of the first cue in `role: content` of the last message.
+
+    The texts of the cues in `whole` are one token. They can be said under a grammar, too: after the
+    first token, a grammar may force others than those of the text.
+    """
     texts = [*scripts.values(), otherwise]
+    shortest = [len(text) if cue in whole else _SHORTEST for cue, text in scripts.items()]
     marks = [f"<|say{number}|>" for number in range(len(texts))]
-    tokens, following = _tokens(texts, marks)
+    tokens, following = _tokens(texts, marks, [*shortest, _SHORTEST])
     controls = {"<|start|>", "<|end|>", *marks}
     types = [TokenType.CONTROL if token in controls else TokenType.NORMAL for token in tokens]
     writer = GgufWriter(path)
@@ -70,36 +80,38 @@ def write_scripted_gguf(
     return writer.write()[0]
 
 
-def tool_call(name: str, **arguments: object) -> str:
+def tool_call(name: str, /, **arguments: object) -> str:
     """The text of a tool call."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-def _tokens(texts: list[str], marks: list[str]) -> tuple[list[str], list[int]]:
+def _tokens(
+    texts: list[str], marks: list[str], shortest: list[int]
+) -> tuple[list[str], list[int]]:
     """The vocabulary, and which token follows each; what follows nothing ends the text."""
     letters = vocabulary()[:256]
     tokens = [*letters, "<|start|>", "<|end|>", *marks]
     end = tokens.index("<|end|>")
     following = [end] * len(tokens)
     used = set(tokens)
-    for text, mark in zip(texts, marks, strict=True):
+    for text, mark, least in zip(texts, marks, shortest, strict=True):
         last = tokens.index(mark)
-        for piece in _pieces("".join(letters[byte] for byte in text.encode()), used):
+        for piece in _pieces("".join(letters[byte] for byte in text.encode()), used, least):
             tokens.append(piece)
             following.append(end)
             following[last] = last = len(tokens) - 1
     return tokens, following
 
 
-def _pieces(text: str, used: set[str]) -> list[str]:
+def _pieces(text: str, used: set[str], shortest: int) -> list[str]:
     """Cut a text into pieces that no text has had; `used` gets them."""
     pieces: list[str] = []
     start = 0
     while start < len(text):
-        stop = start + _SHORTEST
+        stop = start + shortest
         while text[start:stop] in used and stop < len(text):
             stop += 1
-        if text[start:stop] in used or len(text) - stop < _SHORTEST:
+        if text[start:stop] in used or len(text) - stop < shortest:
             stop = len(text)
         while text[start:stop] in used:  # the rest of another text: join it to what is before
             start -= len(used_piece := pieces.pop())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.completion import completion_init
+from typer.completion import completion_init  # type: ignore[attr-defined]  # re-exported
 from typer.core import TyperGroup
 
 from ingot import __version__

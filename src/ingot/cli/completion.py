@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import get_completion_script  # type: ignore[attr-defined]  # re-exported
 
 from ingot.cli.shared.completion import COMPLETE_VARIABLE, PROGRAM
 

@@ -191,6 +191,13 @@ class Metadata(Body):
     user_id: str | None = None
 
 
+class ThreadBody(Body):
+    """Whether the server holds the conversation, and which one it continues."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
 class Conversation(RequestBody):
     """What both bodies have: everything that the model reads."""
 
@@ -213,6 +220,7 @@ class MessagesBody(Conversation, SamplingBody):
     max_tokens: Annotated[int, Field(ge=1)]
     stop_sequences: Few[StopSequence] | None = None
     stream: bool | None = None
+    thread: ThreadBody | None = None
     metadata: Metadata | None = None
 
 

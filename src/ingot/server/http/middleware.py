@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +39,8 @@ _PUBLIC_FOLDERS = ("/page/",)
 HEALTH_PATHS = frozenset({"/health", "/v1/health", "/ready", "/metrics"})
 
 _UPLOADS, _FORM = "/v1/files", "multipart/form-data"  # the one endpoint that takes a form
+_OLLAMA = "/api/"
+_FROM_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site", "sec-fetch-mode")
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _JSON = re.compile(r"application/([\w.-]+\+)?json", re.ASCII)
 CLIENT_CLOSED = 499  # the client disconnected before the response
@@ -80,7 +83,9 @@ class RequestMiddleware:
                 with self._bodies.share(headers.get("content-length", "0")) as share:
                     is_file = scope["path"] == _UPLOADS and _media_type(headers) == _FORM
                     body = await self._bodies.read(receive, share, is_json=not is_file)
-                    if not is_file:
+                    if _is_from_program(scope["path"], headers):
+                        asked = {**asked, "headers": _as_json(asked["headers"])}
+                    elif not is_file:
                         _check_content_type(body, headers)
                     await self._app(asked, _replay(body, receive), respond)
             except ClientGoneError:
@@ -136,6 +141,19 @@ def _digest(key: str) -> bytes:
 
 def _media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _is_from_program(path: str, headers: Headers) -> bool:
+    """Whether a request to Ollama's API is surely not from a page.
+
+    Ollama's own examples and many of its clients send JSON without saying so.
+    """
+    return path.startswith(_OLLAMA) and not any(name in headers for name in _FROM_BROWSERS)
+
+
+def _as_json(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    others = [(name, value) for name, value in headers if name.lower() != b"content-type"]
+    return [*others, (b"content-type", b"application/json")]
 
 
 def _check_content_type(body: bytes, headers: Headers) -> None:
