@@ -85,9 +85,7 @@ def tool_call(name: str, /, **arguments: object) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-def _tokens(
-    texts: list[str], marks: list[str], shortest: list[int]
-) -> tuple[list[str], list[int]]:
+def _tokens(texts: list[str], marks: list[str], shortest: list[int]) -> tuple[list[str], list[int]]:
     """The vocabulary, and which token follows each; what follows nothing ends the text."""
     letters = vocabulary()[:256]
     tokens = [*letters, "<|start|>", "<|end|>", *marks]
