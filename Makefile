@@ -15,7 +15,7 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
   -DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/tests/oracle/llama_cpp.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-compared test-peer test-sanitized test-gpu \
+.PHONY: help build run test lint format test-oracle test-compared test-clients test-peer test-sanitized test-gpu \
   test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos bench clean
 
 help: ## list the targets
@@ -91,6 +91,26 @@ test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and com
 
 test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m oracle
+
+# Clients of other projects, each with what it needs, apart from our own environment.
+CLIENTS := build/clients
+NODE_CLIENTS := build/clients-node
+
+$(CLIENTS)/.installed: tests/clients/requirements.txt
+	@echo "installing the clients of other projects into $(CLIENTS) (minutes the first time)"
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+$(NODE_CLIENTS)/.installed: tests/clients/node/package.json
+	@mkdir -p $(NODE_CLIENTS) && cp $< $(NODE_CLIENTS)
+	@if command -v npm >/dev/null 2>&1; then \
+	  npm install --prefix $(NODE_CLIENTS) --no-audit --no-fund --silent; \
+	  else echo "npm is not here: the clients in JavaScript are skipped" >&2; fi
+	@touch $@
+
+test-clients: $(VENV)/.built $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ## run clients of other projects against the server
+	$(BIN)/python -m pytest -m oracle tests/clients
 
 test-peer: $(VENV)/.peer ## compare tiny models of every architecture with llama.cpp (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py

@@ -7,7 +7,9 @@ for piece in llm.stream("Once upon a time"):
     print(piece, end="")
 """
 
+import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from ingot.tokenizer.chat_template import ChatTemplate
     from ingot.tool_runs import Functions, ToolRun
 
+_log = logging.getLogger("ingot")
+
 Schema = type | Mapping[str, object]
 Messages = str | Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any] | Callable[..., Any]]
@@ -79,6 +83,8 @@ class LLM:
         self,
         path: str | os.PathLike[str],
         *,
+        chat_template: str | None = None,
+        pooling: models.Pooling | None = None,
         progress: OnOpening | None = None,
         **options: Unpack[EngineFields],
     ) -> None:
@@ -88,24 +94,41 @@ class LLM:
         "https://...", "ollama:NAME", "default". What is not on this machine is downloaded. A `~` at
         the beginning of a path is the home folder.
 
+        `chat_template` is the source of a Jinja template that replaces the model's. `pooling` is
+        the default of `embed`.
+
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
         `draft`, `step_timeout`. While a GPU is made ready, `progress(stage, done, total)` is
         called: bytes of weights, then kernels to compile, then steps to capture.
         """
+        started = time.perf_counter()
         self.engine = InferenceEngine(EngineOptions.from_names(options))
+        if chat_template is not None:
+            from ingot.tokenizer.sandbox import CompiledTemplate  # noqa: PLC0415 (imports jinja2)
+
+            CompiledTemplate(chat_template)  # an invalid one is an error now
         with DownloadBar() as bar:
             found = store.locate(path, bar)
         self.engine.load_gguf_model(found, progress)
         model = self.engine.model
         self.path = model.file.path
+        _log.info(
+            "opened %s: context %d, threads %d, %.2f s",
+            model.file.path,
+            model.context,
+            model.threads,
+            time.perf_counter() - started,
+        )
         self.file = model.file
         self.graph = model.graph
         self.context = model.context
         self.threads = model.threads
         self.tokenizer = self.engine.tokenizer
         self.defaults = SamplingParams.from_names(recommended_sampling(self.path))
+        self.pooling: models.Pooling = pooling or models.pooling(self.file)
+        self._template_source = chat_template
         self._making_runner = Lock()
 
     def generate(
@@ -445,7 +468,7 @@ class LLM:
         """Embeddings [texts, width], or [width] for one text.
 
         `pooling` turns the hidden states of a text's tokens into one vector: their "mean", the
-        "last" or the first ("cls"). The default is what the file states, else the mean. With
+        "last" or the first ("cls"). The default is that of the model, else the mean. With
         `normalize`, vectors have length 1, so a dot product is a cosine similarity.
 
         >>> cat, kitten, tax = llm.embed(["a cat", "a kitten", "the income tax law of 1913"])
@@ -453,7 +476,7 @@ class LLM:
         True
         """
         if pooling is None:
-            pooling = models.pooling(self.file)
+            pooling = self.pooling
         if pooling not in get_args(models.Pooling):
             raise SamplingError("pooling", pooling, "'mean', 'cls' or 'last'")
         asked = [texts] if isinstance(texts, str) else list(texts)
@@ -524,10 +547,10 @@ class LLM:
 
     @cached_property
     def chat_template(self) -> "ChatTemplate":
-        """The chat template of the model, or ChatML if it has none."""
+        """The chat template: the given one, that of the model, or ChatML if it has none."""
         from ingot.recommended import chat_template_of  # noqa: PLC0415 (imports jinja2)
 
-        return chat_template_of(self.file, self.tokenizer)
+        return chat_template_of(self.file, self.tokenizer, self._template_source)
 
     @property
     def stats(self) -> EngineStats:
@@ -537,6 +560,7 @@ class LLM:
     def close(self) -> None:
         """Free everything, after the current step. Unfinished requests fail with `ModelError`."""
         self.engine.close()
+        _log.info("closed %s", self.path)
 
     def __enter__(self) -> Self:
         return self

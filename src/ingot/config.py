@@ -105,6 +105,11 @@ def config() -> Config:
     )
 
 
+def is_set(variable: str) -> bool:
+    """Whether an environment variable is set, such as the one with which a shell completes."""
+    return variable in os.environ
+
+
 def child_environment(**changes: str) -> dict[str, str]:
     """The environment for a child process: this process's own with some changes."""
     return os.environ | changes

@@ -28,6 +28,7 @@ class UnknownParameterError(ConfigError, TypeError):
         from difflib import get_close_matches  # noqa: PLC0415 (only if something is wrong)
 
         self.name = name
+        self.known = known
         nearest = get_close_matches(name, known, 1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
         super().__init__(f"unknown parameter {name!r}; {hint}")

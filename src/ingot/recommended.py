@@ -62,10 +62,14 @@ def recommended_sampling(path: Path) -> Mapping[str, object]:
     return found
 
 
-def chat_template_of(file: GgufLoader, tokenizer: Tokenizer) -> "ChatTemplate":
-    """The chat template of a model: ollama's, the file's, or ChatML."""
+def chat_template_of(
+    file: GgufLoader, tokenizer: Tokenizer, source: str | None = None
+) -> "ChatTemplate":
+    """The chat template of a model: the given source, ollama's, the file's, or ChatML."""
     from ingot.tokenizer.chat_template import ChatTemplate  # noqa: PLC0415 (imports jinja2)
 
+    if source is not None:
+        return ChatTemplate.from_metadata(file.metadata, tokenizer, source)
     template = ChatTemplate.from_metadata(file.metadata, tokenizer)
     source = _changed(template.source, store.settings_of(file.path))
     if source == template.source:

@@ -13,9 +13,15 @@ from ingot.server.state import Server
 
 
 @asynccontextmanager
-async def asgi_client(path: Path, **options: object) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a server that is called directly; what it raises comes through."""
-    model = ServedModel(name="tiny", path=path, engine=EngineOptions(threads=1))
+async def asgi_client(
+    path: Path, served: dict[str, object] | None = None, **options: object
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server that is called directly; what it raises comes through.
+
+    `served` are fields of `ServedModel`, the other options those of `ServerOptions`.
+    """
+    fields = {"engine": EngineOptions(threads=1), **(served or {})}
+    model = ServedModel(name="tiny", path=path, **fields)
     server = Server(ServerOptions(models=(model,), **options))
     transport = httpx.ASGITransport(application(server))
     try:

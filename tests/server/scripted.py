@@ -35,10 +35,12 @@ def script(text: str) -> dict[str, str]:
 
 
 @contextmanager
-def scripted_server(path: Path, **options: object) -> Iterator[Callable[[Ask], Any]]:
+def scripted_server(
+    path: Path, served: dict[str, object] | None = None, **options: object
+) -> Iterator[Callable[[Ask], Any]]:
     """A server of this model: a function that runs what a client does, and returns its result."""
     with asyncio.Runner() as runner:
-        context = asgi_client(path, **options)
+        context = asgi_client(path, served, **options)
         client = runner.run(context.__aenter__())
         try:
             yield lambda ask: runner.run(ask(client))

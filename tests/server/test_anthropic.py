@@ -309,3 +309,12 @@ async def ask_many(url: str, count: int) -> list[str]:
 
 def test_many_may_ask_at_once(server: Served) -> None:
     assert asyncio.run(ask_many(server.url, 8)) == [ANSWER] * 8
+
+
+def test_models_have_anthropic_s_fields(client: anthropic.Anthropic) -> None:
+    (model,) = client.models.list(limit=5)
+    assert (model.type, model.display_name) == ("model", model.id)
+    assert model.created_at.year >= 2026
+    assert client.models.retrieve(model.id).id == model.id
+    with pytest.raises(anthropic.BadRequestError, match="there is no model"):
+        client.models.list(after_id="nonsense")

@@ -130,6 +130,24 @@ def test_pages_of_origins_that_were_allowed_ask(tiny: Path) -> None:
         assert post(http, origin="https://b.example") is None
 
 
+def test_an_allowed_origin_is_named_in_the_answer(tiny: Path) -> None:
+    preflight = {
+        "origin": "https://b.example",
+        "access-control-request-method": "POST",
+        "access-control-request-private-network": "true",  # from a public page to this machine
+    }
+    for origins in (("*",), ("https://b.example",)):
+        with client(tiny, cors_origins=origins) as http:
+            for answer in (
+                http.get("/v1/models", headers={"origin": "https://b.example"}),
+                http.options("/v1/completions", headers=preflight),
+            ):
+                assert answer.status_code == 200
+                assert answer.headers["access-control-allow-origin"] == "https://b.example"
+                assert answer.headers["access-control-allow-credentials"] == "true"
+                assert "Origin" in answer.headers["vary"]
+
+
 def test_a_form_of_another_origin_does_not_erase_the_cache(tiny: Path) -> None:
     with client(tiny) as http:
         assert http.post("/v1/completions", json=ASK | {"prompt": "a" * 100}).status_code == 200

@@ -9,8 +9,10 @@ import httpx
 import numpy as np
 import pytest
 from scripted import Ask, script, scripted_model, scripted_server
+from starlette.testclient import TestClient
 
 from ingot import LLM, __version__
+from ingot.server import ServedModel, ServerOptions, create_app
 from models.tiny_models import Fixture
 
 Served = Callable[[Ask], Any]
@@ -208,3 +210,30 @@ def test_rerankers_score_pairs(tmp_path: Path) -> None:
         assert "document" not in json.dumps(plain["results"])
         (model,) = get(served, "/v1/models")["data"]
         assert model["capabilities"] == ["rerank"]
+
+
+def test_models_come_in_pages(path: Path) -> None:
+    models = tuple(ServedModel(name=name, path=path) for name in "abcd")
+    app = create_app(ServerOptions(models=models, allowed_hosts=("testserver",)))
+    with TestClient(app) as client:
+
+        def page(query: str) -> tuple[list[str], bool]:
+            answer = client.get(f"/v1/models?{query}").json()
+            names = [model["id"] for model in answer["data"]]
+            assert [answer["first_id"], answer["last_id"]] == [names[0], names[-1]]
+            return names, answer["has_more"]
+
+        assert page("") == (["a", "b", "c", "d"], False)
+        assert page("limit=2") == (["a", "b"], True)
+        assert page("limit=2&after_id=b") == (["c", "d"], False)
+        assert page("limit=2&before_id=d") == (["b", "c"], True)
+
+
+def test_head_is_get_without_a_body(served: Served) -> None:
+    for where in ("/", "/api/tags", "/health", "/v1/models", "/v1/responses/none"):
+        head = served(lambda client, where=where: client.head(where))
+        answer = served(lambda client, where=where: client.get(where))
+        assert head.status_code == answer.status_code
+        assert head.headers["content-type"] == answer.headers["content-type"]
+        assert (head.content, head.headers["content-length"]) == (b"", str(len(answer.content)))
+    assert served(lambda client: client.head("/completion")).status_code == 405

@@ -54,7 +54,7 @@ class Written:
     async def results(self) -> list[Completion]:
         return [self.done]
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self, *, progress: bool = False) -> AsyncIterator[Piece]:  # noqa: ARG002
         for at in range(0, len(self.text), 3):
             yield Piece(0, self.text[at : at + 3])
         if self.error is not None:
@@ -76,8 +76,12 @@ async def events_of(stream: AsyncIterator[bytes]) -> list[dict[str, Any]]:
     return found
 
 
+def forget(*_: object) -> None:
+    """Keep no message."""
+
+
 def test_a_message_has_its_blocks_in_order() -> None:
-    whole = asyncio.run(MessageResponder(Written(TEXT), reader()).whole())
+    whole = asyncio.run(MessageResponder(Written(TEXT), reader(), forget).whole())
     kinds = [block["type"] for block in whole["content"]]
     assert kinds == ["thinking", "text", "tool_use", "tool_use"]
     assert whole["content"][0]["thinking"] == "What time?"
@@ -86,12 +90,12 @@ def test_a_message_has_its_blocks_in_order() -> None:
     assert whole["stop_reason"] == "tool_use"
     assert whole["usage"]["input_tokens"] == 6
     assert whole["usage"]["cache_read_input_tokens"] == 4
-    one = asyncio.run(MessageResponder(Written(TEXT), reader(parallel=False)).whole())
+    one = asyncio.run(MessageResponder(Written(TEXT), reader(parallel=False), forget).whole())
     assert len(one["content"]) == 3
 
 
 def test_a_streamed_message_has_the_same_blocks() -> None:
-    events = asyncio.run(events_of(MessageResponder(Written(TEXT), reader()).events()))
+    events = asyncio.run(events_of(MessageResponder(Written(TEXT), reader(), forget).events()))
     blocks: list[dict[str, Any]] = []
     open_block: int | None = None
     for event in events:
@@ -123,21 +127,27 @@ def test_a_streamed_message_has_the_same_blocks() -> None:
 
 def test_arguments_may_be_cut_or_missing() -> None:
     cut = Written('<tool_call>{"name": "now", "arguments": {"zone": "eas')
-    whole = asyncio.run(MessageResponder(cut, reader()).whole())
+    whole = asyncio.run(MessageResponder(cut, reader(), forget).whole())
     assert (whole["content"], whole["stop_reason"]) == ([], "end_turn")
     none = Written('<tool_call>{"name": "now"}</tool_call>')
-    whole = asyncio.run(MessageResponder(none, reader()).whole())
+    whole = asyncio.run(MessageResponder(none, reader(), forget).whole())
     assert whole["content"][0]["input"] == {}
     for odd in (r'"\ud83d"', "[" * 500 + "]" * 500):  # half a character, too deep to be told
         deep = Written(f'<tool_call>{{"name": "now", "arguments": {{"zone": {odd}}}}}</tool_call>')
-        whole = asyncio.run(MessageResponder(deep, reader()).whole())
+        whole = asyncio.run(MessageResponder(deep, reader(), forget).whole())
         assert whole["content"][0]["input"] == {}
 
 
 def test_what_fails_in_the_middle_is_told() -> None:
     error = ApiError(503, "the server is stopping", code="server_stopping", retry=True)
-    events = asyncio.run(events_of(MessageResponder(Written("Hi", error), reader()).events()))
-    assert events[-1]["error"] == {"type": "overloaded_error", "message": "the server is stopping"}
+    events = asyncio.run(
+        events_of(MessageResponder(Written("Hi", error), reader(), forget).events())
+    )
+    assert events[-1]["error"] == {
+        "type": "overloaded_error",
+        "message": "the server is stopping",
+        "details": {"error_code": "server_stopping"},
+    }
     answers = responses(Written("Hi", error), [])
     *_, last = asyncio.run(events_of(answers.events()))
     assert last["type"] == "response.failed"

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]  # re-exported
 from typer.core import TyperGroup
 
 from ingot import __version__
+from ingot.cli.shared.completion import COMPLETE_VARIABLE, PROGRAM
 from ingot.cli.shared.interrupts import exit_on_second_interrupt
 from ingot.cli.shared.output import error_text, notice
+from ingot.config import is_set
 from ingot.errors import IngotError
 
 COMMANDS: Final = {
@@ -43,9 +46,12 @@ COMMANDS: Final = {
     "perplexity": "Measure the perplexity of a model on a text.",
     "compare": "Compare two models on a text: perplexity, KL divergence, size.",
     "inspect": "Show what a GGUF file contains and how much memory it needs.",
+    "ps": "List the loaded models of a running server.",
     "tokenize": "Split a text into tokens.",
     "template": "Render messages with a model's chat template.",
+    "completion": "Print a script for completion in a shell.",
 }
+ALIASES: Final = {"ls": "list", "rm": "remove", "show": "inspect"}  # ollama's names
 
 
 class _Subcommands(TyperGroup):
@@ -55,15 +61,17 @@ class _Subcommands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        one.command(cmd_name)(import_module(f"{__name__}.{cmd_name}").command)
+        one.command(cmd_name)(import_module(f"{__name__}.{name}").command)
         return typer.main.get_command(one)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            other = {name: f"{name}, {alias}" for alias, name in ALIASES.items()}
+            formatter.write_dl([(other.get(name, name), text) for name, text in COMMANDS.items()])
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _errors_in_one_line():  # --help and --version print here
@@ -127,5 +135,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for characters its encoding lacks
+    if is_set(COMPLETE_VARIABLE):
+        completion_init()
     with exit_on_second_interrupt():
-        app(prog_name="ingot")
+        app(prog_name=PROGRAM)

@@ -5,12 +5,18 @@ from typing import Annotated
 import typer
 
 from ingot import store
+from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.output import notice, size
 
 
 def command(
     names: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Names, as `ingot list` shows them.")
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Names, as `ingot list` shows them.",
+            autocompletion=complete_model,
+        ),
     ],
 ) -> None:
     """Remove models that Ingot has downloaded, also from the hub's cache.

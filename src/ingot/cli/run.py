@@ -1,6 +1,5 @@
 """`ingot run`: generate text from a prompt and stream it to stdout."""
 
-import sys
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -9,8 +8,9 @@ import typer
 
 from ingot import store
 from ingot.api import LLM
-from ingot.cli.shared.answer import PromptBar, write_answer
+from ingot.cli.shared.answer import PromptBar, read_answer, write_answer
 from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.interrupts import INTERRUPTED
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -22,8 +22,9 @@ from ingot.cli.shared.model_options import (
     WeightsOption,
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
-from ingot.cli.shared.output import notice
-from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
+from ingot.cli.shared.output import notice, write_json
+from ingot.cli.shared.sampling_options import SamplingFlags
+from ingot.cli.shared.stdin import prompt_with_stdin
 from ingot.engine import Request
 from ingot.errors import ConfigError
 from ingot.recommended import has_chat_template
@@ -31,14 +32,14 @@ from ingot.recommended import has_chat_template
 _EXAMPLE = "Explain in two sentences why the sky is blue."
 
 
-@takes_sampling_flags
+@takes_flags
 def command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[MODEL] PROMPT",
-            help="The prompt; `-` reads stdin. Default: an example prompt. Before it, a model may "
-            "be named instead of with -m.",
+            help="The prompt; text from a pipe is appended to it, `-` is stdin alone. Default: an "
+            "example prompt. Before it, a model may be named instead of with -m.",
         ),
     ] = None,
     *,
@@ -47,6 +48,10 @@ def command(
         int, typer.Option("-n", "--max-tokens", min=0, help="Maximum number of tokens to generate.")
     ] = 256,
     sampling: SamplingFlags,
+    system: Annotated[str | None, typer.Option("--system", help="The system message.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the answer with tokens and timings as JSON.")
+    ] = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text without the chat template.")
     ] = False,
@@ -65,6 +70,8 @@ def command(
     started = time.perf_counter()
     model, prompt = _model_and_prompt(words or [], model)
     text = _text(prompt)
+    if raw and system is not None:
+        raise ConfigError("--raw continues a text, which has no system message; drop --system")
     with open_llm(
         locate(model),
         threads=threads,
@@ -76,13 +83,20 @@ def command(
         gpu_layers=parse_gpu_layers(gpu_layers),
     ) as llm:
         loaded = time.perf_counter()
-        ids = _prompt_ids(llm, text, raw=raw)
+        ids = _prompt_ids(llm, text, system, raw=raw)
         with PromptBar() as bar:
             params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
             written = llm.stream(ids, params, progress=bar, context_overflow="stop")
-            first, interrupted = write_answer(written, bar)
+            if as_json:
+                first, interrupted = read_answer(written, bar)
+            else:
+                first, interrupted = write_answer(written, bar)
         show_placement(llm.engine.model)
-        _show_timings(written, load=loaded - started, first=first and first - started)
+        load, wait = loaded - started, first and first - started
+        if as_json:
+            write_json(_as_json(llm, written, load=load, first=wait))
+        else:
+            _show_timings(written, load=load, first=wait)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -99,25 +113,41 @@ def _model_and_prompt(words: list[str], model: str | None) -> tuple[str | None, 
 
 
 def _text(prompt: str | None) -> str:
-    if prompt is None:
+    text = prompt_with_stdin(prompt)
+    if text is None:
         notice(f"no prompt given, using an example: {_EXAMPLE}")
         return _EXAMPLE
-    content = (
-        sys.stdin.buffer.read() if prompt == "-" else prompt.encode("utf-8", "surrogateescape")
-    )
-    if not content.strip():
-        raise ConfigError("the prompt is empty")
-    return content.decode("utf-8", "replace")
+    return text
 
 
-def _prompt_ids(llm: LLM, text: str, *, raw: bool) -> list[int]:
+def _prompt_ids(llm: LLM, text: str, system: str | None, *, raw: bool) -> list[int]:
     """The prompt's tokens: the text itself, or a user message in the chat template."""
-    if not raw and not has_chat_template(llm.file):
+    if not raw and system is None and not has_chat_template(llm.file):
         notice("the model has no chat template; it continues the text")
         raw = True
     if raw:
         return llm.tokenizer.encode(text)
-    return llm.chat_prompt([{"role": "user", "content": text}])
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    return llm.chat_prompt([*messages, {"role": "user", "content": text}])
+
+
+def _as_json(llm: LLM, written: Request, *, load: float, first: float | None) -> dict[str, object]:
+    timings = written.timings
+    reply = llm.parse_reply(written.text)
+    return {
+        "model": str(llm.path),
+        "text": written.text,
+        "content": reply.content,
+        "reasoning": reply.reasoning or None,
+        "finish_reason": written.finish_reason or "interrupted",
+        "seed": written.seed,
+        "prompt_tokens": timings.prompt_tokens,
+        "generated_tokens": timings.generated_tokens,
+        "load_seconds": load,
+        "first_token_seconds": first,
+        "prompt_tokens_per_second": timings.prompt_rate,
+        "generated_tokens_per_second": timings.generation_rate,
+    }
 
 
 def _show_timings(written: Request, *, load: float, first: float | None) -> None:

@@ -110,7 +110,7 @@ class Request(Iterator[str], AsyncIterator[str]):
         self._channel = channel = task.channel
         self._wake = wake
         self._fork = fork
-        self._progress = progress
+        self.progress = progress  # called by whoever iterates, during prefill
         self._read = 0  # events
         # Not the channel: an error in it may refer to this request, which would then live forever.
         self._dropped = weakref.finalize(self, _cancel, channel.wish, wake)
@@ -235,8 +235,8 @@ class Request(Iterator[str], AsyncIterator[str]):
             self._read += 1
             if isinstance(event, str):
                 return event
-            if self._progress:
-                self._progress(event.done, event.total)
+            if self.progress:
+                self.progress(event.done, event.total)
         return None
 
     def _raise_error(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ingot.engine.engine import Prompt
-from ingot.errors import SamplingError
+from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import SamplingParams
 from ingot.sampling.fields import SamplingFields
 from ingot.sampling.params import ALIASES
@@ -42,7 +42,10 @@ def read_fields(
     if params is None:
         if _is_unlimited(named):
             base = replace(base, max_tokens=None)
-        return base.with_names(named), others
+        try:
+            return base.with_names(named), others
+        except UnknownParameterError as error:
+            raise UnknownParameterError(error.name, {*error.known, *_OTHERS}) from None
     if not isinstance(params, SamplingParams):
         raise SamplingError("params", params, "SamplingParams; or pass its fields by name")
     if named:

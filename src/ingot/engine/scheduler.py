@@ -7,6 +7,7 @@ the task that came last is preempted and comes back before all that wait; the on
 always continues, so all of them end.
 """
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from ingot.engine.task import Task
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache import KvCache
+
+_log = logging.getLogger("ingot.engine")
 
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
 
@@ -220,6 +223,7 @@ class Scheduler:
             sequence.close()
         self.waiting.appendleft(task)
         self.preemptions += 1
+        _log.info("the KV cache is full: a request is computed again later (cache_tokens)")
 
 
 def _common_runs(one: TokenSequence, other: TokenSequence) -> int:

@@ -8,6 +8,7 @@ were guessed (speculation.py) run in one step with the one before. The token mas
 computed in the background while the model runs.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from ingot.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+_log = logging.getLogger("ingot.engine")
 _NO_ROWS: Logits = np.empty((0, 0), np.float32)
 
 
@@ -299,6 +301,13 @@ class TextTask(Task):
         assert written.finish_reason is not None, "it has ended"
         if self._proposer:
             self._proposer.close()
+        _log.debug(
+            "request ended (%s): %d prompt tokens, %d of them reused, %d generated",
+            written.finish_reason,
+            len(self.prompt),
+            self._reused,
+            len(written.sampled),
+        )
         self.channel.finish(
             Completion(
                 written.text,

@@ -37,7 +37,9 @@ class Transcript:
         self.finish_reason: FinishReason | None = "length" if params.max_tokens == 0 else None
         self.stopped_by: str | int | None = None
         self.ending: SampledToken | None = None  # the token that ended it, which is not part of it
-        self._stop = StopChecker(params, tokenizer, skip_special=False, skip_bytes=len(begun))
+        self._stop = StopChecker(
+            params, tokenizer, skip_special=params.ignore_eos, skip_bytes=len(begun)
+        )
 
     @property
     def is_open(self) -> bool:

@@ -1,9 +1,10 @@
 """The ASGI application: the endpoints of all families, the middleware, the error responses."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import TypedDict
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +16,17 @@ from starlette.routing import Match
 
 from ingot import __version__
 from ingot.errors import IngotError
-from ingot.server import anthropic, health, llama, ollama, openai, page, vllm
+from ingot.server import (
+    anthropic,
+    batches,
+    health,
+    llama,
+    model_control,
+    ollama,
+    openai,
+    page,
+    vllm,
+)
 from ingot.server.error_bodies import error_body
 from ingot.server.errors import ApiError, ClientGoneError, ErrorInfo, error_info
 from ingot.server.http.json_response import JsonResponse
@@ -34,7 +45,7 @@ def application(server: Server) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        (await server.catalog.lease()).release()  # open the first model now, or fail at the start
+        await server.catalog.open_first()
         watch = asyncio.create_task(server.catalog.watch())
         try:
             yield
@@ -50,7 +61,7 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from elsewhere; `page` has our own
         redoc_url=None,
     )
-    for family in (health, openai, anthropic, llama, ollama, vllm):
+    for family in (health, model_control, batches, openai, anthropic, llama, ollama, vllm):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):
@@ -59,12 +70,25 @@ def application(server: Server) -> FastAPI:
     if server.options.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=server.options.cors_origins,
+            **_allowed_origins(server.options.cors_origins),
             allow_methods=["*"],
             allow_headers=["*"],
+            allow_credentials=True,
+            allow_private_network=True,
             expose_headers=["X-Request-Id"],
         )
     return app
+
+
+class _AllowedOrigins(TypedDict, total=False):
+    allow_origins: Sequence[str]
+    allow_origin_regex: str
+
+
+def _allowed_origins(origins: Sequence[str]) -> _AllowedOrigins:
+    """The origins for the middleware. It names the origin that asked, because browsers refuse `*`
+    in answers to requests with credentials."""
+    return {"allow_origin_regex": ".*"} if "*" in origins else {"allow_origins": origins}
 
 
 async def _error_response(request: HttpRequest, error: Exception) -> Response:

@@ -1,100 +1,58 @@
 """Catalog: the models of a server by name, each opened at its first request.
 
 A model stays open while there is a lease on it, and for some time after. Requests that arrive
-while it opens wait for it. A file that was changed or replaced is opened again as soon as there is
-no lease on the model. It does not know HTTP.
+while it opens wait for it. A model that needs room for its memory closes those that have been idle
+longest, or waits until one is. A file that was changed or replaced is opened again as soon as there
+is no lease on the model. It does not know HTTP.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from types import MappingProxyType
 
 from ingot.api import LLM
-from ingot.backends.backend import Stage
-from ingot.convert import open_model
-from ingot.errors import IngotError, ModelChangedError, ThreadLimitError
-from ingot.server.options import ServedModel
+from ingot.engine.model.plan import ModelPlan
+from ingot.errors import IngotError, MemoryShortageError, ModelChangedError, ThreadLimitError
+from ingot.machine import available_memory
+from ingot.server.model_entry import Entry, Lease, ModelStatus
+from ingot.server.model_events import ModelEvents
+from ingot.server.open_model import Report, is_valid, open_model, plan_of
+from ingot.server.options import ServerOptions
 from ingot.server.threads import run_in_thread
 
 LATEST = ":latest"  # what Ollama adds to a name without a tag
 _LOOK_SECONDS = 10.0  # between two checks of the models, at most
+_DISCOVER_SECONDS = 1.0  # between two searches for new models, at least
 
 
 class UnknownModelError(IngotError):
     """The server has no model of that name."""
 
 
-@dataclass(slots=True)
-class Entry:
-    """A model, open or not."""
-
-    model: ServedModel
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    llm: LLM | None = None
-    leases: int = 0
-    used: float = 0.0  # when the last lease ended
-    keep_alive: float = math.inf  # seconds after that, as the last client asked
-    broken: str | None = None  # what happened to its file, which cannot be opened now
-    listed: int = field(default_factory=lambda: int(time.time()))  # when the server started
-
-    @property
-    def name(self) -> str:
-        """Its name in requests."""
-        return self.model.name
-
-    @property
-    def trouble(self) -> str | None:
-        """What happened to its file, so that requests fail until it is valid again; or None."""
-        return self.broken if self.llm is None else self.llm.engine.change
-
-
-class Lease:
-    """Keeps a model open until it is released."""
-
-    def __init__(self, entry: Entry, llm: LLM) -> None:
-        self.name = entry.name
-        self.llm = llm
-        self._entry: Entry | None = entry
-        entry.leases += 1
-
-    def release(self) -> None:
-        """End the lease; calling it twice is harmless."""
-        if self._entry is not None:
-            self._entry.leases -= 1
-            self._entry.used = time.monotonic()
-            self._entry = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
+class ModelBusyError(IngotError):
+    """The model cannot be closed now, because requests are using it."""
 
 
 class Catalog:
     """The models of a server. All methods belong to one event loop."""
 
-    def __init__(
-        self,
-        models: Sequence[ServedModel],
-        idle_seconds: float | None = None,
-        report: Callable[[str], None] | None = None,
-    ) -> None:
-        """`report` takes lines about models that are loaded to a GPU or opened again."""
-        self._entries = {model.name: Entry(model) for model in models}
-        self._idle_seconds = idle_seconds
+    def __init__(self, options: ServerOptions, report: Report | None = None) -> None:
+        """`report` takes lines about models that are opened."""
+        self._options = options
+        self._entries = {model.name: Entry(model) for model in options.models}
+        self._aliases = {alias: model.name for model in options.models for alias in model.aliases}
+        self._idle_seconds = options.idle_unload
         self._report = report or _discard
+        self._memory = options.models_memory or available_memory()
+        self._admission = asyncio.Lock()  # held while room is made and a model is opened
+        self._released = asyncio.Event()  # a lease has ended
+        self._looked = -math.inf  # when models were last looked for
+        self.events = ModelEvents()
+        self.discover()
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -104,20 +62,51 @@ class Catalog:
     @property
     def default(self) -> Entry:
         """The model of requests without a model name."""
+        if not self._entries:
+            raise UnknownModelError("this server has no model yet; put one into its folder")
         return next(iter(self._entries.values()))
 
     def find(self, name: str | None) -> Entry:
-        """The model of a name. A server with one model uses it for every name."""
-        if name is None or len(self._entries) == 1:
+        """The model of a name. A server that was given one model uses it for every name."""
+        if name is None or (len(self._entries) == 1 and self._options.discover is None):
             return self.default
         if (entry := self.find_exactly(name)) is None:
-            known = ", ".join(self._entries)
-            raise UnknownModelError(f"there is no model {name!r}; this server has: {known}")
+            self.discover()
+            entry = self.find_exactly(name)
+        if entry is None:
+            known = ", ".join(self._entries) or "none"
+            raise UnknownModelError(f"there is no model {name!r:.80}; this server has: {known}")
         return entry
 
     def find_exactly(self, name: str) -> Entry | None:
         """The model that has this name, with or without Ollama's `:latest`; None if none has."""
-        return self._entries.get(name) or self._entries.get(name.removesuffix(LATEST))
+        for given in (name, name.removesuffix(LATEST)):
+            if entry := self._entries.get(self._aliases.get(given, given)):
+                return entry
+        return None
+
+    def discover(self) -> None:
+        """Look for models that are new or gone, if the server does; at most once a second."""
+        if self._options.discover is None or time.monotonic() < self._looked + _DISCOVER_SECONDS:
+            return
+        self._looked = time.monotonic()
+        found = {model.name: model for model in self._options.discover()}
+        given = {model.name for model in self._options.models}
+        for name in [*self._entries]:
+            entry = self._entries[name]
+            if name not in found and name not in given and entry.status in ("unloaded", "sleeping"):
+                del self._entries[name]
+                self.events.publish(name, "model_remove")
+        for name, model in found.items():
+            if name not in self._entries:
+                self._entries[name] = Entry(model)
+                self._aliases |= dict.fromkeys(model.aliases, name)
+
+    async def open_first(self) -> None:
+        """Open the models that a server opens at its start, or fail."""
+        for place, entry in enumerate([*self._entries.values()]):
+            if entry.model.opens_at_start or (place == 0 and self._options.models):
+                (await self.lease(entry.name)).release()
 
     async def lease(self, name: str | None = None) -> Lease:
         """A lease on the model of a name, which is opened if necessary."""
@@ -125,8 +114,62 @@ class Catalog:
         async with entry.opening:
             await self._close_outdated(entry)
             if entry.llm is None:
-                entry.llm = await self._open(entry)
-            return Lease(entry, entry.llm)
+                async with self._admission:
+                    entry.llm = await self._open_with_room(entry)
+            return Lease(entry, entry.llm, self._released.set)
+
+    async def unload(self, name: str) -> None:
+        """Close a model now, unless requests are using it."""
+        entry = self.find(name)
+        async with entry.opening:
+            if entry.leases:
+                raise ModelBusyError(
+                    f"{entry.name} is answering {entry.leases} requests; try again when they have "
+                    "ended"
+                )
+            await self._close(entry, "unloaded")
+
+    async def _open_with_room(self, entry: Entry) -> LLM:
+        """Open a model; others that are idle are closed if there is no room for it."""
+        plan = await run_in_thread(plan_of, entry.model)
+        entry.planned = plan.total if plan else 0
+        while self._is_full(entry) and (others := self._others(entry)):
+            await self._close_one_of(others)
+        while True:
+            try:
+                return await self._open(entry, plan)
+            except MemoryShortageError as error:
+                idle = [other for other in self._others(entry) if not other.leases]
+                if not idle:
+                    raise
+                self._report(f"{entry.name}: {error}")
+                await self._close_one_of(idle)
+
+    def _others(self, entry: Entry) -> list[Entry]:
+        return [
+            each for each in self._entries.values() if each.llm is not None and each is not entry
+        ]
+
+    def _is_full(self, entry: Entry) -> bool:
+        others = self._others(entry)
+        if self._options.models_max is not None and len(others) >= self._options.models_max:
+            return True
+        if entry.model.engine.device != "cpu" and self._options.models_memory is None:
+            return False  # the memory of a GPU is known when the model is opened
+        return entry.planned + sum(other.planned for other in others) > self._memory
+
+    async def _close_one_of(self, open_entries: list[Entry]) -> None:
+        """Close the model that has been idle longest; if none is, wait until a lease ends."""
+        idle = [each for each in open_entries if not each.leases and not each.opening.locked()]
+        if not idle:
+            self._released.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._released.wait(), _LOOK_SECONDS)
+            return
+        oldest = min(idle, key=lambda each: each.used)
+        async with oldest.opening:  # it is free, so nothing comes between
+            self._report(f"{oldest.name}: closed, to make room for another model")
+            await self._close(oldest, "unloaded")
 
     async def _close_outdated(self, entry: Entry) -> None:
         """Close a model whose file was changed or replaced, if there is no lease on it."""
@@ -134,20 +177,32 @@ class Catalog:
             return
         if change := entry.llm.engine.change:
             entry.broken = change
-        elif not (entry.llm.engine.is_replaced and await run_in_thread(_is_valid, entry.model)):
+        elif not (entry.llm.engine.is_replaced and await run_in_thread(is_valid, entry.model)):
             return
-        await _close(entry)
+        await self._close(entry, "unloaded")
 
-    async def _open(self, entry: Entry) -> LLM:
+    async def _open(self, entry: Entry, plan: ModelPlan | None) -> LLM:
+        loop = asyncio.get_running_loop()
+
+        def progress(share: float) -> None:
+            told = {"stages": ["text_model"], "current": "text_model", "value": share}
+            event = self.events.status
+            loop.call_soon_threadsafe(lambda: event(entry.name, "loading", progress=told))
+
+        entry.closed, entry.failure = "loading", None
+        self.events.status(entry.name, "loading")
         try:
-            llm = await run_in_thread(_open, entry.model, self._report)
-        except (IngotError, OSError) as error:
-            if entry.broken is None:
+            llm = await run_in_thread(open_model, entry.model, plan, self._report, progress)
+        except BaseException as error:
+            entry.closed, entry.failure = "unloaded", str(error)
+            self.events.status(entry.name, "unloaded", failed=True, error=str(error))
+            if entry.broken is None or not isinstance(error, (IngotError, OSError)):
                 raise
             raise ModelChangedError(f"{entry.broken}; it cannot be opened now: {error}") from error
         if entry.broken is not None:
             self._report(f"{entry.name}: opened again, because {entry.broken}")
         entry.broken = None
+        self.events.status(entry.name, "loaded")
         return llm
 
     def check(self) -> None:
@@ -169,17 +224,17 @@ class Catalog:
 
     async def open_broken(self) -> None:
         """Reopen models whose files were changed, if the files are valid now."""
-        for entry in self._entries.values():
+        for entry in [*self._entries.values()]:
             if entry.trouble is not None:
                 with suppress(ModelChangedError):
                     (await self.lease(entry.name)).release()
 
     async def close_idle(self) -> None:
         """Close models that have been idle for too long."""
-        for entry in self._entries.values():
+        for entry in [*self._entries.values()]:
             async with entry.opening:
                 if not entry.leases and self.seconds_left(entry) <= 0:
-                    await _close(entry)
+                    await self._close(entry, "sleeping")
 
     def seconds_left(self, entry: Entry) -> float:
         """Until a model is closed, if no request comes; a client can only shorten this time."""
@@ -190,48 +245,23 @@ class Catalog:
         """Close all models; current requests fail."""
         for entry in self._entries.values():
             async with entry.opening:
-                await _close(entry)
+                await self._close(entry, "unloaded")
 
-
-def _is_valid(model: ServedModel) -> bool:
-    """Whether a model's file has a valid header and all of its tensors."""
-    try:
-        open_model(model.path).close()
-    except (IngotError, OSError):
-        return False
-    return True
-
-
-def _open(model: ServedModel, report: Callable[[str], None]) -> LLM:
-    options: dict[str, Any] = {
-        name: getattr(model.engine, name) for name in model.engine.__dataclass_fields__
-    }
-    told: set[Stage] = set()
-
-    def progress(stage: Stage, _: int, total: int) -> None:
-        if stage not in told:
-            amount = f"{total / 1e9:.2f} GB" if stage is Stage.WEIGHTS else str(total)
-            report(f"{model.name}: {stage} ({amount})")
-        told.add(stage)
-
-    llm = LLM(model.path, progress=progress, **options)
-    if llm.engine.model.placement is not None:
-        report(f"{model.name}: {llm.engine.model.placement}")
-    return llm
-
-
-def _discard(_: str) -> None:
-    pass
-
-
-async def _close(entry: Entry) -> None:
-    if entry.llm is not None:
+    async def _close(self, entry: Entry, status: ModelStatus) -> None:
+        if entry.llm is None:
+            return
         llm, entry.llm = entry.llm, None
+        entry.closed = status
         try:
             await run_in_thread(llm.close)
         except ThreadLimitError:
             entry.llm = llm  # it is closed later
             raise
+        self.events.status(entry.name, status)
+
+
+def _discard(_: str) -> None:
+    pass
 
 
 def model_name(path: Path) -> str:

@@ -4,8 +4,10 @@ Messages and tools come in as chat templates read them. A `PromptSet` for the en
 a `ReplyReader` for what the model generates. It does not know the JSON of bodies and responses.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from types import MappingProxyType
 from typing import Any
 
@@ -46,6 +48,7 @@ class Chat:
     # Whether the last message, from the assistant, is continued; None: if there is one.
     continues_last: bool | None = None
     thinking_tokens: int | None = None  # of reasoning before the answer; None: no limit
+    separates_reasoning: bool = True  # or else it stays in the text, with its tags
     template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -57,9 +60,12 @@ class ReplyReader:
     tools: tuple[Tool, ...]
     begins_in_reasoning: bool
     parallel_tool_calls: bool = True
+    separates_reasoning: bool = True  # or else it stays in the text; gpt-oss's is always separate
 
     def parser(self) -> ReplyParser:
         """A parser for one completion."""
+        if not self.separates_reasoning:
+            return ReplyParser(replace(self.style, thinking=None), self.tools)
         return ReplyParser(self.style, self.tools, begins_in_reasoning=self.begins_in_reasoning)
 
     def allowed(self, events: Iterable[Event]) -> list[Event]:
@@ -129,20 +135,36 @@ def named_tool(name: str | None, tools: Collection[str | None]) -> NamedTool:
 def prepare(llm: LLM, chat: Chat) -> tuple[list[int], ReplyReader]:
     """The prompt's tokens, and how to read the completion."""
     talk = _conversation(llm, chat)
-    ids = llm.chat_prompt(talk.messages, tools=talk.tool_list, **chat.template_options)
+    options = {**_template_variables(talk), **chat.template_options}
+    ids = llm.chat_prompt(talk.messages, tools=talk.tool_list, **options)
     opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
     if talk.prefill:
         ids += llm.tokenizer.encode(talk.prefill, add_special=False)
         opened = False
-    return ids, ReplyReader(llm.reply_style, talk.tools, opened, chat.parallel_tool_calls)
+    return ids, ReplyReader(
+        llm.reply_style,
+        talk.tools,
+        opened,
+        chat.parallel_tool_calls,
+        chat.separates_reasoning,
+    )
 
 
 def prompt_text(llm: LLM, chat: Chat) -> str:
     """The prompt as text."""
     talk = _conversation(llm, chat)
     messages, tools = for_template(talk.messages, talk.tool_list, llm.reply_style)
-    prompt = llm.chat_template.render(messages, tools=tools, **chat.template_options)
+    options = {**_template_variables(talk), **chat.template_options}
+    prompt = llm.chat_template.render(messages, tools=tools, **options)
     return prompt.text + talk.prefill
+
+
+def _template_variables(talk: "_Conversation") -> dict[str, object]:
+    """Variables that templates find at llama-server: the date, and the tools as JSON."""
+    variables: dict[str, object] = {"date_string": f"{date.today():%d %b %Y}"}
+    if talk.tools:
+        variables["functions"] = json.dumps(talk.tool_list, ensure_ascii=False, indent=2)
+    return variables
 
 
 _TAIL = 8  # last tokens of a prompt, which can hold the mark that opens reasoning

@@ -66,11 +66,18 @@ class LlamaError(BaseModel):
     error: LlamaErrorDetail
 
 
+class AnthropicErrorCode(BaseModel):
+    """The cause of an error, for programs."""
+
+    error_code: str
+
+
 class AnthropicErrorDetail(BaseModel):
     """What went wrong."""
 
     type: str
     message: str
+    details: AnthropicErrorCode | None = None
 
 
 class AnthropicError(BaseModel):
@@ -132,8 +139,9 @@ def anthropic_error(info: ErrorInfo) -> dict[str, object]:
     """An error's body in Anthropic's form."""
     is_ours = info.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = _ANTHROPIC_KINDS.get(info.status, "api_error" if is_ours else "invalid_request_error")
-    detail = AnthropicErrorDetail(type=kind, message=info.message)
-    return AnthropicError(error=detail).model_dump()
+    details = None if info.code is None else AnthropicErrorCode(error_code=info.code)
+    detail = AnthropicErrorDetail(type=kind, message=info.message, details=details)
+    return AnthropicError(error=detail).model_dump(exclude_none=True)
 
 
 def ollama_error(info: ErrorInfo) -> dict[str, object]:

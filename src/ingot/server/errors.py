@@ -28,7 +28,7 @@ from ingot.errors import (
     TokenizerError,
     ToolError,
 )
-from ingot.server.catalog import UnknownModelError
+from ingot.server.catalog import ModelBusyError, UnknownModelError
 
 RETRY_SECONDS = 1  # what `Retry-After` says
 _MAX_LENGTH = 1000  # characters of a message
@@ -125,6 +125,8 @@ def error_info(error: BaseException) -> ErrorInfo:
             return _overflow(error)
         case UnknownModelError():
             return ErrorInfo(404, str(error), param="model", code="model_not_found")
+        case ModelBusyError():
+            return ErrorInfo(409, str(error), param="model", code="model_busy", retry=True)
         case QueueFullError():
             return ErrorInfo(429, str(error), code="queue_full", retry=True)
         case _ if isinstance(error, tuple(_UNAVAILABLE)):

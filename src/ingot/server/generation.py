@@ -6,6 +6,7 @@ returned. It does not know what an endpoint's responses look like.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,12 +19,14 @@ from starlette.types import Receive
 
 from ingot.api import LLM
 from ingot.engine import Completion, Request
+from ingot.engine.request import Progress
 from ingot.errors import RequestCancelledError
 from ingot.sampling import Grammar, SamplingParams
 from ingot.sampling.checks import LARGEST_SEED
-from ingot.server.catalog import Catalog, Lease
+from ingot.server.catalog import Catalog
 from ingot.server.errors import ClientGoneError, stopping_error
 from ingot.server.http.access_log import AccessRecord
+from ingot.server.model_entry import Lease
 from ingot.server.slot_table import SlotTable
 from ingot.server.threads import run_in_thread
 
@@ -48,10 +51,14 @@ class PromptSet:
     reuse: bool = True
     include_stop: bool = False  # whether texts include the stop sequence that ended them
     guidance: Guidance | None = None
+    keep: int = 0  # first tokens that stay when the context is shifted; -1: the prompt
     heal: bool = False  # whether texts may continue from inside the prompt's last token
 
-    def submit(self, llm: LLM) -> list[Request]:
-        """Submit all completions, or none. With a seed, each one of a prompt gets the next."""
+    def submit(self, llm: LLM, *, shift: bool = False) -> list[Request]:
+        """Submit all completions, or none. With a seed, each one of a prompt gets the next.
+
+        With `shift`, a text that fills the context continues without its middle.
+        """
         requests: list[Request] = []
         try:
             for prompt in self.prompts:
@@ -63,7 +70,8 @@ class PromptSet:
                         llm.stream(
                             prompt,
                             replace(self.params, seed=seed),
-                            context_overflow="stop",
+                            context_overflow="shift" if shift else "stop",
+                            keep=len(prompt) if self.keep < 0 else self.keep,
                             reuse=self.reuse,
                             heal=self.heal,
                             negative_prompt=self.guidance.prompt if self.guidance else None,
@@ -79,11 +87,12 @@ class PromptSet:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text of one completion. The last piece carries the whole completion."""
+    """Some text of one completion, or progress of its prompt. The last carries the whole."""
 
     index: int
     text: str
     done: Completion | None = None
+    progress: Progress | None = None
 
 
 class Generations:
@@ -119,7 +128,8 @@ class Generations:
         try:
             prompts = await run_in_thread(prepare, lease.llm)
             compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
-            requests = await run_in_thread(prompts.submit, lease.llm)
+            shift = lease.model.context_shift and prompts.guidance is None
+            requests = await run_in_thread(prompts.submit, lease.llm, shift=shift)
             del compiled  # the requests hold it now
         except BaseException:
             lease.release()
@@ -157,10 +167,16 @@ class Generation:
         self.requests = requests
         self.record = record
         self.slots = slots
+        self.began = time.perf_counter()
         self.stopped = False  # by the server, which is about to stop
         self._lease = lease
         self._forget = forget
         self._include_stop = include_stop
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the requests were submitted."""
+        return time.perf_counter() - self.began
 
     @property
     def warnings(self) -> list[str] | None:
@@ -203,15 +219,23 @@ class Generation:
         except RequestCancelledError:
             raise self._cancellation() from None
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """Text as it is generated; the last piece of each completion carries the whole."""
-        if len(self.requests) == 1:
+    async def pieces(self, *, progress: bool = False) -> AsyncIterator[Piece]:
+        """Text as it is generated; the last piece of each completion carries the whole.
+
+        With `progress`, some pieces before the text say how much of the prompt is read.
+        """
+        if len(self.requests) == 1 and not progress:
             async for piece in self._pieces_of(0):
                 yield piece
             return
         queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
 
         async def read(index: int) -> None:
+            def report(done: int, total: int) -> None:
+                queue.put_nowait(Piece(index, "", progress=Progress(done, total)))
+
+            if progress:
+                self.requests[index].progress = report
             try:
                 async for piece in self._pieces_of(index):
                     queue.put_nowait(piece)

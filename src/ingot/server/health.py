@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from ingot import __version__
 from ingot.api import LLM
-from ingot.server.catalog import Entry
 from ingot.server.errors import stopping_error
+from ingot.server.model_entry import Entry
 from ingot.server.state import Server
 
 

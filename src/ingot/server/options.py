@@ -2,30 +2,55 @@
 
 import ipaddress
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
+from ingot.models import Pooling
 from ingot.server.http.connection_limits import ConnectionLimits
+
+# llama-server's names: "none" leaves reasoning in the text, the other two separate it.
+ReasoningFormat = Literal["auto", "deepseek", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model file, its name in requests, its engine's options, and its sampling defaults."""
+    """A model file, its name in requests, and how it is used."""
 
     name: str
     path: Path
     engine: EngineOptions = field(default_factory=EngineOptions)
-    sampling: Mapping[str, object] = field(default_factory=dict)  # by name
+    sampling: Mapping[str, object] = field(default_factory=dict)  # defaults by name
+    chat_template: str | None = None  # the source of a template instead of the model's
+    reasoning_format: ReasoningFormat = "auto"
+    pooling: Pooling | None = None  # of embeddings; None: what the file states
+    aliases: tuple[str, ...] = ()  # other names in requests
+    opens_at_start: bool = False  # before the first request; the first model of a server always is
+    context_shift: bool = False  # whether a text that fills the context drops its middle
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What a server's options mean for the requests to one model."""
+
+    sampling: Mapping[str, object] = field(default_factory=dict)  # defaults by name
+    max_tokens: int | None = None  # that a completion may have
+    time_limit: float | None = None  # seconds
+    separates_reasoning: bool = True  # or else reasoning stays in the text, with its tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """Settings of a server. The first model opens at the start, others at their first request."""
 
-    models: tuple[ServedModel, ...]
+    models: tuple[ServedModel, ...] = ()
+    # More models, looked for at the start and again for an unknown name; opened when requested.
+    discover: Callable[[], Sequence[ServedModel]] | None = None
+    models_max: int | None = None  # open at once; None: what the memory allows
+    models_memory: int | None = None  # bytes for all open models; None: what is available now
     host: str = "127.0.0.1"
     port: int = 8080
     api_keys: tuple[str, ...] = ()  # clients must send one of them; empty: no key is needed
@@ -50,9 +75,9 @@ class ServerOptions:
     slot_save_files: int = 256
 
     def __post_init__(self) -> None:
-        if not self.models:
+        if not self.models and self.discover is None:
             raise ConfigError("a server needs at least one model")
-        names = [model.name for model in self.models]
+        names = [name for model in self.models for name in (model.name, *model.aliases)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(
                 f"two models have the name {twice!r}; give them names with -m NAME=FILE"
@@ -68,6 +93,8 @@ class ServerOptions:
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("an API key is empty or has characters that are not ASCII")
         for name in (
+            "models_max",
+            "models_memory",
             "max_body",
             "max_bodies",
             "max_connections",

@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import ceil
 from types import FrameType
 from typing import cast
@@ -31,6 +31,7 @@ _BACKLOG = 2048
 # The step thread lets go of the interpreter lock in every call to a GPU. If it had to wait 5 ms
 # (Python's default) to get it back from the thread that answers clients, steps would stand still.
 _SWITCH_SECONDS = 0.0002
+_MOST_NAMES = 8  # of models, in the line at the start
 _LAST_SECONDS = 30  # after the grace period, for clients that read slowly
 
 
@@ -65,7 +66,7 @@ def serve(options: ServerOptions, report: Callable[[str], None]) -> None:
 
 
 async def _serve(process: "_Process", server: Server, listening: socket.socket) -> None:
-    (await server.catalog.lease()).release()  # a model that cannot be opened fails here
+    await server.catalog.open_first()  # a model that cannot be opened fails here
     await process.serve(sockets=[listening])
 
 
@@ -104,8 +105,7 @@ class _Process(uvicorn.Server):
             context=self.config.ssl,
         )
         self.started = True
-        names = ", ".join(self._server.catalog.entries)
-        self._report(f"serving {names} at {self._address}")
+        self._report(f"serving {_listed(self._server.catalog.entries)} at {self._address}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait for the open ones."""
@@ -141,6 +141,12 @@ class _Process(uvicorn.Server):
         if count := len(self._server.generations):
             self._report(f"stopping: {count} current requests have {grace:g} s to finish")
         asyncio.get_running_loop().call_later(grace, self._server.stop_generations)
+
+
+def _listed(names: Collection[str]) -> str:
+    """The names of the first models, and how many more there are."""
+    shown = ", ".join(list(names)[:_MOST_NAMES]) or "no model yet"
+    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
 
 
 def _check_certificate(options: ServerOptions) -> None:

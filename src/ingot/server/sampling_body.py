@@ -4,7 +4,6 @@ Types, ranges and aliases come from there. A null means the default. It does not
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from ingot.sampling.params import ALIASES
 from ingot.server import structured_outputs
 from ingot.server.body_limits import Few, Many, Mapped, Name, TokenId
 from ingot.server.errors import ApiError
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 
 MAX_STOP_LENGTH = 1024
 
@@ -85,7 +84,7 @@ _NAMES = frozenset(SamplingBody.model_fields)
 
 def params_of(
     body: BaseModel,
-    options: ServerOptions,
+    options: RequestOptions,
     *,
     default_tokens: int | None = None,
     **more: object,
@@ -99,7 +98,7 @@ def params_of(
     given = {name: given[name] for name in given.keys() - structured_outputs.FIELDS}
     given["grammar"] = grammar
     given |= {name: value for name, value in more.items() if value is not None and value != []}
-    base = SamplingParams.from_names(_recommended(body, options), max_tokens=None)
+    base = SamplingParams.from_names(options.sampling, max_tokens=None)
     params = base.with_names(given)
     if params.max_tokens is None:
         most = min(options.max_tokens or math.inf, _default(given, default_tokens))
@@ -115,12 +114,6 @@ def params_of(
         limit = min(options.time_limit, params.time_limit or math.inf)
         params = replace(params, time_limit=limit)
     return params
-
-
-def _recommended(body: BaseModel, options: ServerOptions) -> Mapping[str, object]:
-    """The sampling defaults of the model that a body names."""
-    name = getattr(body, "model", None)
-    return next((each for each in options.models if each.name == name), options.models[0]).sampling
 
 
 def _default(given: dict[str, object], tokens: int | None) -> float:

@@ -7,7 +7,7 @@ from ingot.server.catalog import Catalog
 from ingot.server.generation import Generations
 from ingot.server.metrics import Metrics
 from ingot.server.model_facts import FactsReader
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions, ServerOptions
 from ingot.server.slot_files import SlotFiles
 
 
@@ -17,13 +17,23 @@ class Server:
     def __init__(self, options: ServerOptions, report: Callable[[str], None] | None = None) -> None:
         """`report` takes messages for the person who started the server."""
         self.options = options
-        self.catalog = Catalog(options.models, options.idle_unload, report)
+        self.catalog = Catalog(options, report)
         self.generations = Generations()
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
         self.facts = FactsReader()
         self.started = time.monotonic()
         self.draining = False  # the server is about to stop and refuses new requests
+
+    def request_options(self, model: str | None) -> RequestOptions:
+        """The options for requests to the model of a name."""
+        served = self.catalog.find(model).model
+        return RequestOptions(
+            sampling=served.sampling,
+            max_tokens=self.options.max_tokens,
+            time_limit=self.options.time_limit,
+            separates_reasoning=served.reasoning_format != "none",
+        )
 
     def drain(self) -> None:
         """Refuse new requests."""

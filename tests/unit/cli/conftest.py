@@ -47,7 +47,7 @@ def run_process() -> Run:
     def command(*arguments: object, stdin: str | None = None) -> Ran:
         done = subprocess.run(
             [str(INGOT), *map(str, arguments)],
-            input=stdin,
+            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -18,7 +18,7 @@ from ingot.engine import EngineOptions
 from ingot.engine.model import loaded_model
 from ingot.engine.model.placement import OnGpu, Placed
 from ingot.server.catalog import Catalog
-from ingot.server.options import ServedModel
+from ingot.server.options import ServedModel, ServerOptions
 from tiny_llama import write_tiny_llama
 
 
@@ -84,7 +84,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     said: list[str] = []
 
     async def open_and_close() -> None:
-        catalog = Catalog([served], report=said.append)
+        catalog = Catalog(ServerOptions(models=(served,)), said.append)
         (await catalog.lease()).release()
         await catalog.close()
 
@@ -93,6 +93,7 @@ def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "tiny: uploading weights to the GPU (0.00 GB)",
         "tiny: all layers on a card, 4.20 GB sent in 2.0 s (2.1 GB/s), 6 device allocations of "
         "3.0 GiB",
+        "tiny: context of 256 tokens, all that the model allows",
     ]
 
 

@@ -290,7 +290,10 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
     ("options", "message"),
     [
         ({"max_running": 0}, "max_running is 0; it must be a number from 1 to 1024"),
-        ({"max_running": 65}, "max_running is 65, and a model of which layers run on the CPU takes"),
+        (
+            {"max_running": 65},
+            "max_running is 65, and a model of which layers run on the CPU takes",
+        ),
         ({"max_queue": True}, "max_queue is True"),
         ({"chunk_tokens": 4097}, "chunk_tokens is 4097"),
         ({"cache_tokens": 0}, "cache_tokens is 0"),

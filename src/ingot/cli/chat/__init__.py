@@ -13,6 +13,7 @@ from ingot.cli.chat.conversation import Conversation
 from ingot.cli.chat.reading import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat.slash_commands import find_command, run_command
 from ingot.cli.shared.find_model import ModelOption, locate
+from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.interrupts import INTERRUPTED, survive_interrupts
 from ingot.cli.shared.model_options import (
     ContextOption,
@@ -25,13 +26,13 @@ from ingot.cli.shared.model_options import (
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import error_text, notice
-from ingot.cli.shared.sampling_options import SamplingFlags, takes_sampling_flags
+from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.config import config
 from ingot.errors import IngotError
 from ingot.recommended import has_chat_template
 
 
-@takes_sampling_flags
+@takes_flags
 def command(
     *,
     model: ModelOption = None,

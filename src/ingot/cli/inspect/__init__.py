@@ -9,6 +9,7 @@ import typer
 from ingot.cli.inspect import as_text
 from ingot.cli.inspect.as_json import model_json, tensor_json
 from ingot.cli.inspect.tensor_statistics import statistics
+from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.find_model import MODEL_HELP, locate
 from ingot.cli.shared.output import console, write_json
 from ingot.convert import open_model
@@ -20,7 +21,9 @@ from ingot.model_summary import ModelSummary
 
 
 def command(
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help=MODEL_HELP)] = None,
+    file: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model)
+    ] = None,
     *,
     context: Annotated[
         int | None,
@@ -56,7 +59,7 @@ def command(
     ] = None,
     architectures: Annotated[
         bool,
-        typer.Option("--architectures", help="List the supported architectures; takes no FILE."),
+        typer.Option("--architectures", help="List the supported architectures; takes no MODEL."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

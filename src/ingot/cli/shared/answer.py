@@ -22,6 +22,20 @@ class PromptBar(Bar):
             super().__call__(done, total)
 
 
+def read_answer(answer: Request, bar: Bar) -> tuple[float | None, bool]:
+    """Wait for the text: the time of the first piece, and whether Ctrl-C stopped it."""
+    first, interrupted = None, False
+    try:
+        for _ in answer:
+            first = first or time.perf_counter()
+            bar.clear()
+    except KeyboardInterrupt:
+        answer.cancel()
+        interrupted = True
+    bar.clear()
+    return first, interrupted
+
+
 def write_answer(answer: Request, bar: Bar) -> tuple[float | None, bool]:
     """Write the text as it arrives: the time of the first piece, and whether Ctrl-C stopped it."""
     first, interrupted = None, False

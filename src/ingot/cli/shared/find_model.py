@@ -11,6 +11,7 @@ import typer
 
 from ingot import store
 from ingot.bar import DownloadBar
+from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.output import notice, size
 
 MODEL_HELP = (
@@ -18,7 +19,10 @@ MODEL_HELP = (
     "ollama:NAME[:TAG], or a name of `ingot list`. Default: SmolLM2 (see `ingot pull`)."
 )
 
-ModelOption = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help=MODEL_HELP)]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("-m", "--model", metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model),
+]
 
 
 def download_bar() -> DownloadBar:

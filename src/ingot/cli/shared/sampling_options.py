@@ -3,12 +3,9 @@
 An option that is not given keeps what the model recommends, else the default of `SamplingParams`.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -173,8 +170,15 @@ class SamplingFlags:
         str | None, _option("-j", "--json-schema", text="A JSON schema the answer must follow.")
     ] = None
 
+    def __post_init__(self) -> None:
+        self.params(SamplingParams())  # an invalid value is reported before a model is opened
+
     def params(self, base: SamplingParams) -> SamplingParams:
         """`base` with the options that are given."""
+        return base.with_names(self.names())
+
+    def names(self) -> dict[str, object]:
+        """The options that are given, as fields of `SamplingParams`."""
         named = {name: value for name, value in asdict(self).items() if value is not None}
         for special in ("samplers", "grammar_file", "json_schema"):
             named.pop(special, None)
@@ -188,21 +192,6 @@ class SamplingFlags:
             named["grammar"] = Grammar.lark(text) if lark else Grammar.gbnf(text)
         if self.json_schema is not None:
             named["grammar"] = Grammar.json_schema(self.json_schema)
-        return base.with_names(named)
-
-
-def takes_sampling_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which takes them as one parameter `sampling`."""
-    flags = signature(SamplingFlags).parameters
-    options: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        options += flags.values() if parameter.name == "sampling" else [parameter]
-
-    @wraps(command)
-    def with_flags(**given: Any) -> None:
-        said = SamplingFlags(**{name: given.pop(name) for name in flags})
-        said.params(SamplingParams())  # an invalid value is reported before a model is opened
-        command(sampling=said, **given)
-
-    with_flags.__dict__["__signature__"] = signature(command).replace(parameters=options)
-    return with_flags
+        if not self.ignore_eos:
+            del named["ignore_eos"]
+        return named

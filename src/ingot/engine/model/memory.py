@@ -5,6 +5,7 @@ once, if they take no more than a quarter of the memory. States of recurrent mod
 a text: there is one for every STATE_RUNS blocks, or enough for many short texts.
 """
 
+import sys
 from dataclasses import dataclass
 
 from ingot.errors import MemoryShortageError
@@ -59,6 +60,11 @@ class CacheSize:
             states = blocks // STATE_RUNS
         return cls(max(blocks, one), max(states, _FEWEST_STATES) if state_bytes else 0)
 
+    def nbytes(self, layout: KvLayout) -> int:
+        """Bytes of a cache of this size."""
+        kv_bytes, state_bytes = _block_bytes(layout)
+        return self.blocks * kv_bytes + self.states * state_bytes
+
     def require(self, layout: KvLayout) -> None:
         """Raise an error if there is no memory for a cache of this size."""
         kv_bytes, state_bytes = _block_bytes(layout)
@@ -66,10 +72,16 @@ class CacheSize:
         if state_bytes:
             kept = [*(kept if kv_bytes else []), f"{self.states} states"]
         require(
-            self.blocks * kv_bytes + self.states * state_bytes,
+            self.nbytes(layout),
             f"a cache for {' and '.join(kept)}",
             "choose a smaller context or cache, or a smaller kv_type",
         )
+
+
+def most_tokens(layout: KvLayout, room: int) -> int:
+    """The longest context whose cache takes no more than its share of `room` bytes."""
+    kv_bytes, _ = _block_bytes(layout)
+    return room // _MEMORY_SHARE // kv_bytes * BLOCK_TOKENS if kv_bytes else sys.maxsize
 
 
 def _block_bytes(layout: KvLayout) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """`/v1/messages`: the endpoints and their responses, whole and as a stream of events."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -16,6 +17,7 @@ from ingot.reply import Content, Event, Reasoning, ToolCallArguments, ToolCallBe
 from ingot.reply.events import merged
 from ingot.reply.json_reader import is_value
 from ingot.server.anthropic.messages_body import CountBody, MessagesBody, chat_of
+from ingot.server.anthropic.threads import ThreadStore
 from ingot.server.chat import PreparedChat, ReplyReader, prepare
 from ingot.server.error_bodies import AnthropicError, anthropic_error, error_responses
 from ingot.server.errors import ApiError, error_info
@@ -57,6 +59,10 @@ class ToolUseBlock(BaseModel):
     input: dict[str, Any]
 
 
+ContentBlock = TextBlock | ThinkingBlock | ToolUseBlock
+Keep = Callable[[str, list[dict[str, Any]]], None]
+
+
 class Usage(BaseModel):
     """Prompt tokens, those found in the prefix cache apart, and generated tokens."""
 
@@ -73,7 +79,7 @@ class MessageResponse(BaseModel):
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
     model: str
-    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
+    content: list[ContentBlock]
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: Usage
@@ -83,8 +89,10 @@ class MessageResponse(BaseModel):
 class MessageResponder:
     """Makes the response to one request."""
 
-    def __init__(self, generation: Generation, reader: ReplyReader) -> None:
+    def __init__(self, generation: Generation, reader: ReplyReader, keep: Keep) -> None:
+        """`keep` gets the id and the content of the message when it is complete."""
         self._generation = generation
+        self._keep = keep
         self._reader = reader
         self._parser = reader.parser()
         self._id = new_id("msg_")
@@ -92,14 +100,15 @@ class MessageResponder:
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
         (done,) = await self._generation.results()
-        events = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
-        content = list(_blocks(self._reader.allowed(events)))
+        parts = [*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)]
+        content = self._kept(self._reader.allowed(parts))
         reason, stop = self._ended(done)
         return self._message(content, _usage(done.timings), reason, stop)
 
     async def events(self) -> AsyncIterator[bytes]:
         """The response as a stream of events."""
         blocks = _StreamedBlocks()
+        said: list[Event] = []
         (request,) = self._generation.requests
         prompt_usage = Usage(input_tokens=request.timings.prompt_tokens, output_tokens=0)
         try:
@@ -109,9 +118,12 @@ class MessageResponder:
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
                     parts += self._parser.finish(cut=piece.done.is_cut)
-                if sent := b"".join(map(blocks.events_of, self._reader.allowed(parts))):
+                parts = self._reader.allowed(parts)
+                said += parts
+                if sent := b"".join(map(blocks.events_of, parts)):
                     yield sent
                 if piece.done is not None:
+                    self._kept(said)
                     reason, stop = self._ended(piece.done)
                     usage = _usage(piece.done.timings).model_dump()
                     delta = {"stop_reason": reason, "stop_sequence": stop}
@@ -120,9 +132,15 @@ class MessageResponder:
         except (ApiError, IngotError) as error:
             yield event(anthropic_error(error_info(error)), "error")
 
+    def _kept(self, events: list[Event]) -> list[ContentBlock]:
+        """The blocks of a whole completion, which the thread gets, too."""
+        content = list(_blocks(merged(events)))
+        self._keep(self._id, [block.model_dump() for block in content])
+        return content
+
     def _message(
         self,
-        content: list[TextBlock | ThinkingBlock | ToolUseBlock],
+        content: list[ContentBlock],
         usage: Usage,
         reason: StopReason | None = None,
         stop: str | None = None,
@@ -194,7 +212,7 @@ class _StreamedBlocks:
         return _event("content_block_delta", index=self._index, delta=delta)
 
 
-def _blocks(events: Iterable[Event]) -> Iterator[TextBlock | ThinkingBlock | ToolUseBlock]:
+def _blocks(events: Iterable[Event]) -> Iterator[ContentBlock]:
     """The blocks of a whole reply, without tool calls whose arguments are not complete."""
     begun: ToolCallBegin | None = None
     for part in events:
@@ -238,16 +256,18 @@ class TokenCount(BaseModel):
 def router(server: Server) -> APIRouter:
     """The endpoints."""
     routes = APIRouter(tags=["Anthropic"], responses=error_responses(AnthropicError))
+    threads = ThreadStore()
 
     @routes.post("/v1/messages", response_model=MessageResponse, responses=STREAMED)
     async def messages(body: MessagesBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
-        prepared = PreparedChat(chat_of(body, server.options))
+        body = threads.continued(body)
+        prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
-        responder = MessageResponder(generation, prepared.reader)
+        responder = MessageResponder(generation, prepared.reader, partial(threads.hold, body))
         if body.stream:
             return EventStream(generation, responder.events())
         async with generation:
@@ -256,7 +276,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountBody) -> TokenCount:
         """Count the tokens of a conversation."""
-        chat = chat_of(body, server.options)
+        chat = chat_of(body, server.request_options(body.model))
         with await server.catalog.lease(body.model) as lease:
             ids, _ = await run_in_thread(prepare, lease.llm, chat)
         return TokenCount(input_tokens=len(ids))

@@ -13,7 +13,7 @@ from ingot.reply import ToolChoice
 from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import (
     Body,
     RequestBody,
@@ -191,6 +191,13 @@ class Metadata(Body):
     user_id: str | None = None
 
 
+class ThreadBody(Body):
+    """Whether the server holds the conversation, and which one it continues."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
 class Conversation(RequestBody):
     """What both bodies have: everything that the model reads."""
 
@@ -213,10 +220,11 @@ class MessagesBody(Conversation, SamplingBody):
     max_tokens: Annotated[int, Field(ge=1)]
     stop_sequences: Few[StopSequence] | None = None
     stream: bool | None = None
+    thread: ThreadBody | None = None
     metadata: Metadata | None = None
 
 
-def chat_of(body: Conversation, options: ServerOptions) -> Chat:
+def chat_of(body: Conversation, options: RequestOptions) -> Chat:
     """The chat that a body asks for."""
     schema = None
     if body.output_config is not None and body.output_config.format is not None:
@@ -231,6 +239,7 @@ def chat_of(body: Conversation, options: ServerOptions) -> Chat:
         tool_choice=_choice(body),
         parallel_tool_calls=not (choice and choice.disable_parallel_tool_use),
         thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
+        separates_reasoning=options.separates_reasoning,
         template_options=_template_options(body),
     )
 

@@ -96,20 +96,20 @@ class BodyReader:
         with self._budget.share(announced) as share:
             yield share
 
-    async def read(self, receive: Receive, share: BodyShare) -> bytes:
-        """The whole body, checked.
+    async def read(self, receive: Receive, share: BodyShare, *, is_json: bool = True) -> bytes:
+        """The whole body, checked if it is JSON.
 
         The caller parses it at once. The next large body has to be scanned first, so the event
         loop does other work between two of them.
         """
         body = await self._receive(receive, share)
+        if not is_json:
+            return body
         if len(body) < SMALL_BODY:
-            fault = _scan(body)
+            check_json(body)
         else:
             async with self._scanning:
-                fault = await run_in_thread(_scan, body)
-        if fault in _FAULTS:
-            raise ApiError(400, _FAULTS[fault])
+                await run_in_thread(check_json, body)
         return body
 
     async def _receive(self, receive: Receive, share: BodyShare) -> bytes:
@@ -144,8 +144,11 @@ def _counted(size: int) -> int:
     return max(size - SMALL_BODY, 0)
 
 
-def _scan(body: bytes) -> JsonFault:
-    return scan_json(body, values=MAX_VALUES, depth=MAX_DEPTH, word=MAX_NUMBER_LENGTH)
+def check_json(text: bytes) -> None:
+    """Raise an error if JSON has too many values to parse it, or has some that are not valid."""
+    fault = scan_json(text, values=MAX_VALUES, depth=MAX_DEPTH, word=MAX_NUMBER_LENGTH)
+    if fault in _FAULTS:
+        raise ApiError(400, _FAULTS[fault])
 
 
 def _too_large(limit: int) -> ApiError:

@@ -51,6 +51,32 @@ async def long_event(value: object) -> AsyncIterator[bytes]:
     yield b"\n\n"
 
 
+class WatchStream(Response):
+    """A response whose events are sent until the client disconnects or the events end."""
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send the events."""
+        sending = asyncio.create_task(self._send(send))
+        gone = asyncio.create_task(disconnected(receive))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        headers = [(b"content-type", EVENTS.encode()), *_HEADERS]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for sent in self._events:
+            await send({"type": "http.response.body", "body": sent, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
 class EventStream(Response):
     """A response whose events are sent as tokens are generated."""
 

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +38,9 @@ _PUBLIC_FOLDERS = ("/page/",)
 # Answered also while the server is stopping, or has no free connection.
 HEALTH_PATHS = frozenset({"/health", "/v1/health", "/ready", "/metrics"})
 
+_UPLOADS, _FORM = "/v1/files", "multipart/form-data"  # the one endpoint that takes a form
+_OLLAMA = "/api/"
+_FROM_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site", "sec-fetch-mode")
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _JSON = re.compile(r"application/([\w.-]+\+)?json", re.ASCII)
 CLIENT_CLOSED = 499  # the client disconnected before the response
@@ -61,21 +65,29 @@ class RequestMiddleware:
         record = AccessRecord(_request_id(headers))
         set_record(scope, record)
         status = CLIENT_CLOSED
+        is_head = scope["method"] == "HEAD"  # answered like a GET, without the body
+        asked = {**scope, "method": "GET"} if is_head else scope
 
         async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = record.id
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
             try:
                 self._admit(scope, headers)
                 with self._bodies.share(headers.get("content-length", "0")) as share:
-                    body = await self._bodies.read(receive, share)
-                    _check_content_type(body, headers)
-                    await self._app(scope, _replay(body, receive), respond)
+                    is_file = scope["path"] == _UPLOADS and _media_type(headers) == _FORM
+                    body = await self._bodies.read(receive, share, is_json=not is_file)
+                    if _is_from_program(scope["path"], headers):
+                        asked = {**asked, "headers": _as_json(asked["headers"])}
+                    elif not is_file:
+                        _check_content_type(body, headers)
+                    await self._app(asked, _replay(body, receive), respond)
             except ClientGoneError:
                 pass
             except ApiError as error:
@@ -87,7 +99,7 @@ class RequestMiddleware:
                 await _refuse(scope, error_info(error), respond)
         finally:
             seconds = time.perf_counter() - record.started
-            path = getattr(scope.get("route"), "path", "other")
+            path = getattr(asked.get("route"), "path", "other")
             self._server.metrics.observe(record, scope["method"], path, status, seconds)
             record.log(scope, status, seconds)
 
@@ -127,13 +139,29 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
+def _media_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _is_from_program(path: str, headers: Headers) -> bool:
+    """Whether a request to Ollama's API is surely not from a page.
+
+    Ollama's own examples and many of its clients send JSON without saying so.
+    """
+    return path.startswith(_OLLAMA) and not any(name in headers for name in _FROM_BROWSERS)
+
+
+def _as_json(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    others = [(name, value) for name, value in headers if name.lower() != b"content-type"]
+    return [*others, (b"content-type", b"application/json")]
+
+
 def _check_content_type(body: bytes, headers: Headers) -> None:
     """Refuse a body that is not declared as JSON.
 
     A page can make a browser send other types to any server without asking it first.
     """
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and not _JSON.fullmatch(media_type):
+    if body and not _JSON.fullmatch(_media_type(headers)):
         raise ApiError(400, "the body must be JSON, with the header Content-Type: application/json")
 
 

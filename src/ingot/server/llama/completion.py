@@ -100,9 +100,15 @@ async def _complete(
     check_parameters(body, record_of(http.scope), server.options)
 
     def prepare(llm: LLM) -> PromptSet:
-        params = sampling_params(body, llm, server.options)
+        params = sampling_params(body, llm, server.request_options(body.model))
         prompts = [llm.engine.model.check_ids(prompt) for prompt in tokens(llm)]
-        return PromptSet(prompts, params, body.n_cmpl or 1, reuse=body.cache_prompt is not False)
+        return PromptSet(
+            prompts,
+            params,
+            body.n_cmpl or 1,
+            reuse=body.cache_prompt is not False,
+            keep=body.n_keep or 0,
+        )
 
     generation = await server.generations.begin(
         server.catalog,

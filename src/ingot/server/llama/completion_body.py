@@ -24,7 +24,7 @@ from ingot.server.body_limits import (
     Tokens,
 )
 from ingot.server.errors import ApiError
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import MAX_STOP_LENGTH, Number, SamplingBody, params_of
 
 
@@ -115,12 +115,14 @@ class LlamaBody(SamplingBody):
     n_cmpl: _Count | None = None
     id_slot: Annotated[int, Field(ge=-1)] | None = None
     cache_prompt: bool | None = None
+    n_keep: Annotated[int, Field(ge=-1)] | None = None
     return_tokens: bool | None = None
     timings_per_token: bool | None = None
+    return_progress: bool | None = None
     response_fields: Few[Name] | None = None
 
 
-def sampling_params(body: LlamaBody, llm: LLM, options: ServerOptions) -> SamplingParams:
+def sampling_params(body: LlamaBody, llm: LLM, options: RequestOptions) -> SamplingParams:
     """The sampling parameters of a body; some depend on the model's vocabulary."""
     slots = llm.engine.options.max_running
     if body.id_slot is not None and body.id_slot >= slots:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from ingot.engine import Completion, Timings
+from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import SampledToken
 from ingot.server.error_bodies import llama_error
@@ -15,23 +15,9 @@ from ingot.server.http.event_stream import event
 from ingot.server.llama.completion_body import LlamaBody
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
 from ingot.server.llama.probabilities import Probabilities, probabilities
-from ingot.server.metrics import ratio
+from ingot.server.timings import CompletionTimings, PromptProgress, progress_of, timings_of
 
 StopType = Literal["none", "eos", "limit", "word"]
-
-
-class CompletionTimings(BaseModel):
-    """Times of prefill (without tokens from the prefix cache) and of decode."""
-
-    cache_n: int
-    prompt_n: int
-    prompt_ms: float
-    prompt_per_token_ms: float
-    prompt_per_second: float
-    predicted_n: int
-    predicted_ms: float
-    predicted_per_token_ms: float
-    predicted_per_second: float
 
 
 class CompletionChunk(BaseModel):
@@ -45,6 +31,7 @@ class CompletionChunk(BaseModel):
     tokens_predicted: int
     tokens_evaluated: int
     timings: CompletionTimings | None = None
+    prompt_progress: PromptProgress | None = None
     completion_probabilities: Probabilities | None = None
 
 
@@ -88,7 +75,7 @@ class CompletionResponder:
     async def events(self) -> AsyncIterator[bytes]:
         """The completions as a stream."""
         try:
-            async for piece in self._generation.pieces():
+            async for piece in self._generation.pieces(progress=bool(self._body.return_progress)):
                 if piece.done is None:
                     yield event(self._chunk(piece))
                 else:
@@ -109,6 +96,9 @@ class CompletionResponder:
             tokens_predicted=self._sent[piece.index],
             tokens_evaluated=timings.prompt_tokens,
             timings=timings_of(timings) if self._body.timings_per_token else None,
+            prompt_progress=None
+            if piece.progress is None
+            else progress_of(piece.progress, timings, self._generation.seconds),
         ).model_dump(exclude_none=True)
         if self._body.n_probs:
             chunk["completion_probabilities"] = list(self._probabilities(choices))
@@ -149,23 +139,6 @@ class CompletionResponder:
     def _probabilities(self, choices: Sequence[SampledToken]) -> Iterator[dict[str, object]]:
         after_samplers = bool(self._body.post_sampling_probs)
         return probabilities(self._tokenizer, choices, after_samplers=after_samplers)
-
-
-def timings_of(timings: Timings) -> CompletionTimings:
-    """The engine's timings under llama-server's names."""
-    read = timings.prompt_tokens - timings.reused_tokens
-    generated = timings.generated_tokens
-    return CompletionTimings(
-        cache_n=timings.reused_tokens,
-        prompt_n=read,
-        prompt_ms=timings.prompt_seconds * 1e3,
-        prompt_per_token_ms=ratio(timings.prompt_seconds * 1e3, read),
-        prompt_per_second=ratio(read, timings.prompt_seconds),
-        predicted_n=generated,
-        predicted_ms=timings.generation_seconds * 1e3,
-        predicted_per_token_ms=ratio(timings.generation_seconds * 1e3, generated),
-        predicted_per_second=ratio(generated, timings.generation_seconds),
-    )
 
 
 def _selected(response: dict[str, object], names: Sequence[str] | None) -> dict[str, object]:

@@ -61,6 +61,10 @@ class GenerationSettings(BaseModel):
 _SAME = GenerationSettings.model_fields.keys() & SamplingParams.__dataclass_fields__.keys()
 
 
+def _first(*seeds: int | None) -> int:
+    return next((seed for seed in seeds if seed is not None), -1)
+
+
 def settings_of(
     params: SamplingParams,
     *,
@@ -72,7 +76,7 @@ def settings_of(
     most = -1 if params.max_tokens is None else params.max_tokens
     same: dict[str, Any] = {name: getattr(params, name) for name in _SAME}
     renamed: dict[str, Any] = {
-        "seed": -1 if seed is None else seed,
+        "seed": _first(seed, params.seed),
         "max_tokens": most,
         "n_predict": most,
         "stream": stream,

@@ -1,17 +1,17 @@
 """`/props` and `/lora-adapters`: what a client asks first about a model."""
 
-from dataclasses import replace
 from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ingot import __version__
+from ingot.sampling import SamplingParams
 from ingot.server.body_limits import Few
-from ingot.server.catalog import Lease
 from ingot.server.errors import ApiError
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
-from ingot.server.options import ServerOptions
+from ingot.server.model_entry import Lease
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import Body, Number
 from ingot.server.state import Server
 
@@ -74,7 +74,7 @@ def router(server: Server) -> APIRouter:
     async def props(model: str | None = None) -> Props:
         """Properties of a model and its defaults."""
         with await server.catalog.lease(model) as lease:
-            return _props(lease, server.options)
+            return _props(lease, server.request_options(lease.name))
 
     @routes.get("/lora-adapters")
     async def adapters() -> list[Adapter]:
@@ -91,12 +91,14 @@ def router(server: Server) -> APIRouter:
     return routes
 
 
-def _props(lease: Lease, options: ServerOptions) -> Props:
+def _props(lease: Lease, options: RequestOptions) -> Props:
     llm = lease.llm
     template = llm.chat_template
-    params = settings_of(replace(llm.defaults, max_tokens=options.max_tokens))
+    defaults = SamplingParams.from_names(options.sampling, max_tokens=options.max_tokens)
     return Props(
-        default_generation_settings=DefaultSettings(n_ctx=llm.context, params=params),
+        default_generation_settings=DefaultSettings(
+            n_ctx=llm.context, params=settings_of(defaults)
+        ),
         total_slots=llm.engine.options.max_running,
         model_alias=lease.name,
         model_path=str(llm.path),

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from ingot.errors import FileWriteError, SavedCacheError, SavedCacheSizeError
 from ingot.sampling import SamplingParams
-from ingot.server.catalog import Lease
 from ingot.server.error_bodies import LlamaError
 from ingot.server.errors import ApiError
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
+from ingot.server.model_entry import Lease
 from ingot.server.sampling_body import Body
 from ingot.server.slot_files import FULL
 from ingot.server.slot_table import Slot

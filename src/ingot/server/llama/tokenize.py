@@ -111,7 +111,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/apply-template")
     async def apply_template(body: ChatBody) -> TemplatePrompt:
         """Render a conversation with the model's chat template."""
-        chat = chat_of(body, server.options)
+        chat = chat_of(body, server.request_options(body.model))
         with await server.catalog.lease(body.model) as lease:
             return TemplatePrompt(prompt=await run_in_thread(_prompt, lease.llm, chat))
 
@@ -131,7 +131,7 @@ async def _counted(server: Server, body: TokenizeBody) -> Response:
             tools=body.tools,
             add_generation_prompt=body.add_generation_prompt,
         )
-        return prepare(llm, chat_of(given, server.options))[0]
+        return prepare(llm, chat_of(given, server.request_options(body.model)))[0]
 
     with await server.catalog.lease(body.model) as lease:
         llm = lease.llm

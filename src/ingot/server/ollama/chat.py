@@ -26,7 +26,7 @@ from ingot.server.ollama.options_body import (
 )
 from ingot.server.ollama.replies import Counts, LoadClock, Part, Responder, keep_alive, load
 from ingot.server.openai.chat_body import Function
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 
@@ -115,7 +115,7 @@ def router(server: Server) -> APIRouter:
         keep_alive(server, body)
         if not body.messages:
             return JsonResponse({**await load(server, body, record), **message_of(Part())})
-        prepared = PreparedChat(chat_of(body, server.options))
+        prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
 
         def prepare(llm: LLM) -> PromptSet:
             check_thinking(llm, body)
@@ -144,12 +144,13 @@ def message_of(part: Part) -> dict[str, object]:
     return {"message": message}
 
 
-def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
+def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
     """The chat that a body asks for."""
     return Chat(
         messages=_messages(body.messages or []),
         params=params_of_body(body, options),
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
+        separates_reasoning=options.separates_reasoning,
         template_options=thinking_options(body.think),
     )
 

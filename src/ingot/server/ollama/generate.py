@@ -26,7 +26,7 @@ from ingot.server.ollama.options_body import (
     thinking_options,
 )
 from ingot.server.ollama.replies import Counts, LoadClock, Part, Responder, keep_alive, load
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.state import Server
 
 
@@ -65,7 +65,7 @@ def router(server: Server) -> APIRouter:
         keep_alive(server, body)
         if not body.prompt and body.suffix is None:
             return JsonResponse({**await load(server, body, record), **_text(Part())})
-        prompt = _Prompt(body, server.options)
+        prompt = _Prompt(body, server.request_options(body.model))
         clock = LoadClock(record)
         generation = await server.generations.begin(
             server.catalog, body.model, record, clock.around(prompt), http.receive
@@ -107,7 +107,7 @@ def _refuse(body: GenerateBody) -> None:
 class _Prompt:
     """Makes the prompt of a body for a model."""
 
-    def __init__(self, body: GenerateBody, options: ServerOptions) -> None:
+    def __init__(self, body: GenerateBody, options: RequestOptions) -> None:
         self._body = body
         self._params = params_of_body(body, options)
         self.is_rendered = body.suffix is None and not body.raw
@@ -115,7 +115,12 @@ class _Prompt:
         if body.system:
             messages.insert(0, {"role": "system", "content": body.system})
         self.chat = PreparedChat(
-            Chat(messages, self._params, template_options=thinking_options(body.think))
+            Chat(
+                messages,
+                self._params,
+                separates_reasoning=options.separates_reasoning,
+                template_options=thinking_options(body.think),
+            )
         )
 
     def __call__(self, llm: LLM) -> PromptSet:

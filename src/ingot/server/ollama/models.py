@@ -14,9 +14,10 @@ from ingot import __version__
 from ingot.convert import open_model
 from ingot.gguf import Value
 from ingot.server.body_limits import Name
-from ingot.server.catalog import LATEST, Entry
+from ingot.server.catalog import LATEST
 from ingot.server.errors import ApiError
 from ingot.server.http.json_response import LongJsonResponse
+from ingot.server.model_entry import Entry
 from ingot.server.model_facts import ModelFacts, context_of
 from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server

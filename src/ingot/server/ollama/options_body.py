@@ -17,7 +17,7 @@ from ingot.server.errors import ApiError
 from ingot.server.http.access_log import AccessRecord
 from ingot.server.model_facts import can_think
 from ingot.server.openai.chat_body import MAX_TOP_LOGPROBS
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions, ServerOptions
 from ingot.server.parameters import check_parameters
 from ingot.server.sampling_body import Number, RequestBody, SamplingBody, params_of
 
@@ -77,7 +77,7 @@ def check_body(body: ModelBody, record: AccessRecord, options: ServerOptions) ->
     ]
 
 
-def params_of_body(body: TextBody, options: ServerOptions) -> SamplingParams:
+def params_of_body(body: TextBody, options: RequestOptions) -> SamplingParams:
     """The sampling parameters that a body asks for."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")

@@ -18,7 +18,7 @@ from ingot.reply import Content, Event, Reasoning, ReplyParser, ToolCallArgument
 from ingot.reply.events import joined
 from ingot.server.chat import PreparedChat, ReplyReader
 from ingot.server.errors import ApiError
-from ingot.server.generation import Generation, while_connected
+from ingot.server.generation import Generation, Piece, while_connected
 from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event
 from ingot.server.http.json_response import JsonResponse, LongJsonResponse, dumps
@@ -38,6 +38,7 @@ from ingot.server.openai.shared import (
 )
 from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
+from ingot.server.timings import CompletionTimings, progress_of, timings_of
 
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -93,6 +94,7 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str = FINGERPRINT
     choices: list[ChatChoice]
     usage: Usage
+    timings: CompletionTimings  # of the first completion
     warnings: list[str] | None = None  # about parameters that were ignored
 
 
@@ -105,7 +107,7 @@ def router(server: Server) -> APIRouter:
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
-        prepared = PreparedChat(chat_of(body, server.options))
+        prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
@@ -120,7 +122,9 @@ def router(server: Server) -> APIRouter:
     @routes.post("/chat/completions/input_tokens", include_in_schema=False)
     async def input_tokens(body: ChatBody) -> InputTokens:
         """Count the tokens of a conversation."""
-        return await count_tokens(server, body.model, chat_of(body, server.options))
+        return await count_tokens(
+            server, body.model, chat_of(body, server.request_options(body.model))
+        )
 
     return routes
 
@@ -144,6 +148,7 @@ class ChatResponder:
             model=self._generation.model,
             choices=[self._choice(index, each) for index, each in enumerate(completions)],
             usage=usage_of(completions),
+            timings=timings_of(completions[0].timings),
             warnings=self._generation.warnings,
         ).model_dump()
         if response["warnings"] is None:
@@ -189,9 +194,11 @@ class ChatResponder:
             for choice in choices:
                 yield choice.begin()
             completions: dict[int, Completion] = {}
-            async for piece in self._generation.pieces():
+            async for piece in self._generation.pieces(progress=bool(self._body.return_progress)):
                 choice = choices[piece.index]
-                if chunks := choice.push(piece.text):
+                if piece.progress is not None:
+                    yield self._progress_event(piece)
+                elif chunks := choice.push(piece.text):
                     yield chunks
                 if piece.done is not None:
                     completions[piece.index] = piece.done
@@ -202,6 +209,14 @@ class ChatResponder:
             yield DONE
         except (ApiError, IngotError) as error:
             yield error_events(error)
+
+    def _progress_event(self, piece: Piece) -> bytes:
+        assert piece.progress is not None
+        timings = self._generation.requests[piece.index].timings
+        progress = progress_of(piece.progress, timings, self._generation.seconds)
+        choice = {"index": piece.index, "delta": {}, "logprobs": None, "finish_reason": None}
+        content = {"choices": [choice], "prompt_progress": progress.model_dump()}
+        return event({**self.head, **content, **({"usage": None} if self.includes_usage else {})})
 
     @property
     def head(self) -> dict[str, object]:
@@ -223,6 +238,11 @@ class ChatResponder:
     def includes_usage(self) -> bool:
         """Whether chunks have a `usage`, which is null in all but the last."""
         return self._body.includes_usage
+
+    @property
+    def times_tokens(self) -> bool:
+        """Whether every chunk has timings, not only the last."""
+        return bool(self._body.timings_per_token)
 
     def logprobs_of(self, request: Request, sent: int) -> list[dict[str, object]]:
         """The logprobs of tokens after the first `sent`, if the client wants logprobs."""
@@ -256,7 +276,7 @@ class _StreamedChoice:
 
     def begin(self) -> bytes:
         """The first chunk, which has the role."""
-        return self._chunk({"role": "assistant", "content": ""}, is_first=True)
+        return self._chunk({"role": "assistant", "content": None}, is_first=True)
 
     def push(self, text: str) -> bytes:
         """The chunks of a piece of text; perhaps none yet."""
@@ -274,7 +294,7 @@ class _StreamedChoice:
         logprobs = self._responder.logprobs_of(self._request, self._sent)
         self._sent += len(logprobs)
         match part:
-            case Content(text) if not logprobs:
+            case Content(text) if not logprobs and not self._responder.times_tokens:
                 return f"{self._before}{dumps(text)}{self._after}".encode()
             case Content(text):
                 delta: dict[str, object] = {"content": text}
@@ -306,4 +326,6 @@ class _StreamedChoice:
         more: dict[str, object] = {"usage": None} if self._responder.includes_usage else {}
         if is_first and self._responder.warnings:
             more["warnings"] = self._responder.warnings
+        if reason is not None or (self._responder.times_tokens and not is_first):
+            more["timings"] = timings_of(self._request.timings).model_dump()
         return event({**self._responder.head, "choices": [choice], **more})

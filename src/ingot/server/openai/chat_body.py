@@ -10,7 +10,7 @@ from ingot.server.body_limits import MAX_NAME_LENGTH, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
 from ingot.server.openai.shared import Choices, PromptTokens, StreamOptions
-from ingot.server.options import ServerOptions
+from ingot.server.options import ReasoningFormat, RequestOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
 
@@ -158,10 +158,13 @@ class ChatBody(SamplingBody):
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_format: ReasoningFormat | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     truncate_prompt_tokens: PromptTokens | None = None
     include_stop_str_in_output: bool | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
     user: str | None = None
 
     @property
@@ -175,7 +178,7 @@ class ChatBody(SamplingBody):
         return bool(self.logprobs or self.n_probs)
 
 
-def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
+def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
     """The chat that a body asks for."""
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
@@ -207,8 +210,15 @@ def chat_of(body: ChatBody, options: ServerOptions) -> Chat:
         include_stop=bool(body.include_stop_str_in_output),
         most_prompt_tokens=body.truncate_prompt_tokens,
         continues_last=body.continue_final_message,
+        separates_reasoning=_separates_reasoning(body, options),
         template_options=_template_options(body),
     )
+
+
+def _separates_reasoning(body: ChatBody, options: RequestOptions) -> bool:
+    if body.reasoning_format is None:
+        return options.separates_reasoning
+    return body.reasoning_format != "none"
 
 
 def _choice(body: ChatBody) -> ToolChoice:

@@ -44,6 +44,7 @@ from ingot.server.prompt_logprobs import prompt_logprobs
 from ingot.server.sampling_body import Number, SamplingBody, params_of
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
+from ingot.server.timings import CompletionTimings, progress_of, timings_of
 
 _DEFAULT_TOKENS = 16  # OpenAI's default
 
@@ -67,6 +68,8 @@ class CompletionBody(SamplingBody):
     token_healing: bool | None = None
     truncate_prompt_tokens: PromptTokens | None = None
     include_stop_str_in_output: bool | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
     user: str | None = None
 
     @property
@@ -99,6 +102,7 @@ class CompletionResponse(BaseModel):
     system_fingerprint: str = FINGERPRINT
     choices: list[Choice]
     usage: Usage | None = None
+    timings: CompletionTimings | None = None  # of the first completion
     warnings: list[str] | None = None  # about parameters that were ignored
 
 
@@ -199,7 +203,7 @@ def _plan(body: CompletionBody, server: Server) -> _Plan:
         raise ApiError(400, "echo cannot be combined with suffix", param="suffix")
     params = params_of(
         body,
-        server.options,
+        server.request_options(body.model),
         default_tokens=_DEFAULT_TOKENS,
         logprobs=body.alternatives,
         response_format=body.response_format,
@@ -241,6 +245,7 @@ class _Responder:
         ]
         choices = (self._choice(index, completion) for index, completion in enumerate(kept))
         response = self._response(usage_of(completions, len(self._prompts)))
+        response["timings"] = timings_of(completions[0].timings).model_dump()
         lazy = self._body.alternatives is not None
         return {**response, "choices": choices if lazy else list(choices)}
 
@@ -255,7 +260,7 @@ class _Responder:
                         yield piece_of_event
             sent = [0] * len(writers)
             completions: dict[int, Completion] = {}
-            async for piece in self._generation.pieces():
+            async for piece in self._generation.pieces(progress=bool(self._body.return_progress)):
                 request = self._generation.requests[piece.index]
                 choice = Choice(index=piece.index, text=piece.text)
                 if piece.done is not None:
@@ -267,7 +272,14 @@ class _Responder:
                     sent[piece.index] += len(found)
                     columns = writers[piece.index].write([*found, *self._ending(piece.done)])
                     logprobs = {name: list(column) for name, column in columns.items()}
-                yield event(self._chunk({**choice.model_dump(), "logprobs": logprobs}))
+                chunk = self._chunk({**choice.model_dump(), "logprobs": logprobs})
+                if piece.progress is not None:
+                    seconds = self._generation.seconds
+                    progress = progress_of(piece.progress, request.timings, seconds)
+                    chunk["prompt_progress"] = progress.model_dump()
+                elif piece.done is not None or self._body.timings_per_token:
+                    chunk["timings"] = timings_of(request.timings).model_dump()
+                yield event(chunk)
             if self._body.includes_usage:
                 done = [completions[index] for index in range(len(completions))]
                 yield event({**self._response(usage_of(done, len(self._prompts))), "choices": []})
@@ -327,8 +339,9 @@ class _Responder:
             usage=usage,
             warnings=self._warnings,
         ).model_dump()
-        if self._warnings is None:
-            del response["warnings"]
+        for name in ("timings", "warnings"):  # present only if they have a value
+            if response[name] is None:
+                del response[name]
         self._warnings = None
         return response
 

@@ -1,20 +1,31 @@
-"""`/v1/models`: the models of the server."""
+"""`/v1/models`: the models of the server, in the form of OpenAI, llama-server and Anthropic."""
 
-from typing import Literal
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from ingot.server.catalog import LATEST, Entry
+from ingot.server.catalog import LATEST
+from ingot.server.errors import ApiError
+from ingot.server.model_entry import Entry, ModelStatus
 from ingot.server.model_facts import ModelFacts, context_of
 from ingot.server.openai.shared import ERRORS
 from ingot.server.state import Server
 
 
 class ModelState(BaseModel):
-    """Whether a model is loaded."""
+    """Whether a model is loaded; one that was closed because it was idle sleeps."""
 
-    value: Literal["loaded", "unloaded"]
+    value: ModelStatus
+
+
+class FailedState(ModelState):
+    """The model could not be opened the last time."""
+
+    failed: Literal[True] = True
+    error: str
 
 
 class Meta(BaseModel):
@@ -34,10 +45,13 @@ class Model(BaseModel):
 
     id: str
     object: Literal["model"] = "model"
+    type: Literal["model"] = "model"  # this and the next two: Anthropic's fields
+    display_name: str
+    created_at: datetime
     created: int
     owned_by: str = "ingot"
     aliases: list[str]
-    status: ModelState
+    status: ModelState | FailedState
     capabilities: list[str] | None = None
     context_length: int | None = None  # of the loaded model, or the most that its file allows
     max_model_len: int | None = None  # the same, under vLLM's name
@@ -46,10 +60,13 @@ class Model(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All models."""
+    """All models, or a page of them; the fields after `data` are Anthropic's."""
 
     object: Literal["list"] = "list"
     data: list[Model]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 def router(server: Server) -> APIRouter:
@@ -61,9 +78,21 @@ def router(server: Server) -> APIRouter:
 
     @routes.get("/v1/models")
     @routes.get("/models", include_in_schema=False)
-    async def models() -> ModelList:
-        """List the models."""
-        return ModelList(data=[await described(each) for each in server.catalog.entries.values()])
+    async def models(
+        limit: Annotated[int, Query(ge=1, le=1000)] | None = None,
+        after_id: str | None = None,
+        before_id: str | None = None,
+    ) -> ModelList:
+        """List the models; the parameters ask for a page."""
+        server.catalog.discover()
+        names = list(server.catalog.entries)
+        page, has_more = _page(names, limit, after_id, before_id)
+        return ModelList(
+            data=[await described(server.catalog.entries[name]) for name in page],
+            first_id=page[0] if page else None,
+            last_id=page[-1] if page else None,
+            has_more=has_more,
+        )
 
     @routes.get("/v1/models/{name:path}")
     @routes.get("/models/{name:path}", include_in_schema=False)
@@ -74,12 +103,32 @@ def router(server: Server) -> APIRouter:
     return routes
 
 
+def _page(
+    names: Sequence[str], limit: int | None, after: str | None, before: str | None
+) -> tuple[Sequence[str], bool]:
+    """The names of a page, and whether there are more in its direction."""
+    for name, parameter in ((after, "after_id"), (before, "before_id")):
+        if name is not None and name not in names:
+            raise ApiError(400, f"there is no model {name!r:.60}", param=parameter)
+    if after is not None:
+        names = names[names.index(after) + 1 :]
+    if before is not None:
+        names = names[: names.index(before)]
+    count = len(names) if limit is None else limit
+    page = names[-count:] if before is not None and after is None else names[:count]
+    return page, len(page) < len(names)
+
+
 def _model(entry: Entry, facts: ModelFacts | None) -> Model:
     model = Model(
         id=entry.name,
+        display_name=entry.name,
+        created_at=datetime.fromtimestamp(entry.listed, UTC),
         created=entry.listed,
-        aliases=[f"{entry.name}{LATEST}"],
-        status=ModelState(value="unloaded" if entry.llm is None else "loaded"),
+        aliases=[f"{entry.name}{LATEST}", *entry.model.aliases],
+        status=ModelState(value=entry.status)
+        if entry.failure is None
+        else FailedState(value=entry.status, error=entry.failure),
     )
     if facts is None:
         return model

@@ -10,7 +10,7 @@ from ingot.errors import IngotError
 from ingot.reply.events import merged
 from ingot.server.chat import ReplyReader
 from ingot.server.errors import ApiError, error_info
-from ingot.server.generation import Generation
+from ingot.server.generation import Generation, Piece
 from ingot.server.http.event_stream import event
 from ingot.server.openai.response_items import (
     Output,
@@ -20,6 +20,7 @@ from ingot.server.openai.response_items import (
 )
 from ingot.server.openai.responses_body import ResponsesBody
 from ingot.server.openai.shared import new_id, now
+from ingot.server.timings import CompletionTimings, progress_of, timings_of
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -88,11 +89,13 @@ class ResponseObject(BaseModel):
     truncation: Literal["disabled"] = "disabled"
     metadata: dict[str, str] = {}
     user: str | None = None
+    timings: CompletionTimings | None = None  # at the end
     warnings: list[str] | None = None  # about parameters that were ignored
 
     def as_json(self) -> dict[str, Any]:
-        """The object, with warnings only if there are any."""
-        return self.model_dump(exclude=set() if self.warnings else {"warnings"})
+        """The object, with timings and warnings only if there are any."""
+        absent = {name for name in ("timings", "warnings") if not getattr(self, name)}
+        return self.model_dump(exclude=absent)
 
 
 class ResponseBuilder:
@@ -114,6 +117,7 @@ class ResponseBuilder:
         self._id = new_id("resp_")
         self._created = now()
         self._sent = 0  # events
+        self._timed: dict[str, object] = {}  # what the current events say of times
 
     async def whole(self) -> dict[str, object]:
         """The response, once the completion is done."""
@@ -130,7 +134,11 @@ class ResponseBuilder:
         yield self._event({"type": "response.created", "response": initial})
         yield self._event({"type": "response.in_progress", "response": initial})
         try:
-            async for piece in self._generation.pieces():
+            async for piece in self._generation.pieces(progress=bool(self._body.return_progress)):
+                self._timed = self._times(piece)
+                if piece.progress is not None:
+                    yield self._event({"type": "response.in_progress", "response": initial})
+                    continue
                 parts = self._parser.push(piece.text)
                 if piece.done is not None:
                     parts += self._parser.finish(cut=piece.done.is_cut)
@@ -149,8 +157,17 @@ class ResponseBuilder:
             failed = self._response("failed").model_copy(update={"error": failure})
             yield self._event({"type": "response.failed", "response": failed.as_json()})
 
+    def _times(self, piece: Piece) -> dict[str, object]:
+        """The timings of a piece's events, or the progress of the prompt, if asked for."""
+        timings = self._generation.requests[0].timings
+        if piece.progress is not None:
+            progress = progress_of(piece.progress, timings, self._generation.seconds)
+            return {"prompt_progress": progress.model_dump()}
+        return {"timings": timings_of(timings).model_dump()} if self._body.timings_per_token else {}
+
     def _event(self, content: StreamEvent) -> bytes:
-        numbered = event({**content, "sequence_number": self._sent}, content["type"])
+        more = {**self._timed, "sequence_number": self._sent}
+        numbered = event({**content, **more}, content["type"])
         self._sent += 1
         return numbered
 
@@ -163,6 +180,7 @@ class ResponseBuilder:
                 if status == "completed"
                 else Incomplete(reason="max_output_tokens"),
                 "usage": self._usage(done),
+                "timings": timings_of(done.timings),
             }
         )
         if self._body.store is not False:

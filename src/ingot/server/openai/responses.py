@@ -108,7 +108,7 @@ def router(server: Server) -> APIRouter:
         """Generate the next items of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
         items = conversation(body)
-        prepared = PreparedChat(chat_of(body, items, server.options))
+        prepared = PreparedChat(chat_of(body, items, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
         )
@@ -132,7 +132,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/responses/input_tokens", include_in_schema=False)
     async def input_tokens(body: ResponsesBody) -> InputTokens:
         """Count the tokens of a conversation."""
-        chat = chat_of(body, conversation(body), server.options)
+        chat = chat_of(body, conversation(body), server.request_options(body.model))
         return await count_tokens(server, body.model, chat)
 
     @routes.get("/v1/responses/{response_id}/input_items", response_model=ItemList)

@@ -20,7 +20,7 @@ from ingot.server.openai.chat_body import (
     ToolCall,
     template_messages,
 )
-from ingot.server.options import ServerOptions
+from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
 
@@ -159,6 +159,8 @@ class ResponsesBody(SamplingBody):
     reasoning: ReasoningOptions | None = None
     metadata: Annotated[dict[str, _MetadataText], Field(max_length=16)] | None = None
     include: Few[Name] | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
     user: str | None = None
 
     @property
@@ -169,7 +171,7 @@ class ResponsesBody(SamplingBody):
         return tuple(self.input)
 
 
-def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: ServerOptions) -> Chat:
+def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: RequestOptions) -> Chat:
     """The chat that a body asks for; `items` are the whole conversation."""
     _refuse(body)
     messages = messages_of(items)
@@ -184,6 +186,7 @@ def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: ServerOptions
         tools=[_tool(number, tool) for number, tool in enumerate(body.tools or ())],
         tool_choice=_choice(body),
         parallel_tool_calls=body.parallel_tool_calls is not False,
+        separates_reasoning=options.separates_reasoning,
         template_options={"reasoning_effort": effort} if isinstance(effort, str) else {},
     )
 

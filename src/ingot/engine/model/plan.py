@@ -1,0 +1,107 @@
+"""ModelPlan: the context and the memory that a model will take, before it is opened.
+
+A path and options come in; only the header of the file is read. Without an asked context, the plan
+has the longest one that the model allows and whose KV cache fits into the memory.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.backends.backend import choose_device
+from ingot.convert import open_model
+from ingot.engine.model import memory
+from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
+from ingot.engine.model.memory import CacheSize
+from ingot.engine.options import EngineOptions
+from ingot.errors import ConfigError, GraphError, ModelError
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.fusion import fuse
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
+from ingot.graph.kv_type import KvType
+from ingot.graph.memory_plan import MemoryPlan
+from ingot.memory_estimate import BATCH_TOKENS
+from ingot.models import build_graph
+
+_ROUND = 1024  # tokens, to which a context that memory limits is rounded down
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """The context of a model, and the bytes of its weights, KV cache and arena."""
+
+    context: int
+    trained: int  # the longest context that the model allows
+    weights: int
+    cache: int
+    arena: int
+
+    @property
+    def total(self) -> int:
+        """All bytes together."""
+        return self.weights + self.cache + self.arena
+
+    @property
+    def remark(self) -> str:
+        """The context in words, and why it is not longer."""
+        if self.context == self.trained:
+            return f"context of {self.context} tokens, all that the model allows"
+        return (
+            f"context of {self.context} tokens; the model allows {self.trained}, but there is no "
+            "memory for as many (--context asks for a number)"
+        )
+
+
+def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
+    """The plan for a model with these options; an invalid file or option is an error."""
+    kv_type = KvType(options.kv_type.lower())
+    with open_model(path) as file:
+        graph = build_graph(file, options.context or DEFAULT_CONTEXT)
+        layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
+        trained = graph.context_length
+        context = options.context or _longest(graph, file, layout, options)
+        size = CacheSize.of(layout, context, options.cache_tokens, memory.available())
+        batch = min(context, BATCH_TOKENS) if graph.causal else context
+        return ModelPlan(
+            context=context,
+            trained=trained,
+            weights=sum(tensor.nbytes for tensor in file.tensors.values()),
+            cache=size.nbytes(layout),
+            arena=MemoryPlan.of(fuse(graph)).size * batch,
+        )
+
+
+def _longest(
+    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, options: EngineOptions
+) -> int:
+    """The longest context whose cache fits; never less than the engine's own default."""
+    trained = graph.context_length
+    if not graph.causal or not layout.groups:
+        return min(trained, DEFAULT_CONTEXT)
+    room = _gpu_tokens(graph, file, layout.type, options.device)
+    if room is None:
+        room = memory.most_tokens(layout, memory.available())
+    if options.cache_tokens is not None:
+        room = min(room, options.cache_tokens)
+    if room >= trained:
+        return trained
+    return min(trained, max(room // _ROUND * _ROUND, DEFAULT_CONTEXT))
+
+
+def _gpu_tokens(
+    graph: ComputationGraph, file: GgufLoader, kv_type: KvType, device: str
+) -> int | None:
+    """The tokens of the largest cache beside the whole model on the GPU; None: it is not there."""
+    if device == "cpu":
+        return None
+    try:
+        gpu = choose_device(device)
+        if gpu is None:
+            return None
+        from ingot.engine.model.gpu_fit import fit_gpu  # noqa: PLC0415 (PyTorch, if asked for)
+
+        context = min(graph.context_length, DEFAULT_CONTEXT)
+        fit = fit_gpu(graph, file, kv_type, gpu, context=context, room=gpu.free_memory())
+    except (ConfigError, ModelError, GraphError):
+        return None  # opening the model says what is wrong, or takes the CPU
+    return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS

@@ -1,0 +1,187 @@
+"""Clients of other projects against a real server: chat, stream, structured output, tools, errors.
+
+The model is scripted (scripted_gguf.py), so what it says and calls is known. Each client is a
+script that runs in the environment that `make test-clients` installs; what it found comes back as
+JSON.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripted_gguf import tool_call, write_scripted_gguf
+from server.serving import PATIENCE, serving
+
+pytestmark = pytest.mark.oracle
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).with_name("scripts")
+PYTHON = ROOT / "build" / "clients" / "bin" / "python"
+NODE_MODULES = ROOT / "build" / "clients-node"
+
+HELLO, SUNNY, ADA = "Hello there, how are you?", "It is sunny in Rome.", {"name": "Ada", "age": 36}
+CALL = tool_call("get_weather", city="Rome")
+FIELDS = "[[ ## name ## ]]\nAda\n\n[[ ## age ## ]]\n36\n\n[[ ## completed ## ]]"
+ANSWERED = f"[[ ## answer ## ]]\n{SUNNY}\n\n[[ ## completed ## ]]"
+THOUGHT = "[[ ## next_thought ## ]]\nI look."
+STEP = (
+    "\n\n[[ ## next_tool_name ## ]]\n{}\n\n[[ ## next_tool_args ## ]]\n{}\n\n[[ ## completed ## ]]"
+)
+SCRIPTS_OF_THE_MODEL = {
+    # dspy says which fields it wants; the first three are those of its ReAct.
+    "`[[ ## reasoning ## ]]`": f"[[ ## reasoning ## ]]\nIt is.\n\n{ANSWERED}",
+    "[[ ## observation_0 ## ]]": THOUGHT + STEP.format("finish", "{}"),
+    "[[ ## next_tool_name ## ]]": THOUGHT + STEP.format("get_weather", '{"city": "Rome"}'),
+    "`[[ ## answer ## ]]`": ANSWERED,
+    "[[ ## age ## ]]": FIELDS,
+    "Observation": tool_call("final_answer", answer=SUNNY),  # smolagents
+    "tool: ": SUNNY,
+    "weather": CALL,
+    "as JSON": json.dumps(ADA),
+    "Extract the person": tool_call("Person", **ADA),
+    "Extract both": tool_call("Person", **ADA) + "\n" + tool_call("Person", name="Bob", age=7),
+    "final person": tool_call("final_result", **ADA),
+    "JSON object": json.dumps(ADA) + " ",
+    "Yes or no": "yes",
+    "Which digits": "123",
+}
+
+# What is said under a grammar: structured outputs, forced and strict tool calls.
+CONSTRAINED = (
+    "Observation",
+    "weather",
+    "as JSON",
+    "JSON object",
+    "Extract the person",
+    "final person",
+    "Yes or no",
+)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("clients") / "scripted.gguf"
+    model = write_scripted_gguf(path, SCRIPTS_OF_THE_MODEL, otherwise=HELLO, whole=CONSTRAINED)
+    with serving(model, "--api-key", "sesame", "--temp", 0, "--threads", 2) as served:
+        yield served.url
+
+
+def results(*command: object) -> dict[str, Any]:
+    quiet = {"OPENAI_API_KEY": "none", "DO_NOT_TRACK": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    ran = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | quiet,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def found(url: str, script: str) -> dict[str, Any]:
+    if not PYTHON.exists():
+        pytest.skip("the clients are not installed: make test-clients")
+    return results(PYTHON, SCRIPTS / f"{script}.py", url)
+
+
+def check(found: dict[str, Any], error: str, **others: object) -> None:
+    """Every client does these five things; `error` is the class of its error."""
+    told = found.pop("error")
+    assert (told["error"], "maximum context length" in told["message"]) == (error, True), told
+    expected = {"chat": HELLO, "stream": HELLO, "structured": ADA, "tools": SUNNY}
+    expected |= {"tools called": ["Rome"]}
+    assert found == expected | others
+
+
+def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in names}
+
+
+def test_openai(url: str) -> None:
+    check(found(url, "openai_client"), "BadRequestError")
+
+
+def test_openai_agents(url: str) -> None:
+    responses = {"tools_responses": SUNNY, "tools_responses called": ["Rome"]}
+    check(found(url, "openai_agents"), "BadRequestError", **responses)
+
+
+def test_anthropic(url: str) -> None:
+    check(found(url, "anthropic_client"), "BadRequestError")
+
+
+def test_litellm(url: str) -> None:
+    check(found(url, "litellm_client"), "ContextWindowExceededError", chat_ollama=HELLO)
+
+
+def test_langgraph(url: str) -> None:
+    check(found(url, "langgraph_agent"), "OpenAIContextOverflowError")
+
+
+def test_llama_index(url: str) -> None:
+    check(found(url, "llama_index_agent"), "BadRequestError")
+
+
+def test_instructor(url: str) -> None:
+    told = found(url, "instructor_client")
+    assert "maximum context length" in told.pop("error")["message"]
+    both = [ADA, {"name": "Bob", "age": 7}]
+    expected = {"chat": HELLO, "structured": ADA, "structured_tools": ADA, "stream": ADA}
+    assert told == expected | {"structured_parallel": both}
+
+
+def test_pydantic_ai(url: str) -> None:
+    check(found(url, "pydantic_ai_agent"), "ModelHTTPError")
+
+
+def test_smolagents(url: str) -> None:
+    check(found(url, "smolagents_agent"), "BadRequestError")
+
+
+def test_dspy(url: str) -> None:
+    told = found(url, "dspy_programs")
+    assert told.pop("error")["error"] == "ContextWindowExceededError"
+    expected = {"chat": HELLO, "structured": ADA, "structured_json": ADA, "stream": SUNNY}
+    assert told == expected | {"tools": SUNNY, "tools called": ["Rome"]}
+
+
+def test_outlines(url: str) -> None:
+    told = found(url, "outlines_client")
+    assert "maximum context length" in told.pop("error")["message"]
+    expected = {"chat": HELLO, "stream": HELLO, "structured": ADA}
+    assert told == expected | {"choice": "yes", "regex": "123"}
+
+
+def test_llm(url: str) -> None:
+    told = found(url, "llm_command")
+    told["tools called"] = ["Rome"]  # in a process of its own; the answer proves the call
+    check(told, "printed")
+
+
+def test_ollama(url: str) -> None:
+    check(found(url, "ollama_client"), "ResponseError")
+
+
+@pytest.fixture(scope="module")
+def in_node(url: str) -> dict[str, Any]:
+    node = shutil.which("node")
+    if node is None or not (NODE_MODULES / "node_modules").is_dir():
+        pytest.skip("node or its packages are not here: make test-clients")
+    return results(node, SCRIPTS / "node_clients.mjs", url, NODE_MODULES)
+
+
+@pytest.mark.parametrize(
+    ("client", "error"),
+    [("openai", "BadRequestError"), ("ai", "APICallError"), ("ollama", "ResponseError")],
+)
+def test_node(in_node: dict[str, Any], client: str, error: str) -> None:
+    check(dict(in_node[client]), error)
