@@ -70,7 +70,7 @@ $(VENV)/.gpu: $(VENV)/.built
 build: $(VENV)/.built ## create .venv, install, compile
 
 run: build ## answer an example prompt with the default model
-	@$(BIN)/ingot run --temperature 0
+	@$(BIN)/ingot run --temperature 0 </dev/null
 
 test: build ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -26,9 +26,14 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def start(*command: object) -> subprocess.Popen[bytes]:
+def start(*command: object, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
-    return subprocess.Popen([str(word) for word in command], stdin=pipe, stdout=pipe, stderr=pipe)
+    return subprocess.Popen([str(word) for word in command], stdin=stdin, stdout=pipe, stderr=pipe)
+
+
+def start_run(model: Path) -> subprocess.Popen[bytes]:
+    """An endless text; a pipe as stdin would be read to its end first."""
+    return start(INGOT, "run", *ENDLESS, "-m", model, "hi", stdin=subprocess.DEVNULL)
 
 
 def interrupt(process: subprocess.Popen[bytes], *pauses: float) -> tuple[int, str]:
@@ -45,8 +50,7 @@ def interrupt(process: subprocess.Popen[bytes], *pauses: float) -> tuple[int, st
 
 @pytest.mark.parametrize("pause", PAUSES)
 def test_twice_while_a_text_is_written(deep: Path, pause: float) -> None:
-    process = start(INGOT, "run", *ENDLESS, "-m", deep, "hi")
-    status, err = interrupt(process, pause)
+    status, err = interrupt(start_run(deep), pause)
     assert status == 130
     assert err == "" or (err.startswith("load ") and err.count("\n") == 1)
 
@@ -54,7 +58,7 @@ def test_twice_while_a_text_is_written(deep: Path, pause: float) -> None:
 def test_three_times_at_any_time(deep: Path) -> None:
     random = Random(16)
     for _ in range(3):
-        process = start(INGOT, "run", *ENDLESS, "-m", deep, "hi")
+        process = start_run(deep)
         status, err = interrupt(process, random.uniform(0, 0.03), random.uniform(0, 0.03))
         assert status == 130
         assert "\n" not in err.rstrip("\n")

@@ -42,6 +42,15 @@ def test_a_socket_as_stdin_is_not_waited_for(model: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, "A cat.\n")
 
 
+def test_a_wait_for_stdin_is_explained(model: Path) -> None:
+    command = [str(INGOT), "run", "-m", str(model), "cat"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        assert "waiting for the end of the text on stdin" in process.stderr.readline()
+        assert process.communicate("", timeout=PATIENCE)[0] == "A cat.\n"
+
+
 def test_a_system_message_comes_before_the_prompt(run: Run, model: Path) -> None:
     with_system = json.loads(run("run", "-m", model, "--json", "--system", "Be brief.", "cat").out)
     without = json.loads(run("run", "-m", model, "--json", "cat").out)

@@ -4,13 +4,24 @@ import os
 import stat
 import sys
 from io import UnsupportedOperation
+from threading import Timer
 
+from ingot.cli.shared.output import notice
 from ingot.errors import ConfigError
+
+_PATIENCE = 2.0  # seconds until a wait for stdin is explained
 
 
 def read_stdin() -> str:
-    """All of stdin, as text."""
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    """All of stdin, as text. A pipe that stays open, as some programs leave it, is explained."""
+    waiting = "waiting for the end of the text on stdin (if there is none: < /dev/null)"
+    explain = Timer(_PATIENCE, notice, [waiting])
+    explain.daemon = True
+    explain.start()
+    try:
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    finally:
+        explain.cancel()
 
 
 def piped_text() -> str:
