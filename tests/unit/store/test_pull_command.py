@@ -13,8 +13,7 @@ import pytest
 from model_server import HubAndOllama
 
 from ingot import LLM, GgufLoader, store
-from ingot.cli import serve
-from ingot.cli.shared import planned_memory
+from ingot.cli.shared import planned_memory, served_models
 from ingot.errors import StoreError
 from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import estimate_memory
@@ -109,8 +108,8 @@ def test_llm_downloads_what_it_is_asked_for(
 
 def test_a_served_url_may_have_an_equals_sign(names: list[str], model: bytes) -> None:
     url = f"{names[1]}?download=true"
-    for given, name in ((url, None), (f"mine={url}", "mine")):
-        found, path = serve._named(given)
+    for given, name in ((url, "tiny"), (f"mine={url}", "mine")):
+        found, path = served_models._named(given)
         assert found == name
         assert path.read_bytes() == model
 

@@ -11,6 +11,7 @@ from ingot import LLM, SamplingParams, store
 from ingot.recommended import has_chat_template, recommended_sampling
 from ingot.server.options import ServedModel, ServerOptions
 from ingot.server.sampling_body import SamplingBody, params_of
+from ingot.server.state import Server
 from tiny_llama import write_tiny_llama
 
 TEMPLATE = "{{ if .System }}[{{ .System }}]{{ end }}<{{ .Prompt }}>{{ .Response }}$"
@@ -58,21 +59,30 @@ def test_the_parameters_are_defaults(llm: LLM) -> None:
 
 
 def test_a_server_uses_the_parameters_of_the_model_that_is_named() -> None:
-    options = ServerOptions(
-        models=(
-            ServedModel(name="one", path=Path("x"), sampling={"temperature": 0.25, "stop": ["E"]}),
-            ServedModel(name="two", path=Path("y")),
+    server = Server(
+        ServerOptions(
+            models=(
+                ServedModel(
+                    name="one", path=Path("x"), sampling={"temperature": 0.25, "stop": ["E"]}
+                ),
+                ServedModel(name="two", path=Path("y")),
+            )
         )
     )
 
     class Body(SamplingBody):
         model: str | None = None
 
-    assert params_of(Body(model="one"), options).temperature == 0.25
-    assert params_of(Body(), options, stop=[]).stop == ("E",)
-    assert params_of(Body(model="two"), options).temperature == 0.8
-    assert params_of(Body(model="one", temperature=0.5), options).temperature == 0.5
-    assert params_of(Body(model="one", temp=0.5), options).temperature == 0.5
+    def params(*, stop: list[str] | None = None, **fields: object) -> SamplingParams:
+        body = Body.model_validate(fields)
+        more = {} if stop is None else {"stop": stop}
+        return params_of(body, server.request_options(body.model), **more)
+
+    assert params(model="one").temperature == 0.25
+    assert params(stop=[]).stop == ("E",)
+    assert params(model="two").temperature == 0.8
+    assert params(model="one", temperature=0.5).temperature == 0.5
+    assert params(model="one", temp=0.5).temperature == 0.5
 
 
 def test_a_template_that_cannot_be_translated_is_left_out(server: HubAndOllama, home: Path) -> None:
