@@ -149,7 +149,9 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, every: bool, tmp_path:
         for isa in instruction_sets(fixture, every=every):
             with using_isa(isa):
                 runner = Runner(graph, model, positions=CONTEXT)
-                bound, share = QUANTIZED, rows_within(fixture, 0.75)
+                # Four bits leave the scores of more experts nearly equal.
+                bound, near = QUANTIZED, 0.75 if type is GgmlType.Q8_0 else 0.5
+                share = rows_within(fixture, near)
                 if fixture.metadata.keys() & STATES:  # inputs multiply each other
                     bound *= 2
                 if isa == "amx":

@@ -17,7 +17,7 @@ from checkpoints import TOKENIZER, write_safetensors
 from ingot.convert.conversion import plan
 from ingot.convert.safetensors import as_array, read_safetensors
 from ingot.gguf import GgufLoader
-from ingot.models import build_graph
+from ingot.models import build_graph, checkpoints
 from ingot.quant import decode
 from models.recipes import RECIPES
 from models.tiny_models import Fixture
@@ -38,7 +38,12 @@ DIFFERENT = {
     "phi3",
     "phi3-short",  # in a context of 256, the smallest it has, it takes the long factors
 }  # fmt: skip
-CONVERTED = [name for name in RECIPES if name not in NOT_CONVERTED]
+CONVERTIBLE = {architecture for architecture, _ in checkpoints().values()}
+CONVERTED = [
+    name
+    for name, recipe in RECIPES.items()
+    if name not in NOT_CONVERTED and recipe.architecture in CONVERTIBLE
+]
 
 
 # Models that transformers has no class for, so that the recipes borrow another one: the parts of

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -53,6 +53,12 @@ def router(server: Server) -> APIRouter:
         """Close a model. The next request to it opens it again."""
         await server.catalog.unload(body.model)
         return Done()
+
+    @routes.get("/models/load", include_in_schema=False)
+    @routes.get("/models/unload", include_in_schema=False)
+    async def refuse_get() -> None:
+        """Keep `GET /models/{model}` from taking these for names of models."""
+        raise HTTPException(405, "use POST", {"Allow": "POST"})
 
     @routes.get("/models/sse", include_in_schema=False)  # it does not end
     async def watch() -> Response:
