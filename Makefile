@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := PIP_CONSTRAINT=$(CURDIR)/requirements.lock $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE := $(shell find native -type f -name '*.cpp' -o -type f -name '*.h') CMakeLists.txt
 CXX_FILES := $(filter %.cpp %.h,$(NATIVE))
 
@@ -15,8 +15,9 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
   -DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/tests/oracle/llama_cpp.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-compared test-clients test-peer test-sanitized test-gpu \
-  test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos bench clean
+.PHONY: help build run test lint format test-oracle test-compared test-clients test-ray test-peer test-sanitized test-arm test-cross test-gpu \
+  test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos coverage \
+  mutants site site-serve bench lock wheels clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,7 +29,7 @@ $(VENV)/.created:
 	  { echo "Ingot needs a C++20 compiler as '$${CXX:-c++}': install g++ 11 or newer or clang 14 or newer (Debian: apt-get install g++), or set CXX." >&2; exit 1; }
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	@$(PIP) install scikit-build-core nanobind cmake ninja
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.created $(NATIVE) pyproject.toml
@@ -64,7 +65,7 @@ TRITON_CACHE := build/triton
 $(VENV)/.gpu: $(VENV)/.built
 	@echo "installing PyTorch and Triton for the tests of the GPU backend"
 	@$(PIP) install --no-build-isolation --editable '.[gpu-test]'
-	@$(PIP) install --upgrade --target $(INTERPRETER) 'numpy<2.4'
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --upgrade --target $(INTERPRETER) 'numpy<2.4'
 	@touch $@
 
 build: $(VENV)/.built ## create .venv, install, compile
@@ -79,6 +80,8 @@ lint: $(VENV)/.lint ## check style, types, layer order and C++ formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --follow-imports=silent src/ingot/machine/windows.py src/ingot/sampling/grammar/trial_main.py
+	$(BIN)/mypy --platform darwin --follow-imports=silent src/ingot/machine
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
@@ -89,8 +92,9 @@ format: $(VENV)/.lint ## format Python and C++
 
 test-oracle: test-sanitized test-compared ## the slow tests: sanitizers, and comparisons with other implementations
 
+# Tests on Ray want a process and both cores for themselves: test-ray.
 test-compared: $(VENV)/.oracle ## compare with gguf, tokenizers, transformers, llama.cpp
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m oracle
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m oracle --ignore tests/on_ray
 
 # Clients of other projects, each with what it needs, apart from our own environment.
 CLIENTS := build/clients
@@ -112,6 +116,17 @@ $(NODE_CLIENTS)/.installed: tests/clients/node/package.json
 test-clients: $(VENV)/.built $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ## run clients of other projects against the server
 	$(BIN)/python -m pytest -m oracle tests/clients
 
+test-ray: $(VENV)/.oracle ## the tests on Ray, also the long ones, and those of the clients against two replicas
+	$(BIN)/python -m pytest -m oracle tests/on_ray tests/on_ray/long_on_ray.py
+	INGOT_TEST_SERVE="--ray --replicas 2 --replica-cpus 0.5" $(BIN)/python -m pytest -W ignore -k 'not logged and not no_v1' $(ON_RAY)
+
+# What clients of all families ask; the other tests of the server are about its process. Servers that tests make in
+# their own process are replicas on one Ray cluster then (tests/server/two_replicas.py), whose logs are elsewhere, and
+# which found the model at two times.
+ON_RAY := $(patsubst %,tests/server/test_%.py,openai_chat openai_completions anthropic ollama responses llama_completion \
+  batches adapters_served threads timings parameters other_servers enable_thinking scripted_tool_calls \
+  thinking_budget llama_infill encoder_decoders_served llama_endpoints tool_call_formats llama_slots)
+
 test-peer: $(VENV)/.peer ## compare tiny models of every architecture with llama.cpp (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
 
@@ -120,8 +135,10 @@ test-gpu-interpreter: $(VENV)/.gpu ## run the GPU kernels in Triton's interprete
 	@echo "running the GPU kernels in Triton's interpreter and compiling them for four devices (about four minutes)"
 	@$(MAKE) -j2 --output-sync --no-print-directory gpu-compiled-amd gpu-interpreted gpu-compiled-nvidia
 
+# In the interpreter NumPy multiplies. Products of its OpenBLAS for some CPUs depend on the shape of
+# a matrix; those for Nehalem do not, and run on all.
 gpu-interpreted: $(VENV)/.gpu
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
+	OPENBLAS_CORETYPE=Nehalem TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=$(INTERPRETER) $(BIN)/python -m pytest tests/gpu
 
 gpu-compiled-nvidia: $(VENV)/.gpu
 	TRITON_CACHE_DIR=$(TRITON_CACHE) $(BIN)/python -m pytest tests/gpu/compile_kernels.py -k sm
@@ -157,6 +174,72 @@ test-sanitized: $(SANITIZED)/.built ## run the tests of kernels and backends wit
 	  --dist worksteal --tx '2*popen//python=$(BIN)/python -S' \
 	  --ignore tests/unit/backends/test_steady_state.py  # which counts allocations by other means
 
+# The core for 64-bit ARM, compiled across and run in an emulator with Debian's Python for ARM.
+ARM := build/arm
+ARM_WHEELS := --only-binary :all: --implementation cp --platform manylinux2014_aarch64 \
+  --platform manylinux_2_28_aarch64 --platform manylinux_2_31_aarch64
+PYTHON_VERSION = $(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+$(ARM)/.root: tests/arm/make_root.sh $(VENV)/.created
+	@echo "unpacking Python for ARM into $(ARM)"
+	@tests/arm/make_root.sh $(PYTHON_VERSION) $(ARM)
+	@$(PIP) install --upgrade --target $(ARM)/packages --python-version $(PYTHON_VERSION) $(ARM_WHEELS) \
+	  numpy typer rich jinja2 llguidance pytest hypothesis gguf regex
+	@touch $@
+
+$(ARM)/.built: $(ARM)/.root tests/arm/toolchain.cmake $(NATIVE) $(shell find src -name '*.py')
+	@echo "compiling for ARM into $(ARM) (about ten minutes the first time)"
+	@$(BIN)/cmake -S . -B $(ARM)/objects -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/arm/toolchain.cmake \
+	  -DINGOT_ARM_ROOT=$(CURDIR)/$(ARM)/root -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -DSKBUILD_SOABI=cpython-$(subst .,,$(PYTHON_VERSION))-aarch64-linux-gnu \
+	  -DPython_INCLUDE_DIR=$(CURDIR)/$(ARM)/root/usr/include/python$(PYTHON_VERSION) >/dev/null
+	@$(BIN)/cmake --build $(ARM)/objects
+	@rm -rf $(ARM)/site && mkdir $(ARM)/site && cp -r src/ingot $(ARM)/site
+	@$(BIN)/cmake --install $(ARM)/objects --strip --prefix $(ARM)/site >/dev/null
+	@touch $@
+
+test-arm: $(VENV)/.built $(ARM)/.built ## compile for ARM, test kernels and a model in an emulator of four CPUs (Debian)
+	@$(BIN)/ingot pull default >/dev/null
+	$(BIN)/python tests/arm/run.py $(ARM)
+
+# The core for other systems, with zig, which has the headers and libraries of all of them in itself.
+CROSS := build/cross
+CROSS_ENV := build/cross-env
+CROSS_FLAGS ?=
+
+$(CROSS_ENV)/.installed: tests/cross/requirements.txt
+	@echo "installing zig into $(CROSS_ENV)"
+	@$(PYTHON) -m venv $(CROSS_ENV)
+	@$(CROSS_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+test-cross: $(VENV)/.built $(CROSS_ENV)/.installed ## compile and link for Linux, macOS and Windows, check imports (CROSS_FLAGS=--optimized)
+	PYTHONPATH=tests $(BIN)/python -m cross.build $(CROSS_ENV) $(CROSS) $(CROSS_FLAGS)
+
+# The wheel of this machine and its Python; those of other systems are built on them
+# (.github/workflows/wheels.yml).
+WHEELS := build/wheels
+
+$(VENV)/.wheels: $(VENV)/.built
+	@$(PIP) install --no-build-isolation --editable '.[wheels]'
+	@touch $@
+
+wheels: $(VENV)/.wheels ## build a wheel and the source distribution into dist, check, install and run the wheel
+	@rm -rf $(WHEELS) dist
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
+	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --wheel-dir dist $(WHEELS)/*.whl
+	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
+	$(BIN)/python tests/wheels/try_wheel.py dist/*.whl
+	$(BIN)/python tests/wheels/try_sdist.py dist/*.tar.gz
+
+# All that .venv holds for the tests, linters and oracles, in the versions they passed with.
+lock: $(VENV)/.lint $(VENV)/.oracle $(VENV)/.gpu ## write requirements.lock from what is installed
+	@head -2 requirements.lock > build/lock
+	@$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+.*//' | grep '==' \
+	  | grep -vE '^(pip|setuptools|wheel)==' | sort -f >> build/lock
+	@mv build/lock requirements.lock
+
 SOAK_REQUESTS ?= 10000
 
 soak: build ## run 10,000 mixed requests and check memory and KV cache (minutes)
@@ -175,13 +258,45 @@ HOSTILE_MODELS ?= 24000
 fuzz-models: build ## open 24,000 hostile model files of all architectures as a user would (minutes)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run_models --count $(HOSTILE_MODELS)
 
+$(VENV)/.coverage: $(VENV)/.built
+	@$(PIP) install --no-build-isolation --editable '.[coverage]'
+	@touch $@
+
+coverage: $(VENV)/.coverage ## measure which Python code the tests run; fail if a package has less than before
+	@mkdir -p build/coverage
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=json:build/coverage/report.json --cov-report=html:build/coverage/html
+	$(BIN)/python tests/coverage_floors.py build/coverage/report.json
+
+MUTANTS ?= 60
+
+mutants: build ## break the code in one place at a time, see whether a test fails (MUTANTS=0: all; hours)
+	PYTHONPATH=tests $(BIN)/python -m mutants.run --sample $(MUTANTS)
+
+# The documentation site, with its tools in an environment for themselves.
+SITE_ENV := build/site-env
+export NO_MKDOCS_2_WARNING := 1
+
+$(SITE_ENV)/.installed: docs/site/requirements.txt
+	@echo "installing what the documentation site is built with into $(SITE_ENV)"
+	@$(PYTHON) -m venv $(SITE_ENV)
+	@$(SITE_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+site: $(SITE_ENV)/.installed ## build the documentation site into build/site, check its links
+	$(SITE_ENV)/bin/mkdocs build --strict --quiet
+	$(PYTHON) docs/site/check_links.py build/site
+
+site-serve: $(SITE_ENV)/.installed ## show the documentation site while you write
+	$(SITE_ENV)/bin/mkdocs serve
+
 bench: $(VENV)/.bench ## print the shorter tables of docs/performance.md (on an idle machine)
 	$(BIN)/python benchmarks/bench_open.py
-	$(BIN)/python benchmarks/bench_encode.py
+	$(BIN)/python benchmarks/bench_convert.py
+	$(BIN)/python benchmarks/bench_quantize.py types
 	$(BIN)/python benchmarks/bench_tokenizer.py
 	$(BIN)/python benchmarks/bench_first_token.py
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_grammar.py
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build dist

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 import models
 from ingot import LLM
+from ingot.engine.options import Speculation
 from peer import Peer
 
 PROMPT, TOKENS = 32, 32
@@ -186,27 +187,31 @@ def guesses(rounds: int) -> list[dict[str, Any]]:
     tokens = 220
     rows = []
     path = models.smollm2()
-    with LLM(path, threads=2) as plain, LLM(path, threads=2, speculation="ngram") as guessing:
+    ways: tuple[Speculation, ...] = ("off", "ngram", "auto")
+    with ExitStack() as stack:
+        opened = {way: stack.enter_context(LLM(path, threads=2, speculation=way)) for way in ways}
         for task, (text, fields) in tasks.items():
-            seconds: dict[str, list[float]] = {"plain": [], "guessing": []}
+            seconds: dict[str, list[float]] = {way: [] for way in ways}
             texts = set()
             for _ in range(rounds):
-                for name, llm in (("plain", plain), ("guessing", guessing)):
+                for way, llm in opened.items():
                     llm.engine.clear_cache()
                     done = llm.generate(text, max_tokens=tokens, **fields)
-                    seconds[name].append(done.timings.generation_seconds)
+                    seconds[way].append(done.timings.generation_seconds)
                     texts.add(done.token_ids)
-            ratios = [a / b for a, b in zip(seconds["plain"], seconds["guessing"], strict=True)]
-            rows.append(
-                {
-                    "task": task,
-                    "plain tokens/s": tokens / statistics.median(seconds["plain"]),
-                    "with guesses": tokens / statistics.median(seconds["guessing"]),
-                    "ratio": statistics.median(ratios),
-                    "same text": len(texts) == 1,
-                }
-            )
-            print(rows[-1], file=sys.stderr, flush=True)
+            for way in ways[1:]:
+                ratios = [a / b for a, b in zip(seconds["off"], seconds[way], strict=True)]
+                rows.append(
+                    {
+                        "task": task,
+                        "speculation": way,
+                        "plain tokens/s": tokens / statistics.median(seconds["off"]),
+                        "with guesses": tokens / statistics.median(seconds[way]),
+                        "ratio": statistics.median(ratios),
+                        "same text": len(texts) == 1,
+                    }
+                )
+                print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 

@@ -11,6 +11,9 @@ first       seconds to the first token: median, 99th percentile
 gap         milliseconds between two tokens of a text: median, 99th percentile, the longest
 compiled    kernels that requests had to wait for since the server was ready, and captures: 0 and 0
 
+With `--in-process` prompts of the same kind go to `LLM.stream`, without HTTP: the difference is
+what the server costs.
+
 Clients run in separate processes and look only for the beginnings of events, so that 20,000 tokens
 per second can be read. A wave at the end repeats the first load: it should not be faster.
 """
@@ -32,6 +35,7 @@ from urllib.request import urlopen
 import numpy as np
 
 import models
+from ingot import LLM
 
 _SERVE = "from ingot.cli import main; main()"
 _CLIENT_PROCESSES = 8
@@ -207,12 +211,39 @@ def serving(model: Path, options: Sequence[str]) -> Iterator[Server]:
             log.wait()
 
 
+def in_process(path: Path, loads: Sequence[Load], options: argparse.Namespace) -> None:
+    """Tokens per second of the same texts without a server, the best of two waves."""
+    longest = max(load.prompt + load.generated for load in loads)
+    most = options.parallel or max(load.clients for load in loads)
+    context = max(2 * longest, 512)
+    with LLM(path, device=options.device, context=context, max_running=most) as llm:
+        for load in loads:
+            rates = []
+            for wave in range(2):
+                random = np.random.default_rng(wave)
+                shape = load.clients, load.prompt
+                prompts = random.integers(5, options.vocabulary, shape).tolist()
+                started = time.perf_counter()
+                texts = [
+                    llm.stream(ids, max_tokens=load.generated, ignore_eos=True, seed=wave)
+                    for ids in prompts
+                ]
+                for text in texts:
+                    text.result()
+                seconds = time.perf_counter() - started
+                rates.append(load.clients * load.generated / seconds)
+            print(f"  {load!s:>16}  {max(rates):7.0f} tokens/s in process", flush=True)
+
+
 def report(name: str, options: argparse.Namespace) -> None:
     """One shape under all loads."""
     path = models.synthetic(name, _MIXES.get(name, "Q4_K_M"), options.folder)
     lengths = [tuple(map(int, pair.split("/"))) for pair in options.lengths.split(",")]
     clients = [int(number) for number in options.clients.split(",")]
     loads = [Load(many, *pair) for pair in lengths for many in clients]
+    if options.in_process:
+        in_process(path, loads, options)
+        return
     longest = max(prompt + generated for prompt, generated in lengths)
     parallel = str(options.parallel or max(clients))
     serve = ["--device", options.device, "--parallel", parallel]
@@ -249,6 +280,7 @@ def main() -> None:
     parser.add_argument("--clients", default="1,32,64,128,256,512")
     parser.add_argument("--lengths", default="128/128,128/512,1000/1000")
     parser.add_argument("--parallel", type=int, help="of the server; default: the most clients")
+    parser.add_argument("--in-process", action="store_true", help="LLM.stream, without a server")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--vocabulary", type=int, default=30000, help="ids of prompts are below")
     parser.add_argument("--folder", type=Path, default=Path("build"))

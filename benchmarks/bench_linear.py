@@ -4,10 +4,13 @@ Decode counts the bytes of quantized weights it reads, from the CPU cache and fr
 16 columns. Prefill counts two operations per product. Each number is the best of many runs, because
 a busy machine can only make them worse.
 
-    python benchmarks/bench_linear.py [--isa avx2] [--precision exact] [--types Q4_K Q8_0]
+    python benchmarks/bench_linear.py [--isa avx2] [--precision exact] [--repacked] [--types Q4_K]
+
+`--repacked` reads copies with interleaved rows, where a type has them, as models do by default.
 """
 
 import argparse
+import mmap
 import time
 from collections.abc import Callable
 
@@ -45,12 +48,13 @@ def best_seconds(run: Callable[[], None], budget: float) -> float:
 class Bench:
     """One type of weight, and the time its kernels take."""
 
-    def __init__(self, name: str, precision: str, seconds: float) -> None:
+    def __init__(self, name: str, precision: str, seconds: float, *, repacked: bool) -> None:
         self.name = name
         self.precision = native_precision(Precision(precision))
         self.number, self.block_weights, self.block_bytes = TYPES[name]
         self.row_bytes = WIDTH // self.block_weights * self.block_bytes
         self.seconds = seconds
+        self.together = _native.interleaved_rows(self.number, self.precision) if repacked else 0
         self.rng = np.random.default_rng(0)
 
     def weight(self, rows: int) -> NDArray[np.uint8]:
@@ -67,7 +71,19 @@ class Bench:
             pattern = self.rng.integers(1, 0x3C, (some, self.row_bytes), dtype=np.uint8)
         if self.name == "MXFP4":  # a block's first byte is the exponent of its scale
             pattern.reshape(some, -1, self.block_bytes)[:, :, 0] = 120
-        return np.tile(pattern, (-(-rows // some), 1))[:rows]
+        weight = np.tile(pattern, (-(-rows // some), 1))[:rows]
+        return self.interleaved(weight) if self.together else weight
+
+    def interleaved(self, weight: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A copy of as many rows as can be interleaved, in huge pages where the system has them."""
+        rows = len(weight) // self.together * self.together
+        row_bytes = _native.interleaved_row_bytes(self.number, WIDTH, self.precision)
+        room = mmap.mmap(-1, rows * row_bytes)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            room.madvise(mmap.MADV_HUGEPAGE)
+        copy = np.frombuffer(room, np.uint8).reshape(rows, row_bytes)
+        _native.interleave(self.number, weight[:rows], WIDTH, copy, self.precision)
+        return copy
 
     def time(self, phase: str, weight: NDArray[np.uint8], columns: int) -> float:
         values = self.rng.standard_normal((columns, WIDTH)).astype(np.float32)
@@ -77,7 +93,16 @@ class Bench:
         out = np.empty((columns, len(weight)), np.float32)
         return best_seconds(
             lambda: _native.linear(
-                self.number, phase, weight, values, quantized, 0, len(weight), out, precision
+                self.number,
+                phase,
+                weight,
+                values,
+                quantized,
+                0,
+                len(weight),
+                out,
+                precision,
+                interleaved=self.together > 0,
             ),
             self.seconds,
         )
@@ -98,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--isa", nargs="*", default=_native.instruction_sets()[1:])
     parser.add_argument("--precision", choices=list(Precision), default=Precision.FAST)
+    parser.add_argument("--repacked", action="store_true", help="read interleaved rows")
     parser.add_argument("--types", nargs="*", default=kernels)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each number")
     arguments = parser.parse_args()
@@ -112,7 +138,7 @@ def main() -> None:
         print("(p) prompts in GFLOP/s")
         print(f"{'':8}" + "".join(f"{head:>7}" for head in heads))
         for name in arguments.types:
-            bench = Bench(name, arguments.precision, arguments.seconds)
+            bench = Bench(name, arguments.precision, arguments.seconds, repacked=arguments.repacked)
             print(f"{name:8}", end="", flush=True)
             for rows in [CACHED_ROWS, MEMORY_BYTES // bench.row_bytes]:
                 for columns in GENERATION_COLUMNS:

@@ -87,7 +87,7 @@ def serving(model: Path, *options: str) -> Iterator[Address]:
     command = [sys.executable, "-c", _SERVE, "serve", "-m", str(model), "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        line = next(line for line in process.stderr if line.startswith("serving "))
         host, port = line.rsplit("http://", 1)[1].split(":")
         log = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
         try:
@@ -102,8 +102,8 @@ def request(body: dict[str, object]) -> bytes:
     """A chat request as bytes."""
     content = json.dumps(body).encode()
     head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
 

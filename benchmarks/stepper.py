@@ -60,6 +60,26 @@ class Stepper:
             self._model.step(self._kept, [ids] * sequences, outputs, ExecutionPhase.GENERATION)
         return time.perf_counter() - started
 
+    def generate_at(self, tokens: int, depth: int) -> float:
+        """Seconds that so many steps take after `depth` tokens that did not run.
+
+        The blocks of the cache hold zeros: how long a step takes does not depend on what is there.
+        """
+        self._drop()
+        self._kept = [self._model.sequence()]
+        self._kept[0].grow(depth)
+        for group, table in enumerate(self._kept[0].tables):
+            for index in table[table >= 0].tolist():
+                self._model.read_block(group, index)[:] = 0
+        return self.generate(tokens, depth)
+
+    @property
+    def planned_bytes(self) -> int:
+        """What the cache takes, by its plan."""
+        pool = self._model.pool
+        sizes = zip(pool.sizes, pool.layout.groups, strict=True)
+        return sum(count * group.block_bytes for count, group in sizes)
+
     def logits(self, ids: list[int]) -> NDArray[np.float32]:
         """Logits of every position, one step per token."""
         sequence, first = self._model.sequence(), np.zeros(1, np.int32)

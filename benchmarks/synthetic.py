@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ingot.gguf import GgmlType, GgufWriter
 from ingot.quant import encode
+from synthetic_recent import RECENT, Model
 
 _SAMPLE_BLOCKS = 16384  # of 256 weights
 # Any bytes are weights of these types, with a half float first that scales a block.
@@ -170,8 +171,12 @@ def type_of(name: str, size: tuple[int, ...], mix: str, layers: int) -> GgmlType
     and Q8_0 for the rest."""
     if len(size) == 1 or name.endswith(".bias") or "ffn_gate_inp" in name:
         return GgmlType.F32
+    if size[-1] % GgmlType.Q8_0.block_size:  # a convolution's taps
+        return GgmlType.F32
     if mix == "MXFP4":
         return GgmlType.MXFP4 if "_exps" in name else GgmlType.Q8_0
+    if size[-1] % GgmlType.Q4_K.block_size:
+        return GgmlType.Q8_0
     if mix != "Q4_K_M":
         return GgmlType[mix]
     if name in {"token_embd.weight", "output.weight"}:
@@ -216,11 +221,9 @@ class Weights:
         return picked.reshape(*size[:-1], -1)
 
 
-def describe(writer: GgufWriter, shape: Shape) -> None:
-    """Add the metadata of a shape."""
-    arch = shape.architecture
-    writer.add("general.architecture", arch)
-    for key, value in {
+def model_of(shape: Shape) -> Model:
+    """The keys and tensors of a shape."""
+    keys: dict[str, int | float | bool] = {
         "block_count": shape.layers,
         "context_length": shape.context,
         "embedding_length": shape.width,
@@ -230,39 +233,49 @@ def describe(writer: GgufWriter, shape: Shape) -> None:
         "attention.key_length": shape.head,
         "attention.value_length": shape.head,
         "rope.dimension_count": shape.rotary or shape.head,
-    }.items():
-        writer.add(f"{arch}.{key}", value)
+        "rope.freq_base": 10000.0,
+    }
     if shape.experts:
-        writer.add(f"{arch}.expert_count", shape.experts)
-        writer.add(f"{arch}.expert_used_count", shape.used)
-        writer.add(f"{arch}.expert_feed_forward_length", shape.feed_forward)
+        keys["expert_count"] = shape.experts
+        keys["expert_used_count"] = shape.used
+        keys["expert_feed_forward_length"] = shape.feed_forward
     if shape.window:
-        writer.add(f"{arch}.attention.sliding_window", shape.window)
-    epsilon = "layer_norm_epsilon" if arch == "phi2" else "layer_norm_rms_epsilon"
-    writer.add(f"{arch}.attention.{epsilon}", 1e-6)
-    writer.add(f"{arch}.rope.freq_base", 10000.0)
+        keys["attention.sliding_window"] = shape.window
+    epsilon = "layer_norm_epsilon" if shape.architecture == "phi2" else "layer_norm_rms_epsilon"
+    keys[f"attention.{epsilon}"] = 1e-6
+    return Model(shape.architecture, shape.layers, shape.vocabulary, keys, tuple(tensors(shape)))
+
+
+MODELS: dict[str, Model] = {**{name: model_of(s) for name, s in SHAPES.items()}, **RECENT}
+
+
+def describe(writer: GgufWriter, model: Model) -> None:
+    """Add the keys of a network."""
+    writer.add("general.architecture", model.architecture)
+    for key, value in model.keys.items():
+        writer.add(f"{model.architecture}.{key}", value)
 
 
 def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
     """Write the file."""
-    shape = SHAPES[name]
+    model = MODELS[name]
     writer = GgufWriter(path)
-    describe(writer, shape)
+    describe(writer, model)
     writer.add("general.name", f"synthetic {name} {mix}")
     writer.add("tokenizer.ggml.model", "gpt2")
     writer.add("tokenizer.ggml.pre", "gpt-2")
-    writer.add("tokenizer.ggml.tokens", [f"<{index}>" for index in range(shape.vocabulary)])
-    writer.add("tokenizer.ggml.token_type", np.ones(shape.vocabulary, np.int32))
+    writer.add("tokenizer.ggml.tokens", [f"<{index}>" for index in range(model.vocabulary)])
+    writer.add("tokenizer.ggml.token_type", np.ones(model.vocabulary, np.int32))
     writer.add("tokenizer.ggml.merges", ["< 0"])
     writer.add("tokenizer.ggml.bos_token_id", 0)
     writer.add("tokenizer.ggml.eos_token_id", 1)
     weights = Weights(seed)
-    for tensor, size in tensors(shape):
-        kind = type_of(tensor, size, mix, shape.layers)
+    for tensor, size in model.tensors:
+        kind = type_of(tensor, size, mix, model.layers)
         if tensor.endswith("ffn_gate_inp.weight"):
             writer.add_tensor(tensor, weights.scores(size))
         elif kind is GgmlType.F32:
-            fill = 1.0 if tensor.endswith("norm.weight") else 0.0
+            fill = 1.0 if tensor.endswith("norm.weight") else -1.0 if "ssm_a" in tensor else 0.0
             writer.add_tensor(tensor, np.full(size, fill, np.float32))
         else:
             writer.add_lazy_tensor(tensor, kind, size, partial(weights.blocks, kind, size))
@@ -272,7 +285,7 @@ def write(name: str, mix: str, path: Path, seed: int = 0) -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("shape", choices=MODELS)
     parser.add_argument(
         "mix",
         help="Q4_K_M, MXFP4 (experts, the rest Q8_0), or one format for all matrices (Q8_0, ...)",

@@ -6,9 +6,9 @@
 It measures prefill of 512 tokens, decode with an empty context and after 2048 tokens, and eight
 sequences in one step (for other formats of the same shape, only the first two). All engines keep
 the model loaded; each round times one after the other, so a slow moment of the machine affects
-all. It prints medians, the median of the rounds' ratios to each peer, and the share of the ceiling
-measured in the same run: for decode the bandwidth of a plain read, for prefill the rate of the
-16-bit multiply instruction (8-bit inputs can pass it).
+all. It prints medians, the median of the rounds' ratios to each peer, and the share of the ceiling,
+which takes its turn in every round: for decode the bandwidth of a plain read, for prefill the rate
+of the 16-bit multiply instruction (8-bit inputs can pass it).
 
 PYTHON is an interpreter with llama-cpp-python or ik-llama-cpp-python, built for the instruction set
 to compare (see benchmarks/peer.py). A peer whose name ends in "+repack" repacks its weights.
@@ -53,13 +53,13 @@ SYNTHETIC = (
     ("gpt-oss-20b-10-layers", "MXFP4"),
 )
 PROMPT, GENERATED, DEPTH, SEQUENCES = 512, 32, 2048, 8
-OURS = "Ingot"
+OURS, CEILING = "Ingot", "ceiling"
 Rates = dict[str, list[float]]  # tokens per second of every round, by engine
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One test on one model: tokens per second, and the median of the ratios to each peer."""
+    """One test on one model: tokens per second, and the medians of the rounds' ratios."""
 
     model: str
     test: str
@@ -70,37 +70,35 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """What the machine can do at most."""
+class Machine:
+    """What the machine can do at most, now: other guests of a host take their share of it."""
 
-    bytes_per_second: float
-    operations_per_second: float
+    threads: int
+    memory: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
 
-
-def read_bandwidth(threads: int) -> float:
-    """Bytes per second of a plain read of memory far larger than the caches; the best of 5."""
-    data = np.ones(1 << 30, np.uint8)
-    best = 0.0
-    for _ in range(5):
-        started = time.perf_counter()
-        _native.read_through(data, threads)
-        best = max(best, len(data) / (time.perf_counter() - started))
-    return best
-
-
-def multiply_peak(threads: int) -> float:
-    """Multiplications and additions per second that the prompt kernels' instruction can do."""
-
-    def run() -> int:
-        return _native.multiply_in_registers(2_000_000)
-
-    best = 0.0
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(5):
+    def bytes_per_second(self) -> float:
+        """A plain read of memory far larger than the caches; the best of 3."""
+        best = 0.0
+        for _ in range(3):
             started = time.perf_counter()
-            done = sum(task.result() for task in [pool.submit(run) for _ in range(threads)])
-            best = max(best, done / (time.perf_counter() - started))
-    return best
+            _native.read_through(self.memory, self.threads)
+            best = max(best, len(self.memory) / (time.perf_counter() - started))
+        return best
+
+    def operations_per_second(self) -> float:
+        """Multiplications and additions of the prompt kernels' instruction; the best of 3."""
+
+        def run() -> int:
+            return _native.multiply_in_registers(2_000_000)
+
+        best = 0.0
+        with ThreadPoolExecutor(self.threads) as pool:
+            for _ in range(3):
+                started = time.perf_counter()
+                tasks = [pool.submit(run) for _ in range(self.threads)]
+                done = sum(task.result() for task in tasks)
+                best = max(best, done / (time.perf_counter() - started))
+        return best
 
 
 def share_used(model: GgufLoader, name: str) -> float:
@@ -142,14 +140,15 @@ class Race:
     rounds: int
 
     def run(
-        self, tokens: int, seconds: Callable[[Stepper | Peer], float]
-    ) -> dict[str, list[float]]:
-        """Tokens per second of every round, by engine, after one round to warm up."""
+        self, tokens: int, seconds: Callable[[Stepper | Peer], float], most: Callable[[], float]
+    ) -> Rates:
+        """The rates after one round to warm up; `most`: those that the machine allows."""
         engines: dict[str, Stepper | Peer] = {OURS: self.mine, **self.peers}
         for engine in engines.values():
             seconds(engine)
-        rates: dict[str, list[float]] = {name: [] for name in engines}
+        rates: Rates = {name: [] for name in (CEILING, *engines)}
         for _ in range(self.rounds):
+            rates[CEILING].append(most())
             for name, engine in engines.items():
                 rates[name].append(tokens / seconds(engine))
         return rates
@@ -159,7 +158,7 @@ def run(
     path: Path,
     peers: dict[str, Peer],
     options: argparse.Namespace,
-    ceiling: Ceiling,
+    machine: Machine,
     *,
     brief: bool,
 ) -> list[Row]:
@@ -179,36 +178,40 @@ def run(
         )
         return Race(mine, peers, rounds)
 
-    def add(test: str, rates: Rates, most: float) -> None:
-        ours = rates[OURS]
-        ratios = {
-            name: statistics.median(a / b for a, b in zip(ours, rates[name], strict=True))
-            for name in peers
-        }
-        medians = {name: statistics.median(rates[name]) for name in peers}
-        middle = statistics.median(ours)
-        rows.append(Row(path.stem, test, middle, medians, ratios, middle / most))
+    def add(test: str, rates: Rates) -> None:
+        def ratio(to: str) -> float:
+            return statistics.median(a / b for a, b in zip(rates[OURS], rates[to], strict=True))
+
+        medians = {name: statistics.median(rates[name]) for name in (OURS, *peers)}
+        ratios = {name: ratio(name) for name in peers}
+        rows.append(Row(path.stem, test, medians.pop(OURS), medians, ratios, ratio(CEILING)))
         print_row(rows[-1])
 
-    steps = ceiling.bytes_per_second / step_bytes(path)
+    operations, size = prompt_operations(path), step_bytes(path)
+
+    def steps(sequences: int = 1) -> float:
+        return sequences * machine.bytes_per_second() / size
+
     race = opened(DEPTH + 3 * GENERATED * (rounds + 2))
-    add(
-        f"prompt {PROMPT}",
-        race.run(PROMPT, lambda engine: engine.prompt(PROMPT)),
-        ceiling.operations_per_second / prompt_operations(path),
+    prompt = race.run(
+        PROMPT,
+        lambda engine: engine.prompt(PROMPT),
+        lambda: machine.operations_per_second() / operations,
     )
+    add(f"prompt {PROMPT}", prompt)
     for depth in (0,) if brief else (0, DEPTH):
         decode = methodcaller("generate", GENERATED, depth)
-        add(f"generate, depth {depth}", race.run(GENERATED, decode), steps)
+        add(f"generate, depth {depth}", race.run(GENERATED, decode, steps))
     race.mine.close()
     if brief:
         return rows
     race = opened(3 * GENERATED * (rounds + 2), SEQUENCES)
-    add(
-        f"generate, {SEQUENCES} sequences",
-        race.run(GENERATED * SEQUENCES, lambda engine: engine.generate(GENERATED, 0, SEQUENCES)),
-        steps * SEQUENCES,
+    together = race.run(
+        GENERATED * SEQUENCES,
+        lambda engine: engine.generate(GENERATED, 0, SEQUENCES),
+        lambda: steps(SEQUENCES),
     )
+    add(f"generate, {SEQUENCES} sequences", together)
     race.mine.close()
     return rows
 
@@ -258,11 +261,11 @@ def main() -> None:
     interpreters = dict(options.peer or [("llama.cpp", sys.executable)])
     if options.isa:
         _native.set_isa(options.isa)
-    ceiling = Ceiling(read_bandwidth(options.threads), multiply_peak(options.threads))
+    machine = Machine(options.threads, np.ones(1 << 30, np.uint8))
     print(
         f"{options.threads} threads, {_native.active_isa()}, {options.precision}, a plain read: "
-        f"{ceiling.bytes_per_second / 1e9:.1f} GB/s, multiplying alone: "
-        f"{ceiling.operations_per_second / 1e12:.2f} TFLOP/s\n"
+        f"{machine.bytes_per_second() / 1e9:.1f} GB/s, multiplying alone: "
+        f"{machine.operations_per_second() / 1e12:.2f} TFLOP/s\n"
         f"{'model':32} {'test':22} {'Ingot t/s':>9}"
         + "".join(f"{name:>12} {'ratio':>7}" for name in interpreters)
         + f"{'of ceiling':>11}",
@@ -279,7 +282,7 @@ def main() -> None:
                 # Sequences that say the same would choose the same experts: no test of eight.
                 other_format = name.startswith("qwen2") and "Q4_K_M" not in name
                 brief = other_format or "-layers-" in name
-                rows += run(path(), peers, options, ceiling, brief=brief)
+                rows += run(path(), peers, options, machine, brief=brief)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 

@@ -17,13 +17,13 @@ from ingot.engine.model.gpu_fit import GpuFit, fit_gpu
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
-from synthetic import SHAPES, describe, tensors, type_of
+from synthetic import MODELS, describe, type_of
 
 PAGE = Path(__file__).with_name("gpu.md")
 BEGIN, END = "<!-- table: make_gpu_table.py -->\n", "<!-- end of table -->\n"
 CARDS = (8, 12, 16, 24, 48)  # GB
 CONTEXT = 8192
-MODELS = {
+FILES = {
     "Qwen2 1.5B, Q4_K_M": ("qwen2-1.5b", "Q4_K_M"),
     "Llama-3 8B, Q4_K_M": ("llama3-8b", "Q4_K_M"),
     "gpt-oss-20b, MXFP4 + Q8_0": ("gpt-oss-20b", "MXFP4"),
@@ -55,15 +55,15 @@ class Header:
 
 def header(name: str, mix: str, folder: Path) -> Header:
     """Of a shape in a mix of types."""
-    shape, path = SHAPES[name], folder / f"{name}.gguf"
+    model, path = MODELS[name], folder / f"{name}.gguf"
     writer = GgufWriter(path)
-    describe(writer, shape)
+    describe(writer, model)
     writer.add("tokenizer.ggml.tokens", ["none"])
-    writer.add(f"{shape.architecture}.vocab_size", shape.vocabulary)
+    writer.add(f"{model.architecture}.vocab_size", model.vocabulary)
     writer.write()
     made = {
-        tensor: Tensor(type_of(tensor, size, mix, shape.layers), size)
-        for tensor, size in tensors(shape)
+        tensor: Tensor(type_of(tensor, size, mix, model.layers), size)
+        for tensor, size in model.tensors
     }
     return Header(path, GgufLoader(path).metadata, made)
 
@@ -84,7 +84,7 @@ def table() -> str:
         "|---|---|---|---|---|" + "---|" * len(CARDS),
     ]
     with TemporaryDirectory() as folder:
-        for title, (name, mix) in MODELS.items():
+        for title, (name, mix) in FILES.items():
             found = header(name, mix, Path(folder))
             model = cast(GgufLoader, found)
             graph = build_graph(model, CONTEXT)

@@ -17,7 +17,8 @@ import ingot.models
 from ingot.gguf import GgufLoader
 from ingot.models import architectures, build_graph, described, module_name
 from models.recipes import RECIPES
-from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
+from models.text_runner import TextRunner
+from models.tiny_models import PAIR_LENGTHS, PROMPT, Fixture, pair_types
 from run_batches import Runner
 
 PAGE = Path(__file__).with_name("models.md")
@@ -33,6 +34,10 @@ def difference(name: str) -> float:
         GgufLoader(fixture.write(Path(folder) / "model.gguf")) as model,
     ):
         graph = build_graph(model, CONTEXT)
+        if RECIPES[name].encoder_decoder:
+            ids = fixture.token_ids
+            rows = TextRunner(graph, model).text(ids[:PROMPT], ids[PROMPT:])
+            return float(np.abs(rows - fixture.logits).max())
         runner = Runner(graph, model, positions=CONTEXT, sequences=3)
         if RECIPES[name].ranker:
             pairs = {length: fixture.token_ids[:length] for length in PAIR_LENGTHS}

@@ -18,6 +18,7 @@ void bind_quant(nb::module_& module);
 void bind_rowwise(nb::module_& module);
 void bind_sampling(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
+void bind_tuning(nb::module_& module);
 
 namespace {
 
@@ -47,6 +48,7 @@ NB_MODULE(_native, module) {
   bind_program(module);
   bind_tokenizer(module);
   bind_kernels(module);
+  bind_tuning(module);
   bind_rowwise(module);
   bind_sampling(module);
 }

@@ -59,9 +59,17 @@ def bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def write_safetensors(
-    path: Path, tensors: Mapping[str, np.ndarray], types: Mapping[str, str] | None = None
+    path: Path,
+    tensors: Mapping[str, np.ndarray],
+    types: Mapping[str, str] | None = None,
+    *,
+    align: int = 1,
+    beyond: int = 0,
 ) -> None:
-    """Write arrays; `types` names those whose type is not NumPy's."""
+    """Write arrays; `types` names those whose type is not NumPy's.
+
+    The data begin at a multiple of `align` bytes, or so many `beyond`.
+    """
     header, data = {}, b""
     for name, values in tensors.items():
         kind = (types or {}).get(name) or TYPES[values.dtype.str[1:]]
@@ -72,6 +80,7 @@ def write_safetensors(
         }
         data += values.tobytes()
     text = json.dumps(header).encode()
+    text += b" " * ((-len(text) - 8) % align + beyond)
     path.write_bytes(pack("<Q", len(text)) + text + data)
 
 

@@ -1,4 +1,4 @@
-"""FaultyOs: takes the place of `os` in `ingot.files`, and one of its calls goes wrong.
+"""FaultyOs: takes the place of `os` for `ingot.files`, and one of its calls goes wrong.
 
 Calls that change something on the disk are counted, all together. The n-th one fails, writes
 fewer bytes than it was given, or is the last of its process. Nothing waits for the disk: that
@@ -12,7 +12,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-_COUNTED = frozenset({"open", "write", "fsync", "fchmod", "replace", "unlink", "close"})
+PLACES = ("ingot.files.os", "ingot.machine.posix.os")  # of the name `os` to be replaced
+_COUNTED = frozenset(
+    {"open", "write", "copy_file_range", "fsync", "fchmod", "replace", "unlink", "close"}
+)
 
 
 class Fault(Enum):
@@ -52,6 +55,8 @@ class FaultyOs:
             if self._fault is Fault.SHORT:
                 if name == "write":
                     arguments = (arguments[0], arguments[1][:1])
+                if name == "copy_file_range":
+                    arguments = (*arguments[:2], 1, *arguments[3:])
                 return real(*arguments)
             if name == "close":  # which closes, whatever it says
                 real(*arguments)

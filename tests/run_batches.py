@@ -16,6 +16,7 @@ from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.backends.precision import Precision
+from ingot.engine.model.loaded_model import batch_adapters
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
@@ -93,8 +94,15 @@ class Runner:
         tokens: Mapping[object, Sequence[int]],
         phase: ExecutionPhase = PROMPT,
         types: Sequence[int] | None = None,
+        adapters: Mapping[object, tuple[int, float] | None] | None = None,
+        outputs: Sequence[int] | None = None,
+        encoded: Mapping[object, int] | None = None,
     ) -> dict[object, Logits]:
-        """Run the next tokens of some sequences together; logits of all tokens, by name."""
+        """Run the next tokens of some sequences together; logits of all tokens, by name.
+
+        `adapters` are slots and scales, by name. `outputs`: one token of each sequence instead.
+        `encoded`: how many tokens of each sequence an encoder read, by name.
+        """
         held = [self.sequences.setdefault(name, SequenceBlocks(self.pool)) for name in tokens]
         counts = [len(ids) for ids in tokens.values()]
         starts = [sequence.length for sequence in held]
@@ -107,16 +115,28 @@ class Runner:
             ),
             counts=np.array(counts, np.int32),
             tables=[sequence.tables for sequence in held],
-            outputs=np.arange(sum(counts), dtype=np.int32),
+            outputs=np.arange(sum(counts), dtype=np.int32)
+            if outputs is None
+            else np.asarray(outputs, np.int32),
             phase=phase,
             types=None if types is None else np.asarray(types, np.int32),
+            encoded=None if encoded is None else np.array([encoded[n] for n in tokens], np.int32),
+            **batch_adapters([(adapters or {}).get(name) for name in tokens]),
         )
         logits = self.backend.forward(batch)
         for sequence in held:
             sequence.release_passed()
+        if outputs is not None:
+            counts = [1] * len(tokens)
         return dict(zip(tokens, np.split(logits, np.cumsum(counts)[:-1]), strict=True))
 
-    def run(self, ids: Sequence[int], chunks: Sequence[int] = (), generated: int = 0) -> Logits:
+    def run(
+        self,
+        ids: Sequence[int],
+        chunks: Sequence[int] = (),
+        generated: int = 0,
+        adapter: tuple[int, float] | None = None,
+    ) -> Logits:
         """Logits of every token of one sequence, in a fresh place of the cache.
 
         The last `generated` tokens run one by one as a generation's, those before them as a
@@ -124,13 +144,14 @@ class Runner:
         """
         prompt = len(ids) - generated
         ends = [*np.cumsum(chunks).tolist(), prompt]
-        rows, start = [], 0
+        rows, start, uses = [], 0, {"run": adapter}
         for end in ends:
             if start < min(end, prompt):
-                rows.append(self.step({"run": ids[start : min(end, prompt)]})["run"])
+                piece = {"run": ids[start : min(end, prompt)]}
+                rows.append(self.step(piece, adapters=uses)["run"])
                 start = end
         for at in range(prompt, len(ids)):
-            rows.append(self.step({"run": ids[at : at + 1]}, GENERATION)["run"])
+            rows.append(self.step({"run": ids[at : at + 1]}, GENERATION, adapters=uses)["run"])
         self.end("run")
         return np.concatenate(rows)
 

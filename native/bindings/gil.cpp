@@ -1,10 +1,10 @@
 #include "bindings/gil.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <thread>
+
+#include "system/system.h"
 
 namespace nb = nanobind;
 
@@ -39,7 +39,7 @@ GilRelease::~GilRelease() {
 }
 
 void keep_threads_away_at_exit(nb::module_& module) {
-  pthread_atfork(nullptr, nullptr, [] { returning = 0; });  // which a child has no others of
+  system::call_in_forks([] { returning = 0; });  // which a child has no others of
   module.def("_end", &end);
   nb::module_::import_("atexit").attr("register")(module.attr("_end"));
 }

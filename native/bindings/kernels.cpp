@@ -58,20 +58,56 @@ void quantize(uint32_t type, const std::string& phase, Matrix<const float> value
                        static_cast<int64_t>(out.shape(0)), c);
 }
 
-// Rows [begin, end) of `weight` times every column, into out[column][row].
+int64_t row_bytes(const ingot::TypeTraits& traits, int64_t width) {
+  return width / traits.block_weights * traits.block_bytes;
+}
+
+// How many rows are interleaved in a copy of weights of `type`; 0: there is no such copy.
+int64_t interleaved_rows(uint32_t type, ingot::Precision precision) {
+  require(ingot::find_type(type), "unknown tensor type");
+  return ingot::active_kernels(precision).interleaved[type].rows;
+}
+
+// Bytes of a row of it.
+int64_t interleaved_row_bytes(uint32_t type, int64_t width, ingot::Precision precision) {
+  require(interleaved_rows(type, precision) > 0, "there is no such copy");
+  return ingot::active_kernels(precision).interleaved[type].row_bytes(width);
+}
+
+void interleave(uint32_t type, Matrix<const uint8_t> weight, int64_t width, Matrix<uint8_t> out,
+                ingot::Precision precision) {
+  const int64_t together = interleaved_rows(type, precision);
+  const int64_t rows = weight.shape(0);
+  require(together > 0 && rows % together == 0, "these rows cannot be interleaved");
+  require(static_cast<int64_t>(weight.shape(1)) == row_bytes(*ingot::find_type(type), width),
+          "a row of weight must hold width weights");
+  require(static_cast<int64_t>(out.shape(0)) == rows &&
+              static_cast<int64_t>(out.shape(1)) == interleaved_row_bytes(type, width, precision),
+          "out must have interleaved_row_bytes(width) for every row");
+  require(reinterpret_cast<uintptr_t>(out.data()) % 64 == 0, "out must be aligned to 64 bytes");
+  ingot::GilRelease unlocked;
+  ingot::active_kernels(precision).interleaved[type].write(
+      weight.data(), static_cast<int64_t>(weight.shape(1)), rows, width, out.data());
+}
+
+// Rows [begin, end) of `weight`, or of an interleaved copy, times every column, into
+// out[column][row].
 void linear(uint32_t type, const std::string& phase, Matrix<const uint8_t> weight,
             Matrix<const float> values, Matrix<const uint8_t> quantized, int64_t begin, int64_t end,
-            Matrix<float> out, ingot::Precision precision) {
+            Matrix<float> out, ingot::Precision precision, bool interleaved) {
   const ingot::KernelTable& kernels = ingot::active_kernels(precision);
   const ingot::TypeTraits* traits = ingot::find_type(type);
   require(traits, "unknown tensor type");
-  const auto kernel = is_prompt(phase) ? kernels.prompt[type] : kernels.generate[type];
+  const ingot::KernelTable::Interleaved& copied = kernels.interleaved[type];
+  auto kernel = is_prompt(phase) ? kernels.prompt[type] : kernels.generate[type];
+  if (interleaved) kernel = is_prompt(phase) ? copied.prompt : copied.generate;
   require(kernel, "there is no matrix kernel for this type");
   const int64_t rows = weight.shape(0), columns = values.shape(0), width = values.shape(1);
   require(width > 0 && width % traits->block_weights == 0, "width must be a multiple of the block");
-  require(
-      static_cast<int64_t>(weight.shape(1)) == width / traits->block_weights * traits->block_bytes,
-      "a row of weight must hold width weights");
+  require(static_cast<int64_t>(weight.shape(1)) ==
+              (interleaved ? copied.row_bytes(width) : row_bytes(*traits, width)),
+          "a row of weight must hold width weights");
+  require(!interleaved || begin % copied.rows == 0, "begin must be that of interleaved rows");
   require(columns > 0 && holds_columns(quantized.shape(0), columns) &&
               static_cast<int64_t>(quantized.shape(1)) == kernels.quantized_bytes(width),
           "quantized must hold every column of values, 16 columns at a time");
@@ -118,6 +154,11 @@ void bind_kernels(nb::module_& module) {
              nb::arg("out"), nb::arg("precision"));
   module.def("linear", &linear, nb::arg("type"), nb::arg("phase"), nb::arg("weight"),
              nb::arg("values"), nb::arg("quantized"), nb::arg("begin"), nb::arg("end"),
+             nb::arg("out"), nb::arg("precision"), nb::arg("interleaved") = false);
+  module.def("interleaved_rows", &interleaved_rows, nb::arg("type"), nb::arg("precision"));
+  module.def("interleaved_row_bytes", &interleaved_row_bytes, nb::arg("type"), nb::arg("width"),
+             nb::arg("precision"));
+  module.def("interleave", &interleave, nb::arg("type"), nb::arg("weight"), nb::arg("width"),
              nb::arg("out"), nb::arg("precision"));
   module.def("multiply_in_registers", &multiply_in_registers, nb::arg("rounds"));
   module.def("read_through", read_through, nb::arg("data"), nb::arg("threads"));

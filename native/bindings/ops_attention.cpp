@@ -4,34 +4,78 @@
 namespace ingot {
 namespace {
 
+struct Rope : Operation {
+  int source, out;
+  int64_t head_size;
+  std::vector<double> frequencies;
+  RopeLayout layout;
+  double magnitude;
+
+  void add_to(Program& program) const override {
+    const ValueRef from = program.at(source), to = program.at(out);
+    same_shape({from, to});
+    if (head_size < 1 || from.width % head_size || has_selected(from))
+      refuse("heads that are not whole");
+    if (2 * static_cast<int64_t>(frequencies.size()) > head_size)
+      refuse("a rotary embedding longer than a head");
+    const RotaryTable* table = program.rotary({frequencies, magnitude, layout});
+    program.add(std::make_unique<RopeOp>(from, head_size, table, to));
+  }
+};
+
 struct StoreKv : Operation {
-  int query, key, value;
+  std::optional<int> query;
+  int key, value;
   std::optional<Normalization> query_norm, key_norm;
   std::optional<Rotary> rope;
   bool norms_last;
   KvPlace kv_layer;
 
   void add_to(Program& program) const override {
-    const ValueRef q = program.at(query), k = program.at(key), v = program.at(value);
+    const std::optional<ValueRef> q = program.at(query);
+    const ValueRef k = program.at(key), v = program.at(value);
     const int64_t head_size = std::max<int64_t>(1, kv_layer.head_size);
     const bool shared = kv_layer.shared_value > 0;
     StoreKvOp::Spec spec{q,
                          k,
                          v,
-                         program.norm(query_norm, q),
+                         program.norm(query_norm, q.value_or(k)),
                          program.norm(key_norm, k),
                          rope ? program.rotary(*rope) : nullptr,
                          norms_last,
                          kv_layer.layer(shared ? 1 : k.width / head_size)};
     const bool whole = shared ? v.width == kv_layer.shared_value && k.width + v.width == head_size
                               : k.width == v.width && k.width % head_size == 0;
-    if (!whole || q.width % head_size || has_selected(q))
+    if (!whole || (q && (q->width % head_size || has_selected(*q))))
       refuse("query, key and value that are not whole heads");
     if (spec.rotary && 2 * spec.rotary->pairs() > std::min(head_size, k.width))
       refuse("a rotary embedding longer than a head");
     program.add(std::make_unique<StoreKvOp>(std::move(spec)));
     program.add_group(kv_layer.group,
                       static_cast<int64_t>(kv_layer.pool.size()) / kv_layer.block_bytes, false);
+  }
+};
+
+// What the distance from query to key adds to the scores of each head; far ones as those at the
+// ends.
+struct DistanceBias {
+  Floats weight;             // [buckets][heads]
+  std::vector<int> buckets;  // of the distances from -reach to reach
+
+  int64_t reach() const { return static_cast<int64_t>(buckets.size()) / 2; }
+  // [heads][2 * (reach + kKvBlockTokens)]: so many that a block can be read wherever it begins.
+  std::vector<float> table(int64_t heads) const {
+    if (buckets.size() % 2 == 0 || length(weight) % heads) refuse("a bias of other distances");
+    const int64_t span = reach() + kKvBlockTokens;
+    std::vector<float> table;
+    table.reserve(2 * span * heads);
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t distance = -span; distance < span; ++distance) {
+        const int bucket = buckets[std::clamp(distance, -reach(), reach()) + reach()];
+        if (bucket < 0 || bucket >= length(weight) / heads) refuse("a bias that is not there");
+        table.push_back(weight.data()[bucket * heads + head]);
+      }
+    return table;
   }
 };
 
@@ -45,6 +89,9 @@ struct Attend : Operation {
   float softcap;
   std::optional<Floats> sinks;
   bool causal;
+  SeenPart seen;
+  std::optional<DistanceBias> bias;
+  std::vector<float> slopes;
 
   void add_to(Program& program) const override {
     const ValueRef from = program.at(query), to = program.at(out);
@@ -56,10 +103,30 @@ struct Attend : Operation {
     if (from.width != heads * layer.head_size || to.width != heads * layer.value_size() ||
         has_selected(from) || has_selected(to))
       refuse("a query that is not whole heads");
+    if (!slopes.empty() && static_cast<int64_t>(slopes.size()) != heads)
+      refuse("attention needs a slope per head");
+    if (seen != SeenPart::ALL && (window || !causal)) refuse("a window on a part of a sequence");
     program.batch.causal = program.batch.causal && causal;
-    const AttendOp::Spec spec{from,    to,     layer,   heads,       kv_heads, scale,
-                              softcap, window, chunked, data(sinks), causal};
-    program.add(std::make_unique<AttendOp>(spec, program.attend_buffers));
+    program.batch.encoded = program.batch.encoded || seen != SeenPart::ALL;
+    if (seen == SeenPart::ENCODED)  // written by another program
+      program.add_group(kv_layer.group,
+                        static_cast<int64_t>(kv_layer.pool.size()) / kv_layer.block_bytes, false);
+    AttendOp::Spec spec{from,
+                        to,
+                        layer,
+                        heads,
+                        kv_heads,
+                        scale,
+                        softcap,
+                        window,
+                        chunked,
+                        data(sinks),
+                        causal,
+                        seen,
+                        slopes.empty() ? nullptr : slopes.data(),
+                        bias ? bias->table(heads) : std::vector<float>(),
+                        bias ? bias->reach() : 0};
+    program.add(std::make_unique<AttendOp>(std::move(spec), program.attend_buffers));
   }
 };
 
@@ -106,6 +173,11 @@ using namespace ingot;
 void bind_attention_operations(nb::module_& module) {
   bind_part(module, "Rotary", Field{"frequencies", &Rotary::frequencies},
             Field{"layout", &Rotary::layout}, Field{"magnitude", &Rotary::magnitude});
+  bind_part(module, "DistanceBias", Field{"weight", &DistanceBias::weight},
+            Field{"buckets", &DistanceBias::buckets});
+  bind_operation(module, "Rope", Field{"source", &Rope::source}, Field{"out", &Rope::out},
+                 Field{"head_size", &Rope::head_size}, Field{"frequencies", &Rope::frequencies},
+                 Field{"layout", &Rope::layout}, Field{"magnitude", &Rope::magnitude});
   bind_operation(module, "StoreKv", Field{"query", &StoreKv::query}, Field{"key", &StoreKv::key},
                  Field{"value", &StoreKv::value}, Field{"query_norm", &StoreKv::query_norm},
                  Field{"key_norm", &StoreKv::key_norm}, Field{"rope", &StoreKv::rope},
@@ -115,7 +187,8 @@ void bind_attention_operations(nb::module_& module) {
                  Field{"kv_heads", &Attend::kv_heads}, Field{"scale", &Attend::scale},
                  Field{"window", &Attend::window}, Field{"chunked", &Attend::chunked},
                  Field{"softcap", &Attend::softcap}, Field{"sinks", &Attend::sinks},
-                 Field{"causal", &Attend::causal});
+                 Field{"causal", &Attend::causal}, Field{"seen", &Attend::seen},
+                 Field{"bias", &Attend::bias}, Field{"slopes", &Attend::slopes});
   bind_operation(module, "HeadLinear", Field{"source", &HeadLinear::source},
                  Field{"out", &HeadLinear::out}, Field{"weight", &HeadLinear::weight},
                  Field{"heads", &HeadLinear::heads}, Field{"first", &HeadLinear::first},

@@ -24,12 +24,11 @@ struct FusedLinear : Operation {
     if (parts.empty()) refuse("a linear map without a matrix");
     if (activation && parts.size() > 2) refuse("an activation of more than gate and up");
     for (const LinearPartRecord& part : parts) spec.parts.push_back(checked(program, part, from));
-    program.add(std::make_unique<LinearOp>(std::move(spec), program.linear_buffers));
+    program.add_adaptable(std::make_unique<LinearOp>(std::move(spec), program.linear_buffers));
   }
 
-  static LinearPart checked(const Program& program, const LinearPartRecord& part,
-                            const ValueRef& from) {
-    const WeightRef weight = part.weight.ref();
+  static LinearPart checked(Program& program, const LinearPartRecord& part, const ValueRef& from) {
+    WeightRef weight = part.weight.ref();
     const ValueRef to = program.at(part.out);
     const std::optional<ValueRef> added = program.at(part.residual);
     if (!program.has_linear(weight.type)) refuse("a matrix of a type without kernel");
@@ -38,6 +37,7 @@ struct FusedLinear : Operation {
     if (has_selected(to) != has_selected(from)) refuse("a linear map that selects");
     same_shape({added.value_or(to), to});
     if (part.bias && length(*part.bias) != weight.rows) refuse("a bias of the wrong length");
+    weight.copy = program.copies.of(weight, weight.rows);
     return {weight, data(part.bias), part.scale, added, to};
   }
 };

@@ -30,9 +30,10 @@ struct Embed : Operation {
     }
     if (types && (types->size() == 0 || length(*types) % value.width))
       refuse("an embedding of another width than its value");
-    program.batch.token_ids = weight.rows;
-    program.batch.types = types ? length(*types) / value.width : 1;
-    program.add(std::make_unique<EmbedOp>(std::move(spec), program.threads()));
+    int64_t& ids = program.batch.token_ids;  // that all embeddings have
+    ids = ids ? std::min(ids, weight.rows) : weight.rows;
+    if (types) program.batch.types = length(*types) / value.width;
+    program.add_adaptable(std::make_unique<EmbedOp>(std::move(spec), program.threads()));
   }
 };
 
@@ -85,6 +86,41 @@ struct FusedGateRows : Operation {
     if (by.width != 1 || has_selected(by) != has_selected(to))
       refuse("a gate that is not one number a row");
     program.add(std::make_unique<GateRowsOp>(from, by, sigmoid, added, to));
+  }
+};
+
+struct Add : Operation {
+  int left, right, out;
+
+  void add_to(Program& program) const override {
+    const ValueRef one = program.at(left), other = program.at(right), to = program.at(out);
+    same_shape({one, other, to});
+    program.add(std::make_unique<AddOp>(one, other, to));
+  }
+};
+
+struct Scale : Operation {
+  int source, out;
+  float factor;
+  std::optional<Floats> weight;
+
+  void add_to(Program& program) const override {
+    const ValueRef from = program.at(source), to = program.at(out);
+    same_shape({from, to});
+    const bool single = weight && length(*weight) == 1;
+    if (weight && !single && length(*weight) != to.width)
+      refuse("a scale of another width than its value");
+    program.add(std::make_unique<ScaleOp>(ScaleOp::Spec{from, to, factor, data(weight), single}));
+  }
+};
+
+struct KeepPeaks : Operation {
+  int source, out;
+  float deviations;
+
+  void add_to(Program& program) const override {
+    same_shape({program.at(source), program.at(out)});
+    program.add(std::make_unique<KeepPeaksOp>(program.at(source), deviations, program.at(out)));
   }
 };
 
@@ -152,6 +188,12 @@ void bind_row_operations(nb::module_& module) {
   bind_operation(module, "FusedGateRows", Field{"source", &FusedGateRows::source},
                  Field{"gate", &FusedGateRows::gate}, Field{"sigmoid", &FusedGateRows::sigmoid},
                  Field{"residual", &FusedGateRows::residual}, Field{"out", &FusedGateRows::out});
+  bind_operation(module, "Add", Field{"left", &Add::left}, Field{"right", &Add::right},
+                 Field{"out", &Add::out});
+  bind_operation(module, "Scale", Field{"source", &Scale::source}, Field{"out", &Scale::out},
+                 Field{"factor", &Scale::factor}, Field{"weight", &Scale::weight});
+  bind_operation(module, "KeepPeaks", Field{"source", &KeepPeaks::source},
+                 Field{"out", &KeepPeaks::out}, Field{"deviations", &KeepPeaks::deviations});
   bind_operation(module, "Xielu", Field{"source", &Xielu::source}, Field{"out", &Xielu::out},
                  Field{"rise", &Xielu::rise}, Field{"fall", &Xielu::fall},
                  Field{"slope", &Xielu::slope});

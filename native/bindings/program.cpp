@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bindings/gil.h"
+#include "executor/pieces.h"
 #include "isa/dispatch.h"
 
 namespace ingot {
@@ -63,6 +64,7 @@ Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token
       expert_buffers(kernels, threads, max_tokens),
       attend_buffers(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions),
       head_buffers(threads),
+      copies(kernels),
       executor_(checked(threads), arena_bytes_per_token, max_tokens) {}
 
 int Program::value(int64_t offset, int64_t width, bool selected, bool logits) {
@@ -106,10 +108,11 @@ void Program::add_group(int group, int64_t blocks, bool recurrent) {
 // A step allocates nothing: arrays are looked at where they are. `tables` holds, for each
 // sequence and in it each cache group, the block of each run of positions; `table_ends` where
 // each of them ends.
-void Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
-                  nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
-                  nb::handle types_array, nb::handle rows_array, bool prompt,
-                  nb::handle logits_array) {
+double Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
+                    nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
+                    nb::handle types_array, nb::handle rows_array, nb::handle adapters_array,
+                    nb::handle scales_array, nb::handle encoded_array, bool prompt,
+                    nb::handle logits_array, int threads) {
   const ArrayView<const int32_t> ids(ids_array, 1, "ids"),
       positions(positions_array, 1, "positions"), counts(counts_array, 1, "counts"),
       tables(tables_array, 1, "tables"), table_ends(table_ends_array, 1, "table_ends"),
@@ -126,6 +129,7 @@ void Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle c
       refuse("rows have the wrong shape");
   }
   if (tokens < 1 || tokens > max_tokens) refuse(std::to_string(tokens) + " tokens in one step");
+  if (threads < 1 || threads > executor_.threads()) refuse(std::to_string(threads) + " threads");
   if (!prompt && tokens > attend_buffers.max_tokens)
     refuse(std::to_string(tokens) + " tokens in one generation step");
   if (positions.size() != tokens) refuse("ids and positions differ in length");
@@ -142,6 +146,7 @@ void Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle c
     if (types[t] < 0 || types[t] >= batch.types)
       refuse("token type " + std::to_string(types[t]) + " of " + std::to_string(batch.types));
   place_runs(positions, counts, tables, table_ends);
+  place_encoded(encoded_array, positions);
   const Batch inputs{static_cast<int32_t>(tokens),
                      ids.data(),
                      positions.data(),
@@ -152,9 +157,58 @@ void Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle c
                      static_cast<int32_t>(outputs.size()),
                      outputs.data(),
                      prompt ? Phase::kPrompt : Phase::kGeneration,
-                     logits.data()};
+                     logits.data(),
+                     sort_adapted(adapters_array, scales_array, outputs)};
   GilRelease unlocked;
-  executor_.run(inputs, kernels);
+  return executor_.run(inputs, kernels, threads);
+}
+
+// The rows of the sequences that use adapters; null: none does.
+const AdaptedStep* Program::sort_adapted(nb::handle adapters_array, nb::handle scales_array,
+                                         const Ints& outputs) {
+  if (adapters_array.is_none()) return nullptr;
+  const Ints adapters(adapters_array, 1, "adapters");
+  const ArrayView<const float> scales(scales_array, 1, "adapter_scales");
+  const int64_t sequences = static_cast<int64_t>(runs_.size());
+  if (adapters.size() != sequences || scales.size() != sequences)
+    refuse("a sequence needs an adapter and its scale");
+  uses_.clear();
+  for (int64_t s = 0; s < sequences; ++s) {
+    if (adapters[s] >= slots_) refuse("adapter " + std::to_string(adapters[s]) + " is not there");
+    uses_.insert(uses_.end(), runs_[s].count, {adapters[s], scales[s]});
+  }
+  adapted_.all.sort(static_cast<int64_t>(uses_.size()), [&](int32_t row) { return uses_[row]; });
+  adapted_.selected.sort(outputs.size(), [&](int32_t row) { return uses_[outputs[row]]; });
+  return &adapted_;
+}
+
+void Program::adapt(int slot, int op, int part, nb::handle weights) {
+  AdaptableOp* target = adaptable_.at(op);
+  if (slot < 0 || part < 0 || part >= target->parts()) refuse("a part that is not there");
+  const std::array<int, 3> place{slot, op, part};
+  if (weights.is_none()) {
+    target->adapt(part, slot, std::nullopt);
+    adapters_.erase(place);
+    return;
+  }
+  const LowRankRecord& record = nb::cast<const LowRankRecord&>(weights);
+  const WeightRef down = record.down.ref();
+  const bool is_table = target->is_table();
+  const int64_t rank = is_table ? down.columns : down.rows;
+  const LowRank added{down, record.up.ref(), rank, record.scale};
+  for (const WeightRef* matrix : {&added.down, &added.up})
+    if (matrix->type != TensorType::F32 && matrix->type != TensorType::F16 &&
+        matrix->type != TensorType::BF16)
+      refuse("an adapter is made of floats");
+  const WeightRef& matrix = target->matrix(part);
+  const int64_t outputs = is_table ? matrix.columns : matrix.rows;
+  const bool fits = (is_table ? down.rows == matrix.rows : down.columns == matrix.columns) &&
+                    added.up.columns == kUpPanel &&
+                    added.up.rows == count_pieces(outputs, kUpPanel) * rank;
+  if (!fits) refuse("an adapter that does not fit its matrix");
+  target->adapt(part, slot, added);
+  adapters_[place] = nb::borrow(weights);
+  slots_ = std::max(slots_, slot + 1);
 }
 
 void Program::read(int value, int64_t tokens, nb::handle out_array) const {
@@ -209,10 +263,26 @@ void Program::place_runs(const Ints& positions, const Ints& counts, const Ints& 
       begin = end;
     }
     runs_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(count),
-                     table_pointers_.data() + s * groups});
+                     table_pointers_.data() + s * groups, 0});
     first += count;
   }
   if (first != positions.size()) refuse("sequences do not add up to the tokens");
+}
+
+// Notes in runs_ how much of each sequence an encoder wrote, for a program that looks at it.
+void Program::place_encoded(nb::handle encoded_array, const Ints& positions) {
+  if (encoded_array.is_none() != !batch.encoded)
+    refuse("encoded positions are for a program that looks at them");
+  if (!batch.encoded) return;
+  const Ints encoded(encoded_array, 1, "encoded");
+  if (encoded.size() != static_cast<int64_t>(runs_.size()))
+    refuse("a sequence needs the number of its encoded positions");
+  for (int64_t s = 0; s < encoded.size(); ++s) {
+    if (encoded[s] < 1 || encoded[s] > positions[runs_[s].first])
+      refuse(std::to_string(encoded[s]) + " encoded positions before position " +
+             std::to_string(positions[runs_[s].first]));
+    runs_[s].encoded = encoded[s];
+  }
 }
 
 }  // namespace ingot
@@ -224,12 +294,14 @@ void bind_linear_operations(nb::module_& module);
 void bind_attention_operations(nb::module_& module);
 void bind_expert_operations(nb::module_& module);
 void bind_recurrent_operations(nb::module_& module);
+void bind_stream_operations(nb::module_& module);
 
 void bind_program(nb::module_& module) {
   module.attr("KV_BLOCK_TOKENS") = kKvBlockTokens;
   module.attr("MAX_GENERATION_TOKENS") = kMaxGenerationTokens;
   module.attr("OPERATIONS") = nb::dict();
   module.attr("PARTS") = nb::dict();
+  module.attr("UP_PANEL") = kUpPanel;
   module.def(
       "has_linear",
       [](uint32_t type) { return find_type(type) && active_kernels().generate[type] != nullptr; },
@@ -237,6 +309,8 @@ void bind_program(nb::module_& module) {
   nb::class_<Operation>(module, "Operation");
   bind_part(module, "Matrix", Field{"data", &Matrix::data}, Field{"type", &Matrix::type},
             Field{"rows", &Matrix::rows}, Field{"columns", &Matrix::columns});
+  bind_part(module, "LowRank", Field{"down", &LowRankRecord::down}, Field{"up", &LowRankRecord::up},
+            Field{"scale", &LowRankRecord::scale});
   bind_part(module, "KvPlace", Field{"group", &KvPlace::group}, Field{"pool", &KvPlace::pool},
             Field{"block_bytes", &KvPlace::block_bytes}, Field{"offset", &KvPlace::offset},
             Field{"type", &KvPlace::type}, Field{"head_size", &KvPlace::head_size},
@@ -252,6 +326,7 @@ void bind_program(nb::module_& module) {
   bind_attention_operations(module);
   bind_expert_operations(module);
   bind_recurrent_operations(module);
+  bind_stream_operations(module);
   nb::class_<Program>(module, "Program")
       .def(nb::init<int, Precision, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
            nb::arg("precision"), nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"),
@@ -261,7 +336,23 @@ void bind_program(nb::module_& module) {
       .def("add", nb::overload_cast<nb::handle_t<Operation>>(&Program::add), nb::arg("operation"))
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
-           nb::arg("types").none(), nb::arg("rows").none(), nb::arg("prompt"), nb::arg("logits"))
+           nb::arg("types").none(), nb::arg("rows").none(), nb::arg("adapters").none(),
+           nb::arg("adapter_scales").none(), nb::arg("encoded").none(), nb::arg("prompt"),
+           nb::arg("logits"), nb::arg("threads"))
+      .def("adapt", &Program::adapt, nb::kw_only(), nb::arg("slot"), nb::arg("op"), nb::arg("part"),
+           nb::arg("weights").none())
       .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),
-           nb::arg("out"));
+           nb::arg("out"))
+      .def_prop_ro(
+          "copied_bytes", [](const Program& program) { return program.copies.bytes(); },
+          "Bytes of the copies that `copy_next` writes.")
+      .def_prop_ro("copies_replace",
+                   [](const Program& program) { return program.copies.replace_matrices(); })
+      .def(
+          "copy_next",
+          [](Program& program) {
+            GilRelease unlocked;
+            return program.copies.write_next();
+          },
+          "Write the next copy of a matrix, while the program may run; False: all are written.");
 }

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +17,7 @@
 
 #include "bindings/array_view.h"
 #include "bindings/record.h"
+#include "executor/adapters.h"
 #include "executor/delta_op.h"
 #include "executor/executor.h"
 #include "executor/expert_ops.h"
@@ -22,6 +25,7 @@
 #include "executor/linear_op.h"
 #include "executor/ops.h"
 #include "executor/recurrent_ops.h"
+#include "executor/weight_copy.h"
 
 namespace ingot {
 
@@ -72,6 +76,12 @@ struct Normalization {
   int64_t run;
 };
 
+// What an adapter adds to a matrix.
+struct LowRankRecord {
+  Matrix down, up;  // up in panels, see LowRank
+  float scale;
+};
+
 class Program {
  public:
   Program(int threads, Precision precision, int64_t arena_bytes_per_token, int64_t max_tokens,
@@ -79,15 +89,24 @@ class Program {
 
   int value(int64_t offset, int64_t width, bool selected, bool logits);
   void add(nb::handle_t<Operation> operation);
-  void run(nb::handle ids, nb::handle positions, nb::handle counts, nb::handle tables,
-           nb::handle table_ends, nb::handle outputs, nb::handle types, nb::handle rows,
-           bool prompt, nb::handle logits);
+  // Returns the seconds that one thread waited for others.
+  double run(nb::handle ids, nb::handle positions, nb::handle counts, nb::handle tables,
+             nb::handle table_ends, nb::handle outputs, nb::handle types, nb::handle rows,
+             nb::handle adapters, nb::handle adapter_scales, nb::handle encoded, bool prompt,
+             nb::handle logits, int threads);
+  // What the adapter of a slot adds to a part of an operation that can be adapted, by their
+  // numbers; None: nothing.
+  void adapt(int slot, int op, int part, nb::handle weights);
   // Copies rows of a value that a step of so many tokens left in the arena. Only a value that
   // lives to the end of the program is still there.
   void read(int value, int64_t tokens, nb::handle out) const;
 
   // For operations.
   void add(std::unique_ptr<Op> op) { executor_.add(std::move(op)); }
+  void add_adaptable(std::unique_ptr<AdaptableOp> op) {
+    adaptable_.push_back(op.get());
+    add(std::move(op));
+  }
   int threads() const { return executor_.threads(); }
   ValueRef at(int id) const { return values_.at(id); }
   std::optional<ValueRef> at(std::optional<int> id) const {
@@ -112,6 +131,7 @@ class Program {
   ExpertBuffers expert_buffers;
   AttendOp::Buffers attend_buffers;
   HeadLinearOp::Buffers head_buffers;
+  WeightCopies copies;
   // Of the latest route, whose groups the experts after it use.
   struct {
     int choice = -1;
@@ -123,12 +143,15 @@ class Program {
     int64_t types = 1;        // of tokens
     int64_t taken_width = 0;  // of the rows that the program begins with; 0: it takes none
     bool causal = true;       // else a sequence runs whole
+    bool encoded = false;     // how much of each sequence an encoder wrote
   } batch;
 
  private:
   using Ints = ArrayView<const int32_t>;
   void place_runs(const Ints& positions, const Ints& counts, const Ints& tables,
                   const Ints& table_ends);
+  void place_encoded(nb::handle encoded, const Ints& positions);
+  const AdaptedStep* sort_adapted(nb::handle adapters, nb::handle scales, const Ints& outputs);
 
   Executor executor_;
   int64_t vocabulary_ = 0;
@@ -141,6 +164,12 @@ class Program {
   std::vector<const RotaryTable*> rotaries_;
   std::list<std::vector<float>> ones_;  // of norms without a weight
   std::vector<nb::object> records_;
+  std::vector<AdaptableOp*> adaptable_;
+  // By slot, operation and part: a record lives as long as its arrays are in use.
+  std::map<std::array<int, 3>, nb::object> adapters_;
+  int slots_ = 0;  // that were ever used
+  AdaptedStep adapted_;
+  std::vector<AdaptedRows::Use> uses_;  // of each token
   std::vector<SequenceRun> runs_;
   std::vector<const int32_t*> table_pointers_;
 };

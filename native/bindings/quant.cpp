@@ -54,20 +54,6 @@ void decode(uint32_t type, Flat<const uint8_t> blocks, Flat<float> out, int thre
       });
 }
 
-void encode(uint32_t type, Flat<const float> values, Flat<uint8_t> out, int threads) {
-  const ingot::TypeTraits& traits = traits_of(type);
-  const int64_t count = count_blocks(traits, out.size(), values.size());
-  const auto kernel = ingot::active_kernels().encode[type];
-  if (!kernel) throw std::invalid_argument(std::string(traits.name) + " has no encoder");
-  const float* from = values.data();
-  uint8_t* to = out.data();
-  ingot::GilRelease unlocked;
-  ingot::parallel_for(
-      count, kBytesPerPiece / traits.block_bytes, threads, [&](int64_t begin, int64_t end) {
-        kernel(from + begin * traits.block_weights, to + begin * traits.block_bytes, end - begin);
-      });
-}
-
 void encode_weighted(uint32_t type, Flat<const float> values, Flat<const float> importance,
                      Flat<uint8_t> out, int threads) {
   const ingot::TypeTraits& traits = traits_of(type);
@@ -88,6 +74,28 @@ void encode_weighted(uint32_t type, Flat<const float> values, Flat<const float> 
                       [&](int64_t begin, int64_t end) {
                         ingot::encode_weighted(type, from + begin * columns, columns_from,
                                                end - begin, columns, to + begin * row_bytes);
+                      });
+}
+
+void encode(uint32_t type, Flat<const float> values, Flat<uint8_t> out, int threads) {
+  const ingot::TypeTraits& traits = traits_of(type);
+  const int64_t count = count_blocks(traits, out.size(), values.size());
+  const auto kernel = ingot::active_kernels().encode[type];
+  const float* from = values.data();
+  uint8_t* to = out.data();
+  if (!kernel && !ingot::has_weighted_encoder(type))
+    throw std::invalid_argument(std::string(traits.name) + " has no encoder");
+  const std::vector<float> even(kernel ? 0 : traits.block_weights, 1.0f);
+  ingot::GilRelease unlocked;
+  ingot::parallel_for(count, kBytesPerPiece / traits.block_bytes, threads,
+                      [&](int64_t begin, int64_t end) {
+                        const float* weights = from + begin * traits.block_weights;
+                        uint8_t* blocks = to + begin * traits.block_bytes;
+                        if (kernel)
+                          kernel(weights, blocks, end - begin);
+                        else  // each block is a row
+                          ingot::encode_weighted(type, weights, even.data(), end - begin,
+                                                 traits.block_weights, blocks);
                       });
 }
 
@@ -116,7 +124,9 @@ Grid grid(const std::string& name) {
   throw std::invalid_argument("there is no grid named " + name);
 }
 
-bool has_encoder(uint32_t type) { return ingot::active_kernels().encode[traits_of(type).id]; }
+bool has_encoder(uint32_t type) {
+  return ingot::active_kernels().encode[traits_of(type).id] || ingot::has_weighted_encoder(type);
+}
 
 }  // namespace
 

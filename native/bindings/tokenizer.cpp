@@ -88,7 +88,7 @@ std::string_view view_of(nb::handle text) {
   char* data = nullptr;
   if (!PyBytes_Check(text.ptr()) || PyBytes_AsStringAndSize(text.ptr(), &data, &size) != 0) {
     throw std::invalid_argument(std::string("the text must be str or bytes, not ") +
-                                Py_TYPE(text.ptr())->tp_name);
+                                nb::inst_name(text).c_str());
   }
   return {data, static_cast<size_t>(size)};
 }
@@ -122,7 +122,7 @@ std::vector<tk::Span> spans_of(nb::handle text, std::string_view view,
   }
   const bool characters = PyUnicode_Check(text.ptr());
   const size_t length =
-      characters ? static_cast<size_t>(PyUnicode_GET_LENGTH(text.ptr())) : view.size();
+      characters ? static_cast<size_t>(PyUnicode_GetLength(text.ptr())) : view.size();
   if (!merged.empty() && merged.back().end > length) {
     throw std::invalid_argument("a plain span ends behind the text");
   }
@@ -149,7 +149,7 @@ nb::object list_of(const std::vector<tk::Id>& ids) {
   for (size_t i = 0; i < ids.size(); ++i) {
     PyObject* number = PyLong_FromLong(ids[i]);
     if (number == nullptr) nb::raise_python_error();
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), number);
+    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), number);  // takes the reference
     if ((i + 1) % kTurn == 0) ingot::GilRelease unlocked;
   }
   return list;
@@ -216,7 +216,7 @@ class Tokenizer {
       if (!number.is_valid()) {
         PyErr_Clear();
         throw std::invalid_argument(std::string("token ids must be integers, not ") +
-                                    Py_TYPE(id.ptr())->tp_name);
+                                    nb::inst_name(id).c_str());
       }
       int overflow = 0;
       const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
@@ -271,6 +271,14 @@ void bind_tokenizer(nb::module_& module) {
       nb::arg("vocabulary"), nb::arg("merges"), nb::arg("merge_offsets"), nb::arg("passes"),
       nb::arg("whole_words"), nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
       nb::keep_alive<0, 3>());
+  module.def(
+      "character_bpe",
+      [](const Vocabulary& vocabulary, Flat<uint8_t> merges, Flat<uint64_t> merge_offsets) {
+        const tk::Strings strings(span_of(merges), span_of(merge_offsets));
+        return Model{tk::make_character_bpe(vocabulary.native, strings)};
+      },
+      nb::arg("vocabulary"), nb::arg("merges"), nb::arg("merge_offsets"), nb::keep_alive<0, 1>(),
+      nb::keep_alive<0, 2>(), nb::keep_alive<0, 3>());
   module.def(
       "sentencepiece",
       [](const Vocabulary& vocabulary, bool space_prefix, tk::Id unknown) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -11,12 +10,11 @@ namespace ingot {
 class AlignedBytes {
  public:
   static constexpr int64_t kAlignment = 64;
+  static constexpr std::align_val_t kAligned{kAlignment};
 
   AlignedBytes() = default;
   explicit AlignedBytes(int64_t size)
-      : bytes_(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, round_up(size)))) {
-    if (!bytes_) throw std::bad_alloc();
-  }
+      : bytes_(static_cast<uint8_t*>(::operator new(round_up(size), kAligned))) {}
   static int64_t round_up(int64_t size) {
     return (size + kAlignment) / kAlignment * kAlignment;  // never nothing
   }
@@ -24,7 +22,7 @@ class AlignedBytes {
 
  private:
   struct Free {
-    void operator()(uint8_t* p) const { std::free(p); }
+    void operator()(uint8_t* p) const { ::operator delete(p, kAligned); }
   };
   std::unique_ptr<uint8_t[], Free> bytes_;
 };

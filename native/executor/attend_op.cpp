@@ -62,7 +62,13 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, in
       .softcap = spec_.softcap,
       .window = spec_.window,
       .chunked = spec_.chunked,
-      .causal = spec_.causal,
+      .causal = spec_.causal && spec_.seen != SeenPart::ENCODED,
+      .oldest = spec_.seen == SeenPart::DECODED ? tile.run->encoded : 0,
+      .bias = spec_.bias.empty()
+                  ? nullptr
+                  : spec_.bias.data() + 2 * (spec_.reach + kKvBlockTokens) * tile.first_head,
+      .reach = spec_.reach,
+      .slopes = spec_.slopes ? spec_.slopes + tile.first_head : nullptr,
       .begin = begin,
       .end = end,
       .row = rows,
@@ -79,6 +85,17 @@ int64_t first_seen(int64_t position, int64_t window, bool chunked) {
 }
 
 }  // namespace
+
+AttendOp::Range AttendOp::seen_by(const SequenceRun& run, int64_t position) const {
+  switch (spec_.seen) {
+    case SeenPart::ENCODED:
+      return {0, run.encoded};
+    case SeenPart::DECODED:
+      return {run.encoded / kKvBlockTokens * kKvBlockTokens, position + 1};
+    default:
+      return {first_seen(position, spec_.window, spec_.chunked), position + 1};
+  }
+}
 
 void AttendOp::run(const Step& step, int member) {
   if (step.batch.phase == Phase::kPrompt || !spec_.causal) {
@@ -109,7 +126,7 @@ void AttendOp::run_tiles(const Step& step, int member) {
                 piece % shares());
     const int32_t* position = step.batch.positions + run->first;
     const int64_t last = position[tile.first + tile.tokens - 1], whole = position[run->count - 1];
-    int64_t begin = first_seen(position[tile.first], spec_.window, spec_.chunked), end = last + 1;
+    int64_t begin = seen_by(*run, position[tile.first]).begin, end = seen_by(*run, last).end;
     if (!spec_.causal) {  // all of the sequence, or half a window on either side
       const int64_t half = spec_.window > 0 ? spec_.window / 2 : whole;
       begin = first_seen(position[tile.first], half + 1, false);
@@ -133,17 +150,18 @@ void AttendOp::run_parts(const Step& step, int member) {
   AttendRow rows[kTileRows];
   const int64_t tokens = step.batch.tokens;
   int64_t deepest = 0;
-  for (int64_t t = 0; t < tokens; ++t)
-    deepest = std::max<int64_t>(deepest, step.batch.positions[t] + 1);
+  for (int32_t s = 0; s < step.batch.runs; ++s) {
+    const SequenceRun& run = step.batch.run[s];
+    deepest = std::max(deepest, seen_by(run, step.batch.positions[run.first + run.count - 1]).end);
+  }
   const int64_t parts = (deepest + kPartPositions - 1) / kPartPositions;
   for (int64_t piece; (piece = walk_.claim(tokens * shares() * parts)) >= 0;) {
     const int64_t part = piece % parts, token = piece / parts / shares();
-    const int64_t position = step.batch.positions[token];
-    const int64_t begin =
-        std::max(part * kPartPositions, first_seen(position, spec_.window, spec_.chunked));
-    const int64_t end = std::min((part + 1) * kPartPositions, position + 1);
     const SequenceRun* run = step.batch.run;
     while (token >= run->first + run->count) ++run;
+    const Range seen = seen_by(*run, step.batch.positions[token]);
+    const int64_t begin = std::max(part * kPartPositions, seen.begin);
+    const int64_t end = std::min((part + 1) * kPartPositions, seen.end);
     const Tile tile = tile_of(run, token - run->first, 1, piece / parts % shares());
     if (begin < end) attend_part(step, tile, begin, end, rows, mix, scratch);
     for (int64_t r = 0; r < tile.heads; ++r) {
@@ -155,7 +173,10 @@ void AttendOp::run_parts(const Step& step, int member) {
   step.barrier.wait();
   for (int64_t piece; (piece = join_.claim(tokens * spec_.heads)) >= 0;) {
     const int64_t token = piece / spec_.heads, head = piece % spec_.heads;
-    const int64_t parts_of_token = step.batch.positions[token] / kPartPositions + 1;
+    const SequenceRun* run = step.batch.run;
+    while (token >= run->first + run->count) ++run;
+    const int64_t seen = seen_by(*run, step.batch.positions[token]).end;
+    const int64_t parts_of_token = (seen + kPartPositions - 1) / kPartPositions;
     step.kernels.join_parts(
         buffers_.part_rows.data() + piece * buffers_.max_parts,
         buffers_.part_mixes.data() + piece * buffers_.max_parts * size, parts_of_token, 1, size,

@@ -1,4 +1,4 @@
-// Runs a program: every operation in order, all members of the team together, a barrier
+// Runs a program: every operation in order, the members of the team together, a barrier
 // after each. Everything a step needs is allocated when the program is built.
 #pragma once
 
@@ -18,7 +18,8 @@ class Executor {
 
   int threads() const { return pool_.size(); }
   void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
-  void run(const Batch& batch, const KernelTable& kernels);
+  // With the first `members` threads. Returns the seconds that one of them waited for others.
+  double run(const Batch& batch, const KernelTable& kernels, int members);
   const uint8_t* arena() const { return arena_.data(); }
 
  private:

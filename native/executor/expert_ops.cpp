@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "executor/pieces.h"
+#include "executor/weight_copy.h"
 
 namespace ingot {
 namespace {
@@ -12,9 +13,9 @@ namespace {
 constexpr int64_t kMaxMixRows = 240;
 constexpr int64_t kMixRowMultiple = 32;  // of a prompt: two tiles, or whole strips
 
-int64_t mix_rows(const Step& step, const WeightRef& weight) {
+int64_t mix_rows(const Step& step, const ExpertWeight& weight) {
   if (step.batch.phase == Phase::kGeneration)
-    return std::min(piece_rows(step, weight), kMaxMixRows);
+    return std::min(piece_rows(step, weight.all, weight.rows), kMaxMixRows);
   const int64_t fair = round_up(weight.rows / (2 * step.members), kMixRowMultiple);
   return std::clamp(fair, kMixRowMultiple, step.kernels.prompt_rows);
 }
@@ -122,13 +123,10 @@ LinearInput ExpertOp::input(const Step& step, int member, int64_t expert) const 
 void ExpertOp::multiply(const Step& step, const ExpertWeight& weight, int64_t expert,
                         const LinearInput& input, int64_t begin, int64_t end, float* out,
                         int member) const {
-  const WeightRef matrix = weight.of(expert);
-  const uint32_t type = static_cast<uint32_t>(matrix.type);
-  const bool prompt = step.batch.phase == Phase::kPrompt;
-  const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
-  const int64_t rows = end - begin;
-  // The kernel writes out[c * stride + r] for r from begin.
-  kernel(matrix.data, matrix.row_bytes(), input, begin, end, out - begin, rows, scratch(member));
+  const int64_t rows = end - begin, row = weight.row_of(expert);
+  // What is written is out[c * stride + r] for r from the first on.
+  multiply_rows(step, weight.all, input, row + begin, row + end, out - row - begin, rows,
+                scratch(member));
   const float* bias = weight.bias_of(expert);
   if (!bias) return;
   for (int64_t c = 0; c < input.columns; ++c)
@@ -161,7 +159,7 @@ void ExpertMixOp::run(const Step& step, int member) {
   prepare(step, member);
   const ExpertGroups& groups = buffers_.groups;
   const ExpertWeight& weight = weights_[0];
-  const int64_t each = mix_rows(step, weight.of(0)), used = groups.used();
+  const int64_t each = mix_rows(step, weight), used = groups.used();
   for (int64_t piece; (piece = rows_.claim(count_pieces(weight.rows, each), member)) >= 0;) {
     const int64_t begin = piece * each, end = std::min(weight.rows, begin + each);
     const int64_t count = end - begin;

@@ -20,14 +20,13 @@ namespace ingot {
 
 // One matrix per expert.
 struct ExpertWeight {
-  WeightRef all;      // the rows of all experts, one after the other
-  int64_t rows;       // of one
-  const float* bias;  // [experts][rows]; may be null
+  WeightRef all;        // the rows of all experts, one after the other
+  int64_t stored;       // rows of one
+  int64_t first, rows;  // of those, the ones that are read
+  const float* bias;    // [experts][stored]; may be null
 
-  WeightRef of(int64_t expert) const {
-    return {all.data + expert * rows * all.row_bytes(), all.type, rows, all.columns};
-  }
-  const float* bias_of(int64_t expert) const { return bias ? bias + expert * rows : nullptr; }
+  int64_t row_of(int64_t expert) const { return expert * stored + first; }  // the first
+  const float* bias_of(int64_t expert) const { return bias ? bias + row_of(expert) : nullptr; }
   bool is_float() const {
     return all.type == TensorType::F32 || all.type == TensorType::F16 ||
            all.type == TensorType::BF16;

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "executor/pieces.h"
+#include "executor/weight_copy.h"
 
 namespace ingot {
 namespace {
+
+constexpr int64_t kDownRows = 8;  // of a piece of work; ranks are small
 
 // Bias and scale of rows [begin, end); out[0] is row begin's.
 void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {
@@ -20,7 +23,8 @@ void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {
 LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens)
     : kernels(kernels),
       members(members),
-      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)) {}
+      max_tokens(round_up(max_tokens, KernelTable::kColumnGroup)),
+      soon(members) {}
 
 void LinearOp::Buffers::make_room(int64_t wanted) {
   if (wanted <= width) return;
@@ -29,16 +33,41 @@ void LinearOp::Buffers::make_room(int64_t wanted) {
   kernel_scratch = kernels.scratch_bytes(width);
   normed.resize((members + max_tokens) * width);
   quantized = AlignedBytes((members + max_tokens) * quantized_stride);
-  const int64_t results =
-      std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
   member_scratch =
-      AlignedBytes::round_up(kernel_scratch + 2 * results * static_cast<int64_t>(sizeof(float)));
+      AlignedBytes::round_up(kernel_scratch + 2 * results() * static_cast<int64_t>(sizeof(float)));
   scratch = AlignedBytes(members * member_scratch);
 }
 
-// Normalizes and quantizes columns [begin, end).
+int64_t LinearOp::Buffers::results() const {
+  return std::max(kernels.prompt_rows * max_tokens, kMaxPieceRows * kMaxGenerationTokens);
+}
+
+// All operations of the program are there: the width is the largest.
+void LinearOp::Buffers::make_adapter_room(int64_t wanted_parts, int64_t wanted_rank) {
+  parts = std::max(parts, wanted_parts);
+  rank = std::max(rank, wanted_rank);
+  sorted.resize(max_tokens * width);
+  low.resize(parts * max_tokens * rank);
+}
+
+void LinearOp::adapt(int64_t part, int64_t slot, std::optional<LowRank> weights) {
+  if (weights) buffers_.make_adapter_room(parts(), weights->rank);
+  adapters_[part].set(slot, weights);
+}
+
+// The rows of a step that an adapter of one of the parts adds to; null: none.
+const AdaptedRows* LinearOp::adapted_rows(const Step& step) const {
+  if (!step.batch.adapted) return nullptr;
+  const AdaptedRows& rows = step.batch.adapted->of(spec_.source);
+  for (const AdaptedRows::Group& group : rows.groups())
+    for (const LowRankSlots& slots : adapters_)
+      if (slots.at(group.slot)) return &rows;
+  return nullptr;
+}
+
+// Normalizes and quantizes columns [begin, end); keeps those that adapters read in their order.
 void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* normed,
-                       uint8_t* quantized, int64_t room) const {
+                       uint8_t* quantized, int64_t room, const AdaptedRows* adapted) const {
   const bool prompt = step.batch.phase == Phase::kPrompt;
   const KernelTable& kernels = step.kernels;
   const int64_t width = spec_.source.width;
@@ -49,6 +78,109 @@ void LinearOp::prepare(const Step& step, int64_t begin, int64_t end, float* norm
       x = normed + c * width;
     }
     quantizer_.quantize(kernels, prompt, x, width, quantized, room, c);
+    if (adapted && adapted->place(c) >= 0)
+      std::copy_n(x, width, buffers_.sorted.data() + adapted->place(c) * width);
+  }
+}
+
+// Pieces of work of all first products of adapters.
+int64_t LinearOp::count_down(const AdaptedRows& adapted) const {
+  int64_t pieces = 0;
+  for (const AdaptedRows::Group& group : adapted.groups())
+    for (const LowRankSlots& slots : adapters_)
+      if (const LowRank* weights = slots.at(group.slot))
+        pieces += count_pieces(weights->down.rows, kDownRows);
+  return pieces;
+}
+
+// One of these pieces.
+LinearOp::Down LinearOp::find_down(const AdaptedRows& adapted, int64_t piece) const {
+  for (const AdaptedRows::Group& group : adapted.groups())
+    for (int64_t p = 0; p < parts(); ++p) {
+      const LowRank* weights = adapters_[p].at(group.slot);
+      if (!weights) continue;
+      const int64_t rows = weights->down.rows, pieces = count_pieces(rows, kDownRows);
+      if (piece < pieces)
+        return {weights, &group, p, piece * kDownRows, std::min(rows, (piece + 1) * kDownRows)};
+      piece -= pieces;
+    }
+  return {};
+}
+
+// low = scale * (x @ down.T), for all rows of each adapter and every part; shared by the members.
+void LinearOp::run_down(const Step& step, const AdaptedRows& adapted, const LinearInput& input,
+                        int member) {
+  const int64_t pieces = count_down(adapted);
+  for (int64_t piece; (piece = low_.claim(pieces, member)) >= 0;) {
+    const Down down = find_down(adapted, piece);
+    LinearInput rows = input;
+    rows.values += down.group->first * input.value_stride;
+    rows.columns = down.group->count;
+    float* low = buffers_.low_row(down.part, down.group->first);
+    multiply_rows(step, down.weights->down, rows, down.begin, down.end, low, buffers_.rank,
+                  nullptr);
+    for (int64_t i = 0; i < down.group->count; ++i) {
+      const float scale = down.weights->scale * adapted.use(down.group->first + i).scale;
+      for (int64_t r = down.begin; r < down.end; ++r) low[i * buffers_.rank + r] *= scale;
+    }
+  }
+}
+
+// Notes what a member will ask for while it multiplies its share of `groups` groups of rows: what
+// its own share of run_down() of the next operation reads.
+void LinearOp::expect_down(const Step& step, int member, int64_t groups) const {
+  Buffers::Soon& soon = buffers_.soon[member];
+  soon.down.clear();
+  if (next_) {
+    const AdaptedRows& adapted = step.batch.adapted->of(next_->spec_.source);
+    const auto [begin, end] = Shares::own(next_->count_down(adapted), member, step.members);
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const Down down = next_->find_down(adapted, piece);
+      soon.down.add_down(*down.weights, down.begin, down.end);
+    }
+  }
+  soon.down_lines = count_pieces(soon.down.lines() * step.members, groups);
+}
+
+// Rows [begin, end) of a part times every column. In a generation, what adapters read for them, and
+// what they read in the next operation, is asked for between groups of rows.
+void LinearOp::multiply(const Step& step, int64_t part, const LinearInput& input, int64_t begin,
+                        int64_t end, float* out, int64_t stride, uint8_t* scratch,
+                        int member) const {
+  const WeightRef& weight = spec_.parts[part].weight;
+  if (!step.batch.adapted)
+    return multiply_rows(step, weight, input, begin, end, out, stride, scratch);
+  Buffers::Soon& soon = buffers_.soon[member];
+  soon.up.clear();
+  for (const AdaptedRows::Group& group : step.batch.adapted->of(spec_.source).groups())
+    if (const LowRank* weights = adapters_[part].at(group.slot))
+      soon.up.add_up(*weights, begin, end);
+  const int64_t each =
+      step.batch.phase == Phase::kPrompt ? end - begin : rows_at_once(step, weight, input.columns);
+  const int64_t lines = count_pieces(soon.up.lines(), count_pieces(end - begin, each));
+  for (int64_t row = begin; row < end; row += each) {
+    soon.up.request(lines);
+    soon.down.request(soon.down_lines);
+    multiply_rows(step, weight, input, row, std::min(end, row + each), out, stride, scratch);
+  }
+}
+
+// Adds what adapters give for rows [begin, end) of a part to every column of out, which begin with
+// row `begin`.
+void LinearOp::add_adapters(const Step& step, int64_t part, int64_t begin, int64_t end, float* out,
+                            int64_t stride) const {
+  const AdaptedRows& adapted = step.batch.adapted->of(spec_.source);
+  for (const AdaptedRows::Group& group : adapted.groups()) {
+    const LowRank* weights = adapters_[part].at(group.slot);
+    if (!weights) continue;
+    const int64_t last = group.first + group.count;
+    for (int64_t place = group.first, count; place < last; place += count) {
+      const int64_t row = adapted.row(place);
+      count = 1;  // columns beside each other
+      while (place + count < last && adapted.row(place + count) == row + count) ++count;
+      weights->add(step.kernels, begin, end, buffers_.low_row(part, place), buffers_.rank, count,
+                   out + row * stride, stride);
+    }
   }
 }
 
@@ -57,18 +189,22 @@ void LinearOp::run(const Step& step, int member) {
   float* normed = buffers_.normed.data();
   uint8_t* quantized = buffers_.quantized.data();
   int64_t room = round_up(columns, KernelTable::kColumnGroup);
+  const AdaptedRows* adapted = adapted_rows(step);
+  bool sorted = false;
   if (step.batch.phase == Phase::kGeneration && columns == 1) {
     // Everyone prepares the one column for itself: cheaper than meeting for it.
     normed += (buffers_.max_tokens + member) * buffers_.width;
     quantized += (buffers_.max_tokens + member) * buffers_.quantized_stride;
     room = 1;
-    prepare(step, 0, 1, normed, quantized, room);
+    prepare(step, 0, 1, normed, quantized, room, nullptr);
   } else {
     // Neighbours share cache lines in a prompt's tiles, so a group goes to one member.
     const int64_t group = step.batch.phase == Phase::kPrompt ? KernelTable::kColumnGroup : 1;
     for (int64_t g; (g = columns_.claim(count_pieces(columns, group))) >= 0;)
-      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, room);
+      prepare(step, g * group, std::min(columns, (g + 1) * group), normed, quantized, room,
+              adapted);
     step.barrier.wait();
+    sorted = true;
   }
   const LinearInput input{
       .values = spec_.norm ? normed : step.row(spec_.source, 0),
@@ -80,11 +216,24 @@ void LinearOp::run(const Step& step, int member) {
       .width = width,
   };
   uint8_t* scratch = buffers_.scratch.data() + member * buffers_.member_scratch;
+  if (adapted) {
+    LinearInput inputs = input;
+    if (sorted) inputs.values = buffers_.sorted.data();
+    run_down(step, *adapted, inputs, member);
+    step.barrier.wait();
+  }
+
+  if (step.batch.adapted) {
+    int64_t groups = 0;
+    for (const LinearPart& part : spec_.parts)
+      groups += count_pieces(part.weight.rows, rows_at_once(step, part.weight, columns));
+    expect_down(step, member, groups);
+  }
 
   if (spec_.gate) {
     const int64_t rows = spec_.parts[0].weight.rows, each = piece_rows(step, spec_.parts[0].weight);
     for (int64_t piece; (piece = rows_.claim(count_pieces(rows, each), member)) >= 0;)
-      run_gated(step, input, piece * each, std::min(rows, (piece + 1) * each), scratch);
+      run_gated(step, input, piece * each, std::min(rows, (piece + 1) * each), scratch, member);
     return;
   }
   int64_t pieces = 0;
@@ -98,18 +247,17 @@ void LinearOp::run(const Step& step, int member) {
       ++part;
       each = piece_rows(step, part->weight);
     }
-    run_rows(step, *part, input, index * each, std::min(part->weight.rows, (index + 1) * each),
-             scratch);
+    run_rows(step, part - spec_.parts.data(), input, index * each,
+             std::min(part->weight.rows, (index + 1) * each), scratch, member);
   }
 }
 
-void LinearOp::run_rows(const Step& step, const LinearPart& part, const LinearInput& input,
-                        int64_t begin, int64_t end, uint8_t* scratch) const {
-  const bool prompt = step.batch.phase == Phase::kPrompt;
-  const uint32_t type = static_cast<uint32_t>(part.weight.type);
-  const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
-  kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, step.row(part.out, 0),
-         part.out.width, scratch);
+void LinearOp::run_rows(const Step& step, int64_t number, const LinearInput& input, int64_t begin,
+                        int64_t end, uint8_t* scratch, int member) const {
+  const LinearPart& part = spec_.parts[number];
+  multiply(step, number, input, begin, end, step.row(part.out, 0), part.out.width, scratch, member);
+  if (step.batch.adapted)
+    add_adapters(step, number, begin, end, step.row(part.out, 0) + begin, part.out.width);
   if (!part.bias && part.scale == 1.0f && !part.residual) return;
   for (int64_t c = 0; c < input.columns; ++c) {
     float* out = step.row(part.out, c);
@@ -122,19 +270,16 @@ void LinearOp::run_rows(const Step& step, const LinearPart& part, const LinearIn
 }
 
 void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,
-                         uint8_t* scratch) const {
-  const bool prompt = step.batch.phase == Phase::kPrompt;
+                         uint8_t* scratch, int member) const {
   const int64_t rows = end - begin;
   float* results[2];
   results[0] = reinterpret_cast<float*>(scratch + buffers_.kernel_scratch);
   results[1] = results[0] + rows * input.columns;
   for (size_t p = 0; p < spec_.parts.size(); ++p) {
     const LinearPart& part = spec_.parts[p];
-    const uint32_t type = static_cast<uint32_t>(part.weight.type);
-    const auto kernel = prompt ? step.kernels.prompt[type] : step.kernels.generate[type];
-    // The kernel writes out[c * stride + r] for r from begin: shift so that it fills results.
-    kernel(part.weight.data, part.weight.row_bytes(), input, begin, end, results[p] - begin, rows,
-           scratch);
+    // What is written is out[c * stride + r] for r from begin: shift so that it fills results.
+    multiply(step, p, input, begin, end, results[p] - begin, rows, scratch, member);
+    if (step.batch.adapted) add_adapters(step, p, begin, end, results[p], rows);
     for (int64_t c = 0; c < input.columns; ++c) add_bias(part, begin, end, results[p] + c * rows);
   }
   for (int64_t c = 0; c < input.columns; ++c)

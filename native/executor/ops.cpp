@@ -21,6 +21,7 @@ void EmbedOp::run(const Step& step, int member) {
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
     float* out = step.row(spec_.out, t);
     decode_row(step.kernels, spec_.weight, step.batch.ids[t], out);
+    if (step.batch.adapted) add_adapter(step, t, member, out);
     if (spec_.scale != 1.0f)
       for (int64_t i = 0; i < width; ++i) out[i] *= spec_.scale;
     if (spec_.positions) {
@@ -33,6 +34,24 @@ void EmbedOp::run(const Step& step, int member) {
       for (int64_t i = 0; i < width; ++i) out[i] += row[i];
     }
   }
+}
+
+void EmbedOp::adapt(int64_t, int64_t slot, std::optional<LowRank> weights) {
+  if (weights) rank_ = std::max(rank_, weights->rank);
+  low_.resize(members_ * rank_);
+  adapters_.set(slot, weights);
+}
+
+void EmbedOp::add_adapter(const Step& step, int64_t token, int member, float* out) {
+  const AdaptedRows& rows = step.batch.adapted->all;
+  const int32_t place = rows.place(token);
+  const LowRank* weights = place < 0 ? nullptr : adapters_.at(rows.use(place).slot);
+  if (!weights) return;
+  float* low = low_.data() + member * rank_;
+  decode_row(step.kernels, weights->down, step.batch.ids[token], low);
+  const float scale = weights->scale * rows.use(place).scale;
+  for (int64_t k = 0; k < weights->rank; ++k) low[k] *= scale;
+  weights->add(step.kernels, 0, spec_.weight.columns, low, 0, 1, out, 0);
 }
 
 void TakeRowsOp::run(const Step& step, int) {
@@ -54,6 +73,39 @@ void ActivateOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;)
     step.kernels.activate(kind_, step.row(gate_, t), up_ ? step.row(*up_, t) : nullptr, out_.width,
                           step.row(out_, t));
+}
+
+void AddOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
+    const float *left = step.row(left_, t), *right = step.row(right_, t);
+    float* out = step.row(out_, t);
+    for (int64_t i = 0; i < out_.width; ++i) out[i] = left[i] + right[i];
+  }
+}
+
+void ScaleOp::run(const Step& step, int) {
+  const float all = spec_.single ? spec_.factor * spec_.weight[0] : spec_.factor;
+  const float* weight = spec_.single ? nullptr : spec_.weight;
+  for (int64_t t; (t = queue_.claim(step.rows(spec_.out))) >= 0;) {
+    const float* source = step.row(spec_.source, t);
+    float* out = step.row(spec_.out, t);
+    for (int64_t i = 0; i < spec_.out.width; ++i)
+      out[i] = source[i] * (weight ? all * weight[i] : all);
+  }
+}
+
+void KeepPeaksOp::run(const Step& step, int) {
+  const int64_t width = out_.width;
+  for (int64_t t; (t = queue_.claim(step.rows(out_))) >= 0;) {
+    const float* source = step.row(source_, t);
+    float* out = step.row(out_, t);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < width; ++i) sum += source[i];
+    const double mean = sum / width;
+    for (int64_t i = 0; i < width; ++i) squares += (source[i] - mean) * (source[i] - mean);
+    const auto least = static_cast<float>(mean + deviations_ * std::sqrt(squares / width));
+    for (int64_t i = 0; i < width; ++i) out[i] = std::max(source[i] - least, 0.0f);
+  }
 }
 
 void XieluOp::run(const Step& step, int) {
@@ -94,19 +146,32 @@ void RotaryTable::run(const Step& step, int) {
   }
 }
 
+void RopeOp::run(const Step& step, int) {
+  for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
+    float* out = step.row(out_, t);
+    std::copy_n(step.row(source_, t), source_.width, out);
+    for (int64_t i = 0; i < out_.width; i += head_size_)
+      step.kernels.rotate_head(out + i, rotary_->pairs(), rotary_->interleaved(), rotary_->cos(t),
+                               rotary_->sin(t));
+  }
+}
+
 void StoreKvOp::run(const Step& step, int) {
   for (int64_t t; (t = queue_.claim(step.batch.tokens)) >= 0;) {
     const SequenceRun* run = step.batch.run;
     while (t >= run->first + run->count) ++run;
-    for (const auto& [value, norm] :
-         {std::pair{&spec_.query, &spec_.query_norm}, std::pair{&spec_.key, &spec_.key_norm}}) {
-      float* row = step.row(*value, t);
-      if (spec_.norms_last) rotate(step, *value, t);
-      if (*norm) (*norm)->apply(step.kernels, row, value->width, row);
-      if (!spec_.norms_last) rotate(step, *value, t);
-    }
+    if (spec_.query) turn(step, *spec_.query, spec_.query_norm, t);
+    turn(step, spec_.key, spec_.key_norm, t);
     store(step, *run, t);
   }
+}
+
+void StoreKvOp::turn(const Step& step, const ValueRef& value, const std::optional<NormRef>& norm,
+                     int64_t token) const {
+  float* row = step.row(value, token);
+  if (spec_.norms_last) rotate(step, value, token);
+  if (norm) norm->apply(step.kernels, row, value.width, row);
+  if (!spec_.norms_last) rotate(step, value, token);
 }
 
 void StoreKvOp::rotate(const Step& step, const ValueRef& value, int64_t token) const {

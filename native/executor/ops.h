@@ -7,21 +7,12 @@
 #include <optional>
 #include <vector>
 
+#include "executor/adapters.h"
 #include "executor/cache_layout.h"
 #include "executor/step.h"
+#include "executor/weight_ref.h"
 
 namespace ingot {
-
-struct WeightRef {
-  const uint8_t* data;
-  TensorType type;
-  int64_t rows;
-  int64_t columns;
-  int64_t row_bytes() const {
-    const TypeTraits& traits = *find_type(static_cast<uint32_t>(type));
-    return columns / traits.block_weights * traits.block_bytes;
-  }
-};
 
 struct NormRef {
   const float* weight;
@@ -41,8 +32,8 @@ struct NormRef {
   }
 };
 
-// out = scale * weight[token] + positions[position] + types[type]
-class EmbedOp : public Op {
+// out = scale * (weight[token] + what the token's adapter adds) + positions[position] + types[type]
+class EmbedOp : public AdaptableOp {
  public:
   struct Spec {
     WeightRef weight;
@@ -52,13 +43,25 @@ class EmbedOp : public Op {
     ValueRef out;
   };
   EmbedOp(Spec spec, int members)
-      : spec_(std::move(spec)), rows_(spec_.positions ? spec_.weight.columns * members : 0) {}
+      : spec_(std::move(spec)),
+        members_(members),
+        rows_(spec_.positions ? spec_.weight.columns * members : 0) {}
   void reset() override { queue_.reset(); }
   void run(const Step& step, int member) override;
+  int64_t parts() const override { return 1; }
+  const WeightRef& matrix(int64_t) const override { return spec_.weight; }
+  bool is_table() const override { return true; }
+  void adapt(int64_t part, int64_t slot, std::optional<LowRank> weights) override;
 
  private:
+  void add_adapter(const Step& step, int64_t token, int member, float* out);
+
   const Spec spec_;
+  const int64_t members_;
   std::vector<float> rows_;  // one of positions for each member
+  LowRankSlots adapters_;
+  int64_t rank_ = 0;        // the largest so far
+  std::vector<float> low_;  // per member: a row of that rank
   Queue queue_;
 };
 
@@ -102,6 +105,51 @@ class ActivateOp : public Op {
   const ValueRef gate_;
   const std::optional<ValueRef> up_;
   const Activation kind_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
+// out = left + right
+class AddOp : public Op {
+ public:
+  AddOp(ValueRef left, ValueRef right, ValueRef out) : left_(left), right_(right), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef left_, right_, out_;
+  Queue queue_;
+};
+
+// out = factor * source * weight
+class ScaleOp : public Op {
+ public:
+  struct Spec {
+    ValueRef source, out;
+    float factor;
+    const float* weight;  // may be null
+    bool single;          // one number for all elements
+  };
+  explicit ScaleOp(Spec spec) : spec_(spec) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const Spec spec_;
+  Queue queue_;
+};
+
+// out = max(source - mean - deviations * standard deviation, 0), both of the row
+class KeepPeaksOp : public Op {
+ public:
+  KeepPeaksOp(ValueRef source, float deviations, ValueRef out)
+      : source_(source), deviations_(deviations), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef source_;
+  const float deviations_;
   const ValueRef out_;
   Queue queue_;
 };
@@ -193,12 +241,30 @@ class RotaryTable : public Op {
   Queue queue_;
 };
 
+// out = the heads of source, rotated
+class RopeOp : public Op {
+ public:
+  RopeOp(ValueRef source, int64_t head_size, const RotaryTable* rotary, ValueRef out)
+      : source_(source), head_size_(head_size), rotary_(rotary), out_(out) {}
+  void reset() override { queue_.reset(); }
+  void run(const Step& step, int member) override;
+
+ private:
+  const ValueRef source_;
+  const int64_t head_size_;
+  const RotaryTable* rotary_;
+  const ValueRef out_;
+  Queue queue_;
+};
+
 // Normalize and rotate query and key heads in place; store key and value in the cache. If its
-// values are parts of keys, a key is stored as what comes in as key and then as value.
+// values are parts of keys, a key is stored as what comes in as key and then as value. There is no
+// query if another program attends to them.
 class StoreKvOp : public Op {
  public:
   struct Spec {
-    ValueRef query, key, value;
+    std::optional<ValueRef> query;
+    ValueRef key, value;
     std::optional<NormRef> query_norm, key_norm;
     const RotaryTable* rotary;  // null: no rotary embedding
     bool norms_last;            // after the rotary embedding
@@ -209,6 +275,8 @@ class StoreKvOp : public Op {
   void run(const Step& step, int member) override;
 
  private:
+  void turn(const Step& step, const ValueRef& value, const std::optional<NormRef>& norm,
+            int64_t token) const;
   void rotate(const Step& step, const ValueRef& value, int64_t token) const;
   void store(const Step& step, const SequenceRun& run, int64_t token);
 
@@ -230,6 +298,10 @@ class AttendOp : public Op {
     // else a token sees its whole sequence, which is all in the batch, or window / 2 tokens of it
     // on either side
     bool causal;
+    SeenPart seen;
+    const float* slopes;      // one per head, for distances; may be null
+    std::vector<float> bias;  // [heads][2 * (reach + kKvBlockTokens)], see AttendTask; may be empty
+    int64_t reach;
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.
@@ -267,6 +339,11 @@ class AttendOp : public Op {
   int64_t shares() const {
     return spec_.kv_heads * ((spec_.heads / spec_.kv_heads + share() - 1) / share());
   }
+  // Positions that a token sees; the first is rounded down to a block.
+  struct Range {
+    int64_t begin, end;
+  };
+  Range seen_by(const SequenceRun& run, int64_t position) const;
   Tile tile_of(const SequenceRun* run, int64_t first, int64_t tokens, int64_t index) const;
   void attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end, AttendRow* rows,
                    float* mix, float* scratch);

@@ -128,8 +128,10 @@ void RouteOp::route(const Step& step, int64_t token, int member) {
     total = 0;
     for (int64_t k = 0; k < used; ++k) total += weights[k];
   }
-  for (int64_t k = 0; k < used; ++k)
+  for (int64_t k = 0; k < used; ++k) {
     weights[k] = static_cast<float>(weights[k] / total * spec_.scale);
+    if (spec_.expert_scales) weights[k] *= spec_.expert_scales[static_cast<int64_t>(out[k])];
+  }
 }
 
 void RouteOp::leave_out_groups(const float* rank, float* taken) const {

@@ -51,8 +51,9 @@ class RouteOp : public Op {
     Gating gating;
     bool normalize;
     float scale;
-    float near;         // of the sparse mixer
-    const float* bias;  // added to choose; may be null
+    float near;                  // of the sparse mixer
+    const float* bias;           // added to choose; may be null
+    const float* expert_scales;  // of the weights of each expert; may be null
     // Experts of other than the best `groups_used` groups are not chosen. A group counts as much
     // as its `group_best` largest together.
     int64_t groups, groups_used, group_best;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "executor/thread_pool.h"
 #include "isa/table.h"
@@ -20,7 +21,10 @@ struct SequenceRun {
   int32_t first;  // token of the batch
   int32_t count;
   const int32_t* const* tables;  // per cache group, the block of each run of positions
+  int32_t encoded;               // positions at its beginning that an encoder wrote
 };
+
+struct AdaptedStep;  // executor/adapters.h
 
 struct Batch {
   int32_t tokens;
@@ -33,7 +37,8 @@ struct Batch {
   int32_t outputs;  // tokens whose logits are wanted
   const int32_t* output;
   Phase phase;
-  float* logits;  // [outputs][vocabulary]
+  float* logits;               // [outputs][vocabulary]
+  const AdaptedStep* adapted;  // null: no sequence uses an adapter
 };
 
 // A value's place: `offset` bytes per token of the batch from the start of the arena.
@@ -67,10 +72,14 @@ class Shares {
   void reset() {
     for (int64_t m = 0; m < members_; ++m) next_[m].piece.store(0, std::memory_order_relaxed);
   }
+  // The share of a member: pieces [first, second).
+  static std::pair<int64_t, int64_t> own(int64_t count, int64_t member, int64_t members) {
+    return {count * member / members, count * (member + 1) / members};
+  }
   int64_t claim(int64_t count, int member) {
     for (int64_t i = 0; i < members_; ++i) {
       const int64_t owner = (member + i) % members_;
-      const int64_t begin = count * owner / members_, end = count * (owner + 1) / members_;
+      const auto [begin, end] = own(count, owner, members_);
       const int64_t piece = begin + next_[owner].piece.fetch_add(1, std::memory_order_relaxed);
       if (piece < end) return piece;
     }

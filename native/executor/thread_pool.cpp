@@ -1,9 +1,9 @@
 #include "executor/thread_pool.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <stdexcept>
+
+#include "system/system.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -48,7 +48,7 @@ void Barrier::wait() {
   }
 }
 
-ThreadPool::ThreadPool(int threads) : process_(getpid()) {
+ThreadPool::ThreadPool(int threads) : process_(system::process_id()) {
   workers_.reserve(threads > 1 ? threads - 1 : 0);
   try {
     for (int member = 1; member < threads; ++member)
@@ -68,22 +68,26 @@ ThreadPool::~ThreadPool() {
   }
 }
 
-bool ThreadPool::is_copy() const { return getpid() != process_; }
+bool ThreadPool::is_copy() const { return system::process_id() != process_; }
 
 void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  begin_round((1u << kMemberBits) - 1);
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::run(Task task, void* context) {
+void ThreadPool::begin_round(uint32_t members) {
+  const uint32_t number = (round_.load(std::memory_order_relaxed) >> kMemberBits) + 1;
+  round_.store(number << kMemberBits | members, std::memory_order_release);
+  round_.notify_all();
+}
+
+void ThreadPool::run(Task task, void* context, int members) {
   if (is_copy()) throw std::logic_error("the threads of this program are in another process");
   task_ = task;
   context_ = context;
-  unfinished_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  unfinished_.store(members - 1, std::memory_order_relaxed);
+  begin_round(static_cast<uint32_t>(members));
   task(context, 0);
   int unfinished;
   for (int spins = 0; (unfinished = unfinished_.load(std::memory_order_acquire)) != 0; ++spins) {
@@ -99,14 +103,16 @@ void ThreadPool::work(int member) {
   uint32_t seen = 0;
   while (true) {
     const auto idle_since = std::chrono::steady_clock::now();
-    for (int spins = 1; round_.load(std::memory_order_acquire) == seen; ++spins) {
+    uint32_t round;
+    for (int spins = 1; (round = round_.load(std::memory_order_acquire)) == seen; ++spins) {
       if (spins % 64 != 0 || std::chrono::steady_clock::now() - idle_since < kSpinBeforeParking) {
         relax();
       } else {
         round_.wait(seen, std::memory_order_acquire);
       }
     }
-    ++seen;
+    seen = round;
+    if (static_cast<uint32_t>(member) >= members_of(round)) continue;
     if (stopping_.load(std::memory_order_relaxed)) return;
     task_(context_, member);
     unfinished_.fetch_sub(1, std::memory_order_release);

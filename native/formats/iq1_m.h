@@ -43,8 +43,8 @@ struct IQ1_M
 
   static ScaleBytes scale_bytes(const uint8_t* block) {
     const uint64_t packed = load_as<uint64_t>(block + 48);  // four words: 12 bits of scales, 4 of d
-    const uint64_t d =
-        packed >> 12 & 15 | packed >> 24 & 0xf0 | packed >> 36 & 0xf00 | packed >> 48 & 0xf000;
+    const uint64_t d = (packed >> 12 & 15) | (packed >> 24 & 0xf0) | (packed >> 36 & 0xf00) |
+                       (packed >> 48 & 0xf000);
     const auto eight = [](uint64_t two_words) {
       const uint64_t fields = (two_words & 0xfff) | (two_words >> 4 & 0xfff000);
       return spread_fields<3>(fields) << 1 | kOnes;

@@ -18,8 +18,8 @@ struct IQ4_NL
           .type = TensorType{20}, .weights = 32, .bytes = 18, .group = 32, .max_word = 127}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     return simd::lookup16(simd::load16(kIq4Levels), simd::nibbles(simd::load16(block + 2)));
   }
 
@@ -30,6 +30,11 @@ struct IQ4_NL
 
   static BlockFactors block_factors(const uint8_t* blocks) {
     return halves_of_blocks<IQ4_NL>(blocks);
+  }
+
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

@@ -48,7 +48,7 @@ struct IQ4_XS : BlockFormat<Layout{.type = TensorType{23},
   }
   template <class Turned>
   static auto turned_d(Turned block) {
-    return block.template half<0>();
+    return block.half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

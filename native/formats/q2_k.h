@@ -61,11 +61,11 @@ struct Q2_K : BlockFormat<Layout{.type = TensorType{10},
   }
   template <class Turned>
   static auto turned_d(Turned block) {
-    return (block + 80).template half<0>();
+    return (block + 80).half();
   }
   template <class Turned>
   static auto turned_m(Turned block) {
-    return -(block + 80).template half<1>();
+    return -(block + 82).half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

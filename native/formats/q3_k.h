@@ -69,7 +69,7 @@ struct Q3_K : BlockFormat<Layout{.type = TensorType{11},
   }
   template <class Turned>
   static auto turned_d(Turned block) {
-    return (block + 108).half_of_rows();
+    return (block + 108).half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

@@ -10,13 +10,17 @@
 
 namespace ingot::INGOT_ISA {
 
-struct Q4_0
-    : BlockFormat<Layout{
-          .type = TensorType::Q4_0, .weights = 32, .bytes = 18, .group = 32, .max_word = 8}> {
+struct Q4_0 : BlockFormat<Layout{.type = TensorType::Q4_0,
+                                 .weights = 32,
+                                 .bytes = 18,
+                                 .group = 32,
+                                 .least = -8,
+                                 .most = 7,
+                                 .max_word = 8}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     return simd::nibbles(simd::load16(block + 2)) - simd::splat(8);
   }
 
@@ -27,6 +31,11 @@ struct Q4_0
 
   static BlockFactors block_factors(const uint8_t* blocks) {
     return halves_of_blocks<Q4_0>(blocks);
+  }
+
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

@@ -18,9 +18,8 @@ struct Q4_K : BlockFormat<Layout{.type = TensorType{12},
                                  .has_min = true,
                                  .least = 0,
                                  .most = 15,
-                                 .max_word = 15 * 63}> {
-  static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
-
+                                 .max_word = 15 * 63}>,
+              SixBitPairs {
   template <int slice, class Block>
   static auto lanes(Block block) {
     const auto packed = simd::load32(block + 16 + slice / 2 * 32);
@@ -30,25 +29,6 @@ struct Q4_K : BlockFormat<Layout{.type = TensorType{12},
   template <int slice>
   static simd::Words words(const uint8_t* block) {
     return nibble_words < slice % 2 != 0 > (wide(block + 16 + slice / 2 * 32));
-  }
-
-  static ScaleBytes scale_bytes(const uint8_t* block) { return six_bit_scale_bytes(block); }
-
-  template <int g, class Turned>
-  static auto turned_scale(Turned block) {
-    return turned_six_bits<g, false>(block);
-  }
-  template <int g, class Turned>
-  static auto turned_min(Turned block) {
-    return turned_six_bits<g, true>(block);
-  }
-  template <class Turned>
-  static auto turned_d(Turned block) {
-    return block.template half<0>();
-  }
-  template <class Turned>
-  static auto turned_m(Turned block) {
-    return -block.template half<1>();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

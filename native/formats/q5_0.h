@@ -11,13 +11,18 @@
 
 namespace ingot::INGOT_ISA {
 
-struct Q5_0 : BlockFormat<Layout{
-                  .type = TensorType{6}, .weights = 32, .bytes = 22, .group = 32, .max_word = 16}> {
+struct Q5_0 : BlockFormat<Layout{.type = TensorType{6},
+                                 .weights = 32,
+                                 .bytes = 22,
+                                 .group = 32,
+                                 .least = -16,
+                                 .most = 15,
+                                 .max_word = 16}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
-    const simd::U8x32 fifth = simd::spread_bits(load_as<uint32_t>(block + 2)) & simd::splat(16);
+  template <int slice, class Block>
+  static auto lanes(Block block) {
+    const auto fifth = simd::spread_bits(block + 2) & simd::splat(16);
     return (simd::nibbles(simd::load16(block + 6)) | fifth) - simd::splat(16);
   }
 
@@ -29,6 +34,11 @@ struct Q5_0 : BlockFormat<Layout{
 
   static BlockFactors block_factors(const uint8_t* blocks) {
     return halves_of_blocks<Q5_0>(blocks);
+  }
+
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

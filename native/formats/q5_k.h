@@ -19,9 +19,8 @@ struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
                                  .has_min = true,
                                  .least = 0,
                                  .most = 31,
-                                 .max_word = 31 * 63}> {
-  static Scales<8> scales(const uint8_t* block) { return load_six_bit_pairs(block); }
-
+                                 .max_word = 31 * 63}>,
+              SixBitPairs {
   template <int slice, class Block>
   static auto lanes(Block block) {
     const auto packed = simd::load32(block + 48 + slice / 2 * 32);
@@ -33,25 +32,6 @@ struct Q5_K : BlockFormat<Layout{.type = TensorType{13},
   static simd::Words words(const uint8_t* block) {
     return simd::merge(nibble_words < slice % 2 != 0 > (wide(block + 48 + slice / 2 * 32)),
                        align_bits<slice, 4>(wide(block + 16)), 16);
-  }
-
-  static ScaleBytes scale_bytes(const uint8_t* block) { return six_bit_scale_bytes(block); }
-
-  template <int g, class Turned>
-  static auto turned_scale(Turned block) {
-    return turned_six_bits<g, false>(block);
-  }
-  template <int g, class Turned>
-  static auto turned_min(Turned block) {
-    return turned_six_bits<g, true>(block);
-  }
-  template <class Turned>
-  static auto turned_d(Turned block) {
-    return block.template half<0>();
-  }
-  template <class Turned>
-  static auto turned_m(Turned block) {
-    return -block.template half<1>();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

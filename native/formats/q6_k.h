@@ -58,7 +58,7 @@ struct Q6_K : BlockFormat<Layout{.type = TensorType{14},
   }
   template <class Turned>
   static auto turned_d(Turned block) {
-    return (block + 208).half_of_rows();
+    return (block + 208).half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

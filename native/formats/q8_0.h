@@ -15,8 +15,8 @@ struct Q8_0
           .type = TensorType::Q8_0, .weights = 32, .bytes = 34, .group = 32, .max_word = 128}> {
   static Scales<1> scales(const uint8_t* block) { return {load_f16(block), 0, {1}, {}}; }
 
-  template <int slice>
-  static simd::U8x32 lanes(const uint8_t* block) {
+  template <int slice, class Block>
+  static auto lanes(Block block) {
     return simd::load32(block + 2);
   }
 
@@ -27,6 +27,11 @@ struct Q8_0
 
   static BlockFactors block_factors(const uint8_t* blocks) {
     return halves_of_blocks<Q8_0>(blocks);
+  }
+
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.half();
   }
 
   static void encode(const float* weights, uint8_t* blocks, int64_t count);

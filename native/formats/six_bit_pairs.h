@@ -12,43 +12,63 @@
 
 namespace ingot::INGOT_ISA {
 
-inline Scales<8> load_six_bit_pairs(const uint8_t* block) {
-  Scales<8> s;
-  s.d = load_f16(block);
-  s.m = -load_f16(block + 2);
-  const uint8_t* packed = block + 4;
-  for (int g = 0; g < 4; ++g) {
-    s.scale[g] = packed[g] & 63;
-    s.min[g] = packed[g + 4] & 63;
-    s.scale[g + 4] = static_cast<int16_t>((packed[g + 8] & 15) | (packed[g] >> 6 << 4));
-    s.min[g + 4] = static_cast<int16_t>((packed[g + 8] >> 4) | (packed[g + 4] >> 6 << 4));
+// What formats with such a beginning have in common.
+struct SixBitPairs {
+  static Scales<8> scales(const uint8_t* block) {
+    Scales<8> s;
+    s.d = load_f16(block);
+    s.m = -load_f16(block + 2);
+    const uint8_t* packed = block + 4;
+    for (int g = 0; g < 4; ++g) {
+      s.scale[g] = packed[g] & 63;
+      s.min[g] = packed[g + 4] & 63;
+      s.scale[g + 4] = static_cast<int16_t>((packed[g + 8] & 15) | (packed[g] >> 6 << 4));
+      s.min[g + 4] = static_cast<int16_t>((packed[g + 8] >> 4) | (packed[g + 4] >> 6 << 4));
+    }
+    return s;
   }
-  return s;
-}
 
-// The same as bytes, four at a time.
-inline ScaleBytes six_bit_scale_bytes(const uint8_t* block) {
-  const uint64_t a = load_as<uint32_t>(block + 4), b = load_as<uint32_t>(block + 8);
-  const uint64_t c = load_as<uint32_t>(block + 12);
-  const uint64_t scale_hi = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
-  const uint64_t min_hi = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
-  return {load_f16(block),
-          -load_f16(block + 2),
-          {(a & 0x3f3f3f3f) | scale_hi << 32, 0},
-          {(b & 0x3f3f3f3f) | min_hi << 32, 0}};
-}
-
-// The same of a turned block (simd/turned.h): scale or min of group g, of all rows.
-template <int g, bool is_min, class Turned>
-inline auto turned_six_bits(Turned block) {
-  constexpr int shift = g % 4 * 8;
-  const auto own = block + (is_min ? 8 : 4), shared = block + 12;
-  if constexpr (g < 4) {
-    return own.template field<shift, 6>();
-  } else {
-    return shared.template field<shift + (is_min ? 4 : 0), 4>() | own.template field<shift + 6, 2>()
-                                                                      << 4;
+  // The same as bytes, four at a time.
+  static ScaleBytes scale_bytes(const uint8_t* block) {
+    const uint64_t a = load_as<uint32_t>(block + 4), b = load_as<uint32_t>(block + 8);
+    const uint64_t c = load_as<uint32_t>(block + 12);
+    const uint64_t scale_hi = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    const uint64_t min_hi = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    return {load_f16(block),
+            -load_f16(block + 2),
+            {(a & 0x3f3f3f3f) | scale_hi << 32, 0},
+            {(b & 0x3f3f3f3f) | min_hi << 32, 0}};
   }
-}
+
+  template <int g, class Turned>
+  static auto turned_scale(Turned block) {
+    return turned_six_bits<g, 0>(block + 4, block + 12);
+  }
+  template <int g, class Turned>
+  static auto turned_min(Turned block) {
+    return turned_six_bits<g, 4>(block + 8, block + 12);
+  }
+  template <class Turned>
+  static auto turned_d(Turned block) {
+    return block.half();
+  }
+  template <class Turned>
+  static auto turned_m(Turned block) {
+    return -(block + 2).half();
+  }
+
+ private:
+  // Six bits of group g: all in its own byte, or the low four, from bit `low` on, in a shared one.
+  template <int g, int low, class Turned>
+  static auto turned_six_bits(Turned own, Turned shared) {
+    constexpr int shift = g % 4 * 8;
+    if constexpr (g < 4) {
+      return own.template field<shift, 6>();
+    } else {
+      const auto top = own.template field<shift + 6, 2>() << 4;
+      return shared.template field<shift + low, 4>() | top;
+    }
+  }
+};
 
 }  // namespace ingot::INGOT_ISA

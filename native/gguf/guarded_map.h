@@ -3,7 +3,7 @@
 // A file and its size come in, its bytes go out. Reading a page that the file no longer has
 // raises SIGBUS, whose default is the end of the process. Here such a page reads as zeros and
 // the map is marked as damaged: whoever has read asks for the mark before using the result.
-// It knows nothing of what the bytes mean. POSIX only.
+// It knows nothing of what the bytes mean.
 #pragma once
 
 #include <atomic>

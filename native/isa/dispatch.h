@@ -10,11 +10,11 @@
 namespace ingot {
 
 struct InstructionSet {
+  // Stated here: kernels() is compiled for the set, and a CPU without it cannot call it.
+  const char* name;
   const KernelTable& (*kernels)(Precision);
   std::vector<std::string> requires_features;  // of cpu_features()
   bool supported;                              // by this CPU and operating system
-
-  const char* name() const { return kernels(Precision::EXACT).name; }
 };
 
 // What the CPU offers and the operating system has enabled, e.g. "avx2", "amx_int8".

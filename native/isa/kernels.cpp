@@ -1,10 +1,12 @@
 // Compiled once per instruction set, like the other files beside it (CMakeLists.txt
 // sets INGOT_ISA and the compiler's flags): the same headers, each time in another
 // namespace, so that the linker cannot take a function built for one instruction set for another's.
+#include "formats/all.h"
 #include "isa/families.h"
 #include "kernels/attention.h"
 #include "kernels/delta.h"
 #include "kernels/heads.h"
+#include "kernels/low_rank.h"
 #include "kernels/recurrent.h"
 #include "kernels/rowwise.h"
 
@@ -29,6 +31,10 @@ static KernelTable make_table(Precision precision) noexcept {
   table.xielu = xielu;
   table.map_head = map_head;
   table.add_head_rows = add_head_rows;
+#define INGOT_ENTRY(Name, Value) \
+  table.add_up[static_cast<uint32_t>(TensorType::Name)] = add_up<Value>;
+  INGOT_FLOAT_TYPES(INGOT_ENTRY)
+#undef INGOT_ENTRY
   table.attend = attend;
   table.join_parts = join_parts;
   table.causal_conv = causal_conv;

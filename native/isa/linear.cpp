@@ -10,29 +10,38 @@
 #else
 #include "kernels/linear_words.h"
 #endif
-#include "kernels/linear_bytes.h"
+#include "kernels/linear_strips.h"
 
 namespace ingot::INGOT_ISA {
 
-// Blocks of 256 weights: llama.cpp rounds the inputs of smaller ones as finely as bytes would.
 template <class F>
 static void add_bytes(KernelTable& table) noexcept {
   if constexpr (kMultipliesBytes<F>) {
     constexpr auto type = static_cast<uint32_t>(F::kType);
 #if !defined(__AMX_BF16__)  // tiles of BF16 are faster
+    static_assert(sizeof(typename BytePanel<F>::Strip) <= sizeof(WordStrip), "scratch_bytes");
     table.prompt[type] = prompt_linear<BytePanel<F>>;
     table.prompt_kind[type] = InputKind::kBytes;
 #endif
-#if defined(__AVX2__)
+#if defined(INGOT_TURNS)
     if constexpr (kTurns<F>) {
-      table.generate[type] = generate_bytes<F>;
+      table.generate[type] = generate_bytes<RowsOfFile<F>>;
       table.generate_kind[type] = InputKind::kBytes;
+      table.interleaved[type] = {
+          .rows = simd::kLanes,
+          .row_bytes = interleaved_row_bytes<F>,
+          .write = interleave_rows<F>,
+          .generate = generate_bytes<InterleavedRows<F>>,
+          .prompt = table.prompt_kind[type] == InputKind::kBytes
+                        ? prompt_linear<InterleavedPanel<F>>
+                        : nullptr,
+      };
     }
 #endif
   }
 }
 
-void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexcept {
+void add_linear(KernelTable& table, Precision precision) noexcept {
   for (InputKind& kind : table.generate_kind) kind = InputKind::kWords;
   for (InputKind& kind : table.prompt_kind) kind = InputKind::kWords;
 #define INGOT_ENTRY(Format) \
@@ -58,10 +67,9 @@ void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexce
 #undef INGOT_ENTRY
   table.quantize_prompt = quantize_column<kPromptAmplitude>;
   table.prompt_offset = input_block_offset;
-  table.scratch_bytes = prompt_scratch_bytes<WordStrip>;  // a ByteStrip is smaller
+  table.scratch_bytes = prompt_scratch_bytes<WordStrip>;
   table.prompt_rows = kPanelRows;
 #endif
-#if !defined(__aarch64__)
   if (precision == Precision::FAST) {
 #define INGOT_ENTRY(Format) add_bytes<Format>(table);
     INGOT_BLOCK_FORMATS(INGOT_ENTRY)
@@ -69,7 +77,6 @@ void add_linear(KernelTable& table, [[maybe_unused]] Precision precision) noexce
     table.quantize_bytes = quantize_byte_column;
     table.quantized_bytes = both_quantized_bytes;
   }
-#endif
 #define INGOT_ENTRY(Name, Value)                                                     \
   table.generate[static_cast<uint32_t>(TensorType::Name)] = float_generate<Value>;   \
   table.prompt[static_cast<uint32_t>(TensorType::Name)] = float_prompt<Value>;       \

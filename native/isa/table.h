@@ -78,6 +78,16 @@ struct KernelTable {
   // Linears (kernels/linear_*.h).
   Linear generate[kTypes];  // a few columns: straight from the packed weights
   Linear prompt[kTypes];    // many columns: panels of weights unpacked into scratch
+  // A copy of a matrix with its rows interleaved, which is read faster and gives the same bits.
+  struct Interleaved {
+    int64_t rows;                         // of a strip: a matrix has a multiple of them; 0: none
+    int64_t (*row_bytes)(int64_t width);  // of the copy
+    void (*write)(const uint8_t* weight, int64_t row_bytes, int64_t rows, int64_t width,
+                  uint8_t* copy);
+    // Rows from `begin` on, a multiple of `rows`. `prompt` may be null: it reads the matrix.
+    Linear generate, prompt;
+  };
+  Interleaved interleaved[kTypes];
   // What they read.
   InputKind generate_kind[kTypes];
   InputKind prompt_kind[kTypes];
@@ -102,6 +112,8 @@ struct KernelTable {
   int64_t (*multiply_in_registers)(const int16_t* words, int64_t rounds, int32_t* sum);
   int64_t prompt_rows;  // rows of a work item that suit the prompt kernels
   RowKernels row;       // passes over a row of logits (sampling/row.h)
+  // The second product of an adapter, by the type of its matrix (kernels/low_rank.h).
+  void (*add_up[kTypes])(const LowRankTask& task);
 };
 
 // The kinds of inputs that the weights of one operation read, and how they get them.

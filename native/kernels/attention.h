@@ -1,17 +1,20 @@
 // Attention of a few query rows over the paged cache of one key head, in one pass.
 //
-// The cache is walked block by block. A block's keys and values are decoded to float32 in
-// scratch once and used by all rows of the task: the heads that share the key head, of one
-// token (generation) or of a tile of tokens (prompt). Each row keeps a running maximum, a
+// The cache is walked block by block. A block's keys and values are used by all rows of the task:
+// the heads that share the key head, of one token (generation) or of a tile of tokens (prompt).
+// Many rows share what is decoded to float32 in scratch; a few read half-precision numbers as they
+// lie in the cache, by the same operations in the same order. Each row keeps a running maximum, a
 // running sum and a running mix (online softmax). A row's arithmetic depends only on its
 // query and the blocks it sees, never on the other rows.
 //
 // Inside a block, keys of float types are stored transposed ([element][position]) so that lanes
 // are positions; values are stored row by row. Block-quantized keys are stored row by row and
-// transposed in scratch. A layer of latents keeps keys only: values are their last elements.
+// transposed on the way to scratch. A layer of latents keeps keys only: values are their last
+// elements.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -29,10 +32,6 @@ namespace ingot::INGOT_ISA {
 inline constexpr int kBlock = kKvBlockTokens;
 static_assert(kBlock == 32, "scores of a block are two vectors");
 
-inline bool is_plain(TensorType type) {
-  return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
-}
-
 inline void decode_kv(TensorType type, const uint8_t* from, int64_t count, float* out) {
   switch (type) {
     case TensorType::F32:
@@ -48,41 +47,153 @@ inline void decode_kv(TensorType type, const uint8_t* from, int64_t count, float
   }
 }
 
+#if defined(INGOT_TURNS)
+// The same of blocks of 32 elements, transposed in registers.
+template <class F>
+INGOT_FLATTEN inline void decode_turned(const uint8_t* from, int64_t size, float* keys) {
+  const int64_t row_bytes = size / F::kWeights * F::kBytes;
+  for (int position = 0; position < kBlock; position += simd::kLanes)
+    for (int64_t d = 0; d < size; d += F::kWeights) {
+      simd::Floats squares[F::kWeights / simd::kLanes][simd::kLanes];
+      for (int i = 0; i < simd::kLanes; ++i) {
+        const uint8_t* block = from + (position + i) * row_bytes + d / F::kWeights * F::kBytes;
+        const simd::Floats scale = simd::splat_float(load_f16(block));
+        simd::for_each_float_vector(F::template lanes<0>(block), [&](int first, simd::Floats q) {
+          squares[first / simd::kLanes][i] = simd::multiply(scale, q);
+        });
+      }
+      float* out = keys + d * kBlock + position;
+      for (simd::Floats(&square)[simd::kLanes] : squares) {
+        simd::transpose(square);
+        for (int i = 0; i < simd::kLanes; ++i, out += kBlock) simd::store(out, square[i]);
+      }
+    }
+}
+#else
+template <class F>
+inline void decode_turned(const uint8_t* from, int64_t size, float* keys) {
+  float row[kMaxHeadSize];
+  for (int position = 0; position < kBlock; ++position) {
+    decode_blocks<F>(from + position * (size / F::kWeights * F::kBytes), row, size / F::kWeights);
+    for (int64_t d = 0; d < size; ++d) keys[d * kBlock + position] = row[d];
+  }
+}
+#endif
+
 // keys[element][position] of the block
-inline void decode_keys(const AttendTask& task, const uint8_t* from, float* rows, float* keys) {
-  if (is_plain(task.type)) return decode_kv(task.type, from, kBlock * task.head_size, keys);
-  decode_kv(task.type, from, kBlock * task.head_size, rows);
-  for (int position = 0; position < kBlock; ++position)
-    for (int64_t d = 0; d < task.head_size; ++d)
-      keys[d * kBlock + position] = rows[position * task.head_size + d];
+inline void decode_keys(const AttendTask& task, const uint8_t* from, float* keys) {
+  if (task.type == TensorType::Q8_0) return decode_turned<Q8_0>(from, task.head_size, keys);
+  if (task.type == TensorType::Q4_0) return decode_turned<Q4_0>(from, task.head_size, keys);
+  decode_kv(task.type, from, kBlock * task.head_size, keys);
 }
 
-// scores[i][position] = query row i . key, for kRows rows
-template <int kRows>
-inline void score_rows(const float* const* query, const float* keys, int64_t size, float* scores) {
+// Numbers in scratch, and in the cache.
+struct DecodedNumbers {
+  const float* first;
+  F32x16 load(int64_t i) const { return F32x16::load(first + i); }
+  float one(int64_t i) const { return first[i]; }
+  void prefetch(int64_t) const {}
+};
+struct CachedHalves {
+  const uint8_t* first;
+  const uint8_t* next;  // those of the next block; may be null
+  F32x16 load(int64_t i) const { return simd::load_halves16(first + 2 * i); }
+  float one(int64_t i) const { return simd::half_to_float(load_as<uint16_t>(first + 2 * i)); }
+  void prefetch(int64_t i) const {
+    if (next) simd::prefetch(next + 2 * i);
+  }
+};
+
+#if defined(INGOT_TURNS)
+template <class F>
+struct CachedBlocks {
+  const uint8_t* first;
+  const uint8_t* next;
+  F32x16 load(int64_t i) const {
+    const uint8_t* block = first + i / F::kWeights * F::kBytes;
+    const simd::U8x32 q = F::template lanes<0>(block);
+    const simd::ByteFloats floats =
+        simd::signed_floats(i % F::kWeights ? simd::high_half(q) : simd::low_half(q));
+    const simd::Floats scale = simd::splat_float(load_f16(block));
+#if defined(__AVX512F__)
+    return {simd::multiply(scale, floats.v[0])};
+#elif defined(INGOT_NEON)
+    const simd::Floats a = simd::multiply(scale, floats.v[0]),
+                       b = simd::multiply(scale, floats.v[1]);
+    return {{a.lo, a.hi, b.lo, b.hi}};
+#else
+    return {{simd::multiply(scale, floats.v[0]), simd::multiply(scale, floats.v[1])}};
+#endif
+  }
+  float one(int64_t i) const {
+    float values[16];
+    load(i / 16 * 16).store(values);
+    return values[i % 16];
+  }
+  void prefetch(int64_t i) const {
+    if (next) simd::prefetch(next + i / F::kWeights * F::kBytes);
+  }
+};
+#endif
+
+// Rows whose scores stay in registers, two vectors of each.
+inline constexpr int kGroupOfRows = simd::kLanes == 16 ? 8 : 4;
+
+// Calls body(count) with `count`, from 1 to kMost, as a compile-time constant.
+template <int kMost, class Body>
+inline void with_count(int count, Body body) {
+  if constexpr (kMost > 1)
+    if (count < kMost) return with_count<kMost - 1>(count, body);
+  body(std::integral_constant<int, kMost>{});
+}
+
+// scores[i][position] = query row i . key, for kRows rows. Asks for the next block.
+template <int kRows, class Keys, class Values>
+INGOT_FLATTEN inline void score_rows(const float* const* query, const Keys& keys,
+                                     const Values& values, int64_t size, float (*scores)[kBlock]) {
   F32x16 lo[kRows], hi[kRows];
-  for (int i = 0; i < kRows; ++i) lo[i] = hi[i] = F32x16::splat(0);
+  repeat<kRows>([&](auto i) { lo[i] = hi[i] = F32x16::splat(0); });
   for (int64_t d = 0; d < size; ++d) {
-    const F32x16 key_lo = F32x16::load(keys + d * kBlock),
-                 key_hi = F32x16::load(keys + d * kBlock + 16);
-    for (int i = 0; i < kRows; ++i) {
+    const F32x16 key_lo = keys.load(d * kBlock), key_hi = keys.load(d * kBlock + 16);
+    keys.prefetch(d * kBlock);
+    values.prefetch(d * kBlock);
+    repeat<kRows>([&](auto i) {
       const F32x16 q = F32x16::splat(query[i][d]);
       lo[i] = simd::fma(q, key_lo, lo[i]);
       hi[i] = simd::fma(q, key_hi, hi[i]);
-    }
+    });
   }
-  for (int i = 0; i < kRows; ++i) {
-    lo[i].store(scores + i * kBlock);
-    hi[i].store(scores + i * kBlock + 16);
-  }
+  repeat<kRows>([&](auto i) {
+    lo[i].store(scores[i]);
+    hi[i].store(scores[i] + 16);
+  });
 }
 
 // One block's share of a row: what the mix so far is multiplied with, and what each value is.
 struct Fold {
   float shrink;
   int first, last;  // positions that the row sees
+  // If the task has biases:
+  const float* bias;  // of each position; null: none
+  float slope;
+  float distance;  // of the first position from the query
   alignas(64) float weight[kBlock];
 };
+
+alignas(64) inline constexpr float kCounted[kBlock] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                                       11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                                       22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+// What the place of a key adds to 16 scores of a block, from `first` on.
+inline F32x16 add_bias(F32x16 scores, const Fold& fold, int first) {
+  if (fold.bias) scores = scores + F32x16::load(fold.bias + first);
+  if (fold.slope != 0) {
+    const F32x16 distance = F32x16::load(kCounted + first) + F32x16::splat(fold.distance);
+    const F32x16 length = simd::max(distance, F32x16::splat(0) - distance);
+    scores = scores - F32x16::splat(fold.slope) * length;
+  }
+  return scores;
+}
 
 // Folds one block's scores into a row's running softmax.
 inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, Fold& fold) {
@@ -101,6 +212,10 @@ inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, F
     lo = F32x16::load(scores);
     hi = F32x16::load(scores + 16);
   }
+  if (task.bias || task.slopes) {
+    lo = add_bias(lo, fold, 0);
+    hi = add_bias(hi, fold, 16);
+  }
   const float best = std::max(row.maximum, simd::maximum(simd::max(lo, hi)));
   const F32x16 top = F32x16::splat(best);
   simd::exp(lo - top).store(fold.weight);
@@ -108,145 +223,179 @@ inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, F
   for (int position = 0; position < fold.first; ++position) fold.weight[position] = 0;
   for (int position = fold.last; position < kBlock; ++position) fold.weight[position] = 0;
   const float total = simd::sum(F32x16::load(fold.weight) + F32x16::load(fold.weight + 16));
-  fold.shrink = std::exp(row.maximum - best);  // 0 for the first block: maximum is -inf
+  // 0 for the first block: maximum is -inf.
+  fold.shrink = row.maximum == best ? 1.0f : std::exp(row.maximum - best);
   row.maximum = best;
   row.sum = row.sum * fold.shrink + total;
 }
 
 // mix = mix * shrink + sum over positions of weight * value, for kRows rows and kParts vectors
 // of elements.
-template <int kRows, int kParts>
-inline void mix_part(float* mix, int64_t size, const Fold* folds, const float* values, int first,
-                     int last) {
+template <int kRows, int kParts, class Numbers>
+inline void mix_part(float* mix, int64_t d, int64_t size, const Fold* folds, const Numbers& values,
+                     int first, int last) {
   F32x16 total[kRows][kParts];
   repeat<kRows>([&](auto r) {
     const F32x16 shrink = F32x16::splat(folds[r].shrink);
-    repeat<kParts>([&](auto p) { total[r][p] = F32x16::load(mix + r * size + p * 16) * shrink; });
+    repeat<kParts>(
+        [&](auto p) { total[r][p] = F32x16::load(mix + r * size + d + p * 16) * shrink; });
   });
   for (int position = first; position < last; ++position) {
     F32x16 value[kParts];
-    repeat<kParts>([&](auto p) { value[p] = F32x16::load(values + position * size + p * 16); });
+    repeat<kParts>([&](auto p) { value[p] = values.load(position * size + d + p * 16); });
     repeat<kRows>([&](auto r) {
       const F32x16 weight = F32x16::splat(folds[r].weight[position]);
       repeat<kParts>([&](auto p) { total[r][p] = simd::fma(weight, value[p], total[r][p]); });
     });
   }
-  repeat<kRows>(
-      [&](auto r) { repeat<kParts>([&](auto p) { total[r][p].store(mix + r * size + p * 16); }); });
+  repeat<kRows>([&](auto r) {
+    repeat<kParts>([&](auto p) { total[r][p].store(mix + r * size + d + p * 16); });
+  });
 }
 
 // Elements from `d` on, kParts vectors at a time, then fewer; returns where whole vectors end.
-template <int kRows, int kParts>
+template <int kRows, int kParts, class Numbers>
 inline int64_t mix_parts(float* mix, int64_t d, int64_t size, const Fold* folds,
-                         const float* values, int first, int last) {
+                         const Numbers& values, int first, int last) {
   for (; d + kParts * 16 <= size; d += kParts * 16)
-    mix_part<kRows, kParts>(mix + d, size, folds, values + d, first, last);
+    mix_part<kRows, kParts>(mix, d, size, folds, values, first, last);
   if constexpr (kParts > 1)
     return mix_parts<kRows, kParts / 2>(mix, d, size, folds, values, first, last);
   return d;
 }
 
 // Sums that stay in registers, enough of them that none waits for the last.
-inline constexpr int kMixSums = simd::kLanes == 16 ? 16 : 4;
+inline constexpr unsigned kMixSums = simd::kLanes == 16 ? 24 : 4;
 
 // A position that one of the rows does not see has weight 0 there.
-template <int kRows>
-[[gnu::flatten]] inline void mix_values(float* mix, int64_t size, const Fold* folds,
-                                        const float* values) {
+template <int kRows, class Numbers>
+INGOT_FLATTEN inline void mix_values(float* mix, int64_t size, const Fold* folds,
+                                     const Numbers& values) {
   int first = folds[0].first, last = folds[0].last;
   for (int r = 1; r < kRows; ++r) {
     first = std::min(first, folds[r].first);
     last = std::max(last, folds[r].last);
   }
-  constexpr int kParts = std::min(8, kMixSums / kRows);
+  constexpr int kParts = std::bit_floor(std::clamp(kMixSums / kRows, 1u, 8u));
   int64_t d = mix_parts<kRows, kParts>(mix, 0, size, folds, values, first, last);
   for (; d < size; ++d)
     for (int r = 0; r < kRows; ++r) {
       float total = mix[r * size + d] * folds[r].shrink;
       for (int position = first; position < last; ++position)
-        total += folds[r].weight[position] * values[position * size + d];
+        total += folds[r].weight[position] * values.one(position * size + d);
       mix[r * size + d] = total;
     }
 }
 
-// values[position][element] of the block, if they are the last elements of its keys: from what
-// decode_keys left in `rows` and `keys`.
-inline void values_of_keys(const AttendTask& task, const float* rows, const float* keys,
-                           float* values) {
+// values[position][element] of the block, if they are the last elements of its keys.
+inline void values_of_keys(const AttendTask& task, const float* keys, float* values) {
   const int64_t size = task.value_size, first = task.head_size - size;
-  if (!is_plain(task.type)) {
-    for (int position = 0; position < kBlock; ++position)
-      std::copy_n(rows + position * task.head_size + first, size, values + position * size);
-    return;
-  }
   for (int64_t d = 0; d < size; d += 16)
     for (int position = 0; position < kBlock; ++position)
       for (int64_t i = d; i < std::min(size, d + 16); ++i)
         values[position * size + i] = keys[(first + i) * kBlock + position];
 }
 
+// Finds what is added to a head's scores of a block that begins so far from the query.
+inline void place_bias(const AttendTask& task, int head, int64_t distance, Fold& fold) {
+  const int64_t span = task.reach + kBlock;
+  fold.bias = task.bias
+                  ? task.bias + 2 * span * head + span + std::clamp(distance, -span, task.reach)
+                  : nullptr;
+  fold.slope = task.slopes ? task.slopes[head] : 0;
+  fold.distance = static_cast<float>(distance);
+}
+
+// The positions of the block at `start` that a row sees; none: first >= last.
+inline void find_seen(const AttendTask& task, int row, int64_t start, Fold& fold) {
+  const int64_t position = task.positions[row / task.repeat];
+  const bool around = !task.causal && task.window > 0;
+  const int64_t oldest =
+      around ? position - task.window / 2 : oldest_seen(position, task.window, task.chunked);
+  const int64_t newest = task.causal ? position : around ? position + task.window / 2 : task.end;
+  const int64_t seen = std::min(newest + 1, task.end) - start;
+  fold.first =
+      static_cast<int>(std::clamp<int64_t>(std::max(oldest, task.oldest) - start, 0, kBlock));
+  fold.last = static_cast<int>(std::clamp<int64_t>(seen, 0, kBlock));
+}
+
+// All rows of a task over the block at `start`.
+template <class Keys, class Values>
+inline void attend_block(const AttendTask& task, int64_t start, const Keys& keys,
+                         const Values& values) {
+  const int rows = task.tokens * task.repeat;
+  for (int i = 0; i < rows;) {
+    // Some rows that see something of the block.
+    const float* query[kGroupOfRows];
+    int seeing[kGroupOfRows], count = 0;
+    Fold folds[kGroupOfRows];
+    for (; i < rows && count < kGroupOfRows; ++i) {
+      find_seen(task, i, start, folds[count]);
+      if (folds[count].first >= folds[count].last) continue;
+      if (task.bias || task.slopes) {
+        const int64_t position = task.positions[i / task.repeat];
+        place_bias(task, i % task.repeat, start - position, folds[count]);
+      }
+      query[count] = task.query[i];
+      seeing[count++] = i;
+    }
+    if (count == 0) break;
+    alignas(64) float scores[kGroupOfRows][kBlock];
+    with_count<kGroupOfRows>(
+        count, [&](auto n) { score_rows<n>(query, keys, values, task.head_size, scores); });
+    for (int j = 0; j < count; ++j) fold_scores(task, task.row[seeing[j]], scores[j], folds[j]);
+    for (int j = 0, run; j < count; j += run) {  // rows next to each other
+      for (run = 1; j + run < count && seeing[j + run] == seeing[j] + run;) ++run;
+      with_count<kGroupOfRows>(run, [&](auto n) {
+        mix_values<n>(task.mix + seeing[j] * task.value_size, task.value_size, folds + j, values);
+      });
+    }
+  }
+}
+
 inline void attend(const AttendTask& task) {
   const int rows = task.tokens * task.repeat;
-  const int64_t size = task.head_size, value_size = task.value_size;
-  float* keys = task.scratch;             // [size][kBlock]
-  float* values = keys + size * kBlock;   // [kBlock][size]
-  float* spare = values + size * kBlock;  // [kBlock][size], for keys that must be transposed
-  float* scores = spare + size * kBlock;  // [4][kBlock]
+  const int64_t value_size = task.value_size;
+  float* keys = task.scratch;                       // [head_size][kBlock]
+  float* decoded = keys + task.head_size * kBlock;  // [kBlock][value_size]
   for (int i = 0; i < rows; ++i) {
     task.row[i] = {-INFINITY, 0.0f};
     std::fill_n(task.mix + i * value_size, value_size, 0.0f);
   }
+  const bool few = rows <= kGroupOfRows && !task.value_in_key;
+  const auto block_at = [&](int64_t start) {
+    return start < task.end ? task.pool + task.table[start / kBlock] * task.block_bytes : nullptr;
+  };
   for (int64_t start = task.begin; start < task.end; start += kBlock) {
-    const uint8_t* block = task.pool + task.table[start / kBlock] * task.block_bytes;
-    decode_keys(task, block + task.key_offset, spare, keys);
-    if (task.value_in_key)
-      values_of_keys(task, spare, keys, values);
-    else
-      decode_kv(task.type, block + task.value_offset, kBlock * value_size, values);
-    for (int i = 0; i < rows;) {
-      // Up to four rows that see something of the block.
-      const float* query[4];
-      int seeing[4], count = 0;
-      Fold folds[4];
-      for (; i < rows && count < 4; ++i) {
-        const int64_t position = task.positions[i / task.repeat];
-        const bool around = !task.causal && task.window > 0;
-        const int64_t oldest =
-            around ? position - task.window / 2 : oldest_seen(position, task.window, task.chunked);
-        const int64_t first = std::max<int64_t>(oldest - start, 0);
-        const int64_t newest = task.causal ? position
-                               : around    ? position + task.window / 2
-                                           : task.end;
-        const int64_t seen = std::min(newest + 1, task.end);
-        const int64_t last = std::min<int64_t>(kBlock, seen - start);
-        if (first >= last) continue;
-        folds[count].first = static_cast<int>(first);
-        folds[count].last = static_cast<int>(last);
-        query[count] = task.query[i];
-        seeing[count++] = i;
-      }
-      if (count == 0) break;
-      for (int j = count; j < 4; ++j) query[j] = query[0];
-      (count == 1 ? score_rows<1> : score_rows<4>)(query, keys, size, scores);
-      for (int j = 0; j < count; ++j)
-        fold_scores(task, task.row[seeing[j]], scores + j * kBlock, folds[j]);
-      const auto adjacent = [&](int j, int many) {
-        return j + many <= count && seeing[j + many - 1] == seeing[j] + many - 1;
-      };
-      for (int j = 0; j < count;) {
-        float* mix = task.mix + seeing[j] * value_size;
-        if (adjacent(j, 4)) {
-          mix_values<4>(mix, value_size, folds + j, values);
-          j += 4;
-        } else if (adjacent(j, 2)) {
-          mix_values<2>(mix, value_size, folds + j, values);
-          j += 2;
-        } else {
-          mix_values<1>(mix, value_size, folds + j, values);
-          j += 1;
-        }
-      }
+    const uint8_t* block = block_at(start);
+    const uint8_t* next = block_at(start + kBlock);
+    const auto cached = [&]<class Numbers>(int64_t offset) {
+      return Numbers{block + offset, next ? next + offset : nullptr};
+    };
+    if (few && task.type == TensorType::F16) {
+      attend_block(task, start, cached.operator()<CachedHalves>(task.key_offset),
+                   cached.operator()<CachedHalves>(task.value_offset));
+      continue;
     }
+    decode_keys(task, block + task.key_offset, keys);
+    const auto attend_values = [&](const auto& values) {
+      attend_block(task, start, DecodedNumbers{keys}, values);
+    };
+#if defined(INGOT_TURNS)
+    if (few && task.type == TensorType::Q8_0) {
+      attend_values(cached.operator()<CachedBlocks<Q8_0>>(task.value_offset));
+      continue;
+    }
+    if (few && task.type == TensorType::Q4_0) {
+      attend_values(cached.operator()<CachedBlocks<Q4_0>>(task.value_offset));
+      continue;
+    }
+#endif
+    if (task.value_in_key)
+      values_of_keys(task, keys, decoded);
+    else
+      decode_kv(task.type, block + task.value_offset, kBlock * value_size, decoded);
+    attend_values(DecodedNumbers{decoded});
   }
 }
 

@@ -11,9 +11,17 @@
 namespace ingot::INGOT_ISA {
 
 // Products are of unsigned weights and signed inputs. Weights that may be negative are stored plus
-// an offset; a sum then starts at minus that times the sum of its inputs.
+// an offset; a sum then starts at minus that times the sum of its inputs. Where weights may be
+// signed, those that an offset would make too large have none.
 template <class F>
-inline constexpr int kByteOffset = -F::kLeast;
+inline constexpr bool kAddsOffset =
+    !simd::kTakesNegativeBytes || F::kMost - F::kLeast <= simd::kMostByte;
+template <class F>
+inline constexpr int kByteOffset = kAddsOffset<F> ? -F::kLeast : 0;
+// The largest magnitude of what is stored.
+template <class F>
+inline constexpr int kByteMost =
+    kAddsOffset<F> ? F::kMost - F::kLeast : (-F::kLeast > F::kMost ? -F::kLeast : F::kMost);
 // Weights that are multiplied by one factor.
 template <class F>
 inline constexpr int kByteFactorGroup = F::kGroup < 32 ? 16 : 32;
@@ -28,6 +36,16 @@ struct alignas(64) StripFactors {
 struct alignas(64) ByteStrip {
   uint8_t weights[kInputBlock / 4][simd::kLanes][4];  // q + kByteOffset
   StripFactors factors;
+
+  // Takes quads `quad` and `quad` + 1 of every row, which have an offset.
+  template <int offset>
+  void put_two(int quad, simd::Fours first, simd::Fours second) {
+    simd::store_fours(weights[quad][0], first);
+    simd::store_fours(weights[quad + 1][0], second);
+  }
+  // Called when all is there.
+  template <int groups, bool has_min>
+  void finish() {}
 };
 
 // The rows of a strip. Where they run out, lanes repeat the last one.
@@ -39,8 +57,8 @@ struct StripRows {
 };
 
 // Rows unpacked one by one.
-template <class F>
-inline void unpack_each_row(const StripRows& rows, ByteStrip& strip) {
+template <class F, class Strip>
+inline void unpack_each_row(const StripRows& rows, Strip& strip) {
   Signs<F> signs[simd::kLanes];
   for (int r = 0; r < simd::kLanes; ++r) {
     const auto s = F::scales(rows.row[r]);
@@ -53,93 +71,136 @@ inline void unpack_each_row(const StripRows& rows, ByteStrip& strip) {
   }
   constexpr int kSlicesAtOnce = simd::kLanes / 8;
   repeat<F::kSlices / kSlicesAtOnce>([&](auto part) {
-    simd::Pairs quads[simd::kLanes];
+    simd::Fours quads[simd::kLanes];
     for (int r = 0; r < simd::kLanes; ++r) {
       simd::U8x32 slices[kSlicesAtOnce];
       repeat<kSlicesAtOnce>([&](auto i) {
         slices[i] = lanes_of<F, part * kSlicesAtOnce + i>(rows.row[r], signs[r]) +
                     simd::splat(kByteOffset<F>);
       });
-      quads[r] = simd::as_pairs(slices);
+      quads[r] = simd::as_fours(slices);
     }
     simd::transpose(quads);
-    for (int i = 0; i < simd::kLanes; ++i)
-      simd::store_pairs(reinterpret_cast<int16_t*>(strip.weights[part * simd::kLanes + i]),
-                        quads[i]);
+    for (int i = 0; i < simd::kLanes; i += 2)
+      strip.template put_two<kByteOffset<F>>(part * simd::kLanes + i, quads[i], quads[i + 1]);
   });
+  strip.template finish<kByteFactors<F>, F::kHasMin>();
 }
 
-#if defined(__AVX2__)
+#if defined(INGOT_TURNS)
 template <class F>
 inline constexpr bool kTurns = requires(simd::TurnedAt block) { F::turned_d(block); };
 
-// The whole lines of a block of every row.
+// The lines of a stretch.
 template <class F>
-class Turned {
- public:
-  explicit Turned(const StripRows& rows) : rows_(rows.row) {
-    constexpr int kWhole = F::kBytes / 4 * 4, kAtOnce = simd::kLineBytes, kRest = kWhole % kAtOnce;
-    repeat<kWhole / kAtOnce>([&](auto i) { simd::turn_lines(rows_, i * kAtOnce, lines_); });
-    if constexpr (kRest > kAtOnce / 2) {
-      simd::turn_lines(rows_, kWhole - kAtOnce, lines_);
-    } else {
-      if constexpr (kRest > 16) simd::turn16(rows_, kWhole - 32, lines_);
-      if constexpr (kRest > 0) simd::turn16(rows_, kWhole - 16, lines_);
-    }
+inline constexpr int kTurnedLines = (kBlocksPerStretch<F> * F::kBytes + 3) / 4;
+template <class F>
+inline constexpr int kTurnedBytes = kTurnedLines<F> * simd::kLineBytes;
+
+template <class F>
+INGOT_FLATTEN [[gnu::noinline]] void turn_stretch(const uint8_t* const* rows, uint8_t* lines) {
+  constexpr int kBytes = kBlocksPerStretch<F> * F::kBytes;
+  constexpr int kWhole = kBytes / 4 * 4, kAtOnce = simd::kLineBytes, kRest = kWhole % kAtOnce;
+  repeat<kWhole / kAtOnce>([&](auto i) { simd::turn_lines(rows, i * kAtOnce, lines); });
+  if constexpr (kRest > kAtOnce / 2) {
+    simd::turn_lines(rows, kWhole - kAtOnce, lines);
+  } else {
+    if constexpr (kRest > 16) simd::turn16(rows, kWhole - 32, lines);
+    if constexpr (kRest > 0) simd::turn16(rows, kWhole - 16, lines);
   }
-  simd::TurnedAt begin() const { return {rows_, lines_, 0}; }
+  if constexpr (kWhole < kBytes) simd::turn2(rows, kWhole, lines);
+}
 
- private:
-  const uint8_t* const* rows_;
-  alignas(64) uint8_t lines_[F::kBytes / 4 * simd::kLineBytes];
-};
+// `count` blocks of every row, fewer than kBlocksPerStretch only at the end of a row; then zeros.
+template <class F>
+inline void turn_blocks(const StripRows& rows, int count, uint8_t* lines) {
+  if (count == kBlocksPerStretch<F>) return turn_stretch<F>(rows.row, lines);
+  uint8_t padded[simd::kLanes][kBlocksPerStretch<F> * F::kBytes] = {};
+  const uint8_t* row[simd::kLanes];
+  for (int r = 0; r < simd::kLanes; ++r) {
+    std::memcpy(padded[r], rows.row[r], static_cast<size_t>(count) * F::kBytes);
+    row[r] = padded[r];
+  }
+  turn_stretch<F>(row, lines);
+}
 
-// The weights of slice `slice`: eight vectors.
+inline constexpr int kStretchSlices = kInputBlock / 32;
+
 template <class F, int slice>
-inline simd::Quads turned_weights(const Turned<F>& block) {
-  return F::template lanes<slice>(block.begin()) + simd::splat(kByteOffset<F>);
+inline simd::TurnedAt block_of_slice(const uint8_t* lines) {
+  return simd::TurnedAt{lines} + slice / F::kSlices * F::kBytes;
 }
 
-template <class F>
-inline void read_turned_factors(const Turned<F>& block, StripFactors& factors) {
+// The weights of slice `slice` of a stretch: eight vectors.
+template <class F, int slice>
+inline simd::Quads turned_weights(const uint8_t* lines) {
+  return F::template lanes<slice % F::kSlices>(block_of_slice<F, slice>(lines)) +
+         simd::splat(kByteOffset<F>);
+}
+
+// What a group of every row is multiplied by.
+struct LaneFactors {
+  simd::Floats factor, min;
+};
+template <class F, int group>
+inline LaneFactors turned_factors(const uint8_t* lines) {
   static_assert(kByteFactorGroup<F> == F::kGroup);
-  const simd::Floats d = F::turned_d(block.begin());
-  repeat<F::kGroups>([&](auto g) {
-    const simd::Ints scale = F::template turned_scale<g>(block.begin());
-    simd::store(factors.factor[g], simd::multiply(d, simd::to_floats(scale)));
-  });
-  if constexpr (F::kHasMin) {
-    const simd::Floats m = F::turned_m(block.begin());
-    repeat<F::kGroups>([&](auto g) {
-      const simd::Ints min = F::template turned_min<g>(block.begin());
-      simd::store(factors.min[g], simd::multiply(m, simd::to_floats(min)));
-    });
+  constexpr int slice = group * F::kGroup / 32;
+  const simd::TurnedAt block = block_of_slice<F, slice>(lines);
+  LaneFactors found{F::turned_d(block), simd::zero_floats()};
+  if constexpr (F::kHasMin) found.min = F::turned_m(block);
+  if constexpr (F::kGroups > 1) {
+    constexpr int g = group % F::kGroups;
+    found.factor =
+        simd::multiply(found.factor, simd::to_floats(F::template turned_scale<g>(block)));
+    if constexpr (F::kHasMin)
+      found.min = simd::multiply(found.min, simd::to_floats(F::template turned_min<g>(block)));
   }
+  return found;
 }
 
 template <class F>
-INGOT_FLATTEN inline void unpack_turned(const StripRows& rows, ByteStrip& strip) {
-  const Turned<F> block(rows);
-  read_turned_factors<F>(block, strip.factors);
-  for_each_slice<F>([&](auto slice) {
-    const simd::Quads weights = turned_weights<F, slice>(block);
-    repeat<8>([&](auto i) { simd::store_line(strip.weights[slice * 8 + i][0], weights.v[i]); });
+INGOT_FLATTEN [[gnu::noinline]] void read_turned_factors(const uint8_t* lines,
+                                                         StripFactors& factors) {
+  repeat<kByteFactors<F>>([&](auto g) {
+    const LaneFactors found = turned_factors<F, g>(lines);
+    simd::store(factors.factor[g], found.factor);
+    if constexpr (F::kHasMin) simd::store(factors.min[g], found.min);
   });
+}
+
+template <class F, class Strip>
+INGOT_FLATTEN inline void unpack_turned(const uint8_t* lines, Strip& strip) {
+  read_turned_factors<F>(lines, strip.factors);
+  repeat<kStretchSlices>([&](auto slice) {
+    const simd::Quads weights = turned_weights<F, slice>(lines);
+    repeat<4>([&](auto i) {
+      strip.template put_two<kByteOffset<F>>(slice * 8 + i * 2, simd::fours_of(weights.v[i * 2]),
+                                             simd::fours_of(weights.v[i * 2 + 1]));
+    });
+  });
+  strip.template finish<kByteFactors<F>, F::kHasMin>();
 }
 #else
 template <class F>
 inline constexpr bool kTurns = false;
 template <class F>
-void unpack_turned(const StripRows& rows, ByteStrip& strip);
+inline constexpr int kTurnedBytes = 0;
+template <class F>
+void turn_blocks(const StripRows& rows, int count, uint8_t* lines);
+template <class F, class Strip>
+void unpack_turned(const uint8_t* lines, Strip& strip);
 #endif
 
-// One block of `rows` rows.
-template <class F>
-inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows,
-                              ByteStrip& strip) {
+// A stretch of `rows` rows: `count` blocks of each.
+template <class F, class Strip>
+inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows, int count,
+                              Strip& strip) {
   const StripRows all(blocks, row_bytes, rows);
   if constexpr (kTurns<F>) {
-    unpack_turned<F>(all, strip);
+    alignas(64) uint8_t lines[kTurnedBytes<F>];
+    turn_blocks<F>(all, count, lines);
+    unpack_turned<F>(lines, strip);
   } else {
     unpack_each_row<F>(all, strip);
   }

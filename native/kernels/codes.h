@@ -29,6 +29,12 @@
   X(INTERLEAVED)              \
   X(HALF_SPLIT)
 
+// Which part of a sequence attention looks at; executor/attend_op.cpp.
+#define INGOT_SEEN_PARTS(X) \
+  X(ALL)                    \
+  X(ENCODED)                \
+  X(DECODED)
+
 // How the scores of experts become weights; executor/route.h.
 #define INGOT_GATINGS(X) \
   X(SOFTMAX)             \
@@ -46,6 +52,7 @@
   LIST(Activation, INGOT_ACTIVATIONS)  \
   LIST(NormKind, INGOT_NORM_KINDS)     \
   LIST(RopeLayout, INGOT_ROPE_LAYOUTS) \
+  LIST(SeenPart, INGOT_SEEN_PARTS)     \
   LIST(Gating, INGOT_GATINGS)          \
   LIST(Precision, INGOT_PRECISIONS)
 

@@ -12,8 +12,8 @@
 //     encode_iq4.h      IQ4_NL IQ4_XS                    likewise, on uneven levels
 //
 // The searches minimise the squared error of each block; quantize/weighted.cpp lets weights count
-// differently. Finite weights never decode
-// to infinity or NaN after a search: a scale too large for its type saturates.
+// differently, and has the encoders of IQ1, IQ2 and IQ3, which are compiled once. Finite weights
+// never decode to infinity or NaN after a search: a scale too large for its type saturates.
 #pragma once
 
 #include "kernels/encode_fp4.h"

@@ -121,6 +121,9 @@ inline Line<Lanes> fit_affine(const Lanes* weight, const Counts& counts, const L
     }
   }
   if constexpr (!Counts::kIsEven) {
+    // Weights that are on a grid already which begins with the lowest of them.
+    for (int span = kMaxLevel; span > std::max(1, kMaxLevel - 4); --span)
+      attempt(static_cast<float>(span) / kMaxLevel, 0.0f);
     for (const float bottom : kFarCuts) {
       for (const float top : kFarCuts) {
         if (bottom + top >= kMaxLevel - 1 || bottom + top == 0) continue;

@@ -40,11 +40,9 @@ inline int64_t input_block_offset(int64_t, int64_t index) {
 // op over the lanes of each of kLanes vectors.
 template <class Op>
 inline simd::Ints across(simd::Ints (&vectors)[simd::kLanes], Op op) {
-  simd::Pairs rows[simd::kLanes];
-  repeat<simd::kLanes>([&](auto i) { rows[i] = simd::as_pairs(vectors[i]); });
-  simd::transpose(rows);
-  simd::Ints result = simd::as_ints(rows[0]);
-  repeat<simd::kLanes - 1>([&](auto i) { result = op(result, simd::as_ints(rows[i + 1])); });
+  simd::transpose(vectors);
+  simd::Ints result = vectors[0];
+  repeat<simd::kLanes - 1>([&](auto i) { result = op(result, vectors[i + 1]); });
   return result;
 }
 

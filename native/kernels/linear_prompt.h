@@ -59,18 +59,32 @@ void prompt_strips(const typename Panel::Strip* strips, int64_t count,
     prompt_strips<Panel, kTall - 1>(strips, count, inputs, columns, depth, first, results);
 }
 
+// How a panel reads the rows of a file.
+template <class F>
+struct FileRows {
+  using Format = F;
+
+  // Where a row's blocks begin that hold weights k and up.
+  static const uint8_t* at(const uint8_t* row, int64_t k) {
+    return row + k / F::kWeights * F::kBytes;
+  }
+  // Asks for the stretch of some rows that follows this one.
+  static void prefetch_next(const uint8_t* from, int64_t row_bytes, int rows) {
+    for (int r = 0; r < rows; ++r)
+      prefetch_stretch<F>(from + r * row_bytes + kBlocksPerStretch<F> * F::kBytes);
+  }
+};
+
 // Unpacks `count` blocks of the rows of a tile, and asks for the stretch that follows.
 template <class Panel>
 void unpack_strips(const uint8_t* blocks, int64_t row_bytes, int64_t rows, int count,
                    typename Panel::Strip* strips) {
-  using F = typename Panel::Format;
   for (int64_t row = 0; row < rows; row += simd::kLanes, ++strips) {
     const int64_t left = rows - row;
     const int taken = left < simd::kLanes ? static_cast<int>(left) : simd::kLanes;
     const uint8_t* from = blocks + row * row_bytes;
     Panel::unpack(from, row_bytes, taken, count, *strips);
-    for (int r = 0; r < taken; ++r)
-      prefetch_stretch<F>(from + r * row_bytes + kBlocksPerStretch<F> * F::kBytes);
+    Panel::prefetch_next(from, row_bytes, taken);
   }
 }
 
@@ -87,7 +101,7 @@ void prompt_panel(const uint8_t* weight, int64_t row_bytes, int64_t rows, const 
   for (int64_t k = 0; k < input.width; k += kInputBlock) {
     const int depth =
         static_cast<int>(input.width - k < kInputBlock ? input.width - k : kInputBlock);
-    const uint8_t* blocks = weight + k / F::kWeights * F::kBytes;
+    const uint8_t* blocks = Panel::at(weight, k);
     for (int64_t row = 0; row < rows; row += kTileHeight) {
       const int64_t height = rows - row < kTileHeight ? rows - row : kTileHeight;
       unpack_strips<Panel>(blocks + row * row_bytes, row_bytes, height, depth / F::kWeights,

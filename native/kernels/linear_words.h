@@ -116,8 +116,7 @@ INGOT_FLATTEN [[gnu::noinline]] void word_tile(const WordStrip* strips, WordShap
 
 // The panel of a format, as linear_prompt.h takes it.
 template <class F>
-struct WordPanel {
-  using Format = F;
+struct WordPanel : FileRows<F> {
   using Strip = WordStrip;
   using Input = InputBlock;
   // Sums that fill the registers: 24 of 32 with AVX-512, 8 of 16 with AVX2 (which needs others

@@ -42,7 +42,14 @@ struct AttendTask {
   int64_t window;  // 0: none
   bool chunked;    // windows lie side by side: a row sees those of its own
   bool causal;     // else every row sees all of [begin, end)
-  int64_t begin;   // a multiple of kKvBlockTokens
+  int64_t oldest;  // no row sees a position before this one
+  // Added to scores, for each of `repeat` heads: `bias` by the distance from query to key, from
+  // -(reach + kKvBlockTokens) on, 2 * (reach + kKvBlockTokens) of them; the distance itself times
+  // -`slopes`. Null: none.
+  const float* bias;
+  int64_t reach;
+  const float* slopes;
+  int64_t begin;  // a multiple of kKvBlockTokens
   int64_t end;
   AttendRow* row;  // results: one per row,
   float* mix;      // [rows][value_size], not yet divided by the sum
@@ -114,8 +121,21 @@ struct HeadTask {
   int64_t out_stride;
 };
 
+// What an adapter adds to outputs [begin, end) of several tokens.
+inline constexpr int64_t kUpPanel = 16;  // outputs
+struct LowRankTask {
+  const uint8_t* up;  // [panels][rank][kUpPanel], the last panel filled up with anything
+  int64_t rank;
+  int64_t begin, end;  // `begin` is the first output of a panel
+  const float* low;    // [tokens][low_stride]
+  int64_t low_stride;
+  int64_t tokens;
+  float* out;  // [tokens][out_stride], from output `begin` on
+  int64_t out_stride;
+};
+
 constexpr int64_t attend_scratch_floats(int64_t head_size) {
-  return kKvBlockTokens * (3 * head_size + 4);
+  return kKvBlockTokens * 2 * head_size;
 }
 
 }  // namespace ingot

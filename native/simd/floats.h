@@ -17,6 +17,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(INGOT_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace ingot::INGOT_ISA::simd {
@@ -42,7 +44,7 @@ inline F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v,
 
 #else
 
-// Halves (AVX2) or single lanes (plain C++) of the same sixteen.
+// Halves (AVX2), quarters (NEON) or single lanes (plain C++) of the same sixteen.
 #if defined(__AVX2__)
 using Piece = __m256;
 inline constexpr int kPieces = 2;
@@ -60,6 +62,24 @@ inline Piece round_piece(Piece a) { return _mm256_round_ps(a, 0); }
 inline Piece scale_piece(Piece a, Piece n) {
   const __m256i bits = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), bits));
+}
+#elif defined(INGOT_NEON)
+using Piece = float32x4_t;
+inline constexpr int kPieces = 4;
+inline Piece load_piece(const float* p) { return vld1q_f32(p); }
+inline Piece splat_piece(float x) { return vdupq_n_f32(x); }
+inline void store_piece(float* p, Piece v) { vst1q_f32(p, v); }
+inline Piece add_piece(Piece a, Piece b) { return vaddq_f32(a, b); }
+inline Piece sub_piece(Piece a, Piece b) { return vsubq_f32(a, b); }
+inline Piece mul_piece(Piece a, Piece b) { return vmulq_f32(a, b); }
+inline Piece div_piece(Piece a, Piece b) { return vdivq_f32(a, b); }
+inline Piece max_piece(Piece a, Piece b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+inline Piece min_piece(Piece a, Piece b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+inline Piece fma_piece(Piece a, Piece b, Piece c) { return vfmaq_f32(c, a, b); }
+inline Piece round_piece(Piece a) { return vrndnq_f32(a); }
+inline Piece scale_piece(Piece a, Piece n) {
+  const int32x4_t bits = vshlq_n_s32(vcvtq_s32_f32(n), 23);
+  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), bits));
 }
 #else
 using Piece = float;
@@ -128,6 +148,9 @@ inline F32x16 load_halves16(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * 16)));
   };
   return {{half(0), half(1)}};
+#elif defined(INGOT_NEON)
+  const auto quarter = [&](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + i * 8))); };
+  return {{quarter(0), quarter(1), quarter(2), quarter(3)}};
 #else
   float lanes[16];
   for (int i = 0; i < 16; ++i) lanes[i] = half_bits_to_float(load_bits(p + 2 * i));
@@ -150,6 +173,16 @@ inline void store_part(float* p, F32x16 v, int64_t n) {
 #if defined(__AVX512F__)
 inline float sum(F32x16 v) { return _mm512_reduce_add_ps(v.v); }
 inline float maximum(F32x16 v) { return _mm512_reduce_max_ps(v.v); }
+#elif defined(INGOT_NEON)
+inline float sum(F32x16 v) {
+  const float32x4_t four =
+      vaddq_f32(vaddq_f32(v.piece[0], v.piece[2]), vaddq_f32(v.piece[1], v.piece[3]));
+  return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+}
+inline float maximum(F32x16 v) {
+  return vmaxvq_f32(
+      max_piece(max_piece(v.piece[0], v.piece[2]), max_piece(v.piece[1], v.piece[3])));
+}
 #else
 inline float sum(F32x16 v) {
   float lanes[16];

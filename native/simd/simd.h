@@ -18,7 +18,8 @@
 //     nibbles(h)                     16 bytes -> 32 lanes: all low, then all high
 //     lookup16(table, v)             table[v[i]], v[i] in 0..15
 //     at_least(v, b)                 0xff where v[i] >= b, unsigned, else 0x00
-//     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff
+//     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff; also of the
+//                                    word at an address
 //     negate_where(v, bits)          -v[i] where bit i of a 32-bit word is set
 //     store32(p, v)                  any alignment
 //     load_odd_words(p)              the second, fourth ... of sixteen 32-bit words
@@ -33,8 +34,22 @@
 //     half_to_float(bits)            IEEE half to float
 #pragma once
 
+#include <cstring>
+
 #if defined(__AVX2__)
 #include "simd/x86.h"
+#elif defined(INGOT_NEON)
+#include "simd/neon.h"
 #else
 #include "simd/scalar.h"
 #endif
+
+namespace ingot::INGOT_ISA::simd {
+
+inline U8x32 spread_bits(const uint8_t* p) {
+  uint32_t bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return spread_bits(bits);
+}
+
+}  // namespace ingot::INGOT_ISA::simd

@@ -3,56 +3,45 @@
 // operations work byte by byte, so they do not care which byte is whose.
 #pragma once
 
-#if defined(__AVX512F__)
-#include "simd/vector_avx512.h"
+#if defined(INGOT_NEON)
+#include "simd/turned_neon.h"
 #else
-#include "simd/vector_avx2.h"
+#include "simd/turned_x86.h"
 #endif
 
 namespace ingot::INGOT_ISA::simd {
 
-inline constexpr int kLineBytes = 4 * kLanes;
-using Bytes __attribute__((vector_size(4 * kLanes))) = uint8_t;
-using UnsignedPairs __attribute__((vector_size(4 * kLanes))) = uint16_t;
-using UnsignedInts __attribute__((vector_size(4 * kLanes))) = uint32_t;
-
-inline Bytes load_line(const uint8_t* line) {
-  return *reinterpret_cast<const Bytes*>(__builtin_assume_aligned(line, kLineBytes));
-}
-inline void store_line(uint8_t* line, Bytes v) {
-  *reinterpret_cast<Bytes*>(__builtin_assume_aligned(line, kLineBytes)) = v;
-}
-
-// Where in a turned block: `offset` counts the bytes of a row and is a multiple of 4.
+// Where in a turned block: `offset` counts the bytes of a row.
 struct TurnedAt {
-  const uint8_t* const* rows;
   const uint8_t* lines;
-  int offset;
+  int offset = 0;
 
-  TurnedAt operator+(int bytes) const { return {rows, lines, offset + bytes}; }
-  Bytes line() const { return load_line(lines + offset / 4 * kLineBytes); }
-  // Of the line here: bits `first` and up, so many of them; byte k, with its sign; the
-  // half-precision number in its low (k is 0) or high half.
+  TurnedAt operator+(int bytes) const { return {lines, offset + bytes}; }
+  // Four bytes of every row.
+  Bytes line() const {
+    const uint8_t* here = lines + offset / 4 * kLineBytes;
+    const int before = offset % 4 * 8;
+    if (before == 0) return load_line(here);
+    return as_bytes(as_unsigned(load_line(here)) >> before |
+                    as_unsigned(load_line(here + kLineBytes)) << (32 - before));
+  }
+  // `count` bits from here on, as far as they lie within one whole line.
+  template <int count>
+  Ints bits() const {
+    const UnsignedInts whole = as_unsigned(load_line(lines + offset / 4 * kLineBytes));
+    return as_ints(whole >> (offset % 4 * 8) & ((1u << count) - 1));
+  }
+  Floats half() const { return halves_in_lanes(bits<16>()); }  // at an even offset
+  // Floats that have these bits.
+  static Floats floats(Ints bits) { return as_floats(bits); }
+  // Of the line here: bits `first` and up, so many of them; byte k, with its sign.
   template <int first, int count>
   Ints field() const {
-    return reinterpret_cast<Ints>(reinterpret_cast<UnsignedInts>(line()) >> first &
-                                  ((1u << count) - 1));
+    return as_ints(as_unsigned(line()) >> first & ((1u << count) - 1));
   }
   template <int k>
   Ints byte() const {
-    return reinterpret_cast<Ints>(line()) << (24 - 8 * k) >> 24;
-  }
-  template <int k>
-  Floats half() const {
-    return halves_in_lanes(field<16 * k, 16>());
-  }
-  // The half-precision number at any offset.
-  Floats half_of_rows() const {
-    int32_t halves[kLanes];
-    for (int r = 0; r < kLanes; ++r) halves[r] = load_bits(rows[r] + offset);
-    Ints v;
-    __builtin_memcpy(&v, halves, sizeof(v));
-    return halves_in_lanes(v);
+    return as_ints(as_unsigned(line())) << (24 - 8 * k) >> 24;
   }
 };
 
@@ -86,16 +75,6 @@ inline Quads operator|(const Quads& a, const Quads& b) {
   return each_quad([&](int i) { return a.v[i] | b.v[i]; });
 }
 template <int shift>
-inline Bytes shift_right(Bytes v) {
-  return reinterpret_cast<Bytes>(reinterpret_cast<UnsignedPairs>(v) >> shift) &
-         static_cast<uint8_t>(0xff >> shift);
-}
-template <int shift>
-inline Bytes shift_left(Bytes v) {
-  return reinterpret_cast<Bytes>(reinterpret_cast<UnsignedPairs>(v) << shift) &
-         static_cast<uint8_t>(0xff << shift);
-}
-template <int shift>
 inline Quads shift_right(const Quads& a) {
   return each_quad([&](int i) { return shift_right<shift>(a.v[i]); });
 }
@@ -118,18 +97,30 @@ inline Quads nibbles(const HalfQuads& a) {
     return i < 4 ? a.v[i] & static_cast<uint8_t>(15) : shift_right<4>(a.v[i - 4]);
   });
 }
+// Byte k of every lane, four times.
+inline constexpr uint8_t kRepeatByte[4][16] = {
+    {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12},
+    {1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9, 9, 13, 13, 13, 13},
+    {2, 2, 2, 2, 6, 6, 6, 6, 10, 10, 10, 10, 14, 14, 14, 14},
+    {3, 3, 3, 3, 7, 7, 7, 7, 11, 11, 11, 11, 15, 15, 15, 15}};
+// Bit i of the 32 here -> byte i of the slice, 0x00 or 0xff.
+inline Quads spread_bits(TurnedAt at) {
+  const Bytes bits = at.line();
+  return each_quad([&](int i) {
+    const Bytes all = permute_sixteens(bits, load16(kRepeatByte[i / 2]));
+    return have_bits(all, i % 2 == 0 ? 0x08040201u : 0x80402010u);
+  });
+}
 inline Quads lookup16(U8x16 table, const Quads& index) {
   return each_quad([&](int i) { return lookup_bytes(table, index.v[i]); });
 }
 
 // Turns kLineBytes bytes of every row.
 inline void turn_lines(const uint8_t* const* rows, int offset, uint8_t* lines) {
-  Pairs v[kLanes];
-  for (int r = 0; r < kLanes; ++r)
-    v[r] = load_pairs(reinterpret_cast<const int16_t*>(rows[r] + offset));
+  Fours v[kLanes];
+  for (int r = 0; r < kLanes; ++r) v[r] = load_fours(rows[r] + offset);
   transpose(v);
-  for (int i = 0; i < kLanes; ++i)
-    store_line(lines + (offset / 4 + i) * kLineBytes, reinterpret_cast<Bytes>(v[i]));
+  for (int i = 0; i < kLanes; ++i) store_fours(lines + (offset / 4 + i) * kLineBytes, v[i]);
 }
 
 // Turns 16 bytes of every row.
@@ -138,6 +129,13 @@ inline void turn16(const uint8_t* const* rows, int offset, uint8_t* lines) {
   for (int i = 0; i < 4; ++i) v[i] = load_every_fourth<Bytes>(rows + i, offset);
   transpose_quarters(v);
   for (int i = 0; i < 4; ++i) store_line(lines + (offset / 4 + i) * kLineBytes, v[i]);
+}
+
+// Turns 2 bytes of every row: half a line, then zeros.
+inline void turn2(const uint8_t* const* rows, int offset, uint8_t* lines) {
+  int32_t halves[kLanes];
+  for (int r = 0; r < kLanes; ++r) halves[r] = load_bits(rows[r] + offset);
+  __builtin_memcpy(lines + offset / 4 * kLineBytes, halves, sizeof(halves));
 }
 
 }  // namespace ingot::INGOT_ISA::simd

@@ -21,15 +21,19 @@
 //     to_floats(i)   sum(i)   magnitude_bits(v)   a float's bits without the sign
 //     store_words(p, i)              the low 16 bits of each lane
 //     store_bytes(p, i)              the low 8 bits of each lane
-//     as_pairs(i) as_ints(p)         the same bits
 // Pairs
 //     load_pairs(p) store_pairs(p, v)
 //     splat_pair(p)                  the two words at p in every lane
 //     dot(sum, a, b)                 sum + a.first * b.first + a.second * b.second, 32 bits
-//     dot_bytes(sum, a, b)           sum + four products of unsigned a and signed b; not on AVX2
-//     add_quad<most, i, n>(sum, part, a, b)   the same for quad i of a group of n; a is at most
-//                                    `most`, which is at most kMostByte
-//     transpose(rows)                kLanes x kLanes pairs, in place
+//     transpose(rows)                kLanes x kLanes pairs, in place; also Ints, Floats and Fours
+// Fours: four bytes of every lane
+//     load_fours(p) store_fours(p, v)
+//     as_fours(slices)               the bytes of kLanes / 8 slices in a row
+//     splat_four<i>(p)               the four signed bytes at p + 4 * i, in every lane
+//     add_quad<most, i, n>(sum, part, a, b)   sum + four products of unsigned a and signed b, for
+//                                    quad i of a group of n; a is at most `most`, which is at most
+//                                    kMostByte, or signed, if kTakesNegativeBytes; `part` holds
+//                                    sums of 16 bits where there are no dot products of bytes
 // Words
 //     widen(v) widen_unsigned(v)     a slice of bytes
 //     load_words(p) store_words(p, w)   32 in a row
@@ -53,16 +57,26 @@
 
 #include "simd/simd.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(INGOT_NEON)
+#define INGOT_TURNS  // rows become lanes while they are packed
 #include "simd/turned.h"
+#if defined(INGOT_NEON) && defined(__ARM_FEATURE_MATMUL_INT8)
+#define INGOT_MATMUL  // the CPU multiplies small matrices of bytes
+#include "simd/matmul_neon.h"
+#endif
+#if defined(__AVX2__) && !defined(__AVXVNNI__) && !defined(__AVX512VNNI__)
+#include "simd/byte_pairs.h"
+#endif
 #else
 #include "simd/vector_scalar.h"
+// After it:
+#include "simd/fours.h"
 #endif
 
 // For functions whose arrays of vectors must live in registers: gcc leaves some of the lambdas in
 // them as calls, which pass arrays through memory. In plain C++ nothing is gained, and compiling
-// takes minutes.
-#if defined(__AVX2__)
+// takes minutes, as it does with sanitizers.
+#if defined(INGOT_TURNS) && !defined(__SANITIZE_ADDRESS__)
 #define INGOT_FLATTEN [[gnu::flatten]]
 #else
 #define INGOT_FLATTEN
@@ -78,5 +92,19 @@ inline void repeat(Body body) {
     (body(std::integral_constant<int, i>{}), ...);
   }(std::make_integer_sequence<int, count>{});
 }
+
+#if !defined(INGOT_NEON)
+namespace simd {
+
+template <class Vector>
+inline void transpose(Vector (&row)[kLanes]) {
+  Pairs rows[kLanes];
+  repeat<kLanes>([&](auto i) { rows[i] = __builtin_bit_cast(Pairs, row[i]); });
+  transpose(rows);
+  repeat<kLanes>([&](auto i) { row[i] = __builtin_bit_cast(Vector, rows[i]); });
+}
+
+}  // namespace simd
+#endif
 
 }  // namespace ingot::INGOT_ISA

@@ -66,8 +66,6 @@ inline Ints magnitude_bits(Floats v) {
 inline void store_ints(int32_t* p, Ints v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bits(v));
 }
-inline Ints as_ints(Pairs v) { return ints(bits(v)); }
-inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }
 inline Ints round_to_ints(Floats v) { return ints(_mm256_cvtps_epi32(v)); }
 inline Floats to_floats(Ints v) { return _mm256_cvtepi32_ps(bits(v)); }
 inline int32_t sum(Ints v) {
@@ -93,7 +91,11 @@ inline Pairs splat_pair(const int16_t* p) {
   return pairs(_mm256_set1_epi32(pair));
 }
 inline Ints dot(Ints sum, Pairs a, Pairs b) {
+#if defined(__AVXVNNI__)
+  return ints(_mm256_dpwssd_avx_epi32(bits(sum), bits(a), bits(b)));
+#else
   return sum + ints(_mm256_madd_epi16(bits(a), bits(b)));
+#endif
 }
 
 inline Ints splat_int(int32_t n) { return ints(_mm256_set1_epi32(n)); }
@@ -104,19 +106,17 @@ inline void store_bytes(int8_t* p, Ints v) {
       _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), both);
 }
-// Products of bytes are added in 16 bits as long as they fit, then in 32. Inputs are at most 127.
-// Quad i of a group of so many, weights of at most `most`.
+#if defined(__AVXVNNI__)
 template <int most, int i, int quads>
-inline void add_quad(Ints& sum, Pairs& part, Pairs unsigned_bytes, Pairs signed_bytes) {
-  constexpr int kAtOnce = INT16_MAX / (2 * 127 * most);
-  static_assert(kAtOnce > 0);
-  const Pairs products = pairs(_mm256_maddubs_epi16(bits(unsigned_bytes), bits(signed_bytes)));
-  part = i % kAtOnce == 0 ? products : part + products;
-  __asm__("" : "+x"(part));  // gcc would first multiply all quads, then add: too many registers
-  if constexpr (i % kAtOnce == kAtOnce - 1 || i == quads - 1)
-    sum = dot(sum, part, pairs(_mm256_set1_epi16(1)));
+inline void add_quad(Ints& sum, Pairs&, Pairs unsigned_bytes, Pairs signed_bytes) {
+  sum = ints(_mm256_dpbusd_avx_epi32(bits(sum), bits(unsigned_bytes), bits(signed_bytes)));
 }
-inline constexpr int kMostByte = INT16_MAX / (2 * 127);
+inline constexpr int kMostByte = 255;
+#else
+inline Pairs multiply_byte_pairs(Pairs unsigned_bytes, Pairs signed_bytes) {
+  return pairs(_mm256_maddubs_epi16(bits(unsigned_bytes), bits(signed_bytes)));
+}
+#endif
 inline Pairs as_pairs(const U8x32 (&v)[1]) { return pairs(v[0].v); }
 
 template <class Function>
@@ -210,6 +210,12 @@ inline Bytes widen_splat(U8x32 v) {
 template <class Bytes>
 inline Bytes lookup_bytes(U8x16 table, Bytes index) {
   return reinterpret_cast<Bytes>(lookup16(table, {reinterpret_cast<__m256i>(index)}).v);
+}
+// Byte i of every 16 is byte control[i] of the same 16.
+template <class Bytes>
+inline Bytes permute_sixteens(Bytes v, U8x16 control) {
+  return reinterpret_cast<Bytes>(
+      _mm256_shuffle_epi8(reinterpret_cast<__m256i>(v), _mm256_broadcastsi128_si256(control.v)));
 }
 inline Floats halves_in_lanes(Ints v) {
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(bits(v), bits(v)), 0x08);

@@ -1,4 +1,4 @@
-// vector.h's operations for AVX-512 with VNNI.
+// vector.h's operations for AVX-512, with VNNI or without (Skylake-X).
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,6 @@ inline Ints magnitude_bits(Floats v) {
   return ints(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
 }
 inline void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, bits(v)); }
-inline Ints as_ints(Pairs v) { return ints(bits(v)); }
-inline Pairs as_pairs(Ints v) { return pairs(bits(v)); }
 inline Ints splat_int(int32_t n) { return ints(_mm512_set1_epi32(n)); }
 inline Ints round_to_ints(Floats v) { return ints(_mm512_cvtps_epi32(v)); }
 inline Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(bits(v)); }
@@ -93,18 +91,24 @@ inline Pairs splat_pair(const int16_t* p) {
   return pairs(_mm512_set1_epi32(pair));
 }
 inline Ints dot(Ints sum, Pairs a, Pairs b) {
+#if defined(__AVX512VNNI__)
   return ints(_mm512_dpwssd_epi32(bits(sum), bits(a), bits(b)));
+#else
+  return sum + ints(_mm512_madd_epi16(bits(a), bits(b)));
+#endif
 }
 
-inline Ints dot_bytes(Ints sum, Pairs unsigned_bytes, Pairs signed_bytes) {
-  return ints(_mm512_dpbusd_epi32(bits(sum), bits(unsigned_bytes), bits(signed_bytes)));
-}
-// Quad i of a group of so many, weights of at most `most`; `part` is AVX2's.
+#if defined(__AVX512VNNI__)
 template <int most, int i, int quads>
 inline void add_quad(Ints& sum, Pairs&, Pairs unsigned_bytes, Pairs signed_bytes) {
-  sum = dot_bytes(sum, unsigned_bytes, signed_bytes);
+  sum = ints(_mm512_dpbusd_epi32(bits(sum), bits(unsigned_bytes), bits(signed_bytes)));
 }
-inline constexpr int kMostByte = 255;  // dot_bytes() takes any
+inline constexpr int kMostByte = 255;
+#else
+inline Pairs multiply_byte_pairs(Pairs unsigned_bytes, Pairs signed_bytes) {
+  return pairs(_mm512_maddubs_epi16(bits(unsigned_bytes), bits(signed_bytes)));
+}
+#endif
 inline Pairs as_pairs(const U8x32 (&v)[2]) {
   return pairs(_mm512_inserti64x4(_mm512_castsi256_si512(v[0].v), v[1].v, 1));
 }
@@ -179,6 +183,12 @@ template <class Bytes>
 inline Bytes lookup_bytes(U8x16 table, Bytes index) {
   return reinterpret_cast<Bytes>(
       _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table.v), reinterpret_cast<__m512i>(index)));
+}
+// Byte i of every 16 is byte control[i] of the same 16.
+template <class Bytes>
+inline Bytes permute_sixteens(Bytes v, U8x16 control) {
+  return reinterpret_cast<Bytes>(
+      _mm512_shuffle_epi8(reinterpret_cast<__m512i>(v), _mm512_broadcast_i32x4(control.v)));
 }
 inline Floats halves_in_lanes(Ints v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits(v))); }
 template <class Bytes>

@@ -91,8 +91,6 @@ inline Ints magnitude_bits(Floats v) {
   return each_lane<Ints>([&](int i) { return std::bit_cast<int32_t>(v.lane[i]) & 0x7fffffff; });
 }
 inline void store_ints(int32_t* p, Ints v) { std::memcpy(p, v.lane, sizeof(v)); }
-inline Ints as_ints(Pairs v) { return std::bit_cast<Ints>(v); }
-inline Pairs as_pairs(Ints v) { return std::bit_cast<Pairs>(v); }
 // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa.
 inline Ints round_to_ints(Floats v) {
   return each_lane<Ints>(

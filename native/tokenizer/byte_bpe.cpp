@@ -1,12 +1,8 @@
 // Byte-level BPE (GPT-2 and most vocabularies since): words from the Splitter, bytes written
 // as printable characters, pairs joined by the rank of their merge.
-//
-// Merges are found by the texts they join, not by ids: indexing them is then one pass over
-// their bytes (15 ms for Llama 3's 280,000), while resolving each into three ids took ten times
-// as long. A word or a pair that is met again does not look at them.
 #include <array>
 
-#include "tokenizer/hash_index.h"
+#include "tokenizer/merges.h"
 #include "tokenizer/model.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/unicode.h"
@@ -35,51 +31,6 @@ const Alphabet& alphabet() {
   static const Alphabet instance;
   return instance;
 }
-
-// The merges in the order of their rank, "left right" each, and where to find a pair.
-class Merges {
- public:
-  explicit Merges(Strings merges) : merges_(merges), index_(merges.size()) {
-    index_.fill(
-        merges.size(),
-        [&](std::uint32_t rank) {
-          const auto [left, right] = halves(rank);
-          return hash_pair(left, right);
-        },
-        [&](std::uint32_t a, std::uint32_t b) { return merges_[a] == merges_[b]; });
-  }
-
-  // The order is the rank.
-  Joint find(std::string_view left, std::string_view right) const {
-    const std::uint32_t rank = index_.find(hash_pair(left, right), [&](std::uint32_t candidate) {
-      const std::string_view merge = merges_[candidate];
-      return merge.size() == left.size() + 1 + right.size() && merge[left.size()] == ' ' &&
-             same_bytes(merge.data(), left.data(), left.size()) &&
-             same_bytes(merge.data() + left.size() + 1, right.data(), right.size());
-    });
-    if (rank == HashIndex::kAbsent) return {};
-    return {rank, static_cast<Id>(kFirstMerge + rank)};
-  }
-
-  // How many different symbols there can be.
-  std::size_t symbols() const { return kFirstMerge + merges_.size(); }
-
- private:
-  static std::uint64_t hash_pair(std::string_view left, std::string_view right) {
-    return hash_bytes(left) * 3 + hash_bytes(right);
-  }
-
-  // A merge without a space joins nothing: it has no left half.
-  std::pair<std::string_view, std::string_view> halves(std::uint32_t rank) const {
-    const std::string_view merge = merges_[rank];
-    const std::size_t space = merge.find(' ', 1);
-    if (space == merge.npos) return {{}, merge};
-    return {merge.substr(0, space), merge.substr(space + 1)};
-  }
-
-  Strings merges_;
-  HashIndex index_;
-};
 
 class ByteBpe final : public Model {
  public:

@@ -44,12 +44,17 @@ class Model {
 // What all kinds but byte-level BPE and RWKV do: U+2581 stands for a space, <0x..> for a byte.
 void append_spaced_piece(const Vocabulary& vocabulary, Id id, std::string& out);
 
+// The token <0x..> of a byte, or kNone.
+Id byte_token(const Vocabulary& vocabulary, std::uint8_t byte);
+
 struct BpeOptions {
   std::vector<std::string_view> passes;  // of the Splitter
   bool whole_words = false;              // a word that is a token is not merged up to
 };
 std::unique_ptr<const Model> make_byte_bpe(const Vocabulary& vocabulary, Strings merges,
                                            const BpeOptions& options);
+
+std::unique_ptr<const Model> make_character_bpe(const Vocabulary& vocabulary, Strings merges);
 
 std::unique_ptr<const Model> make_sentencepiece(const Vocabulary& vocabulary, bool space_prefix,
                                                 Id unknown);

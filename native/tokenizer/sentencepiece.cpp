@@ -6,70 +6,13 @@
 // word long and come back often.
 #include <array>
 #include <bit>
-#include <cstring>
 
 #include "tokenizer/model.h"
+#include "tokenizer/neighbours.h"
 #include "tokenizer/unicode.h"
 
 namespace ingot::tokenizer {
 namespace {
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";
-
-// Which characters stand side by side in some token. May say yes wrongly, never no.
-class Neighbours {
- public:
-  explicit Neighbours(const Vocabulary& vocabulary) : others_(kWords) {
-    for (std::size_t id = 0; id < vocabulary.size(); ++id) {
-      const std::string_view text = vocabulary.text(static_cast<Id>(id));
-      std::uint32_t left = kStart;
-      for (std::size_t at = 0; at < text.size();) {
-        const std::size_t bytes =
-            std::min(symbol_bytes(static_cast<std::uint8_t>(text[at])), text.size() - at);
-        const std::uint32_t right = code_of(text.substr(at, bytes));
-        if (left != kStart) insert(left, right);
-        left = right;
-        at += bytes;
-      }
-    }
-  }
-
-  // A character as a number: its bytes, the escaped space as a space.
-  static std::uint32_t code_of(std::string_view symbol) {
-    if (symbol.size() == 1) return static_cast<std::uint8_t>(symbol[0]);
-    if (symbol == kSpace) return ' ';
-    std::uint32_t code = 0;
-    std::memcpy(&code, symbol.data(), symbol.size());
-    return code;
-  }
-
-  bool hold(std::uint32_t left, std::uint32_t right) const {
-    if ((left | right) < 128) return ascii_[left] >> right & 1;
-    const std::uint32_t place = place_of(left, right);
-    return others_[place / 64] >> place % 64 & 1;
-  }
-
- private:
-  static constexpr std::uint32_t kStart = 0xFFFFFFFF;
-  static constexpr std::size_t kWords = 1 << 15;  // 2 Mbit: an eighth full with 262k tokens
-
-  static std::uint32_t place_of(std::uint32_t left, std::uint32_t right) {
-    const std::uint64_t pair = std::uint64_t{left} << 32 | right;
-    return static_cast<std::uint32_t>(pair * 0x9E3779B97F4A7C15 >> 43);
-  }
-
-  void insert(std::uint32_t left, std::uint32_t right) {
-    if ((left | right) < 128) {
-      ascii_[left] |= static_cast<unsigned __int128>(1) << right;
-    } else {
-      const std::uint32_t place = place_of(left, right);
-      others_[place / 64] |= std::uint64_t{1} << place % 64;
-    }
-  }
-
-  std::array<unsigned __int128, 128> ascii_{};
-  std::vector<std::uint64_t> others_;
-};
 
 // Floats as numbers of which the lower goes first: the higher score.
 std::uint32_t order_of(float score) {
@@ -81,12 +24,12 @@ std::uint32_t order_of(float score) {
 class SentencePiece final : public Model {
  public:
   SentencePiece(const Vocabulary& vocabulary, bool space_prefix, Id unknown)
-      : Model(vocabulary), space_prefix_(space_prefix), neighbours_(vocabulary) {
-    constexpr char digits[] = "0123456789ABCDEF";
+      : Model(vocabulary), space_prefix_(space_prefix) {
+    for (std::size_t id = 0; id < vocabulary.size(); ++id)
+      neighbours_.insert_all(vocabulary.text(static_cast<Id>(id)));
     for (int byte = 0; byte < 256; ++byte) {
-      const char spelled[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
       const char plain = static_cast<char>(byte);
-      Id id = vocabulary.find({spelled, sizeof spelled});
+      Id id = byte_token(vocabulary, static_cast<std::uint8_t>(byte));
       if (id == kNone) id = vocabulary.find({&plain, 1});
       byte_token_[static_cast<std::size_t>(byte)] = id == kNone ? unknown : id;
     }
@@ -178,6 +121,12 @@ class SentencePiece final : public Model {
 };
 
 }  // namespace
+
+Id byte_token(const Vocabulary& vocabulary, std::uint8_t byte) {
+  constexpr char digits[] = "0123456789ABCDEF";
+  const char spelled[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
+  return vocabulary.find({spelled, sizeof spelled});
+}
 
 void append_spaced_piece(const Vocabulary& vocabulary, Id id, std::string& out) {
   const std::string_view text = vocabulary.text(id);

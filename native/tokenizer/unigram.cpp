@@ -1,10 +1,11 @@
 // Unigram (T5, XLM-R): normalized text, and among all ways to cut it into tokens the one with
 // the highest sum of scores.
 //
-// Sums are doubles and the first of equals stays, as in SentencePiece and llama.cpp.
+// Sums are doubles and the first of equals stays, as in llama.cpp. SentencePiece adds floats, so it
+// can choose another of several equal cuts.
 #include <algorithm>
-#include <cfloat>
 #include <cstring>
+#include <limits>
 
 #include "tokenizer/model.h"
 #include "tokenizer/trie.h"
@@ -75,7 +76,7 @@ class Unigram final : public Model {
   Unigram(const Vocabulary& vocabulary, const UnigramOptions& options)
       : Model(vocabulary), options_(options), charsmap_(options.charsmap) {
     options_.charsmap = {};
-    float lowest = FLT_MAX;
+    float lowest = std::numeric_limits<float>::max();
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
       const Id id = static_cast<Id>(i);
       const TokenType type = vocabulary.type(id);
@@ -102,7 +103,7 @@ class Unigram final : public Model {
  private:
   // The best way to reach a place of the text.
   struct Step {
-    double score = -DBL_MAX;
+    double score = std::numeric_limits<double>::lowest();
     std::uint32_t from = 0;
     Id id = kNone;
   };

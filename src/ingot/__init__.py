@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingot.engine import RequestState as RequestState
     from ingot.engine import Timings as Timings
     from ingot.errors import AccessDeniedError as AccessDeniedError
+    from ingot.errors import AdapterError as AdapterError
     from ingot.errors import CacheFullError as CacheFullError
     from ingot.errors import ChatTemplateError as ChatTemplateError
     from ingot.errors import ChecksumError as ChecksumError
@@ -78,6 +79,7 @@ check_alone(__file__)
 
 _HOME = {
     "AccessDeniedError": "ingot.errors",
+    "AdapterError": "ingot.errors",
     "BeamText": "ingot.results",
     "CacheFullError": "ingot.errors",
     "ChatSession": "ingot.chat",
@@ -142,6 +144,7 @@ _HOME = {
 __all__ = [
     "LLM",
     "AccessDeniedError",
+    "AdapterError",
     "BeamText",
     "CacheFullError",
     "ChatSession",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 # isa
 def cpu_features() -> list[str]: ...
 def instruction_sets(supported_only: bool = True) -> list[str]: ...
+def instruction_set_needs() -> dict[str, list[str]]: ...
 def active_isa() -> str: ...
 def set_isa(name: str) -> None: ...
 
@@ -117,6 +118,9 @@ def byte_bpe(
     passes: list[str],
     whole_words: bool,
 ) -> Model: ...
+def character_bpe(
+    vocabulary: Vocabulary, merges: NDArray[np.uint8], merge_offsets: NDArray[np.uint64]
+) -> Model: ...
 def sentencepiece(vocabulary: Vocabulary, space_prefix: bool, unknown: int) -> Model: ...
 def word_piece(
     vocabulary: Vocabulary, lower_case: bool, strip_accents: bool, unknown: int
@@ -175,9 +179,21 @@ def linear(
     end: int,
     out: NDArray[np.float32],
     precision: Enum,
+    interleaved: bool = False,
+) -> None: ...
+def interleaved_rows(type: int, precision: Enum) -> int: ...
+def interleaved_row_bytes(type: int, width: int, precision: Enum) -> int: ...
+def interleave(
+    type: int,
+    weight: NDArray[np.uint8],
+    width: int,
+    out: NDArray[np.uint8],
+    precision: Enum,
 ) -> None: ...
 def multiply_in_registers(rounds: int) -> int: ...
 def read_through(data: NDArray[np.uint8], threads: int) -> int: ...
+def tuning() -> dict[str, int]: ...
+def input_kinds(type: int, precision: Enum) -> tuple[str, str]: ...  # of decode, of prefill
 def exponentials(x: NDArray[np.float32], out: _Floats) -> None: ...
 def softcap(x: NDArray[np.float32], cap: float, out: _Floats) -> None: ...
 def activate(
@@ -210,6 +226,7 @@ class Operation:
 # Records by the names of ingot.graph.ops: operations, and parts of them. Each class has FIELDS.
 OPERATIONS: Mapping[str, Callable[..., Operation]]
 PARTS: Mapping[str, Callable[..., object]]
+UP_PANEL: int  # outputs that an adapter's second matrix has beside each other
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
@@ -237,7 +254,17 @@ class Program:
         outputs: _Ints,
         types: _Ints | None,
         rows: _Floats | None,
+        adapters: _Ints | None,
+        adapter_scales: _Floats | None,
+        encoded: _Ints | None,
         prompt: bool,
         logits: _Floats,
-    ) -> None: ...
+        threads: int,  # of those of the program
+    ) -> float: ...  # seconds that one of them waited for others
+    def adapt(self, *, slot: int, op: int, part: int, weights: object | None) -> None: ...
     def read(self, *, value: int, tokens: int, out: _Floats) -> None: ...
+    @property
+    def copied_bytes(self) -> int: ...  # of the copies that copy_next writes
+    @property
+    def copies_replace(self) -> bool: ...  # once they are written, nothing reads what was copied
+    def copy_next(self) -> bool: ...  # False: all are written

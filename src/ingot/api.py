@@ -14,39 +14,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
-from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from ingot import models, store
 from ingot.arrays import Floats
 from ingot.backends.backend import OnOpening
 from ingot.bar import Bar, DownloadBar
+from ingot.convert import locate_quantized
 from ingot.engine import (
     Completion,
     EngineOptions,
     EngineStats,
-    InferenceEngine,
     OnProgress,
     Prompt,
     Request,
+    create_engine,
 )
+from ingot.engine.adapters import AdapterChoice
 from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import PickleError, SamplingError
 from ingot.recommended import recommended_sampling
-from ingot.results import BeamText, Score
-from ingot.sampling import SamplingParams, logprobs_of
+from ingot.results import BeamText, Score, beams_of, logits_of, score_of, whole
+from ingot.sampling import SamplingParams
 from ingot.sampling.fields import SamplingFields
 from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.engine.model.hidden_states import HiddenStateRunner
     from ingot.reply import Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
     from ingot.tool_runs import Functions, ToolRun
@@ -67,7 +64,8 @@ class LLM:
     Methods that generate text take sampling parameters by name (`temperature`, `seed`, `stop`,
     ...), or together as a `SamplingParams`. `max_tokens` is 128 by default; None means until the
     context is full. They also take `negative_prompt` and `cfg_scale` (classifier-free guidance),
-    `heal`, `context_overflow`, `keep` and `reuse`; `InferenceEngine.submit_request` explains these.
+    `heal`, `context_overflow`, `keep`, `reuse`, `adapter` and `priority`;
+    `InferenceEngine.submit_request` explains these.
 
     `schema` is a JSON schema, a pydantic model or a dataclass that the text must follow;
     `Completion.parsed` is then the parsed object. For asyncio there are `agenerate`, `achat`,
@@ -100,17 +98,18 @@ class LLM:
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
         `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
-        `draft`, `step_timeout`. While a GPU is made ready, `progress(stage, done, total)` is
-        called: bytes of weights, then kernels to compile, then steps to capture.
+        `draft`, `step_timeout`, `engine_process`, `adapters` (LoRA adapters by name) and
+        `adapter_scales`. While a GPU is made ready, `progress(stage, done, total)` is called: bytes
+        of weights, then kernels to compile, then steps to capture.
         """
         started = time.perf_counter()
-        self.engine = InferenceEngine(EngineOptions.from_names(options))
+        self.engine = create_engine(EngineOptions.from_names(options))
         if chat_template is not None:
             from ingot.tokenizer.sandbox import CompiledTemplate  # noqa: PLC0415 (imports jinja2)
 
             CompiledTemplate(chat_template)  # an invalid one is an error now
         with DownloadBar() as bar:
-            found = store.locate(path, bar)
+            found = locate_quantized(path, bar) or store.locate(path, bar)
         self.engine.load_gguf_model(found, progress)
         model = self.engine.model
         self.path = model.file.path
@@ -129,7 +128,6 @@ class LLM:
         self.defaults = SamplingParams.from_names(recommended_sampling(self.path))
         self.pooling: models.Pooling = pooling or models.pooling(self.file)
         self._template_source = chat_template
-        self._making_runner = Lock()
 
     def generate(
         self,
@@ -144,7 +142,7 @@ class LLM:
         >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
         ' four, five,'
         """
-        return _whole(self._submit(prompt, params, fields, schema))
+        return whole(self._submit(prompt, params, fields, schema))
 
     async def agenerate(
         self,
@@ -212,7 +210,7 @@ class LLM:
         >>> llm.chat("What is the capital of France?", temperature=0).text
         'The capital of France is Paris.'
         """
-        return _whole(self.stream_chat(messages, params, schema=schema, tools=tools, **fields))
+        return whole(self.stream_chat(messages, params, schema=schema, tools=tools, **fields))
 
     async def achat(
         self,
@@ -408,55 +406,31 @@ class LLM:
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         length_penalty: float = 1.0,
+        adapter: AdapterChoice | None = None,
     ) -> list[BeamText]:
         """Beam search: the most likely continuations of a prompt found with `width` beams.
 
         They are sorted by log-probability / length ** length_penalty, best first.
         """
-        from ingot.sampling import BeamSearch  # noqa: PLC0415 (few need it)
-
-        if width > self.engine.options.max_running:
-            raise SamplingError("width", width, f"at most {self.engine.options.max_running}")
-        search = BeamSearch(
-            width, self.tokenizer.eog_ids, max_tokens=max_tokens, length_penalty=length_penalty
+        ids = self.engine.encode(prompt)
+        return beams_of(
+            self.engine, ids, width, max_tokens, length_penalty=length_penalty, adapter=adapter
         )
-        self.engine.run_beams(self.engine.encode(prompt), search)
-        return [
-            BeamText(self.tokenizer.decode(beam.tokens), beam.tokens, beam.logprob)
-            for beam in search.best()
-        ]
 
-    def score(self, prompt: Prompt, *, first: int = 1) -> Score:
+    def score(
+        self, prompt: Prompt, *, first: int = 1, adapter: AdapterChoice | None = None
+    ) -> Score:
         """The log-probability of each token of a text, from token number `first` on.
 
         >>> score = llm.score("The capital of France is Paris")
         >>> len(score.token_ids), len(score.logprobs)
         (6, 5)
         """
-        ids = self.engine.encode(prompt)
-        if not 1 <= first <= len(ids):
-            raise SamplingError("first", first, f"from 1 to {len(ids)}, the length of the text")
-        found: list[NDArray[np.float64]] = []
+        return score_of(self.engine, self.engine.encode(prompt), first, adapter)
 
-        def take(start: int, rows: Floats) -> None:
-            following = ids[start + 1 : start + 1 + len(rows)]
-            found.append(logprobs_of(rows, following, self.threads))
-
-        if first < len(ids):
-            self.engine.read_rows(ids[:-1], take, first=first - 1)
-        logprobs = np.concatenate(found).tolist() if found else []
-        return Score(tuple(ids.tolist()), tuple(logprobs))
-
-    def logits(self, token_ids: Sequence[int]) -> Floats:
+    def logits(self, token_ids: Sequence[int], *, adapter: AdapterChoice | None = None) -> Floats:
         """Logits [tokens, vocabulary] for the token after each given token."""
-        ids = self.engine.encode(token_ids)
-        rows = np.empty((len(ids), self.graph.logits.width), np.float32)
-
-        def take(start: int, piece: Floats) -> None:
-            rows[start : start + len(piece)] = piece
-
-        self.engine.read_rows(ids, take)
-        return rows
+        return logits_of(self.engine, self.engine.encode(token_ids), adapter)
 
     def embed(
         self,
@@ -475,15 +449,11 @@ class LLM:
         >>> bool(cat @ kitten > cat @ tax)
         True
         """
-        if pooling is None:
-            pooling = self.pooling
-        if pooling not in get_args(models.Pooling):
-            raise SamplingError("pooling", pooling, "'mean', 'cls' or 'last'")
         asked = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.engine.encode(text) for text in asked]
-        vectors = self._hidden.pooled(ids, pooling)
-        if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        self.engine.adapters.require_none()
+        chosen = self.pooling if pooling is None else pooling
+        vectors = self.engine.programs.embeddings(ids, chosen, normalize=normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 
     async def aembed(
@@ -509,13 +479,8 @@ class LLM:
             ...
         ingot.errors.ModelError: ... use embed
         """
-        from ingot.engine.model.rerank_pairs import PairEncoder  # noqa: PLC0415 (few need it)
-
-        pairs = PairEncoder(self.engine.model, self.tokenizer)
-        if not documents:
-            return np.empty(0, np.float32)
-        tokens, types = zip(*(pairs.encode(query, text) for text in documents), strict=True)
-        return pairs.scores(self._ranker.scores(tokens, types))
+        self.engine.adapters.require_none()
+        return self.engine.programs.ranking(self.tokenizer, query, documents)
 
     def hidden_states(self, prompt: Prompt) -> Floats:
         """Hidden states [1 + layers, tokens, width]: the embeddings, then each layer's output.
@@ -523,7 +488,8 @@ class LLM:
         >>> llm.hidden_states("hi").shape
         (31, 1, 576)
         """
-        return self._hidden.layer_states(self.engine.encode(prompt))
+        self.engine.adapters.require_none()
+        return self.engine.programs.layer_states(self.engine.encode(prompt))
 
     def save(self, text: Prompt | Request, path: str | os.PathLike[str]) -> None:
         """Write the KV cache of a prompt, or of a request so far, to a file."""
@@ -544,6 +510,22 @@ class LLM:
     def detokenize(self, token_ids: Iterable[int]) -> str:
         """The text of tokens."""
         return self.tokenizer.decode(token_ids)
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of the LoRA adapters that requests may choose."""
+        return tuple(info.name for info in self.engine.adapters.infos)
+
+    def add_adapter(self, name: str, path: str | os.PathLike[str], *, scale: float = 0.0) -> None:
+        """Open a LoRA adapter, a GGUF file or a folder of PEFT, while requests run.
+
+        Requests choose it with `adapter=name`. Those that choose none use it with `scale`.
+        """
+        self.engine.adapters.add(name, path, scale)
+
+    def remove_adapter(self, name: str) -> None:
+        """Remove an adapter; requests that run with it continue."""
+        self.engine.adapters.remove(name)
 
     @cached_property
     def chat_template(self) -> "ChatTemplate":
@@ -606,30 +588,3 @@ class LLM:
         """Whether the chat template opens the reasoning block at the end of a prompt."""
         asked = self.chat_template.render([{"role": "user", "content": "?"}])
         return self.reply_style.is_opened_by(asked.text)
-
-    @cached_property
-    def _hidden(self) -> "HiddenStateRunner":
-        return self._runner(hidden=True)
-
-    @cached_property
-    def _ranker(self) -> "HiddenStateRunner":
-        return self._runner(hidden=False)
-
-    def _runner(self, *, hidden: bool) -> "HiddenStateRunner":
-        """A second program over the weights, for hidden states or for a reranker's scores."""
-        from ingot.engine.model.hidden_states import HiddenStateRunner  # noqa: PLC0415 (few need it)
-
-        with self._making_runner:
-            model, graph = self.engine.model, self.graph
-            if hidden:
-                graph = models.build_graph(model.file, model.context, hidden=True)
-            return HiddenStateRunner(model, graph)
-
-
-def _whole(request: Request) -> Completion:
-    """Wait for a completion; cancel the request if the wait is interrupted."""
-    try:
-        return request.result()
-    except BaseException:
-        request.cancel()
-        raise

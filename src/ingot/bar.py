@@ -60,7 +60,39 @@ class Bar:
         self.clear()
 
 
-class DownloadBar:
+class StageBar:
+    """The progress of work in stages that are counted; for a `with` block."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._bar = Bar("", "")
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show `done` of `total` of a stage."""
+        self._begin(stage, "steps")
+        self._bar(done, total)
+
+    def _begin(self, stage: str, unit: str) -> bool:
+        """Whether this is a new stage; then it gets a bar of its own."""
+        if stage == self._stage:
+            return False
+        self._bar.clear()
+        self._stage, self._bar = stage, Bar(stage, unit)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.clear()
+
+
+class DownloadBar(StageBar):
     """The progress of a download, stage by stage, with rate and time left; for a `with` block.
 
     A stage without a size is a sentence for the user.
@@ -71,18 +103,15 @@ class DownloadBar:
 
         By default, sentences go to stderr if it is a terminal.
         """
+        super().__init__()
         self._announce = announce or _say_on_terminal
-        self._stage = ""
-        self._bar = Bar("", "")
         self._began = (0.0, 0)  # time and bytes
         self._drawn = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show `done` of `total` bytes of a stage."""
         now = time.monotonic()
-        if stage != self._stage:
-            self._bar.clear()
-            self._stage, self._bar = stage, Bar(stage, "MiB")
+        if self._begin(stage, "MiB"):
             self._began, self._drawn = (now, done), 0.0
             if not total or not self._bar.shows:
                 self._announce(stage, total)
@@ -98,17 +127,6 @@ class DownloadBar:
         rate = (done - before) / (now - began)
         minutes, seconds = divmod(round((total - done) / rate), 60)
         return f", {rate / 2**20:.1f} MiB/s, {minutes}:{seconds:02} left"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.clear()
 
 
 def _say_on_terminal(stage: str, total: int) -> None:

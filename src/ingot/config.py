@@ -2,12 +2,12 @@
 
 | variable          | meaning                                                     |
 |-------------------|-------------------------------------------------------------|
-| `INGOT_ISA`       | instruction set to use: scalar, avx2, avx512, amx           |
+| `INGOT_ISA`       | instruction set to use, as `ingot info` lists them          |
 | `INGOT_THREADS`   | CPU threads (default: the cores available to this process)  |
 | `INGOT_PRECISION` | how far the CPU rounds inputs: fast (default) or exact      |
 | `INGOT_CACHE`     | folder for downloads (default: ingot in the user's cache)   |
 | `HF_HUB_CACHE`    | the hub's cache (default: hub in `HF_HOME`)                 |
-| `HF_HOME`         | default: huggingface in the user's cache                    |
+| `HF_HOME`         | default: huggingface in ~/.cache                            |
 | `OLLAMA_MODELS`   | ollama's models (default: where ollama keeps them)          |
 | `LLAMA_CACHE`     | llama.cpp's cache (default: llama.cpp in the user's cache)  |
 | `INGOT_API_KEY`   | API key that clients of `ingot serve` must send             |
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ingot import _native
 from ingot.errors import ConfigError
+from ingot.machine import caches_under, usable_cores
 
 MAX_THREADS = 1024
 
@@ -46,7 +47,7 @@ class Config:
 def _threads() -> int:
     text = os.environ.get("INGOT_THREADS", "")
     if not text:
-        return len(os.sched_getaffinity(0))
+        return usable_cores()
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to {MAX_THREADS}")
     return int(text)
@@ -89,15 +90,16 @@ def _isa() -> str:
 def config() -> Config:
     """The settings; the first call reads the environment and selects the instruction set."""
     dumb_terminal = os.environ.get("TERM") == "dumb"
-    caches = _folder("XDG_CACHE_HOME", _home() / ".cache")
+    caches = _folder("XDG_CACHE_HOME", caches_under(_home()))
+    hidden = _folder("XDG_CACHE_HOME", _home() / ".cache")  # of programs that do so everywhere
     return Config(
         isa=_isa(),
         threads=_threads(),
         precision=_precision(),
         cache=_folder("INGOT_CACHE", caches / "ingot"),
-        hub_cache=_folder("HF_HUB_CACHE", _folder("HF_HOME", caches / "huggingface") / "hub"),
+        hub_cache=_folder("HF_HUB_CACHE", _folder("HF_HOME", hidden / "huggingface") / "hub"),
         ollama_folders=_ollama_folders(),
-        lm_studio_folders=(_home() / ".lmstudio/models", caches / "lm-studio/models"),
+        lm_studio_folders=(_home() / ".lmstudio/models", hidden / "lm-studio/models"),
         llama_cpp_cache=_folder("LLAMA_CACHE", caches / "llama.cpp"),
         api_key=os.environ.get("INGOT_API_KEY") or None,
         styles=not (dumb_terminal or os.environ.get("NO_COLOR")),

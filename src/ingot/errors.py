@@ -109,6 +109,10 @@ class ModelError(IngotError, ValueError):
     """A valid model file cannot be run: unknown architecture, missing tensor, wrong shape, ..."""
 
 
+class AdapterError(IngotError, ValueError):
+    """A LoRA adapter cannot be used: a damaged file, another base model, an unsupported kind."""
+
+
 class MemoryShortageError(ModelError, MemoryError):
     """A model needs more memory than is free, or than this process may lock."""
 

@@ -4,12 +4,11 @@ A path and bytes come in. The bytes go to a draft, a hidden file next to the tar
 synced to disk and renamed to the target; then the folder is synced. If anything fails, the draft is
 removed. A draft is locked while its writer lives, so `sweep` removes only those of killed writers.
 
-This module does not know what a file contains. All its system calls go through the names `os` and
-`fcntl`, which tests replace with versions that fail at the n-th call.
+This module does not know what a file contains. Its system calls go through the name `os`, here and
+in `ingot.machine.posix`, which tests replace with a version that fails at the n-th call.
 """
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -17,17 +16,30 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from ingot.errors import DiskSpaceError, FileWriteError
+from ingot.machine import (
+    NO_FOLLOW,
+    NO_WAIT,
+    copy_range,
+    lock_file,
+    open_file,
+    read_at,
+    set_permissions,
+    sync_file,
+    sync_folder,
+)
 
 AnyPath = str | os.PathLike[str]
 Bytes = bytes | bytearray | memoryview
 
 _DRAFT = re.compile(r"\.ingot-draft-\d+-[0-9a-f]{16}")
 _NEW_FILE = 0o666  # minus the umask
+_COPIED = 1 << 20  # bytes, if the system cannot copy a file itself
 DISK_RESERVE = 64 << 20  # bytes of a disk that are left to others
 
 
@@ -41,6 +53,18 @@ def require_room(folder: Path, needed: int, what: str, remedy: str) -> None:
             f"{what} takes {needed / 2**30:.2f} GiB, and {folder} has {free / 2**30:.2f} GiB free; "
             f"free some space, or {remedy}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of an open file, to be copied."""
+
+    descriptor: int
+    offset: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
 
 
 class Draft:
@@ -66,6 +90,20 @@ class Draft:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
 
+    def copy(self, source: FileRange) -> None:
+        """Append bytes of another file; they do not pass through this process if possible."""
+        at, end = source.offset, source.offset + source.size
+        with _write_errors(self._shown):
+            while at < end:
+                count = copy_range(source.descriptor, self._descriptor, at, end - at)
+                if count is None:
+                    buffer = memoryview(bytearray(min(_COPIED, end - at)))
+                    count = read_at(source.descriptor, buffer, at)
+                    self.write(buffer[:count])
+                if count == 0:
+                    raise OSError(errno.EIO, "the file that is copied became shorter")
+                at += count
+
     def sync(self) -> None:
         """Sync to disk; `publish` does this too."""
         with _write_errors(self._shown):
@@ -87,7 +125,7 @@ class Draft:
                 old = _permissions(self._target)
                 self._create()
                 if old is not None:
-                    os.fchmod(self._descriptor, old)
+                    set_permissions(self._descriptor, old)
         except BaseException:
             self._discard()
             raise
@@ -98,11 +136,11 @@ class Draft:
         links = 0
         while links == 0:
             path = self._target.with_name(f".ingot-draft-{os.getpid()}-{secrets.token_hex(8)}")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(path, flags, self._mode)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            self._descriptor = open_file(path, flags, self._mode)
             self._path = path
             with suppress(OSError):  # a file system without locks, where nothing is swept
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+                lock_file(self._descriptor, wait=True)
             links = os.fstat(self._descriptor).st_nlink
             if links == 0:
                 self._discard()
@@ -138,11 +176,7 @@ def write_file(path: AnyPath, pieces: Iterable[Bytes], *, mode: int = _NEW_FILE)
 def move_file(source: Path, target: Path) -> None:
     """Sync a complete file and rename it to the target, in the same file system."""
     with _write_errors(target):
-        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_file(source)
         os.replace(source, target)
     _sync_folder(target)
 
@@ -164,7 +198,7 @@ def sweep(folder: Path) -> None:
 
 def open_regular(path: AnyPath) -> BinaryIO:
     """Open a file for reading; a pipe or device, which could block, raises `OSError`."""
-    descriptor = os.open(_possible(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_file(_possible(path), os.O_RDONLY | NO_WAIT)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -186,10 +220,10 @@ def _possible(path: AnyPath) -> AnyPath:
 
 def _remove_abandoned(path: Path) -> None:
     with suppress(OSError):  # it has a writer, or another sweep was faster
-        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_file(path, os.O_WRONLY | NO_WAIT | NO_FOLLOW)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(path)
+            if lock_file(descriptor, wait=False):
+                os.unlink(path)
         finally:
             os.close(descriptor)
 
@@ -208,17 +242,7 @@ def _permissions(path: Path) -> int | None:
 def _sync_folder(path: Path) -> None:
     """Sync the folder of a file, so that a rename survives a power failure."""
     with _write_errors(path, "was written, but a power failure may undo that"):
-        try:
-            descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except PermissionError:  # a folder without read permission cannot be synced
-            return
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # a file system that cannot sync folders
-                raise
-        finally:
-            os.close(descriptor)
+        sync_folder(path.parent)
 
 
 @contextmanager

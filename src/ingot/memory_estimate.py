@@ -18,12 +18,16 @@ upper bound.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ingot.errors import IngotError
 from ingot.gguf import GgufLoader, Value
 from ingot.graph.kv_type import KvType
+
+if TYPE_CHECKING:
+    from ingot.graph import ComputationGraph
 
 BATCH_TOKENS = 512  # tokens of a prompt in one step
 
@@ -166,9 +170,7 @@ def estimate_memory(
 def _from_graph(
     file: GgufLoader, weights: int, context: int | None, kv_type: KvType
 ) -> MemoryEstimate:
-    from ingot.graph.fusion import fuse  # noqa: PLC0415 (`ingot list` needs none of these)
-    from ingot.graph.kv_layout import KvLayout  # noqa: PLC0415
-    from ingot.graph.memory_plan import MemoryPlan  # noqa: PLC0415
+    from ingot.graph.kv_layout import KvLayout  # noqa: PLC0415 (`ingot list` needs none of these)
     from ingot.models import build_graph  # noqa: PLC0415
 
     graph = build_graph(file, context)
@@ -177,8 +179,18 @@ def _from_graph(
     layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
     blocks = (group.blocks_of(tokens, batch) * group.block_bytes for group in layout.groups)
     logits = _FLOAT * graph.logits.width
-    arena = MemoryPlan.of(fuse(graph)).size * batch + logits
+    arena = arena_bytes(graph, tokens) + logits
     return MemoryEstimate(tokens, batch, kv_type, weights, sum(blocks), arena, built=True)
+
+
+def arena_bytes(graph: "ComputationGraph", context: int) -> int:
+    """The arena of a graph for the largest step, and that of the encoder before it."""
+    from ingot.graph.fusion import fuse  # noqa: PLC0415 (see above)
+    from ingot.graph.memory_plan import MemoryPlan  # noqa: PLC0415
+
+    batch = min(context, BATCH_TOKENS) if graph.causal else context
+    own = MemoryPlan.of(fuse(graph)).size * batch
+    return own + (arena_bytes(graph.encoder, context) if graph.encoder else 0)
 
 
 def vocabulary_size(metadata: Mapping[str, Value]) -> int:

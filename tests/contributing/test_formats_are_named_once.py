@@ -1,7 +1,8 @@
 """Code outside a format's header and class does not know the format by name.
 
-What is left are the encoders, which come in families, the mixes of a quantized file, which name the
-formats they are made of, the formats that a KV cache can have, and the one that checkpoints store.
+What is left are the encoders, which come in families, the mixes of a quantized file and the types
+to choose from for a size, the mixes whose speed is predicted, the formats that a KV cache can have,
+and the one that checkpoints store.
 """
 
 import re
@@ -14,6 +15,16 @@ from ingot.gguf import GgmlType
 BLOCK_FORMATS = {type.name for type in GgmlType if type.block_size > 1}
 OF_A_KV_CACHE = {"Q8_0", "Q4_0"}
 OF_CHECKPOINTS = {"MXFP4"}
+PACKAGE = ROOT / "src" / "ingot"
+NAMING = {
+    PACKAGE / name
+    for name in (
+        "gguf/types.py",
+        "quantize/mixes.py",
+        "quantize/allocation.py",
+        "cli/doctor/prediction.py",
+    )
+}
 
 
 def words_of_cpp(path: Path) -> set[str]:
@@ -38,10 +49,9 @@ def test_native_code_names_no_format() -> None:
 
 
 def test_python_code_names_no_format() -> None:
-    package = ROOT / "src" / "ingot"
-    files = [file for file in package.rglob("*.py") if file.parent.name != "quant"]
+    files = [file for file in PACKAGE.rglob("*.py") if file.parent.name != "quant"]
     assert len(files) > 200
     for file in files:
-        if file not in {package / "gguf" / "types.py", package / "quantize" / "mixes.py"}:
+        if file not in NAMING:
             known = OF_CHECKPOINTS if file.parent.name == "convert" else set()
             assert not (BLOCK_FORMATS - OF_A_KV_CACHE - known) & words_of_python(file), file

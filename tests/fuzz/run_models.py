@@ -117,7 +117,7 @@ def options_of(number: int) -> dict[str, Any]:
     return {
         "context": 32 if number % 2 else None,
         "kv_type": "q8_0" if number % 16 == 0 else "f16",  # which few of the heads can be
-        "weights": "read" if number % 5 == 0 else "map",
+        "weights": ("read", "repack", "map", "auto", "map")[number % 5],
     }
 
 

@@ -3,6 +3,9 @@
 It takes minutes, so the name keeps it out of the tests that run without being asked for.
 """
 
+import os
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ if triton.knobs.runtime.interpret:
 
 from gpu.kernel_cases import KernelCase, cases  # noqa: E402
 from ingot.backends.gpu import GpuBackend, GpuPlan  # noqa: E402
+from ingot.backends.gpu import compile_ahead as compile_ahead_module  # noqa: E402
 from ingot.backends.gpu.compile_ahead import compile_ahead  # noqa: E402
 from ingot.backends.gpu.device import imagined_device  # noqa: E402
 from ingot.backends.gpu.variants import (  # noqa: E402
@@ -88,6 +92,35 @@ def test_compiled_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         compile_ahead([unknown])
 
 
+def test_ctrl_c_is_not_for_the_processes_that_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reaches the process that asked, which ends them without waiting for what they compile."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    started: list[subprocess.Popen[bytes]] = []
+    groups: list[int] = []
+
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            groups.append(os.getpgid(self.pid))
+
+    def interrupt(_: int, __: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compile_ahead_module.subprocess, "Popen", Recorded)
+    few = [
+        variant_of(case.ordered(ahead=True), TARGETS["sm_90"][0])[1]
+        for case in cases(assembly=True)
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        compile_ahead(few[-4:], interrupt)
+    assert started
+    assert os.getpgrp() not in groups
+    assert all(process.returncode == -signal.SIGKILL for process in started)
+
+
 class ImaginedDriver:
     """Triton's view of a GPU that is not here."""
 
@@ -98,13 +131,16 @@ class ImaginedDriver:
         return TARGETS["sm_90"][0]
 
 
-def test_all_kernels_of_a_model_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["llama", "mamba2-groups"])
+def test_all_kernels_of_a_model_are_listed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without running any; a hundred more sequences need few more, and no layer its own."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(triton.runtime.driver, "_active", ImaginedDriver())
     listed = {}
     for layers, sequences in ((1, 64), (2, 64), (2, 200)):
-        fixture = Fixture.load("llama").first_layers(layers)
+        fixture = Fixture.load(name).first_layers(layers)
         path = fixture.write(tmp_path / "m.gguf", GgmlType.Q8_0)
         device = replace(imagined_device(), torch=torch.device("cpu"))
         with GgufLoader(path) as model:
@@ -113,7 +149,7 @@ def test_all_kernels_of_a_model_are_listed(tmp_path: Path, monkeypatch: pytest.M
             plan = GpuPlan.of(
                 graph, model, layout, device, context=256, tokens=256, sequences=sequences
             )
-            backend, variants = GpuBackend(plan, model, blocks=8), Variants()
+            backend, variants = GpuBackend(plan, model, blocks=8, states=8), Variants()
             for run in backend.empty_steps(variants):
                 run()
         listed[layers, sequences] = len(variants)

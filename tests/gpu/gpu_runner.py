@@ -22,12 +22,12 @@ class GpuRunner(Runner):
         layout: KvLayout,
         *,
         blocks: int,
-        states: int,  # noqa: ARG002
+        states: int,
         context: int,
         threads: int,  # noqa: ARG002
         max_tokens: int,
     ) -> Any:
-        sequences = min(max(64, blocks // block_count(context)), 1024)
+        sequences = min(max(64, blocks // block_count(context)), 1024) if graph.causal else 0
         plan = GpuPlan.of(
             graph,
             model,
@@ -37,7 +37,7 @@ class GpuRunner(Runner):
             tokens=max_tokens,
             sequences=sequences,
         )
-        return GpuBackend(plan, model, blocks=blocks)
+        return GpuBackend(plan, model, blocks=blocks, states=states)
 
     def spoil(self, memory: torch.Tensor) -> None:
         noise = np.random.default_rng(0).integers(0, 256, len(memory), np.uint8)

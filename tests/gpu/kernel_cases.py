@@ -3,18 +3,46 @@
 Used to compile for devices that are not there, and to look at what the compiler made.
 """
 
-import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
 import torch
-from triton.runtime.jit import MockTensor
 
-from ingot.backends.gpu.attention import generation_span, padded_size, prompt_tile, prompt_warps
+from gpu.kernel_case import (
+    DOUBLES,
+    EVEN,
+    FLOATS,
+    HALVES,
+    INTS,
+    LONGS,
+    ODD,
+    PAIRS,
+    REAL,
+    WORDS,
+    KernelCase,
+    Pointer,
+    optional,
+    out_of,
+)
+from gpu.latent_cases import latent_cases
+from gpu.state_cases import state_cases
+from gpu.stream_cases import stream_cases
+from ingot.backends.gpu.attention import generation_span, prompt_tile, prompt_warps
+from ingot.backends.gpu.cache_layers import padded_size
 from ingot.backends.gpu.device import Device, imagined_device
 from ingot.backends.gpu.experts import FEW_COLUMNS
+from ingot.backends.gpu.kernels.adapters import (
+    Low,
+    Tables,
+    Target,
+    Uses,
+    activate_rows_kernel,
+    adapter_down_kernel,
+    adapter_token_kernel,
+    adapter_up_kernel,
+)
 from ingot.backends.gpu.kernels.attend_generation import (
     GenerationTile,
     PartWork,
@@ -22,7 +50,16 @@ from ingot.backends.gpu.kernels.attend_generation import (
     join_parts_kernel,
 )
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
-from ingot.backends.gpu.kernels.attention import Attention
+from ingot.backends.gpu.kernels.attention import BOTH_WAYS, CAUSAL, CHUNKED, Attention
+from ingot.backends.gpu.kernels.elementwise import (
+    Temper,
+    Xielu,
+    activate_kernel,
+    add_kernel,
+    pick_heads_kernel,
+    temper_kernel,
+    xielu_kernel,
+)
 from ingot.backends.gpu.kernels.epilogue import Epilogue
 from ingot.backends.gpu.kernels.experts import (
     Groups,
@@ -42,7 +79,8 @@ from ingot.backends.gpu.kernels.heads import (
 )
 from ingot.backends.gpu.kernels.kv_cache import CacheForm, CacheView
 from ingot.backends.gpu.kernels.linear import Matrix, Split, linear_kernel, linear_pair_kernel
-from ingot.backends.gpu.kernels.matmul import Unpacked, dequantize_kernel, matmul_kernel
+from ingot.backends.gpu.kernels.linear_wide import linear_wide_kernel
+from ingot.backends.gpu.kernels.norm_runs import norm_runs_kernel
 from ingot.backends.gpu.kernels.products import ProductTile, Rows
 from ingot.backends.gpu.kernels.rows import (
     Embedding,
@@ -56,11 +94,10 @@ from ingot.backends.gpu.kernels.rows import (
 from ingot.backends.gpu.kernels.sample import sample_kernel, shortlist_kernel
 from ingot.backends.gpu.kernels.weights import Weights
 from ingot.backends.gpu.linear import (
-    MATMUL_TILE,
-    SHARED_MATMUL_TILE,
-    matmul_stages,
+    Cut,
     stages_of,
     unroll_of,
+    wide_tile,
 )
 from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
 from ingot.graph.kv_type import KvType
@@ -78,27 +115,6 @@ FORMS = {
     "iq4": PlaneForm(4, table=1),
     "mxfp4": PlaneForm(4, table=2),
 }
-EVEN = 4096  # sizes and strides that are multiples of 16
-ODD = 7  # numbers that the compiler may know nothing about
-REAL = 0.5
-
-
-class Pointer(MockTensor):
-    """Stands for a tensor of any size that begins at a multiple of 16 bytes."""
-
-    @staticmethod
-    def ptr_range() -> int:
-        return 1 << 40
-
-
-DOUBLES = Pointer(torch.float64)
-FLOATS = Pointer(torch.float32)
-HALVES = Pointer(torch.float16)
-INTS = Pointer(torch.int32)
-LONGS = Pointer(torch.int64)
-WORDS = Pointer(torch.uint16)
-PAIRS = Pointer(torch.uint32)
-
 INPUTS = Rows(HALVES, EVEN, EVEN)
 WEIGHTS = Weights(WORDS, WORDS, PAIRS, ODD, EVEN)
 SPLIT = Split(ODD, FLOATS, INTS)
@@ -121,46 +137,14 @@ EPILOGUES = [
 EpilogueOptions = tuple[int, bool, bool, int, bool, bool]
 
 
-_ORDER = "AHEAD"
-
-
-@dataclass(frozen=True)
-class KernelCase:
-    """A kernel and one set of arguments, by name."""
-
-    name: str
-    kernel: Any
-    arguments: Mapping[str, Any]
-    warps: int = 4
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        asked = set(inspect.signature(self.kernel.fn).parameters)
-        assert asked - {_ORDER} == set(self.arguments) - {_ORDER}
-
-    def ordered(self, ahead: bool) -> "KernelCase":
-        """The same if kernels may start before the one before them has ended, or not."""
-        if _ORDER not in self.kernel.arg_names:
-            return self
-        return replace(self, arguments={**self.arguments, _ORDER: ahead})
-
-
-def _out(half: bool) -> Pointer:
-    return HALVES if half else FLOATS
-
-
-def _optional(there: bool) -> Pointer | None:
-    return FLOATS if there else None
-
-
 def _epilogue(values: EpilogueOptions) -> dict[str, Any]:
     parts, bias, residual, activation, gated, half = values
     places = (ODD,) * parts
     epilogue = Epilogue(
         factor=REAL,
-        bias=_optional(bias),
-        residual=_optional(residual),
-        out=_out(half),
+        bias=optional(bias),
+        residual=optional(residual),
+        out=out_of(half),
         half_scale=REAL,
         starts=places,
         widths=places,
@@ -196,7 +180,6 @@ def linear_case(
         "tokens": ODD,
         "weights": WEIGHTS,
         "split": SPLIT,
-        "first": ODD,
         "TILE": tile,
         "FORM": form,
         "ASM": device.assembly,
@@ -231,21 +214,27 @@ def linear_cases(device: Device, few: int) -> Iterator[KernelCase]:
     yield linear_case(
         FORMS["f16"], device=device, block=128, columns=64, warps=8, chunks=45, even=False
     )
-    for epilogue, splits in zip(EPILOGUES[:3], (1, 8, 8), strict=True):
-        rows, tokens = MATMUL_TILE if splits == 1 else SHARED_MATMUL_TILE
-        even = epilogue[0] == 1
-        tile = ProductTile(rows, tokens, matmul_stages(device), even, splits=splits)
-        matrix = Unpacked(HALVES, EVEN, EVEN, EVEN)
-        arguments = {"inputs": INPUTS, "tokens": ODD, "matrix": matrix, "TILE": tile}
-        arguments |= _epilogue(epilogue)
-        yield KernelCase(f"matmul {splits} {epilogue}", matmul_kernel, arguments, 8)
+    yield from wide_cases(device)
+
+
+def wide_cases(device: Device) -> Iterator[KernelCase]:
+    """Every form with and without shares."""
+    for (name, form), epilogue in zip(FORMS.items(), cycle(EPILOGUES)):
+        sizes = PlaneSizes.of(form, EVEN, EVEN)
+        for shared in (False, True):
+            cut = Cut.of(sizes, device, shared)
+            tile = wide_tile(sizes, cut, EVEN, epilogue[0] == 1, device)
+            arguments = {"inputs": INPUTS, "tokens": ODD, "first": 0, "weights": WEIGHTS}
+            arguments |= {"split": SPLIT, "TILE": tile, "FORM": form, "ASM": device.assembly}
+            arguments |= _epilogue(epilogue)
+            yield KernelCase(f"linear wide {name} {shared}", linear_wide_kernel, arguments, 8)
 
 
 def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """Two forms that read the same input."""
     for block, columns, even in ((32, few, True), (128, 32, False)):
         forms = ("q4_k", "q6_k") if even else ("q6_k", "q4_k")
-        arguments: dict[str, Any] = {"inputs": INPUTS, "tokens": ODD, "first": ODD}
+        arguments: dict[str, Any] = {"inputs": INPUTS, "tokens": ODD}
         arguments |= {"programs": ODD, "ASM": device.assembly}
         for side, name, parts in zip("AB", forms, (2, 1), strict=True):
             sizes = PlaneSizes.of(FORMS[name], 4096, 4096)
@@ -266,21 +255,33 @@ def pair_cases(device: Device, few: int) -> Iterator[KernelCase]:
 
 def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
     """The choice, the order of tokens, products for one token, some and many, and the mix."""
-    for gating in range(4):
+    for gating, groups in ((0, 1), (1, 1), (2, 1), (3, 1), (0, 4), (1, 8)):
         arguments = {
             "scores": FLOATS,
-            "bias": _optional(gating == 1),
+            "bias": optional(gating == 1),
+            "expert_scales": optional(gating == 2),
             "choice": FLOATS,
             "positions": INTS,
             "groups": GROUPS,
             "experts": ODD,
             "scale": REAL,
             "near": REAL,
-            "ROUTER": Router(128, used=8, slots=8, gating=gating, normalize=gating == 0),
+            "ROUTER": Router(
+                128,
+                used=8,
+                slots=8,
+                gating=gating,
+                normalize=gating == 0,
+                groups=groups,
+                groups_used=groups // 2,
+                group_best=2,
+                group_slots=groups,
+                group_room=128 // groups,
+            ),
             "COUNTED": gating > 0,
             "SELECTED": gating == 2,
         }
-        yield KernelCase(f"route {gating}", route_kernel, arguments, 1)
+        yield KernelCase(f"route {gating} {groups}", route_kernel, arguments, 1)
     arguments = {"choice": FLOATS, "groups": GROUPS, "most": ODD, "pairs": ODD, "experts": ODD}
     arguments |= {"EXPERTS": 128, "USED": 8, "COLS": 16, "BLOCK": 256}
     yield KernelCase("group", group_kernel, arguments)
@@ -322,9 +323,9 @@ def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
             "parts": FLOATS,
             "choice": FLOATS,
             "counts": INTS,
-            "residual": _optional(both),
+            "residual": optional(both),
             "out": FLOATS,
-            "norm": NextNorm(_optional(both), REAL, HALVES, ODD),
+            "norm": NextNorm(optional(both), REAL, HALVES, ODD),
             "width": EVEN,
             "experts": ODD,
             "USED": 8,
@@ -332,28 +333,74 @@ def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
             "BLOCK": 2048,
         }
         yield KernelCase(f"mix {both}", mix_kernel, arguments, 8)
-        rows = {"x": FLOATS, "gate": FLOATS, "residual": _optional(both), "out": FLOATS}
-        rows |= {"width": EVEN, "BLOCK": 1024}
+        rows = {"x": FLOATS, "gate": FLOATS, "residual": optional(both), "out": FLOATS}
+        rows |= {"width": EVEN, "SIGMOID": both, "BLOCK": 1024}
         yield KernelCase(f"gate rows {both}", gate_rows_kernel, rows)
 
 
-def row_cases(*, assembly: bool) -> Iterator[KernelCase]:
+def row_cases() -> Iterator[KernelCase]:
     """What goes row by row."""
     for number, (name, form) in enumerate(FORMS.items()):
-        plain = {"weights": WEIGHTS, "out": HALVES, "FORM": form, "ASM": assembly}
-        yield KernelCase(f"dequantize {name}", dequantize_kernel, plain, 2)
-        embedding = Embedding(REAL, _optional(number % 2 == 0), FLOATS, EVEN)
-        rows = {"ids": INTS, "sampled": INTS, "positions": INTS, "weights": WEIGHTS}
+        odd = number % 2 == 1
+        embedding = Embedding(REAL, optional(not odd), optional(odd), FLOATS, EVEN)
+        rows = {"ids": INTS, "sampled": INTS, "positions": INTS, "types": INTS, "weights": WEIGHTS}
         rows |= {"embedding": embedding, "FORM": form}
         yield KernelCase(f"embed {name}", embed_kernel, rows, 1)
-    for kind, half in ((0, True), (1, True), (1, False), (2, True)):
-        norm = Norm(_optional(kind > 0), _optional(kind == 2), REAL)
-        row = {"x": FLOATS, "norm": norm, "residual": _optional(not half), "out": _out(half)}
+    for kind, half, weighted in (
+        (0, True, False),
+        (1, True, True),
+        (1, False, True),
+        (2, True, True),
+        (2, False, False),
+    ):
+        norm = Norm(optional(weighted), optional(kind == 2 and weighted), REAL)
+        row = {"x": FLOATS, "norm": norm, "residual": optional(not half), "out": out_of(half)}
         row |= {"width": EVEN, "stride": EVEN, "scale": REAL, "BLOCK": 4096, "NORM": kind}
-        yield KernelCase(f"norm {kind} {half}", norm_kernel, row, 8)
+        yield KernelCase(f"norm {kind} {half} {weighted}", norm_kernel, row, 8)
+        if kind > 0:
+            row |= {"run": ODD, "weight_stride": ODD, "BLOCK": 128}
+            yield KernelCase(f"norm runs {kind} {half} {weighted}", norm_runs_kernel, row, 1)
     row = {"x": FLOATS, "out": FLOATS, "width": EVEN, "BLOCK": 1024}
     yield KernelCase("select", select_kernel, row | {"wanted": INTS})
     yield KernelCase("softcap", softcap_kernel, row | {"cap": REAL})
+
+
+def elementwise_cases() -> Iterator[KernelCase]:
+    """What goes number by number."""
+    row = {"width": EVEN, "BLOCK": 1024}
+    for activation, half in ((1, True), (8, False), (10, True)):
+        values = {"gate": FLOATS, "up": optional(half), "out": out_of(half), "half_scale": REAL}
+        values |= row | {"ACTIVATION": activation}
+        yield KernelCase(f"activate {activation} {half}", activate_kernel, values)
+    for half in (False, True):
+        numbers = {"xielu": Xielu(REAL, REAL, REAL), "half_scale": REAL}
+        values = {"x": FLOATS, "out": out_of(half)} | numbers | row
+        yield KernelCase(f"xielu {half}", xielu_kernel, values)
+    yield KernelCase("add", add_kernel, row | {"left": FLOATS, "right": FLOATS, "out": FLOATS})
+    temper = {"x": FLOATS, "out": FLOATS, "positions": INTS, "temper": Temper(REAL, ODD, ODD)}
+    yield KernelCase("temper", temper_kernel, row | temper)
+    picked = {"x": FLOATS, "out": FLOATS, "first": ODD, "head_size": ODD, "size": ODD}
+    yield KernelCase("pick heads", pick_heads_kernel, row | picked | {"x_width": EVEN})
+
+
+def adapter_cases() -> Iterator[KernelCase]:
+    """What adapters add: rows of all tokens or of the wanted ones, one or many of a tile."""
+    tables, low = Tables(LONGS, LONGS, INTS, FLOATS, 1024), Low(FLOATS, EVEN, EVEN)
+    for wanted, live, parts in ((False, 1, 3), (True, 16, 1), (False, 16, 6)):
+        uses = Uses(INTS, FLOATS, INTS if wanted else None)
+        shared = {"tokens": ODD, "uses": uses, "tables": tables, "low": low, "LIVE": live}
+        row = {"x": HALVES, "stride": EVEN, "columns": EVEN, "DEPTH": 64}
+        yield KernelCase(f"adapter down {live} {wanted}", adapter_down_kernel, shared | row)
+        ids = {"ids": INTS, "sampled": INTS}
+        yield KernelCase(f"adapter token {live} {wanted}", adapter_token_kernel, shared | ids)
+        places = (ODD,) * parts
+        target = Target(FLOATS, (REAL,) * parts, places, places, places, ODD)
+        up = {"target": target, "BLOCK": 64}
+        yield KernelCase(f"adapter up {live} {wanted}", adapter_up_kernel, shared | up)
+    for number, gated in enumerate((True, False)):
+        row = {"x": FLOATS, "out": out_of(gated), "width": EVEN, "half_scale": REAL, "BLOCK": 1024}
+        row |= {"ACTIVATION": 1 + number, "GATED": gated}
+        yield KernelCase(f"activate rows {gated}", activate_rows_kernel, row)
 
 
 def attention_cases(device: Device) -> Iterator[KernelCase]:
@@ -362,23 +409,32 @@ def attention_cases(device: Device) -> Iterator[KernelCase]:
     Small heads for AMD: for gfx1100 larger ones take a minute each.
     """
     assembly = device.assembly
-    for kv_type, type, size, norms, interleaved, special in (
-        (KvType.F16, torch.float16, 128 if assembly else 64, (0, 1), False, False),
-        *([(KvType.F16, torch.float16, 256, (0, 1), False, False)] if assembly else []),
-        (KvType.BF16, torch.bfloat16, 80 if assembly else 20, (2, 2), True, False),
-        (KvType.Q8_0, torch.int8, 256 if assembly else 32, (1, 0), True, True),
-        (KvType.FP8, torch.uint8, 128 if assembly else 32, (0, 0), False, False),
-        (KvType.F32, torch.float32, 32, (0, 0), False, True),
+    for kv_type, type, size, norms, interleaved, special, seen in (
+        (KvType.F16, torch.float16, 128 if assembly else 64, (0, 1), False, False, CAUSAL),
+        *(
+            (KvType.F16, torch.float16, size, (0, 1), False, False, CAUSAL)
+            for size in (256, 512)
+            if assembly
+        ),
+        (KvType.F16, torch.float16, 64, (0, 1), False, True, BOTH_WAYS),
+        (KvType.BF16, torch.bfloat16, 80 if assembly else 20, (2, 2), True, False, CHUNKED),
+        (KvType.Q8_0, torch.int8, 256 if assembly else 32, (1, 0), True, True, CAUSAL),
+        (KvType.FP8, torch.uint8, 128 if assembly else 32, (1, 1), False, False, CAUSAL),
+        (KvType.F32, torch.float32, 32, (0, 0), False, True, CAUSAL),
     ):
         floats = kv_type is KvType.F32
         label = {"f32": "*fp32", "f16": "*fp16", "bf16": "*bf16", "q8_0": "*i8", "fp8": "*u8"}
         pool = label[kv_type]
         side = {KvType.Q8_0: 34 * size, KvType.FP8: 32 * (size + 2)}.get(kv_type, 32 * size)
         form = CacheForm(size, padded_size(size), side, q8=kv_type is KvType.Q8_0)
-        head = HeadForm(*norms, pairs=0 if floats else size // 2, interleaved=interleaved)
+        last = kv_type is KvType.FP8  # norms after RoPE, without weights
+        pairs = 0 if floats else size // 2
+        head = HeadForm(*norms, pairs=pairs, interleaved=interleaved, norms_last=last)
         cache = CacheView(INTS, ODD, Pointer(type), HALVES, EVEN, EVEN)
         rope = RopeTable() if floats else RopeTable(FLOATS, FLOATS)
-        query_norm, key_norm = (HeadNorm(_optional(norm > 0), ODD, REAL) for norm in norms)
+        query_norm, key_norm = (
+            HeadNorm(optional(norm > 0 and not last), ODD, REAL) for norm in norms
+        )
         heads = Heads(FLOATS, FLOATS, FLOATS, query_norm, key_norm, rope)
         common = {"cache": cache, "positions": INTS, "FORM": form}
         stored = {"heads": heads, "rotated": HALVES, "sequences": INTS}
@@ -387,38 +443,48 @@ def attention_cases(device: Device) -> Iterator[KernelCase]:
         attention = _attention(special, not floats)
         tile = prompt_tile(size, kv_type, device)
         prompt = {"query": HALVES, "attention": attention, "tiles": INTS, "TILE": tile}
+        prompt["SEEN"] = seen.value
+        if floats:  # as a layer has them that reads the keys of another
+            prompt["query"] = FLOATS
         yield KernelCase(
-            f"attend prompt {pool} {size}",
+            f"attend prompt {pool} {size} seen={seen.value}",
             attend_prompt_kernel,
             common | prompt,
-            prompt_warps(tile),
+            prompt_warps(tile, form.padded),
             {"enable_fp_fusion": False},
         )
         span = generation_span(16, size, kv_type, device)
         step = {"attention": attention, "work": PartWork(FLOATS, FLOATS, FLOATS), "first": ODD}
+        step |= {"parts": ODD}
         step |= {"sequences": INTS, "TILE": GenerationTile(16, span, 128), "HEAD": head}
+        step["SEEN"] = seen.value
+        if seen is BOTH_WAYS:  # nothing is decoded
+            continue
         for store in (False, True) if kv_type is KvType.F16 else (not floats,):
-            named = heads if store else heads._replace(query=HALVES)
+            named = heads if store or floats else heads._replace(query=HALVES)
             name = f"attend generation {pool} {size} store={store}"
             arguments = common | step | {"heads": named, "STORE": store}
             yield KernelCase(name, attend_generation_kernel, arguments, 8)
-    for sinks in (False, True):
+    for sinks, seen in ((False, CAUSAL), (True, CHUNKED)):
         joined = {"attention": _attention(sinks, sinks), "work": PartWork(FLOATS, FLOATS, FLOATS)}
         joined |= {"first": ODD, "parts": ODD, "positions": INTS}
-        joined |= {"SIZE": 128, "PADDED": 128, "PART": 128}
+        joined |= {"SIZE": 128, "PADDED": 128, "PART": 128, "SEEN": seen.value}
         yield KernelCase(f"join parts {sinks}", join_parts_kernel, joined)
 
 
 def _attention(special: bool, half: bool) -> Attention:
-    """With a cap and sinks, or without."""
+    """With a cap, sinks and what distances add, or without."""
     return Attention(
         heads=ODD,
         group=ODD,
         scale=REAL,
         cap=REAL if special else None,
         window=ODD,
-        sinks=_optional(special),
-        out=_out(half),
+        sinks=optional(special),
+        bias=optional(special),
+        reach=ODD,
+        slopes=optional(special),
+        out=out_of(half),
         out_scale=REAL,
     )
 
@@ -446,6 +512,11 @@ def cases(
     yield from linear_cases(device, few)
     yield from pair_cases(device, few)
     yield from expert_cases(device, few)
-    yield from row_cases(assembly=assembly)
+    yield from row_cases()
+    yield from elementwise_cases()
+    yield from adapter_cases()
     yield from attention_cases(device)
+    yield from latent_cases(device, few)
+    yield from state_cases(device)
+    yield from stream_cases()
     yield from sampler_cases()

@@ -14,11 +14,21 @@ from ingot.backends.gpu import kernels
 
 NUMBERED = {"ACTIVATION": range(8), "ROUTER.gating": range(4), "epilogue.widths": (1, 2, 3)}
 NUMBERED |= {"FORM.table": range(3), "FORM.high": range(3), "FORM.bits": (4, 8, 16)}
-NUMBERED |= {"NORM": range(3), "HEAD.query_norm": range(3)}
+NUMBERED |= {"SEEN": range(3), "NORM": range(3), "HEAD.query_norm": range(3)}
 # Two matrices in one kernel are only stored, and experts have no residual.
 NEVER = {("linear_pair_kernel", f"{side}.epilogue.residual") for side in "ab"}
 NEVER |= {("expert_kernel", "epilogue.residual")}
-ROUNDED = ["attend_generation", "attend_prompt", "expert", "join_parts", "linear", "matmul", "norm"]
+# Chunks of prompts: a kernel for one decay, and one for others.
+NEVER |= {(f"scan_{kind}_kernel", "FORM.one_decay") for kind in ("chunk", "elements")}
+LATENTS = [f"attend_latents_{phase}_kernel" for phase in ("prompt", "generation")]
+PARTS = ("sinks", "bias", "slopes")
+NEVER |= {(kernel, f"attention.{part}") for kernel in LATENTS for part in PARTS}
+NEVER |= {("store_latents_kernel", part) for part in ("heads.norm.weight", "HEAD.norms_last")}
+UNNORMED = ("norm.weight", "rope.cos", "rope.sin", "HEAD.norms_last")
+NEVER |= {("rope_kernel", part) for part in UNNORMED}
+ROUNDED = ["attend_generation", "attend_prompt", "expert", "join_parts", "linear", "norm"]
+ROUNDED += ["linear_wide", "activate", "norm_runs", "xielu"]
+ROUNDED += ["attend_latents_generation", "attend_latents_prompt", "head_linear"]
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -1,6 +1,7 @@
 """The engine on a GPU: its cache, saved and shared texts, several requests at once."""
 
 import gc
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from ingot.backends.gpu import Device, GpuBackend, GpuPlan, find_device
 from ingot.backends.gpu.device import CAPTURING
 from ingot.backends.gpu.lowering import Program
 from ingot.backends.gpu.memory import DeviceMemory
+from ingot.engine.options import Speculation
 from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KvLayout
@@ -140,14 +142,6 @@ def test_nothing_is_given_back_during_a_capture(monkeypatch: pytest.MonkeyPatch)
     assert given == [1]
 
 
-def test_embeddings_come_from_the_cpu(path: Path) -> None:
-    """Which does not store what the GPU may."""
-    with LLM(path, context=64) as llm:
-        expected = llm.embed("abc")
-    with LLM(path, context=64, device="cuda", kv_type="fp8") as llm:
-        np.testing.assert_array_equal(llm.embed("abc"), expected)
-
-
 @on_a_device
 @pytest.mark.parametrize("kv_type", ["f16", "fp8"])
 def test_saved_text(path: Path, kv_type: str, tmp_path: Path) -> None:
@@ -174,11 +168,12 @@ def test_fork(path: Path) -> None:
 
 
 @on_a_device
-def test_guesses_change_nothing(path: Path) -> None:
+@pytest.mark.parametrize("way", ["ngram", "auto"])
+def test_guesses_change_nothing(path: Path, way: Speculation) -> None:
     ids = Fixture.load("llama").token_ids
     with LLM(path, context=128, device="cuda") as llm:
         expected = llm.generate(ids, max_tokens=24, temperature=0).token_ids
-    with LLM(path, context=128, device="cuda", speculation="ngram") as llm:
+    with LLM(path, context=128, device="cuda", speculation=way) as llm:
         assert llm.generate(ids, max_tokens=24, temperature=0).token_ids == expected
 
 
@@ -212,3 +207,33 @@ def test_the_device_sampler(tmp_path: Path, count: int) -> None:
         llm.engine.model.device_sampler = None  # and all logits go to the host
         assert written(llm) == found
     assert len(set(found)) == texts
+
+
+@on_a_device
+def test_a_gpu_runs_as_many_as_its_memory_has_room_for(path: Path) -> None:
+    with LLM(path, context=64, device="cuda") as llm:
+        assert llm.engine.max_running == llm.engine.model.decode_sequences == 256
+
+
+@on_a_device
+@pytest.mark.parametrize("engine_process", [False, True])
+def test_512_requests_of_which_half_are_dropped_leave_no_block(
+    path: Path, *, engine_process: bool
+) -> None:
+    with LLM(
+        path, context=128, device="cuda", max_running=512, engine_process=engine_process
+    ) as llm:
+        expected = llm.generate([5, 6, 7], max_tokens=40, temperature=0, ignore_eos=True).token_ids
+        requests = [
+            llm.stream([5, 6, 7], max_tokens=40, temperature=0, ignore_eos=True, reuse=False)
+            for _ in range(512)
+        ]
+        next(requests[0])
+        for request in requests[::2]:
+            request.cancel()
+        assert all(request.result(120).token_ids == expected for request in requests[1::2])
+        end = time.monotonic() + 120
+        while (stats := llm.stats).running or stats.waiting or stats.blocks_held:
+            assert time.monotonic() < end, stats
+            time.sleep(0.01)
+        assert stats.captures_after_ready == stats.compilations_after_ready == 0

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import find_device
+from ingot.backends.gpu.linear import Cut, Workspace, wide_blocks, wide_tile
+from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.weights import MatrixPlan
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
 from ops.linear import FORMATS
@@ -76,10 +79,10 @@ def test_two_formats_of_one_input(tokens: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type", FORMATS)
-def test_unpacked_for_a_long_prompt(
+def test_wide_for_a_long_prompt(
     type: GgmlType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingot.backends.gpu.linear.LONG_PROMPT", 2)
+    monkeypatch.setattr("ingot.backends.gpu.linear.SHORT_PROMPT", 1)
     columns = 256 if type.block_size == 256 else 96
     small = SmallGraph(3)
     x = small.embed(small.random(2, columns))
@@ -87,13 +90,21 @@ def test_unpacked_for_a_long_prompt(
     assert run(small, y, tmp_path, 2, PROMPT) < HALVES
 
 
-def test_unpacked_for_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shares of the columns are added up one by one, as they are for few sequences."""
-    monkeypatch.setattr("ingot.backends.gpu.linear.LONG_PROMPT", 2)
+def test_wide_for_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of the columns are added up as they are for few sequences, group by group."""
+    monkeypatch.setattr("ingot.backends.gpu.linear.MAX_COLUMNS", 2)
     small = SmallGraph(6)
     x = small.embed(small.random(3, 512))
     y = small.linear(x, small.random(35, 512), type=GgmlType.Q8_0)
     assert run(small, y, tmp_path, 3, GENERATION) < HALVES
+
+
+def test_every_wide_block_has_a_counter() -> None:
+    """In the interpreter tiles are small, so blocks are many."""
+    device, matrix = find_device(), MatrixPlan((o.Weight("w", (70, 512)),), GgmlType.Q8_0)
+    work = Workspace.of(DeviceMemory(device.torch), [matrix], device)
+    tile = wide_tile(matrix.sizes, Cut.of(matrix.sizes, device), 512, True, device)
+    assert work.counters.numel() >= wide_blocks(matrix.sizes, tile, 512)
 
 
 @pytest.mark.parametrize("phase", [GENERATION] if find_device().interpreted else ExecutionPhase)

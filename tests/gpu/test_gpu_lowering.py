@@ -43,6 +43,8 @@ def test_a_model_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = write_tiny_llama(tmp_path / "model.gguf")
     planned = []
     fuse = planner.fuse
-    monkeypatch.setattr(planner, "fuse", lambda graph: planned.append(graph) or fuse(graph))
+    monkeypatch.setattr(
+        planner, "fuse", lambda graph, keep: planned.append(graph) or fuse(graph, keep)
+    )
     with LoadedModel(path, context=64, device="cuda"):
         assert len(planned) == 1

@@ -11,10 +11,12 @@ from gpu.gpu_runner import GpuRunner
 from ingot.backends.gpu import GpuPlan, find_device
 from ingot.backends.gpu.attention import generation_span, prompt_tile
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
+from ingot.backends.gpu.kernels.latents import LatentForm
+from ingot.backends.gpu.latents import latent_tile
 from ingot.errors import ModelError
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
-from ops.attention import BASE
+from ops.attention import BASE, LatentCase
 from ops.case import Case, Gpu
 from ops.small_graph import expected_logits
 from ops.table import TABLE
@@ -71,3 +73,12 @@ def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert generation_span(16, 32, KvType.F16, small) == 16
     monkeypatch.setattr("gpu.gpu_runner.find_device", lambda: small)
     check(replace(BASE, chunks=(37,), window=21), tmp_path)
+
+
+def test_more_heads_than_a_program_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention over latents: several programs for the heads of one token."""
+    small = replace(find_device(), shared_memory=4000)
+    assert latent_tile(LatentForm(8, 16, 0, q8=False), 32, KvType.F16, small).rows == 16
+    monkeypatch.setattr("gpu.gpu_runner.find_device", lambda: small)
+    case = LatentCase(heads=18, size=16, tokens=5, chunks=(3,), generated=1, kv_type=KvType.F16)
+    check(case, tmp_path)

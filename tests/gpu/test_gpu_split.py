@@ -128,7 +128,7 @@ def test_what_is_saved_of_split_models(tmp_path: Path) -> None:
 def test_refused_with_both_numbers(path: Path, shrink: Callable[[int], int]) -> None:
     room = shrink(2)
     for asked, remedy in ((None, "gpu_layers=2 would fit"), (LAYERS, "gpu_layers=2 would fit")):
-        with pytest.raises(MemoryShortageError, match=rf"and {room >> 20} MiB .*{remedy}"):
+        with pytest.raises(MemoryShortageError, match=rf"and {room / 2**20:.0f} MiB .*{remedy}"):
             LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=asked)
     shrink(0)
     for asked in (None, "auto"):
@@ -158,13 +158,28 @@ def test_the_cache_that_was_asked_for_counts(path: Path, shrink: Callable[[int],
         LoadedModel(path, context=CONTEXT, device="cuda", cache_tokens=100_000_000)
 
 
-def test_recurrent_layers_are_refused(tmp_path: Path) -> None:
-    path = Fixture.load("mamba").write(tmp_path / "m.gguf")
-    for layers in (None, 1):
-        with pytest.raises(ModelError, match="models with states do not run on a GPU"):
-            LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=layers)
-    with LoadedModel(path, context=CONTEXT, device="auto") as model:
-        assert model.gpu is None
+def test_layers_with_states(tmp_path: Path) -> None:
+    """A convolution on the GPU, attention and another one on the CPU."""
+    fixture = Fixture.load("lfm2").first_layers(3)
+    ids = np.asarray(fixture.token_ids[:4], np.int32)
+    path = fixture.write(tmp_path / "m.gguf")
+    with LoadedModel(path, context=CONTEXT, device="cuda", gpu_layers=1) as model:
+        assert model.gpu is not None
+        sequence = model.sequence()
+        every = np.arange(3, dtype=np.int32)
+        found = [
+            model.step([sequence], [ids[:3]], every, ExecutionPhase.PROMPT),
+            model.step([sequence], [ids[3:]], every[:1], ExecutionPhase.GENERATION),
+        ]
+        expected = Reference(model.graph, model.file).forward(ids.tolist())
+        bound = HALVES * max(1.0, float(np.abs(expected).max()))
+        assert np.abs(np.concatenate(found) - expected).max() <= bound
+        states = len(model.layout.groups) - 1
+        last = model.cache.pool.sizes[states] - 1
+        block = model.read_block(states, 0)
+        model.write_block(states, last, block)
+        np.testing.assert_array_equal(model.read_block(states, last), block)
+        sequence.close()
 
 
 def test_the_plan_is_what_is_taken(path: Path) -> None:
@@ -183,6 +198,10 @@ def test_the_plan_is_what_is_taken(path: Path) -> None:
     with LoadedModel(path, context=CONTEXT, device="cuda", cache_tokens=CONTEXT) as opened:
         assert opened.gpu is not None
         blocks = opened.pool.sizes[0]
+        planner = make_planner(
+            opened.graph, opened.file, KvType.F16, find_device(), CONTEXT, opened.decode_sequences
+        )
+        needs = planner.needs(planner.layers)
         beside = needs.weights + needs.steps + blocks * needs.block - opened.gpu.allocated
         assert beside == 256 << 20
 

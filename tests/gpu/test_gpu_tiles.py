@@ -6,11 +6,16 @@ What the compiler makes of them is measured for four devices in compile_kernels.
 from dataclasses import replace
 
 import pytest
+import torch
 
 from ingot.backends.gpu import Device, imagined_device
 from ingot.backends.gpu.attention import generation_span, prompt_tile
+from ingot.backends.gpu.cache_layers import attention_work, launches, part_positions
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
-from ingot.backends.gpu.linear import matmul_stages
+from ingot.backends.gpu.linear import Cut, wide_tile
+from ingot.backends.gpu.memory import DeviceMemory
+from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
+from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
 
 H200 = replace(imagined_device(), assembly=True, ahead=True, shared_memory=227 << 10)
@@ -18,9 +23,16 @@ RTX_4090 = replace(imagined_device(), assembly=True, shared_memory=99 << 10)
 MI300 = replace(imagined_device(), shared_memory=64 << 10)
 
 
-@pytest.mark.parametrize(("device", "stages"), [(H200, 3), (RTX_4090, 3), (MI300, 2)])
-def test_products_of_half_floats(device: Device, stages: int) -> None:
-    assert matmul_stages(device) == stages
+@pytest.mark.parametrize(
+    ("device", "columns", "stages"), [(H200, 256, 3), (RTX_4090, 128, 3), (MI300, 128, 2)]
+)
+def test_many_tokens(device: Device, columns: int, stages: int) -> None:
+    sizes = PlaneSizes.of(PlaneForm(4, minimum=True), 4096, 4096)
+    tile = wide_tile(sizes, Cut.of(sizes, device, shared=False), 512, True, device)
+    assert (tile.columns, tile.stages) == (columns, stages)
+    shared = Cut.of(sizes, device)
+    assert shared.groups == 2
+    assert wide_tile(sizes, shared, 512, True, device).columns == 128
 
 
 @pytest.mark.parametrize(
@@ -58,3 +70,18 @@ def test_attention(
 def test_steps_on_their_way(tuned: int, step: int, ahead: bool, expected: int) -> None:
     device = replace(imagined_device(), ahead=ahead, shared_memory=1000)
     assert device.stages(tuned, step) == expected
+
+
+@pytest.mark.parametrize(
+    ("heads", "size", "context", "tokens"),
+    [(32, 128, 8192, 128), (128, 512, 8192, 16), (20, 512, 8192, 96), (32, 128, 100, 128)],
+)
+def test_parts_of_many_tokens(heads: int, size: int, context: int, tokens: int) -> None:
+    """Launches decode fewer tokens if heads are many and large: parts have 256 MiB."""
+    value = o.Value("out", heads * size)
+    op = o.Attend(query=value, out=value, kv_layer=0, heads=heads, kv_heads=1, scale=1.0)
+    work = attention_work(DeviceMemory(torch.device("meta")), [op], context)
+    parts = -(-context // part_positions(context))
+    assert work.mixed.numel() == tokens * heads * parts * size
+    assert list(launches(work, heads, parts, 300))[:2] == [(0, tokens), (tokens, tokens)]
+    assert sum(count for _, count in launches(work, heads, parts, 300)) == 300

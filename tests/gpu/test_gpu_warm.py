@@ -134,7 +134,7 @@ def test_requests_compile_and_capture_nothing(tmp_path: Path) -> None:
     path = Fixture.load("llama").write(tmp_path / "m.gguf", GgmlType.Q8_0)
     ask = {"max_tokens": 2, "temperature": 0.0, "ignore_eos": True}
     prompts = [[1, 2, 3], [5], [7, 8, 9, 10, 11]]
-    with LLM(path, context=64) as cpu:
+    with LLM(path, context=64, precision="exact") as cpu:
         expected = [cpu.generate(prompt, **ask).token_ids for prompt in prompts]
     with LLM(path, context=64, device="cuda", max_running=100) as llm:
         opened = llm.stats

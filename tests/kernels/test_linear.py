@@ -48,11 +48,19 @@ PHASES = ["generation", "prompt", "fast generation", "fast prompt"]
 AMPLITUDE = {"generation": 16383, "prompt": 8191, "fast generation": 16383, "fast prompt": 8191}
 # Formats that generation multiplies as bytes, if it is fast.
 TURNED = {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"}
+# The same in blocks of 32 weights: the second bytes of their inputs count.
+SMALL = {"Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "MXFP4"}
+# Without VNNI products are added in 16 bits, which those of these weights and a byte do not fit.
+TOO_LARGE_WITHOUT_VNNI = {"IQ4_XS", "IQ4_NL", "Q8_0"}
+WITHOUT_VNNI = {"avx2", "avx512"}
 EXACT, FAST = _native.CODES["Precision"].__members__.values()
 # The bytes of an input block: 256 int16 values, 16 + 8 sums, then the scale. The byte blocks of all
 # columns follow if a precision has any; they have the same size: 256 int8 values, 8 scales,
-# 8 + 16 sums, and the same as integers.
+# 8 + 16 sums, the same as 16-bit integers, four groups of second bytes, and the mask of the groups
+# that have them.
 VALUES, SCALE, INPUT_BLOCK = 512, 512 + 64 + 32, 640
+SECONDS = np.dtype([("values", np.int8, 32), ("scale", np.float32), ("total", np.int32)])
+SECOND, MASK = 432, 432 + 4 * SECONDS.itemsize
 
 
 @pytest.fixture(autouse=True, params=_native.instruction_sets())
@@ -127,19 +135,19 @@ def in_tiles(name: str, phase: str) -> bool:
 
 
 def has_bytes(phase: str) -> bool:
-    return phase.startswith("fast") and _native.active_isa() != "neon"
+    return phase.startswith("fast")
 
 
 def in_bytes(name: str, phase: str) -> bool:
-    """Fast products of blocks of 256 weights: inputs are rounded to 8 bits, 32 to a scale."""
+    """Fast products: inputs are rounded to 8 bits, 32 to a scale."""
     isa = _native.active_isa()
-    if not has_bytes(phase) or TYPES[name][1] != 256:
+    if not has_bytes(phase) or (isa in WITHOUT_VNNI and name in TOO_LARGE_WITHOUT_VNNI):
         return False
-    if isa == "avx2" and name not in TURNED - {"IQ4_XS"}:  # 16 bits hold no products of its levels
+    if phase == "fast prompt" and isa == "amx":  # faster in tiles of BF16
         return False
-    if phase == "fast generation":
-        return name in TURNED and isa != "scalar"
-    return isa != "amx"  # whose prompts are faster in tiles of BF16
+    if name in TURNED | SMALL and isa != "scalar":
+        return True
+    return phase == "fast prompt" and TYPES[name][1] == 256 and isa not in WITHOUT_VNNI
 
 
 def to_bf16(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,12 +165,27 @@ def input_blocks(quantized: Bytes, phase: str, *, as_bytes: bool = False) -> Byt
     return blocks[1 if as_bytes else 0].swapaxes(0, 1)
 
 
-def quantized_bytes(quantized: Bytes, phase: str, width: int) -> NDArray[np.float64]:
+def second_bytes(block: Bytes) -> dict[int, np.void]:
+    """The second bytes of a block, by group."""
+    mask = int(block[MASK : MASK + 4].copy().view(np.uint32)[0])
+    groups = [g for g in range(8) if mask >> g & 1]
+    return dict(zip(groups, block[SECOND:MASK].copy().view(SECONDS), strict=False))
+
+
+def quantized_bytes(
+    quantized: Bytes, phase: str, width: int, *, seconds: bool = False
+) -> NDArray[np.float64]:
     """The inputs as the kernels that multiply bytes see them."""
     blocks = input_blocks(quantized, phase, as_bytes=True)
     values = blocks[..., :256].copy().view(np.int8).astype(np.float64)
     scales = blocks[..., 256:288].copy().view(np.float32).astype(np.float64)
-    return (values * scales.repeat(32, axis=-1)).reshape(len(quantized), -1)[:, :width]
+    seen = values * scales.repeat(32, axis=-1)
+    if seconds:
+        for column, stretch in np.ndindex(*seen.shape[:2]):
+            for g, second in second_bytes(blocks[column, stretch]).items():
+                added = second["values"] * np.float64(second["scale"])
+                seen[column, stretch, g * 32 : g * 32 + 32] += added
+    return seen.reshape(len(quantized), -1)[:, :width]
 
 
 def quantized_values(quantized: Bytes, phase: str, width: int) -> NDArray[np.float64]:
@@ -180,6 +203,7 @@ class Product:
     name: str
     phase: str
     weight: Bytes
+    copy: Bytes | None = None  # of the weight, interleaved
 
     def __call__(self, values: Floats, begin: int = 0, end: int | None = None) -> Floats:
         rows = len(self.weight)
@@ -188,13 +212,14 @@ class Product:
         _native.linear(
             TYPES[self.name][0],
             native,
-            self.weight,
+            self.weight if self.copy is None else self.copy,
             values,
             quantize(self.name, self.phase, values),
             begin,
             rows if end is None else end,
             out,
             precision,
+            interleaved=self.copy is not None,
         )
         return out
 
@@ -206,7 +231,10 @@ class Product:
             return to_bf16(w), to_bf16(values.astype(np.float64))
         quantized = quantize(self.name, self.phase, values)
         if in_bytes(self.name, self.phase):
-            return w, quantized_bytes(quantized, self.phase, values.shape[1])[: len(values)]
+            seen = quantized_bytes(
+                quantized, self.phase, values.shape[1], seconds=self.name in SMALL
+            )
+            return w, seen[: len(values)]
         return w, quantized_values(quantized, self.phase, values.shape[1])[: len(values)]
 
     def check(self, values: Floats, tolerance: float = 2e-6) -> None:
@@ -263,17 +291,52 @@ def test_many_columns_change_no_bit(phase: str) -> None:
     np.testing.assert_array_equal(product(values[1050:1053]), whole[1050:1053])
 
 
-@pytest.mark.parametrize("name", sorted(TURNED))
+def with_outliers(columns: int, width: int, rng: np.random.Generator) -> Floats:
+    """Inputs of which some are far larger than the others, as in real models."""
+    values = rng.standard_normal((columns, width)) * np.exp(rng.standard_normal((columns, width)))
+    values[:, rng.integers(0, width, width // 60)] *= 20
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("name", sorted(TURNED | SMALL))
 def test_products_of_bytes_are_the_same_in_both_phases(name: str) -> None:
     if not (in_bytes(name, "fast generation") and in_bytes(name, "fast prompt")):
         pytest.skip("this instruction set does not multiply bytes in both")
     rng = np.random.default_rng(11)
-    weight = random_weight(name, 53, 768, rng)
-    values = rng.standard_normal((19, 768)).astype(np.float32)
+    width = 768 if name in TURNED else 800
+    weight = random_weight(name, 53, width, rng)
+    values = with_outliers(19, width, rng)
     prompt = Product(name, "fast prompt", weight)(values)
     for count in [1, 2, 4, 8, 9, 16, 17, 19]:
         generated = Product(name, "fast generation", weight)(values[:count])
         np.testing.assert_array_equal(generated, prompt[:count])
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_an_interleaved_copy_gives_the_same_bits(name: str) -> None:
+    number, block, _ = TYPES[name]
+    together = _native.interleaved_rows(number, FAST)
+    assert _native.interleaved_rows(number, EXACT) == 0
+    assert bool(together) == in_bytes(name, "fast generation")
+    if not together:
+        pytest.skip("there is no such copy")
+    rng = np.random.default_rng(12)
+    width, rows = 512 + block % 256 * 3, 112
+    weight = random_weight(name, rows, width, rng)
+    copy = aligned((rows, _native.interleaved_row_bytes(number, width, FAST)))
+    _native.interleave(number, weight, width, copy, FAST)
+    values = with_outliers(19, width, rng)
+    for phase in ["fast generation", "fast prompt"]:
+        if not in_bytes(name, phase):
+            continue  # it reads the rows
+        for columns in [1, 2, 3, 8, 9, 19]:
+            whole = Product(name, phase, weight)(values[:columns])
+            copied = Product(name, phase, weight, copy)
+            np.testing.assert_array_equal(copied(values[:columns]), whole)
+            part = copied(values[:columns], 16, 93)
+            np.testing.assert_array_equal(part[:, 16:93], whole[:, 16:93])
+            assert np.isnan(part[:, :16]).all()
+            assert np.isnan(part[:, 93:]).all()
 
 
 def extreme_weights(name: str, width: int, rng: np.random.Generator) -> Bytes:
@@ -346,10 +409,10 @@ def test_zero_weights(name: str, phase: str) -> None:
 @pytest.mark.parametrize("width", [1, 31, 256, 700])
 def test_quantized_inputs(phase: str, width: int) -> None:
     """Each value is off by at most half a step, and the sums are those of the values."""
-    if in_tiles("Q4_0", phase):
+    if in_tiles("NVFP4", phase):
         pytest.skip("tiles hold BF16, which the products check")
     values = np.random.default_rng(8).standard_normal((4, width)).astype(np.float32)
-    quantized = quantize("Q4_0", phase, values)
+    quantized = quantize("NVFP4", phase, values)
     assert quantized.shape[1] % 64 == 0
     seen = quantized_values(quantized, phase, -(-width // 256) * 256)[:4]
     padded = np.pad(values, [(0, 0), (0, seen.shape[1] - width)]).astype(np.float64)
@@ -377,15 +440,69 @@ def test_inputs_as_bytes() -> None:
     assert np.all(error <= 0.502 * steps)
     blocks = input_blocks(quantized, "fast prompt", as_bytes=True)[:4]
     integers = blocks[..., :256].copy().view(np.int8).astype(np.int64)
-    for group, sums, totals in [(32, 288, 384), (16, 320, 416)]:
+    for group, sums, totals in [(32, 288, 384), (16, 320, 400)]:
         size = 1024 // group
         found = blocks[..., sums : sums + size].copy().view(np.float32)
         expected = seen.reshape(4, -1, group).sum(axis=2)
         np.testing.assert_allclose(found.reshape(4, -1), expected, rtol=1e-6, atol=1e-5)
-        found = blocks[..., totals : totals + size].copy().view(np.int32)
+        found = blocks[..., totals : totals + size // 2].copy().view(np.int16)
         np.testing.assert_array_equal(
             found.reshape(4, -1), integers.reshape(4, -1, group).sum(axis=2)
         )
+
+
+@pytest.mark.parametrize("width", [96, 768, 800])
+def test_second_bytes(width: int) -> None:
+    """Groups far above the mean have them, four of a block at most: those that need them most."""
+    if not in_bytes("Q4_0", "fast generation"):
+        pytest.skip("this instruction set has no products of bytes")
+    rng = np.random.default_rng(12)
+    values = with_outliers(40, width, rng)
+    values[1, :288] = np.repeat(np.linspace(10, 11, 9), 32)[: min(width, 288)]  # nine of them
+    values[2] = 0
+    values[3] = 1  # all alike
+    values[4, 7] = np.nan
+    values[5, 9] = np.inf
+    values[6] *= np.float32(1e25)  # squares overflow
+    quantized = quantize("Q4_0", "fast generation", values)
+    blocks = input_blocks(quantized, "fast generation", as_bytes=True)
+    first = quantized_bytes(quantized, "fast generation", width)
+    both = quantized_bytes(quantized, "fast generation", width, seconds=True)
+    counted = 0
+    for column in range(len(values)):
+        scale = blocks[column, :, 256:288].copy().view(np.float32).reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            energy = scale * scale
+            above = energy > np.float32(1.5) * energy.sum() * np.float32(32 / width)
+        for stretch in range(blocks.shape[1]):
+            here = slice(8 * stretch, 8 * stretch + 8)
+            wanted = sorted(np.flatnonzero(above[here]), key=lambda g: -scale[here][g])[:4]
+            found = second_bytes(blocks[column, stretch])
+            assert sorted(found) == sorted(wanted), (column, stretch)
+            for g, second in found.items():
+                at = slice(256 * stretch + 32 * g, min(width, 256 * stretch + 32 * g + 32))
+                error = np.abs(values[column, at] - both[column, at]).max()
+                assert error <= np.abs(values[column, at] - first[column, at]).max() / 200
+                assert second["total"] == second["values"].sum()
+                counted += 1
+    assert counted > 20
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_outliers_keep_their_neighbours_exact(name: str) -> None:
+    """Second bytes leave less than half of the error, in root mean square."""
+    if not in_bytes(name, "fast generation"):
+        pytest.skip("this instruction set has no products of bytes")
+    rng = np.random.default_rng(13)
+    width = 992
+    product = Product(name, "fast generation", random_weight(name, 40, width, rng))
+    values = with_outliers(8, width, rng)
+    w = decode(name, product.weight, width)
+    exact = values.astype(np.float64) @ w.T
+    quantized = quantize(name, product.phase, values)
+    one_byte = quantized_bytes(quantized, product.phase, width)[: len(values)] @ w.T
+    assert np.linalg.norm(product(values) - exact) < np.linalg.norm(one_byte - exact) / 2
+    product.check(values)
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -16,7 +16,14 @@ import transformers
 
 from models.recipe import Joined, Recipe
 from models.recipes import RECIPES
-from models.tiny_models import PAIR_LENGTHS, VOCABULARY, Fixture, pair_types, stable_values
+from models.tiny_models import (
+    PAIR_LENGTHS,
+    PROMPT,
+    VOCABULARY,
+    Fixture,
+    pair_types,
+    stable_values,
+)
 
 CONTEXT = 256
 NAMES = {
@@ -102,9 +109,9 @@ def metadata(config: Any) -> dict[str, int | float | str]:
 def fill(parameters: list[torch.Tensor], name: str, recipe: Recipe, config: Any) -> tuple[int, ...]:
     """Give parameters the values of the tensor of the file that holds them; its shape."""
     shapes = [tuple(p.T.shape if name.endswith(recipe.transposed) else p.shape) for p in parameters]
-    of_heads = len(parameters) > 1 and name.endswith("norm.weight")
-    rows = [1 if of_heads else shape[0] for shape in shapes]
-    shape = (sum(rows), *(shapes[0] if of_heads else shapes[0][1:]))
+    stacked = len(parameters) > 1 and name.endswith(("norm.weight", *recipe.stacked))
+    rows = [1 if stacked else shape[0] for shape in shapes]
+    shape = (sum(rows), *(shapes[0] if stacked else shapes[0][1:]))
     values = stable_values(name, shape)
     for ending, transform in recipe.transforms.items():
         if name.endswith(ending):
@@ -176,6 +183,9 @@ def make(recipe: Recipe) -> Fixture:
                 for ids, types in pairs
             ]
             logits = torch.cat(found)
+        elif recipe.encoder_decoder:
+            prompt, written = torch.tensor([token_ids[:PROMPT]]), torch.tensor([token_ids[PROMPT:]])
+            logits = model(input_ids=prompt, decoder_input_ids=written).logits[0]
         else:
             results = model(torch.tensor([token_ids]))
             logits = (results.last_hidden_state if recipe.encoder else results.logits)[0]

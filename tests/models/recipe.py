@@ -100,11 +100,13 @@ class Recipe:
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the file's names
     joined: Mapping[str, Joined] = field(default_factory=dict)  # by the ends of the model's names
     transposed: tuple[str, ...] = ()  # by the file's names
+    stacked: tuple[str, ...] = ()  # names in the file of parameters that lie in it one by one
     left_out: tuple[str, ...] = ()  # by parts of the model's names: what is no tensor of the file
     constants: Callable[[Any], dict[str, Floats]] = lambda _: {}
     adjust: Callable[[Any], None] = lambda _: None  # the model, where files mean another one
     encoder: bool = False  # what counts are hidden rows
     ranker: bool = False  # what counts are scores of texts
+    encoder_decoder: bool = False  # the logits are those of tokens after the prompt
     tokens: int = 70
 
 

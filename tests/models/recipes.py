@@ -13,12 +13,14 @@ from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_corrected_experts import CORRECTED_EXPERTS
 from models.recipes_delta import DELTA
 from models.recipes_dense import DENSE
+from models.recipes_encoder_decoders import ENCODER_DECODERS
 from models.recipes_encoders import ENCODERS
 from models.recipes_experts import EXPERTS
 from models.recipes_hybrid import HYBRID
 from models.recipes_latents import LATENTS
 from models.recipes_more_dense import MORE_DENSE
 from models.recipes_recurrent import RECURRENT
+from models.recipes_streams import STREAMS
 
 LLAMA = Recipe(
     architecture="llama",
@@ -131,6 +133,7 @@ RECIPES: dict[str, Recipe] = {
     "gemma3-largest": changed(GEMMA3, GEMMA3_LARGEST),
     **DENSE,
     **ENCODERS,
+    **ENCODER_DECODERS,
     **EXPERTS,
     **CORRECTED_EXPERTS,
     **DELTA,
@@ -138,4 +141,5 @@ RECIPES: dict[str, Recipe] = {
     **LATENTS,
     **MORE_DENSE,
     **RECURRENT,
+    **STREAMS,
 }

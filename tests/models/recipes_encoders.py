@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from models.alibi import add_alibi
 from models.recipe import Joined, Recipe, changed
+from models.recipes_encoder_decoders import T5_ENCODER
 
 SIZES = {
     "hidden_size": 60,
@@ -95,7 +97,76 @@ def with_experts(model: Any) -> None:
         layer.mlp = Experts(5, *reversed(layer.mlp.fc1.weight.shape)).double()
 
 
+def with_alibi_and_gate(model: Any) -> None:
+    """What BERT lacks of Jina's second encoder: a penalty for distances, and a gate."""
+    torch: Any = import_module("torch")
+
+    class Gated(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, width: int, inner: int) -> None:
+            super().__init__()
+            self.both = torch.nn.Linear(width, 2 * inner, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            gate, up = self.both(x).chunk(2, dim=-1)
+            return torch.nn.functional.gelu(gate) * up
+
+    def again(layer: Any) -> Any:
+        """The attention of a model for code: its input once more, and another norm."""
+        attend = layer.attention.forward
+
+        def forward(states: Any, *rest: Any, **others: Any) -> Any:
+            made, *weights = attend(states, *rest, **others)
+            return (layer.attention.layer_norm_1(made + states), *weights)
+
+        return forward
+
+    width = model.config.hidden_size
+    torch.nn.init.zeros_(model.embeddings.position_embeddings.weight)
+    for layer in model.encoder.layer:
+        layer.intermediate = Gated(width, model.config.intermediate_size).double()
+        own = layer.attention.self
+        add_alibi(own, model.config.num_attention_heads)
+        if model.config.model_for_code:
+            for name, matrix in (("q", "query"), ("k", "key")):
+                norm = torch.nn.LayerNorm(width, eps=model.config.layer_norm_eps).double()
+                setattr(own, f"layer_norm_{name}", norm)
+                plain = getattr(own, matrix)
+                plain.register_forward_hook(lambda _, __, out, norm=norm: norm(out))
+            norm = torch.nn.LayerNorm(width, eps=model.config.layer_norm_eps).double()
+            layer.attention.layer_norm_1 = norm
+            layer.attention.forward = again(layer)
+
+
+JINA_V2 = replace(
+    changed(BERT, {"model_for_code": False}),
+    architecture="jina-bert-v2",
+    metadata=lambda c: {**BERT.metadata(c), "pooling_type": 1},
+    names={
+        **BERT.names,
+        "intermediate.both": "ffn_up",
+        "attention.self.layer_norm_q": "attn_q_norm",
+        "attention.self.layer_norm_k": "attn_k_norm",
+        "attention.layer_norm_1": "attn_norm_2",
+    },
+    left_out=("position_embeddings",),
+    adjust=with_alibi_and_gate,
+)
+
 ENCODERS: dict[str, Recipe] = {
+    "t5encoder": T5_ENCODER,
+    "jina-bert-v2": JINA_V2,
+    "jina-bert-v2-code": changed(JINA_V2, {"model_for_code": True}),
+    # As converters wrote it once: the gate is a tensor of its own.
+    "jina-bert-v2-split": replace(
+        JINA_V2,
+        joined={
+            "intermediate.both.weight": Joined(
+                ("ffn_gate.weight", "ffn_up.weight"),
+                lambda rows, columns: (rows // 2, columns),
+                lambda gate, up: np.concatenate([gate, up]),
+            )
+        },
+    ),
     "modern-bert": Recipe(
         architecture="modern-bert",
         model="ModernBertModel",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from models.recipe import TURNED_PAIRS, Joined, Recipe, changed
+from models.recipe import TURNED_PAIRS, Joined, Recipe, Transform, changed
 from models.recipes_corrected_experts import SIGMOID
 from models.recipes_experts import GATE_UP, SHARED_GATE_UP
 from models.recipes_recurrent import CONVOLUTION, group_norm
@@ -87,6 +87,21 @@ LFM2 = Recipe(
     names=LFM2_NAMES,
     joined={"conv.conv.weight": SHORT_CONVOLUTION},
 )
+DENSE_GATE_UP = Joined(
+    ("ffn_gate.weight", "ffn_up.weight"), SHARED_GATE_UP.shape, SHARED_GATE_UP.join
+)
+
+
+def multiplier_keys(config: Any) -> dict[str, Any]:
+    """Granite's multipliers."""
+    return {
+        "embedding_scale": config.embedding_multiplier,
+        "attention.scale": config.attention_multiplier,
+        "residual_scale": config.residual_multiplier,
+        "logit_scale": config.logits_scaling,
+    }
+
+
 GRANITE_LAYERS = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
 GRANITE = Recipe(
     architecture="granitehybrid",
@@ -112,10 +127,7 @@ GRANITE = Recipe(
     metadata=lambda c: {
         "attention.head_count_kv": kv_heads(c, c.layers_block_type, "full_attention"),
         "rope.scaling.finetuned": c.position_embedding_type == "rope",
-        "embedding_scale": c.embedding_multiplier,
-        "attention.scale": c.attention_multiplier,
-        "residual_scale": c.residual_multiplier,
-        "logit_scale": c.logits_scaling,
+        **multiplier_keys(c),
         "expert_shared_feed_forward_length": c.shared_intermediate_size,
         "ssm.conv_kernel": c.mamba_d_conv,
         "ssm.inner_size": c.mamba_expand * c.hidden_size,
@@ -263,6 +275,38 @@ FALCON = Recipe(
     },
     joined=mamba2("mamba", 2),
 )
+# Multipliers, which files have in their weights.
+MULTIPLIERS: dict[str, Any] = {
+    "embedding_multiplier": 3.0,
+    "lm_head_multiplier": 0.3,
+    "attention_in_multiplier": 1.4,
+    "key_multiplier": 0.6,
+    "attention_out_multiplier": 0.8,
+    "ssm_in_multiplier": 1.2,
+    "ssm_multipliers": [0.5, 1.5, 0.7, 1.3, 0.9],
+    "ssm_out_multiplier": 0.7,
+    "mlp_multipliers": [1.1, 0.6],
+}
+
+
+def of_parts(config: Any) -> np.ndarray:
+    """The factor of each row that goes into the state space."""
+    states = config.mamba_n_groups * config.mamba_d_state
+    sizes = [config.mamba_d_ssm] * 2 + [states] * 2 + [config.mamba_n_heads]
+    return config.ssm_in_multiplier * np.repeat(config.ssm_multipliers, sizes)[:, None]
+
+
+MULTIPLIED: dict[str, Transform] = {
+    "attn_q.weight": lambda w, c: w / c.attention_in_multiplier,
+    "attn_k.weight": lambda w, c: w / c.attention_in_multiplier / c.key_multiplier,
+    "attn_v.weight": lambda w, c: w / c.attention_in_multiplier,
+    "attn_output.weight": lambda w, c: w / c.attention_out_multiplier,
+    "ssm_in.weight": lambda w, c: w / of_parts(c),
+    "ssm_out.weight": lambda w, c: w / c.ssm_out_multiplier,
+    "ffn_gate.weight": lambda w, c: w / c.mlp_multipliers[0],
+    "ffn_down.weight": lambda w, c: w / c.mlp_multipliers[1],
+    "token_embd.weight": lambda w, c: w / c.embedding_multiplier,
+}
 MOE_LAYERS = ["linear_attention", "moe", "full_attention", "moe"]
 
 HYBRID: dict[str, Recipe] = {
@@ -310,12 +354,28 @@ HYBRID: dict[str, Recipe] = {
             "expert_used_count": None,
         },
         names={**GRANITE.names, "shared_mlp.output_linear": "ffn_down"},
-        joined={
-            **mamba2("mamba", 1),
-            "shared_mlp.input_linear.weight": Joined(
-                ("ffn_gate.weight", "ffn_up.weight"), SHARED_GATE_UP.shape, SHARED_GATE_UP.join
-            ),
+        joined={**mamba2("mamba", 1), "shared_mlp.input_linear.weight": DENSE_GATE_UP},
+    ),
+    # Models of the same class whose layers all have attention are of other architectures.
+    "granite-hybrid": replace(
+        changed(
+            GRANITE,
+            {
+                "layer_types": ["full_attention"] * 4,
+                "num_local_experts": 0,
+                "position_embedding_type": "rope",
+                "rope_parameters": ROPE,
+            },
+        ),
+        architecture="granite",
+        metadata=lambda c: {
+            **multiplier_keys(c),
+            "feed_forward_length": c.shared_intermediate_size,
+            "expert_count": None,
+            "expert_used_count": None,
         },
+        names={**GRANITE.names, "shared_mlp.output_linear": "ffn_down"},
+        joined={"shared_mlp.input_linear.weight": DENSE_GATE_UP},
     ),
     "nemotron_h": NEMOTRON,
     "nemotron_h_moe": replace(
@@ -362,5 +422,17 @@ HYBRID: dict[str, Recipe] = {
     ),
     "jamba": JAMBA,
     "falcon-h1": FALCON,
+    "falcon-h1-multiplied": replace(
+        changed(FALCON, {**MULTIPLIERS, "mamba_n_groups": 1}),
+        transforms=MULTIPLIED,
+        joined={
+            **mamba2("mamba", 1),
+            "lm_head.weight": Joined(
+                ("output.weight",),
+                lambda *shape: shape,
+                lambda w: w / MULTIPLIERS["lm_head_multiplier"],
+            ),
+        },
+    ),
     "falcon-h1-norm": changed(FALCON, {"mamba_rms_norm": True, "mamba_norm_before_gate": False}),
 }

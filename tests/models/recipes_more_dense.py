@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from models.alibi import add_alibi
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
 from models.recipes_dense import DENSE, HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
 
@@ -23,6 +24,7 @@ EXAONE4 = Recipe(
 FUSED_QKV = {f"attn_{which}": "attn_qkv" for which in "qkv"}
 # Layers as many as the model with RoPE has, by which llama.cpp knows it.
 BAICHUAN_7B = {"hidden_size": 24, "intermediate_size": 30, "num_hidden_layers": 32}
+BAICHUAN_13B = {**BAICHUAN_7B, "num_hidden_layers": 40}
 # Positions of the tests are within the original context.
 MISTRAL_YARN = {
     "rope_type": "yarn",
@@ -35,6 +37,13 @@ MISTRAL_YARN = {
     "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1,
 }
+
+
+def with_alibi(model: Any) -> None:
+    """Penalties for distances instead of RoPE."""
+    model.model.rotary_emb.inv_freq.zero_()
+    for layer in model.model.layers:
+        add_alibi(layer.self_attn, model.config.num_attention_heads)
 
 
 def xielu_numbers(layers: int, first: float) -> list[float]:
@@ -148,7 +157,7 @@ MORE_DENSE: dict[str, Recipe] = {
         },
     ),
     "qwen3-rank": replace(
-        changed(DENSE["qwen3"], {"num_labels": 2}),
+        changed(DENSE["qwen3"], {"id2label": {0: "yes", 1: "no"}}),
         model="Qwen3ForSequenceClassification",
         metadata=lambda _: {"pooling_type": 4, "classifier.output_labels": ["yes", "no"]},
         names={**HEAD_NORMS, "score": "cls.output"},
@@ -198,6 +207,13 @@ MORE_DENSE: dict[str, Recipe] = {
         model="LlamaForCausalLM",
         config={**SIZES, **BAICHUAN_7B, "num_key_value_heads": 6, "rope_parameters": rope()},
         transforms=TURNED_PAIRS,
+    ),
+    "baichuan-13b": Recipe(
+        architecture="baichuan",
+        model="LlamaForCausalLM",
+        config={**SIZES, **BAICHUAN_13B, "num_key_value_heads": 6, "rope_parameters": rope()},
+        transforms=TURNED_PAIRS,
+        adjust=with_alibi,
     ),
     "apertus": Recipe(
         architecture="apertus",

@@ -45,10 +45,10 @@ def test_pairs_run_together_as_alone(tmp_path: Path) -> None:
         tokens, types = (
             [np.array(row, np.int32) for row in rows] for rows in (PAIRS * 3, TYPES * 3)
         )
-        together = llm._ranker.scores(tokens, types)
+        together = llm.engine.programs.ranker.scores(tokens, types)
         np.testing.assert_allclose(together, np.tile(FIXTURE.logits, (3, 1)), rtol=0, atol=1e-4)
         for ids, kinds, score in zip(tokens, types, together, strict=True):
-            assert llm._ranker.scores([ids], [kinds])[0] == score
+            assert llm.engine.programs.ranker.scores([ids], [kinds])[0] == score
 
 
 @pytest.mark.parametrize("separated", [False, True])
@@ -65,7 +65,9 @@ def test_a_query_and_documents(tmp_path: Path, separated: bool) -> None:
             types = [0] * len(first) + [1] * len(document)
             ids = np.array(first + document, np.int32)
             assert ids[-1] == query[-1] == 2
-            assert llm._ranker.scores([ids], [np.array(types, np.int32)])[0, 0] == score
+            assert (
+                llm.engine.programs.ranker.scores([ids], [np.array(types, np.int32)])[0, 0] == score
+            )
         assert llm.rerank("t7", []).shape == (0,)
         with pytest.raises(ContextLengthError, match="cut the document"):
             llm.rerank("t7", ["t9 " * 300])
@@ -84,11 +86,11 @@ def test_heads_of_one_matrix(tmp_path: Path) -> None:
     for model, squash in ((plain, np.array), (dense, np.tanh)):
         with LLM(model.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
             tensors = model.tensors()
-            (state,) = llm._hidden.last_states([np.array(PAIRS[0], np.int32)])
+            (state,) = llm.engine.programs.hidden.last_states([np.array(PAIRS[0], np.int32)])
             weight = tensors.get("cls.output.weight", tensors.get("cls.weight")).reshape(-1)
             bias = tensors.get("cls.output.bias", np.zeros(1))
             zeros = np.zeros(len(PAIRS[0]), np.int32)
-            found = llm._ranker.scores([np.array(PAIRS[0], np.int32)], [zeros])
+            found = llm.engine.programs.ranker.scores([np.array(PAIRS[0], np.int32)], [zeros])
             np.testing.assert_allclose(found[0], squash(state[0] @ weight + bias), atol=1e-4)
 
 
@@ -123,7 +125,7 @@ def test_scores_of_a_model_without_types(tmp_path: Path) -> None:
     fixture = Fixture.load("bert-roberta-rank")
     with LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
         texts = [np.array(ids, np.int32) for ids in PAIRS]
-        found = llm._ranker.scores(texts, [np.zeros_like(text) for text in texts])
+        found = llm.engine.programs.ranker.scores(texts, [np.zeros_like(text) for text in texts])
         np.testing.assert_allclose(found, fixture.logits, rtol=0, atol=1e-4)
 
 
@@ -155,7 +157,7 @@ def test_a_decoder_answers_after_the_last_token(
     with LLM(fixture.write(tmp_path / "model.gguf"), threads=1, kv_type="f32") as llm:
         assert llm.engine.model.step_tokens == step
         texts = [np.array(fixture.token_ids[:length], np.int32) for length in PAIR_LENGTHS]
-        found = llm._ranker.scores(texts, [np.zeros_like(text) for text in texts])
+        found = llm.engine.programs.ranker.scores(texts, [np.zeros_like(text) for text in texts])
         np.testing.assert_allclose(found, fixture.logits, rtol=0, atol=1e-4)
 
 

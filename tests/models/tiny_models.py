@@ -7,10 +7,12 @@ from a tensor's name, the same on every machine.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -21,11 +23,20 @@ from ingot.quant import encode
 
 Floats = NDArray[np.float32]
 Metadata = Mapping[str, int | float | str | list[str] | list[int] | list[float]]
-LISTS = {str: ValueType.STRING, int: ValueType.INT32, float: ValueType.FLOAT32}
+LISTS = {
+    bool: ValueType.BOOL,
+    str: ValueType.STRING,
+    int: ValueType.INT32,
+    float: ValueType.FLOAT32,
+}
 SHARED_KEYS = ("tokenizer.", "xielu.")  # keys without the architecture's name in front
+# Tensors that hold something for each layer, and along which axis.
+OF_LAYERS = {"per_layer_token_embd.weight": 1, "per_layer_model_proj.weight": 0}
 type_of = type
+LAYER = re.compile(r"\bblk\.(\d+)\.")
 VOCABULARY = 61
 FOLDER = Path(__file__).parent / "fixtures"
+PROMPT = 150  # tokens, the first ones, that the encoder before a decoder reads
 PAIR_LENGTHS = (9, 33, 70)  # a ranker's pairs are the first so many of the token ids
 
 
@@ -39,7 +50,7 @@ def stable_values(name: str, shape: tuple[int, ...]) -> Floats:
     raw = np.random.PCG64(crc32(name.encode())).random_raw(int(np.prod(shape)))
     even = ((raw >> np.uint64(40)).astype(np.float32) / np.float32(2**23) - 1).reshape(shape)
     middle, size = 0, (3 / shape[-1]) ** 0.5
-    if name.endswith("norm.weight"):
+    if name.endswith(("norm.weight", "scale.weight", ".scale")):
         middle, size = 1, 0.3
     elif name.endswith("ssm_a"):  # what decays
         middle, size = -1, -0.9
@@ -64,7 +75,9 @@ class Fixture:
     shapes: Mapping[str, tuple[int, ...]]  # of the tensors, by their names in the file
     constants: Mapping[str, Floats]  # tensors that are not random
     token_ids: list[int]
-    logits: Floats  # [tokens, vocabulary], [tokens, width] of an encoder, [pairs, 1] of a ranker
+    # [tokens, vocabulary], [tokens, width] of an encoder, [pairs, 1] of a ranker; of an
+    # encoder-decoder those of the tokens after the prompt.
+    logits: Floats
 
     def save(self, name: str) -> None:
         """Write fixtures/<name>.npz."""
@@ -110,23 +123,34 @@ class Fixture:
     def first_layers(self, count: int) -> "Fixture":
         """The network with fewer layers; what it should compute is not known.
 
-        Lists that are as long as there are layers are cut.
+        Lists that are as long as there are layers are cut, and so are tensors that hold something
+        for each of them. No layer shares the keys and values of another.
         """
-        kept = tuple(f"blk.{layer}." for layer in range(count))
         layers = self.metadata["block_count"]
-        cut = {
+        cut: dict[str, Any] = {
             key: value[:count]
             for key, value in self.metadata.items()
             if isinstance(value, list) and len(value) == layers
         }
+        if "attention.shared_kv_layers" in self.metadata:
+            cut["attention.shared_kv_layers"] = 0
+        if "decoder_block_count" in self.metadata:
+            cut["decoder_block_count"] = count
+        numbers = {name: LAYER.search(name) for name in self.shapes}
+        shapes = {
+            name: self.shapes[name]
+            for name, found in numbers.items()
+            if found is None or int(found[1]) < count
+        }
+        for name, axis in OF_LAYERS.items():
+            if name in shapes:
+                size = list(shapes[name])
+                size[axis] = size[axis] // layers * count
+                shapes[name] = tuple(size)
         return replace(
             self,
             metadata={**self.metadata, **cut, "block_count": count},
-            shapes={
-                name: shape
-                for name, shape in self.shapes.items()
-                if name.startswith(kept) or not name.startswith("blk.")
-            },
+            shapes=shapes,
             logits=self.logits[:0],
         )
 

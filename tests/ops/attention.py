@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ingot import _native
-from ingot.gguf import GgmlType
 from ingot.graph import KvLayer, rope
 from ingot.graph import ops as o
 from ingot.graph.kv_type import KvType
@@ -38,8 +37,11 @@ class AttentionCase(Case):
     sinks: bool = False
     causal: bool = True
     scale: float | None = None
+    bias: int = 0  # the longest distance with a bias of its own
+    slopes: tuple[float, ...] = ()
     norms: bool = False
     norms_last: bool = False
+    weighted: bool = True  # whether norms have weights
     frequencies: tuple[float, ...] = ()
     magnitude: float = 1.0
     layout: o.RopeLayout = o.RopeLayout.HALF_SPLIT
@@ -77,15 +79,31 @@ class AttentionCase(Case):
                 softcap=self.softcap,
                 sinks=small.weight(small.random(self.heads, scale=4)) if self.sinks else None,
                 causal=self.causal,
+                bias=self.distances(small) if self.bias else None,
+                slopes=self.slopes,
             )
         )
         return small, small.select(out)
 
+    def distances(self, small: SmallGraph) -> o.DistanceBias:
+        """Seven buckets, in no order."""
+        buckets = tuple(distance * 5 % 7 for distance in range(2 * self.bias + 1))
+        return o.DistanceBias(
+            weight=small.weight(small.random(7, self.heads, scale=2)), buckets=buckets
+        )
+
     def norm(self, small: SmallGraph, source: o.Value) -> o.Value:
         out = small.value(source.width)
-        weight = small.weight(small.random(self.size, offset=1, scale=0.2))
+        weights = small.weight(small.random(self.size, offset=1, scale=0.2))
         small.ops.append(
-            o.Norm(source=source, out=out, weight=weight, kind=o.NormKind.RMS, epsilon=1e-6)
+            o.Norm(
+                source=source,
+                out=out,
+                weight=weights if self.weighted else None,
+                kind=o.NormKind.RMS,
+                epsilon=1e-6,
+                run=None if self.weighted else self.size,
+            )
         )
         return out
 
@@ -123,7 +141,6 @@ class LatentCase(AttentionCase):
     """Attention over latents: a layer keeps one key for all heads, with its value inside."""
 
     rotary: int = 8
-    gpu: Gpu = Gpu.REFUSED
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.seed)
@@ -140,7 +157,15 @@ class LatentCase(AttentionCase):
         out = small.value(self.heads * self.size)
         scale = 2 * size**-0.5
         small.ops.append(
-            o.Attend(query=q, out=out, kv_layer=0, heads=self.heads, kv_heads=1, scale=scale)
+            o.Attend(
+                query=q,
+                out=out,
+                kv_layer=0,
+                heads=self.heads,
+                kv_heads=1,
+                scale=scale,
+                softcap=self.softcap,
+            )
         )
         return small, small.select(out)
 
@@ -159,96 +184,40 @@ class LatentCase(AttentionCase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadLinearCase(Case):
-    """A linear map of every head, with elements that it leaves as they are."""
+class SharedKeysCase(AttentionCase):
+    """A second layer that reads the keys and values of the first, with queries of its own."""
 
-    family: ClassVar[str] = "attention"
-
-    heads: int = 3
-    inputs: int = 20
-    results: int = 33
-    kept: int = 0
-    beside: int = 0  # rows of a head's matrix before and after those that are read
-    transposed: bool = False
-    type: GgmlType = GgmlType.F32
-    tokens: int = 23
-    gpu: Gpu = Gpu.REFUSED
+    frequencies: tuple[float, ...] = rope.frequencies(8, 10000.0)[0]
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.seed)
-        x = small.embed(small.random(self.tokens, self.heads * (self.inputs + self.kept)))
-        rows, columns = self.results, self.inputs
-        if self.transposed:
-            rows, columns = columns, rows
-        matrix = small.random(self.heads * (rows + 2 * self.beside), columns, scale=0.2)
-        out = small.value(self.heads * (self.kept + self.results))
+        query, key = self.heads * self.size, self.kv_heads * self.size
+        x = small.embed(small.random(self.tokens, query + 2 * key))
+        k, v = (small.pick(x, query + at, query + at + key) for at in (0, key))
+        first = self.rope(small, small.pick(x, 0, query))
+        k = self.rope(small, k)
+        small.kv_layers.append(KvLayer(self.kv_heads, self.size, self.window))
+        small.ops.append(o.WriteKv(key=k, value=v, kv_layer=0))
+        mixed = self.attend(small, first)
+        # Its queries are made of what the first layer gave, and rotated.
+        matrix = small.random(query, query, scale=query**-0.5)
+        second = self.rope(small, small.linear(mixed, matrix))
+        return small, small.select(self.attend(small, second))
+
+    def attend(self, small: SmallGraph, query: o.Value) -> o.Value:
+        out = small.value(query.width)
         small.ops.append(
-            o.HeadLinear(
-                source=x,
+            o.Attend(
+                query=query,
                 out=out,
-                weight=small.weight(matrix, self.type),
+                kv_layer=0,
                 heads=self.heads,
-                first=self.beside,
-                rows=rows,
-                transposed=self.transposed,
+                kv_heads=self.kv_heads,
+                scale=2 * self.size**-0.5,
+                window=self.window,
             )
         )
-        return small, small.select(out)
-
-    @property
-    def ways(self) -> tuple[Way, ...]:
-        return ((), 0), ((1, 6), 0), ((), self.tokens)
-
-    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
-        return FLOAT
-
-
-@dataclass(frozen=True, kw_only=True)
-class PickCase(Case):
-    """Some elements of every head."""
-
-    family: ClassVar[str] = "attention"
-
-    heads: int
-    size: int
-    first: int
-    of: int  # elements that a head has
-    gpu: Gpu = Gpu.REFUSED
-
-    def build(self) -> tuple[SmallGraph, o.Value]:
-        small = SmallGraph(self.seed)
-        x = small.embed(small.random(self.tokens, self.heads * self.of))
-        out = small.value(self.heads * self.size)
-        small.ops.append(o.PickHeads(source=x, out=out, heads=self.heads, first=self.first))
-        return small, small.select(out)
-
-    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
-        return 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class TemperCase(Case):
-    """Queries that grow with their positions."""
-
-    family: ClassVar[str] = "attention"
-
-    offset: int = 0
-    tokens: int = 50
-    gpu: Gpu = Gpu.REFUSED
-
-    def build(self) -> tuple[SmallGraph, o.Value]:
-        small = SmallGraph(self.seed)
-        x = small.embed(small.random(self.tokens, 19))
-        out = small.value(19)
-        small.ops.append(o.Temper(source=x, out=out, scale=0.3, length=8, offset=self.offset))
-        return small, small.select(out)
-
-    @property
-    def ways(self) -> tuple[Way, ...]:
-        return ((), 0), ((7,), 20)
-
-    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
-        return 1e-6
+        return out
 
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
@@ -264,6 +233,7 @@ ROPES = {
 
 BASE = AttentionCase(size=32, heads=4, kv_heads=2, tokens=40, kv_type=KvType.F16, generated=2)
 ONE_HEAD = replace(BASE, heads=2, kv_heads=1, size=16)
+BOTH_WAYS = replace(ONE_HEAD, causal=False, generated=0)
 ON_GPU = [
     replace(BASE, kv_type=KvType.F32, chunks=(7,), size=16, tokens=20),
     replace(BASE, kv_type=KvType.BF16, size=16, tokens=20, kv_heads=4),
@@ -272,6 +242,11 @@ ON_GPU = [
     replace(BASE, size=20, heads=3, kv_heads=1, tokens=20),
     replace(ONE_HEAD, sinks=True, window=7, softcap=3.0, generated=3),
     replace(ONE_HEAD, tokens=131, chunks=(70,), sinks=True),
+    replace(ONE_HEAD, tokens=30, window=8, chunked=True, chunks=(13,), generated=3),
+    replace(ONE_HEAD, tokens=20, chunks=(7,), bias=5, slopes=(0.3, 0.1)),
+    replace(BOTH_WAYS, tokens=33, sinks=True, softcap=3.0),
+    replace(BOTH_WAYS, tokens=70, window=9),
+    replace(BOTH_WAYS, tokens=20, bias=5, slopes=(0.3, 0.1)),
     *(
         replace(
             BASE,
@@ -284,6 +259,17 @@ ON_GPU = [
         )
         for layout in o.RopeLayout
     ),
+    replace(
+        BASE,
+        size=16,
+        tokens=12,
+        frequencies=ROPES["partial"][0],
+        norms=True,
+        norms_last=True,
+        scale=16**-0.5,
+    ),
+    replace(BASE, size=16, tokens=12, norms=True, weighted=False, scale=16**-0.5),
+    replace(ONE_HEAD, window=8, chunked=True, chunks=(17,), generated=5),
 ]
 ON_DEVICE = [
     replace(BASE, kv_type=KvType.BF16),
@@ -292,6 +278,16 @@ ON_DEVICE = [
     replace(BASE, size=80, heads=5, kv_heads=5, tokens=20),
     replace(BASE, heads=8, kv_heads=1, softcap=5.0),
     replace(BASE, window=33, tokens=80, chunks=(50,), generated=3),
+    *(
+        replace(BASE, tokens=tokens, window=chunk, chunked=True, chunks=(17,), generated=5)
+        for tokens, chunk in [(100, 32), (100, 33), (70, 64), (1100, 600)]
+    ),
+    replace(BASE, tokens=300, chunks=(50, 70), bias=40, slopes=(0.3, 0.1, 0.0, 0.2), generated=9),
+    *(
+        replace(BASE, causal=False, generated=0, tokens=tokens, window=window)
+        for tokens in (1, 200, 600)
+        for window in (0, 7, 150)
+    ),
     replace(BASE, tokens=300, chunks=(70, 78), sinks=True, generated=20),
     *(
         replace(
@@ -340,14 +336,31 @@ CASES = [
             kv_heads=2,
             sinks=True,
             threads=2,
-            gpu=Gpu.REFUSED,
         )
         for tokens in (1, 2, 31, 32, 33, 65, 130, 600)
     ),
     *(
-        AttentionCase(causal=False, tokens=tokens, window=window, heads=3, gpu=Gpu.REFUSED)
+        AttentionCase(causal=False, tokens=tokens, window=window, heads=3)
         for tokens in (1, 33, 130)
         for window in (1, 2, 9, 64, 100)
+    ),
+    *(  # biases of distances, near and far, in prompts and past the parts of a generation
+        AttentionCase(
+            heads=6,
+            kv_heads=2,
+            tokens=tokens,
+            causal=causal,
+            bias=bias,
+            slopes=(0.5, 0.25, 0.1, 0.01, 0.0, 0.3) if slopes else (),
+            softcap=2.0 if slopes else 0.0,
+            chunks=(33,) if causal else (),
+            generated=9 if causal else 0,
+            threads=2,
+        )
+        for tokens in (1, 40, 100, 600)
+        for causal in (True, False)
+        for bias, slopes in ((1, False), (20, False), (31, True), (64, False), (0, True))
+        if tokens > 9 or not causal
     ),
     *(
         AttentionCase(causal=False, size=32, softcap=3.0, kv_type=kv_type)
@@ -391,7 +404,6 @@ CASES = [
             chunked=True,
             chunks=(17,),
             generated=5,
-            gpu=Gpu.REFUSED,
         )
         for tokens, chunk in [(40, 8), (100, 32), (100, 33), (70, 64), (1100, 600)]
     ),
@@ -404,7 +416,6 @@ CASES = [
             norms=True,
             norms_last=True,
             generated=5,
-            gpu=Gpu.REFUSED,
         )
         for layout in o.RopeLayout
     ),
@@ -431,18 +442,28 @@ CASES = [
         for kind in CPU_KV_TYPES
     ),
     *(
-        HeadLinearCase(
-            inputs=inputs, results=results, kept=kept, beside=beside, transposed=transposed
+        LatentCase(
+            heads=heads,
+            size=size,
+            rotary=rotary,
+            tokens=tokens,
+            frequencies=ROPES["partial"][0] if turned else (),
+            layout=o.RopeLayout.INTERLEAVED if heads == 3 else o.RopeLayout.HALF_SPLIT,
+            chunks=(tokens // 2,),
+            generated=2,
+            kv_type=kind,
+            softcap=5.0 if kind is KvType.F16 else 0.0,
+            gpu=gpu,
         )
-        for inputs, results, kept, beside in [(1, 1, 0, 0), (20, 33, 5, 0), (64, 40, 0, 3)]
-        for transposed in (False, True)
+        for heads, size, rotary, tokens, turned, kind, gpu in [
+            (3, 21, 9, 12, True, KvType.F32, Gpu.INTERPRETER),
+            (1, 16, 8, 131, True, KvType.F16, Gpu.INTERPRETER),  # two parts
+            (2, 32, 32, 10, False, KvType.Q8_0, Gpu.INTERPRETER),
+            (2, 20, 6, 10, True, KvType.FP8, Gpu.INTERPRETER),
+            (16, 512, 64, 300, True, KvType.F16, Gpu.DEVICE),
+            (16, 512, 64, 40, True, KvType.BF16, Gpu.DEVICE),
+        ]
     ),
-    *(
-        HeadLinearCase(inputs=32, results=64, type=kind, transposed=transposed, threads=2)
-        for kind in (GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q4_0)
-        for transposed in (False, True)
-    ),
-    *(TemperCase(offset=offset) for offset in (0, 1)),
-    PickCase(heads=3, size=5, first=4, of=9),
-    PickCase(heads=1, size=1, first=0, of=2),
+    *(SharedKeysCase(tokens=40, window=window, generated=5) for window in (0, 9)),
+    SharedKeysCase(tokens=10, generated=2, kv_type=KvType.F16, gpu=Gpu.INTERPRETER),
 ]

@@ -55,6 +55,8 @@ class ExpertsCase(Case):
     scale: float = 1.0
     near: float = 0.0
     selection_bias: bool = False
+    expert_scales: bool = False
+    fused_gate: bool = False  # gate and up are rows of one tensor
     groups: int = 1
     groups_used: int = 1
     group_best: int = 1
@@ -92,6 +94,7 @@ class ExpertsCase(Case):
         x = small.pick(embedded, self.experts, self.experts + self.width)
         choice = small.value(2 * self.used)
         bias = small.weight(small.random(self.experts)) if self.selection_bias else None
+        scales = small.weight(small.random(self.experts, offset=1)) if self.expert_scales else None
         small.ops.append(
             o.Route(
                 scores=scores,
@@ -102,6 +105,7 @@ class ExpertsCase(Case):
                 scale=self.scale,
                 near=self.near,
                 selection_bias=bias,
+                expert_scales=scales,
                 groups=self.groups,
                 groups_used=self.groups_used,
                 group_best=self.group_best,
@@ -110,6 +114,11 @@ class ExpertsCase(Case):
         gate = self.experts_of(small, x, choice, self.inner, self.width)
         small.ops.append(gate)
         up = self.experts_of(small, x, choice, self.inner, self.width) if self.gated else None
+        if up and self.fused_gate:
+            both = self.experts_of(small, x, choice, 2 * self.inner, self.width)
+            gate = replace(both, out=gate.out, rows=self.inner)
+            up = replace(both, out=up.out, rows=self.inner, first=self.inner)
+            small.ops[-1] = gate
         if up:
             small.ops.append(up)
         active = small.value(gate.out.width)
@@ -160,6 +169,23 @@ ON_GPU = [
     replace(FEW, gating=o.Gating.CHOSEN_SOFTMAX, type=GgmlType.MXFP4, width=64, inner=32),
     replace(FEW, gating=o.Gating.SPARSE_MIXER, near=0.9, experts=7),
     replace(FEW, gated=False, activation=o.Activation.GELU, residual=True),
+    replace(FEW, expert_scales=True, normalize=True, scale=1.7, used=3),
+    *(
+        replace(
+            FEW,
+            gating=gating,
+            experts=12,
+            used=4,
+            groups=groups,
+            groups_used=used,
+            group_best=best,
+            selection_bias=gating is o.Gating.SIGMOID,
+        )
+        for gating, groups, used, best in [
+            (o.Gating.SOFTMAX, 3, 1, 1),
+            (o.Gating.SIGMOID, 4, 2, 2),
+        ]
+    ),
     replace(
         FEW, activation=o.Activation.CLAMPED_SWIGLU, bias=True, down_type=GgmlType.Q4_0, inner=32
     ),
@@ -185,10 +211,14 @@ CASES = [
             group_best=best,
             selection_bias=gating is o.Gating.SIGMOID,
             tokens=30,
-            gpu=Gpu.REFUSED,
         )
         for gating in (o.Gating.SOFTMAX, o.Gating.SIGMOID)
         for experts, groups, used, best in [(12, 3, 1, 1), (12, 4, 2, 2), (35, 7, 3, 5)]
+    ),
+    ExpertsCase(expert_scales=True, normalize=True, scale=1.7, used=3),
+    *(
+        replace(SIDE_BY_SIDE, fused_gate=True, bias=True, type=kind, gpu=Gpu.REFUSED)
+        for kind in (GgmlType.F32, GgmlType.Q8_0)
     ),
     ExpertsCase(used=5),
     ExpertsCase(experts=37, used=8, tokens=70),

@@ -19,7 +19,7 @@ from ingot.quant import decode
 
 
 class FusedReference:
-    """Interprets a fused graph for one sequence from its start, in float64."""
+    """Interprets a fused graph for the tokens of one sequence, in float64."""
 
     def __init__(self, graph: FusedGraph, model: GgufLoader) -> None:
         self.graph = graph
@@ -33,20 +33,24 @@ class FusedReference:
             for weight in op.weights
         }
 
-    def forward(self, token_ids: list[int], outputs: list[int]) -> NDArray[np.floating[Any]]:
-        """Logits of the tokens wanted."""
+    def forward(
+        self, token_ids: list[int], outputs: list[int], cache: Cache | None = None
+    ) -> NDArray[np.floating[Any]]:
+        """Logits of the tokens wanted, after what the cache holds."""
+        cache = cache or Cache()
         step = Step(
             ids=np.array(token_ids),
-            positions=np.arange(len(token_ids)),
+            positions=np.arange(cache.length, cache.length + len(token_ids)),
             types=np.zeros(len(token_ids), np.int64),
             outputs=outputs,
             rows=None,
-            cache=Cache(),
+            cache=cache,
             tensors=self._tensors,
             dtype=np.float64,
         )
         for op in self.graph.ops:
             step.values.update(_run(op, step, self.graph.kv_layers))
+        cache.length += len(token_ids)
         return step.values[self.graph.logits.name]
 
 
@@ -101,6 +105,8 @@ def _(op: o.StoreKv, step: Step, kv_layers: Sequence[o.KvLayer]) -> dict[str, Ma
     for value, norm, size in zip(
         (op.query, op.key), (op.query_norm, op.key_norm), sizes, strict=True
     ):
+        if value is None:
+            continue
         x = step.value(value)
         if op.rope and op.norms_last:
             x = attention.rope(x, step.positions, op.rope, size)
@@ -116,19 +122,20 @@ def _(op: o.StoreKv, step: Step, kv_layers: Sequence[o.KvLayer]) -> dict[str, Ma
 
 @_run.register
 def _(op: o.ExpertGate, step: Step, _layers: object) -> dict[str, Matrix]:
-    parts = [_experts(op, part.weight, part.bias, step) for part in op.parts]
+    parts = [_experts(op, part, step) for part in op.parts]
     return {op.out.name: rows.activate(op.activation, *parts)}
 
 
 @_run.register
 def _(op: o.ExpertMix, step: Step, _layers: object) -> dict[str, Matrix]:
-    parts = _experts(op, op.weight, op.bias, step)
+    part = o.ExpertPart(weight=op.weight, bias=op.bias, first=0, rows=op.weight.shape[1])
+    parts = _experts(op, part, step)
     y = experts.mix_experts(parts, step.value(op.choice))
     return {op.out.name: _plus(y, op.residual, step)}
 
 
-def _experts(
-    op: o.ExpertGate | o.ExpertMix, weight: o.Weight, bias: o.Weight | None, step: Step
-) -> Matrix:
+def _experts(op: o.ExpertGate | o.ExpertMix, part: o.ExpertPart, step: Step) -> Matrix:
     x, choice = step.value(op.source), step.value(op.choice)
-    return experts.expert_linear(x, choice, step.weight(weight), step.optional(bias))
+    read = slice(part.first, part.first + part.rows)
+    weight, bias = step.weight(part.weight)[:, read], step.optional(part.bias)
+    return experts.expert_linear(x, choice, weight, None if bias is None else bias[:, read])

@@ -129,6 +129,32 @@ def softcap(small: SmallGraph, width: int) -> o.Value:
     return out
 
 
+def scaled(small: SmallGraph, width: int, weights: int) -> o.Value:
+    """By a factor, and by no weight, one, or one for each element."""
+    x = small.embed(small.random(5, width))
+    weight = small.weight(small.random(weights)) if weights else None
+    out = small.value(width)
+    small.ops.append(o.Scale(source=x, out=out, factor=0.7, weight=weight))
+    return small.select(out)
+
+
+def peaks(small: SmallGraph, width: int, far: float = 100) -> o.Value:
+    """Of rows far from zero, and of one without any."""
+    rows = small.random(5, width) + np.float32([[0], [3], [-3], [far], [0]])
+    rows[4] = 2
+    x = small.embed(rows)
+    out = small.value(width)
+    small.ops.append(o.KeepPeaks(source=x, out=out, deviations=0.3))
+    return small.select(out)
+
+
+def sum_alone(small: SmallGraph, width: int) -> o.Value:
+    """Of two values that are read elsewhere too, so that no operation before takes it."""
+    x = small.embed(small.random(5, width))
+    normed = small.norm(x, small.random(width, offset=1))
+    return small.select(small.add(small.add(x, normed), normed))
+
+
 CASES = [
     *(RowsCase(name=f"embed-{n}", make=partial(embedding, width=n), error=COPIED) for n in WIDTHS),
     *(
@@ -164,7 +190,7 @@ CASES = [
             name=f"norm-{kind}-without-weight",
             make=partial(norm_without_weight, kind=kind),
             error=NORM,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER,
         )
         for kind in o.NormKind
     ),
@@ -173,7 +199,7 @@ CASES = [
             name=f"norm-runs-{run}-without-weight",
             make=partial(norm_of_runs_without_weight, run=run),
             error=NORM,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER if run == 7 else Gpu.DEVICE,
         )
         for run in (1, 7, 16, 40)
     ),
@@ -182,7 +208,7 @@ CASES = [
             name=f"xielu-{width}",
             make=partial(xielu, width=width),
             error=FUNCTION,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER if width == 17 else Gpu.DEVICE,
         )
         for width in WIDTHS
     ),
@@ -191,7 +217,7 @@ CASES = [
             name=f"norm-heads-{size}",
             make=partial(norm_of_heads, size=size),
             error=NORM,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER if size == 7 else Gpu.DEVICE,
         )
         for size in (1, 7, 16, 40)
     ),
@@ -200,7 +226,7 @@ CASES = [
             name=f"norm-heads-own-{kind}-{size}",
             make=partial(norm_of_heads_by_their_own_weights, size=size, kind=kind),
             error=NORM,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER if size == 7 else Gpu.DEVICE,
         )
         for kind in o.NormKind
         for size in (1, 7, 16, 40)
@@ -231,9 +257,39 @@ CASES = [
             name=f"weigh-rows-{width}",
             make=partial(gated_rows, width=width, residual=width > 1, sigmoid=False),
             error=5e-5,
-            gpu=Gpu.REFUSED,
+            gpu=Gpu.INTERPRETER if width == 45 else Gpu.DEVICE,
         )
         for width in (1, 16, 45)
+    ),
+    *(
+        RowsCase(
+            name=f"scale-{width}-{weights}",
+            make=partial(scaled, width=width, weights=weights),
+            error=COPIED,
+            gpu=Gpu.INTERPRETER if width == 17 else Gpu.NOWHERE,
+        )
+        for width in (1, 17, 100)
+        for weights in sorted({0, 1, width})
+    ),
+    *(
+        RowsCase(
+            name=f"peaks-{width}",
+            make=partial(peaks, width=width),
+            error=NORM,
+        )
+        for width in (1, 17, 100)
+    ),
+    RowsCase(  # half floats hold no small differences of large numbers
+        name="peaks-near", make=partial(peaks, width=17, far=4), error=NORM, gpu=Gpu.INTERPRETER
+    ),
+    *(
+        RowsCase(
+            name=f"add-{width}",
+            make=partial(sum_alone, width=width),
+            error=NORM,
+            gpu=Gpu.INTERPRETER if width == 17 else Gpu.DEVICE,
+        )
+        for width in (1, 17, 100)
     ),
     *(
         RowsCase(

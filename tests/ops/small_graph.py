@@ -132,9 +132,14 @@ class StoringCache(Cache):
     kv_layers: Sequence[KvLayer]
 
     def store(self, kv_layer: int, key: Matrix, value: Matrix) -> None:
-        size = self.kv_layers[kv_layer].head_size
-        rounded = [stored(x, self.kv_type, size).astype(x.dtype) for x in (key, value)]
-        Cache.store(self, kv_layer, *rounded)
+        layer = self.kv_layers[kv_layer]
+        key = self._rounded(key, layer)
+        latent = key[:, layer.key_width :]
+        value = latent if layer.shared_value else self._rounded(value, layer)
+        Cache.store(self, kv_layer, key, value)
+
+    def _rounded(self, rows: Matrix, layer: KvLayer) -> Matrix:
+        return stored(rows, self.kv_type, layer.head_size).astype(rows.dtype)
 
 
 def stored(x: Floats, type: KvType, head_size: int) -> Floats:

@@ -3,8 +3,9 @@
     llama_cpp_logits_worker.py JOBS
 
 JOBS is a JSON list of objects: model (a path), ids (tokens of one sequence), want ("logits",
-"hidden" for rows of an encoder, or "score" for one of the text), out (where to save them, .npy). A
-model that llama.cpp refuses has no file afterwards.
+"hidden" for rows of an encoder, or "score" for one of the text), out (where to save them, .npy),
+prompt (how many of the ids an encoder reads before the others are decoded; 0: none). A model that
+llama.cpp refuses has no file afterwards.
 """
 
 import ctypes
@@ -20,6 +21,14 @@ import numpy as np
 @lc.llama_log_callback
 def quiet(level: int, text: bytes, user_data: object) -> None:
     del level, text, user_data
+
+
+def fill(batch: Any, ids: list[int]) -> None:
+    """Tokens of one sequence, from its beginning; all of their rows are wanted."""
+    batch.n_tokens = len(ids)
+    for at, token in enumerate(ids):
+        batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, at, 1
+        batch.seq_id[at][0], batch.logits[at] = 0, True
 
 
 def rows_of(job: dict[str, Any]) -> np.ndarray | None:
@@ -39,12 +48,15 @@ def rows_of(job: dict[str, Any]) -> np.ndarray | None:
     parameters.pooling_type = lc.LLAMA_POOLING_TYPE_RANK if ranks else lc.LLAMA_POOLING_TYPE_NONE
     context = lc.llama_init_from_model(model, parameters)
     batch = lc.llama_batch_init(len(ids), 0, 1)
-    batch.n_tokens = len(ids)
-    for at, token in enumerate(ids):
-        batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, at, 1
-        batch.seq_id[at][0], batch.logits[at] = 0, True
-    if lc.llama_decode(context, batch):
-        return None
+    if prompt := job.get("prompt", 0):
+        fill(batch, ids[:prompt])
+        if lc.llama_encode(context, batch):
+            return None
+        ids = ids[prompt:] or ids
+    if prompt < len(job["ids"]):
+        fill(batch, ids)
+        if lc.llama_decode(context, batch):
+            return None
     if ranks:
         found = [lc.llama_get_embeddings_seq(context, 0)]
     else:

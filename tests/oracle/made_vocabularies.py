@@ -174,6 +174,40 @@ def write_sentencepiece(
     close(out)
 
 
+def write_character_bpe(path: Path, seed: int = 5) -> None:
+    """Write a vocabulary that merges characters; some merges make no token, runs of line ends do.
+
+    It says that no BOS is added, which nobody believes.
+    """
+    rng = random.Random(seed)
+    letters = [SPACE, *"abcdehilnorst.,'1239", "é", "你", "好", "\n"]
+    made, merges = dict.fromkeys(letters), {}
+    while len(merges) < 4000:
+        left, right = rng.choices(list(made)[:300], k=2)
+        if ("\n" in left + right and {*left, *right} != {"\n"}) or len(left + right) > 12:
+            continue
+        merges[f"{left} {right}"] = None
+        made[left + right] = None
+    first = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    user = ["<|turn>", "<turn|>"]
+    whole = [text for text in made if text in letters or rng.random() < 0.95]
+    ends = ["\n" * count for count in (2, 3, 5)]
+    normal = [*whole, *(text for text in ends if text not in whole)]
+    out = writer(path, "gemma4", "gemma4")
+    out.add_token_list([*first, *bytes_, *normal, *user])
+    out.add_token_scores([0.0] * (len(first) + len(bytes_) + len(normal) + len(user)))
+    types = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * len(bytes_)
+    types += [TokenType.NORMAL] * len(normal) + [TokenType.USER_DEFINED] * len(user)
+    out.add_token_types(types)
+    out.add_token_merges(list(merges))
+    out.add_bos_token_id(2)
+    out.add_eos_token_id(1)
+    out.add_unk_token_id(3)
+    out.add_add_bos_token(False)
+    close(out)
+
+
 def make_unigram(seed: int = 2) -> Unigram:
     rng = random.Random(seed)
     syllables = [

@@ -1,16 +1,24 @@
 """Vocabularies made with the `tokenizers` library, converted: the same ids for the same texts."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
 import pytest
+from llama_cpp_peer import CONTROL, USER_DEFINED, PeerRun, Request, describe
+from test_tokenizer_sentencepiece import charsmap_of
 
 from checkpoints import CONFIG, write_llama, write_safetensors
 from checkpoints import llama_tensors as tensors_of_llama
 from ingot.convert.conversion import plan
+from ingot.gguf import GgufLoader
 from ingot.tokenizer import Tokenizer
+from models.recipe import changed
+from models.recipes import RECIPES
 
 pytestmark = pytest.mark.oracle
 tokenizers = pytest.importorskip("tokenizers")
@@ -113,3 +121,149 @@ def test_the_same_ids(kind: str, tmp_path: Path) -> None:
             assert list(found) == expected, text
             if kind not in ("sentencepiece", "word pieces"):
                 assert ours.decode(found) == normalize("NFC", text)
+
+
+def test_merged_characters(tmp_path: Path) -> None:
+    """Gemma 4's: characters are merged over the borders of words; the file has the merges."""
+    pytest.importorskip("torch", reason="torch is not here: pip install torch==2.13.0")
+    from models.make_fixtures import filled_model  # noqa: PLC0415
+
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>", byte_fallback=True))
+    made.normalizer = tokenizers.normalizers.Replace(" ", "\u2581")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Split("\n", "isolated")
+    made.train_from_iterator(
+        CORPUS,
+        tokenizers.trainers.BpeTrainer(
+            vocab_size=SIZE, special_tokens=[*special, "<|tool_call>"], limit_alphabet=60
+        ),
+    )
+    rows = made.get_vocab_size()
+    recipe = changed(RECIPES["gemma4"], {"vocab_size": rows, "vocab_size_per_layer_input": rows})
+    model, _ = filled_model(recipe)
+    model.float().save_pretrained(tmp_path)
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"})
+    )
+    plan(tmp_path).write(tmp_path / "model.gguf")
+    with GgufLoader(tmp_path / "model.gguf") as loader:
+        assert loader.metadata.string("tokenizer.ggml.model") == "gemma4"
+        ours = Tokenizer(loader.metadata)
+        for text in TEXTS:
+            expected = made.encode(text, add_special_tokens=False).ids
+            assert list(ours.encode(text, add_special=False)) == expected, text
+    if find_spec("llama_cpp") is not None:
+        peer = describe(tmp_path / "model.gguf")
+        assert peer.attributes[special.index("<bos>")] & CONTROL
+        assert peer.attributes[len(special)] & USER_DEFINED
+        requests = [Request(text.encode()) for text in TEXTS]
+        with PeerRun([(tmp_path / "model.gguf", requests)], tmp_path) as run:
+            for text, theirs in zip(TEXTS, run.ids(), strict=True):
+                assert list(ours.encode(text, add_special=False)) == theirs, text
+
+
+def trained(folder: Path, **ids: int):
+    """A unigram model with NFKC, as T5 and XLM-R have one."""
+    peer = pytest.importorskip("sentencepiece", reason="no peer: pip install sentencepiece")
+    peer.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in CORPUS for line in text.splitlines()),
+        model_prefix=str(folder / "spiece"),
+        model_type="unigram",
+        vocab_size=400,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **ids,
+    )
+    return peer.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+
+
+def described_model(
+    peer, tokens: list[str], unknown: int, around: str, specials: list[str]
+) -> tokenizers.Tokenizer:
+    """The same model in tokenizer.json, as the hub has those of T5 and XLM-R."""
+    scores = [peer.get_score(peer.piece_to_id(token)) for token in tokens]
+    models, pre = tokenizers.models, tokenizers.pre_tokenizers
+    made = tokenizers.Tokenizer(models.Unigram(list(zip(tokens, scores, strict=True)), unknown))
+    made.normalizer = tokenizers.normalizers.Precompiled(charsmap_of(peer))
+    made.pre_tokenizer = pre.Sequence([pre.WhitespaceSplit(), pre.Metaspace()])
+    made.add_special_tokens(specials)
+    ids = [(text, made.token_to_id(text)) for text in around.split() if text != "$A"]
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single=around, special_tokens=ids
+    )
+    return made
+
+
+def same_ids(path: Path, folder: Path, expected: Callable[[str], list[int]]) -> None:
+    """Of this tokenizer and of llama.cpp's, with what is put around a text."""
+    texts = [text for text in TEXTS if text]  # of nothing, llama.cpp adds nothing
+    with GgufLoader(path) as loader:
+        ours = Tokenizer(loader.metadata)
+        for text in texts:
+            assert list(ours.encode(text)) == expected(text), text
+    if find_spec("llama_cpp") is not None:
+        requests = [Request(text.encode(), add_special=True) for text in texts]
+        with PeerRun([(path, requests)], folder) as run:
+            for text, theirs in zip(texts, run.ids(), strict=True):
+                assert theirs == expected(text), text
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_t5(described: bool, tmp_path: Path) -> None:
+    """SentencePiece's file with the tokens that T5 adds, or tokenizer.json instead of it."""
+    pytest.importorskip("torch", reason="torch is not here: pip install torch==2.13.0")
+    from models.make_fixtures import filled_model  # noqa: PLC0415
+
+    peer = trained(tmp_path, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    count = peer.vocab_size()
+    extra = {count + 9 - number: f"<extra_id_{number}>" for number in range(10)}
+    model, _ = filled_model(changed(RECIPES["t5"], {"vocab_size": count + 12}))
+    model.float().save_pretrained(tmp_path)
+    pieces = [peer.id_to_piece(id) for id in range(count)]
+    expected = lambda text: [*peer.encode(text), 1]  # noqa: E731
+    if described:
+        specials = ["<pad>", "</s>", "<unk>", *(extra[id] for id in sorted(extra))]
+        made = described_model(peer, pieces, 2, "$A </s>", specials)
+        made.save(str(tmp_path / "tokenizer.json"))
+        (tmp_path / "spiece.model").unlink()
+        expected = lambda text: made.encode(text).ids  # noqa: E731
+    else:
+        settings = {
+            "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
+            "added_tokens_decoder": {
+                str(id): {"content": text, "special": True} for id, text in extra.items()
+            },
+        }  # fmt: skip
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    plan(tmp_path).write(tmp_path / "model.gguf")
+    same_ids(tmp_path / "model.gguf", tmp_path, expected)
+    with GgufLoader(tmp_path / "model.gguf") as loader:
+        first = Tokenizer(loader.metadata).encode("<extra_id_0>", parse_special=True)
+        assert list(first)[-2] == count + 9
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_xlm_roberta(described: bool, tmp_path: Path) -> None:
+    """Ids that differ from those of SentencePiece's file: fairseq's special tokens come first."""
+    pytest.importorskip("torch", reason="torch is not here: pip install torch==2.13.0")
+    from models.make_fixtures import filled_model  # noqa: PLC0415
+
+    peer = trained(tmp_path, unk_id=0, bos_id=1, eos_id=2)
+    rows = peer.vocab_size() + 2
+    (tmp_path / "spiece.model").rename(tmp_path / "sentencepiece.bpe.model")
+    recipe = changed(RECIPES["bert-roberta"], {"vocab_size": rows})
+    model, _ = filled_model(replace(recipe, model="XLMRobertaModel"))
+    model.float().save_pretrained(tmp_path)
+    if described:
+        specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        pieces = [peer.id_to_piece(id) for id in range(3, peer.vocab_size())]
+        tokens = [*specials[:4], *pieces, "<mask>"]
+        made = described_model(peer, tokens, 3, "<s> $A </s>", specials)
+        made.save(str(tmp_path / "tokenizer.json"))
+    plan(tmp_path).write(tmp_path / "model.gguf")
+
+    def expected(text: str) -> list[int]:
+        return [0, *(id + 1 if id else 3 for id in peer.encode(text)), 2]
+
+    same_ids(tmp_path / "model.gguf", tmp_path, expected)

@@ -17,7 +17,12 @@ from ingot.quant import decode, encode
 
 pytestmark = pytest.mark.oracle
 
-SEARCHED = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+SEARCHED = [
+    "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS",
+    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
+]  # fmt: skip
+# llama.cpp encodes these only with an importance matrix; here all columns count the same.
+WITH_IMPORTANCE = ("IQ1_S", "IQ2_XXS", "IQ2_XS")
 ROW = 256
 
 # Below this both errors are the rounding of one half-precision scale, and luck.
@@ -39,6 +44,7 @@ def ggml() -> ctypes.CDLL:
 
 def quantize(ggml: ctypes.CDLL, weights: np.ndarray, type: GgmlType) -> np.ndarray:
     blocks = np.zeros(weights.size // type.block_size * type.block_bytes, np.uint8)
+    even = np.ones(ROW, np.float32)
     written = ggml.ggml_quantize_chunk(
         ctypes.c_int(type),
         weights.ctypes.data_as(ctypes.c_void_p),
@@ -46,7 +52,7 @@ def quantize(ggml: ctypes.CDLL, weights: np.ndarray, type: GgmlType) -> np.ndarr
         ctypes.c_int64(0),
         ctypes.c_int64(weights.size // ROW),
         ctypes.c_int64(ROW),
-        None,
+        even.ctypes.data_as(ctypes.c_void_p) if type.name in WITH_IMPORTANCE else None,
     )
     assert written == blocks.size
     return blocks

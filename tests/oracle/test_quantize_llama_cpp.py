@@ -1,6 +1,7 @@
 """Whole files beside llama.cpp's quantizer: the same types, and errors that are not larger."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -26,7 +27,11 @@ WORKER = """
 import ctypes, json, sys
 import llama_cpp as lc
 import numpy as np
-quiet = lc.llama_log_callback(lambda level, text, data: None)
+dry = len(sys.argv) > 4  # write nothing, and print what llama.cpp says
+def say(level, text, data):
+    if dry:
+        print(text.decode(), end="")
+quiet = lc.llama_log_callback(say)
 lc.llama_log_set(quiet, ctypes.c_void_p(0))
 lc.llama_backend_init()
 source, jobs = sys.argv[1], json.loads(sys.argv[2])
@@ -39,10 +44,11 @@ if len(sys.argv) > 3:
         entry.data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
 for out, number in jobs:
     params = lc.llama_model_quantize_default_params()
-    params.ftype, params.nthread = number, 2
+    params.ftype, params.nthread, params.dry_run = number, 2, dry
     if entries is not None:
         params.imatrix = entries
     assert lc.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0
+    print("\\f" if dry else "", end="")
 """
 MODELS = {
     "llama": {"layers": 16},
@@ -117,8 +123,8 @@ def write_model(
 @pytest.mark.parametrize("name", MODELS)
 def test_types_and_errors(name: str, tmp_path: Path) -> None:
     source = write_model(tmp_path / "model.gguf", **MODELS[name])
-    left_out = ("F32", "BF16", "Q2_K_S")  # the last needs an importance matrix
-    mixes = [mix for mix in MIXES.values() if mix.name not in left_out]
+    mixes = [mix for mix in MIXES.values() if mix.name not in ("F32", "BF16")]
+    mixes = [mix for mix in mixes if not mix.needs_imatrix]
     if name == "eighty layers":  # many weights; only these have a rule for such a model
         mixes = [MIXES[mix] for mix in ("Q3_K_M", "Q4_K_S", "Q4_K_M")]
     jobs = [(str(tmp_path / f"{mix.name}.gguf"), mix.file_type) for mix in mixes]
@@ -145,7 +151,8 @@ def test_errors_with_importance(tmp_path: Path) -> None:
         }
         np.savez(tmp_path / "importance.npz", **known)
         names = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q2_K_S", "Q3_K_M", "Q4_K_M", "Q5_K_S"]
-        mixes = [MIXES[name] for name in [*names, "Q6_K", "IQ4_NL", "IQ4_XS"]]
+        grids = [mix for mix in MIXES if mix.startswith(("IQ1", "IQ2", "IQ3"))]
+        mixes = [MIXES[name] for name in [*names, "Q6_K", "IQ4_NL", "IQ4_XS", *grids]]
         jobs = [(str(tmp_path / f"{mix.name}.gguf"), mix.file_type) for mix in mixes]
         arguments = [str(source), json.dumps(jobs), str(tmp_path / "importance.npz")]
         subprocess.run([sys.executable, "-c", WORKER, *arguments], check=True)
@@ -163,6 +170,34 @@ def test_errors_with_importance(tmp_path: Path) -> None:
                 for key, counts in known.items():
                     found = [weighted_error(loader, other, key, counts) for other in (ours, theirs)]
                     assert found[0] <= 1.0001 * found[1], (mix.name, key, found[0] / found[1])
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "eighty layers"])
+def test_types_with_importance(name: str, tmp_path: Path) -> None:
+    """llama.cpp says in a dry run which types it would write."""
+    source = write_model(tmp_path / "model.gguf", **MODELS[name])
+    mixes = [mix for mix in MIXES.values() if mix.name.startswith(("IQ", "Q2_K"))]
+    with GgufLoader(source) as loader:
+        known = {
+            key: np.ones(tensor.shape[-1] * (tensor.shape[0] if len(tensor.shape) > 2 else 1), "f4")
+            for key, tensor in loader.tensors.items()
+            if len(tensor.shape) > 1
+        }
+        np.savez(tmp_path / "importance.npz", **known)
+        jobs = [(str(tmp_path / mix.name), mix.file_type) for mix in mixes]
+        arguments = [str(source), json.dumps(jobs), str(tmp_path / "importance.npz"), "dry"]
+        done = subprocess.run(
+            [sys.executable, "-c", WORKER, *arguments], check=True, capture_output=True, text=True
+        )
+        means = {key: values.reshape(1, -1) for key, values in known.items()}
+        imatrix = ImportanceMatrix(tmp_path / "importance", means)
+        said = done.stdout.split("\f")
+        for mix, log in zip(mixes, said, strict=False):
+            expected = dict(re.findall(r"\] +(\S+) .*->.*\((\w+)\)", log))
+            assert len(expected) > 20, log
+            types = plan(loader, mix, imatrix=imatrix).types
+            found = {key: types[key].name.lower() for key in expected}
+            assert found == {key: kind.lower() for key, kind in expected.items()}, mix.name
 
 
 def weighted_error(source: GgufLoader, other: GgufLoader, name: str, counts: np.ndarray) -> float:

@@ -23,6 +23,7 @@ from made_vocabularies import (
     make_charsmap,
     make_unigram,
     with_pre_tokenizer,
+    write_character_bpe,
     write_end_names,
     write_pairs,
     write_rwkv,
@@ -234,6 +235,15 @@ def test_sentencepiece(space_prefix: bool, add_bos: bool, add_eos: bool, tmp_pat
     write_sentencepiece(path, space_prefix, add_bos, add_eos)
     subject = open_both(path)
     check(subject, subject.texts, tmp_path)
+    test_pieces(subject)
+
+
+def test_character_bpe(tmp_path: Path) -> None:
+    path = tmp_path / "characters.gguf"
+    write_character_bpe(path)
+    subject = open_both(path)
+    # Others may end llama.cpp's process.
+    check(subject, [text for text in subject.texts if is_utf8(text)], tmp_path)
     test_pieces(subject)
 
 

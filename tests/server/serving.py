@@ -70,6 +70,7 @@ def start(*arguments: object, env: dict[str, str] | None = None) -> subprocess.P
     command = [sys.executable, "-c", "from ingot.cli import main; main()", "serve", "-m", model]
     if "--port" not in others:
         others += ["--port", "0"]
+    others += os.environ.get("INGOT_TEST_SERVE", "").split()  # `make test-ray`
     return subprocess.Popen(
         [*command, *others], stderr=subprocess.PIPE, text=True, env=os.environ | (env or {})
     )

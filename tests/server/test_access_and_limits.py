@@ -189,6 +189,8 @@ def test_measurements_count_what_happens(tiny: Path) -> None:
     assert float(values['ingot_time_between_tokens_seconds_count{model="tiny"}']) == 24
     assert float(values['ingot_running{model="tiny"}']) == 0
     assert "ingot_waiting" in text
+    for name in ("num_requests_waiting", "num_requests_running", "kv_cache_usage_perc"):
+        assert f'vllm:{name}{{model_name="' in text
     assert "ingot_reused_tokens_total" in text
 
 

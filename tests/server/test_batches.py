@@ -180,7 +180,9 @@ def test_anthropic_s_batches_can_be_cancelled(claude: anthropic.Anthropic, serve
     requests = [message(str(number), "long") for number in range(400)]
     batch = claude.messages.batches.create(requests=requests)
     early = httpx.get(
-        f"{served.url}/v1/messages/batches/{batch.id}/results", headers={"x-api-key": "secret"}
+        f"{served.url}/v1/messages/batches/{batch.id}/results",
+        headers={"x-api-key": "secret"},
+        timeout=PATIENCE,
     )
     assert early.status_code == 400
     assert "has not ended" in early.json()["error"]["message"]
@@ -192,3 +194,41 @@ def test_anthropic_s_batches_can_be_cancelled(claude: anthropic.Anthropic, serve
     assert batch.request_counts.canceled > 0
     with pytest.raises(anthropic.BadRequestError, match="occurs twice"):
         claude.messages.batches.create(requests=[message("a", "one")] * 2)
+
+
+def test_batches_survive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("kept")
+    scripts = {"one": "First.", "long": "word " * 400}
+    model = write_scripted_gguf(folder / "model.gguf", scripts)
+    kept = folder / "batches"
+    kept.mkdir()
+    arguments = (model, "--threads", 1, "--batches-path", kept, "--shutdown-grace", 0)
+    many = [line(str(number), "long") for number in range(120)]
+    with serving(*arguments) as first:
+        client = openai.OpenAI(base_url=f"{first.url}/v1", api_key="x", max_retries=0)
+        claude = anthropic.Anthropic(base_url=first.url, api_key="x", max_retries=0)
+        done = create(client, [line("a", "one")])
+        done = ended(client, done.id)
+        begun = create(client, many)
+        messages = claude.messages.batches.create(requests=[message("m", "one")])
+        deleted = upload(client, ["{}"])
+        client.files.delete(deleted)
+        while not client.batches.retrieve(begun.id).request_counts.completed:
+            time.sleep(0.02)
+    with serving(*arguments) as second:
+        client = openai.OpenAI(base_url=f"{second.url}/v1", api_key="x", max_retries=0)
+        claude = anthropic.Anthropic(base_url=second.url, api_key="x", max_retries=0)
+        again = client.batches.retrieve(done.id)
+        assert (again.status, again.request_counts.completed) == ("completed", 1)
+        assert list(results(client, again.output_file_id)) == ["a"]
+        whole = ended(client, begun.id)
+        assert whole.request_counts.completed == 120
+        found = results(client, whole.output_file_id)
+        assert list(found) == [str(number) for number in range(120)]
+        assert deleted not in [file.id for file in client.files.list()]
+        end = time.monotonic() + PATIENCE
+        while claude.messages.batches.retrieve(messages.id).processing_status != "ended":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        (told,) = claude.messages.batches.results(messages.id)
+        assert told.result.message.content[0].text == "First."

@@ -29,6 +29,7 @@ GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 ATTEMPTS = 200  # at what the server may still be about to do
 AT_ONCE = 0.2  # seconds, for deadlines that are to pass
+SOON = 1.0  # seconds, for those that something has to come before
 
 
 @pytest.fixture(scope="module")
@@ -113,13 +114,13 @@ def test_what_is_read_before_a_request_is_complete_has_a_limit(tiny: Path, head:
     with serving_tiny(tiny) as url, connect(url) as connection:
         send(connection, head)
         assert status(rest_of(connection)) == 431
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=PATIENCE).status_code == 200
 
 
 def test_headers_up_to_the_limit_are_read(tiny: Path) -> None:
     with serving_tiny(tiny) as url:
         headers = {f"x-{number}": "v" * 500 for number in range(120)}
-        assert httpx.get(f"{url}/health", headers=headers).status_code == 200
+        assert httpx.get(f"{url}/health", headers=headers, timeout=PATIENCE).status_code == 200
 
 
 def test_trailers_are_no_headers(tiny: Path) -> None:
@@ -148,14 +149,16 @@ def test_who_sends_nothing_gives_way_to_who_asks(tiny: Path) -> None:
             held = opened.enter_context(connect(url))
             send(held, GET if number % 2 else b"")
         for _ in range(20):
-            assert httpx.get(f"{url}/v1/models").status_code == 200
+            assert httpx.get(f"{url}/v1/models", timeout=PATIENCE).status_code == 200
 
 
 def test_the_server_holds_no_more_connections_than_it_may(tiny: Path) -> None:
     most = 8
     with serving_tiny(tiny, max_connections=most) as url, ExitStack() as opened:
         held = [opened.enter_context(connect(url)) for _ in range(most + SPARE + 40)]
-        assert httpx.get(f"{url}/health").status_code == 200  # so all of them were accepted
+        assert (
+            httpx.get(f"{url}/health", timeout=PATIENCE).status_code == 200
+        )  # so all of them were accepted
         poll = select.poll()
         for connection in held:
             poll.register(connection, select.POLLRDHUP)
@@ -169,7 +172,7 @@ def test_a_server_full_of_requests_says_so_and_answers_its_supervisor(tmp_path: 
         url = bystander.url
         with connect(url) as busy:
             busy.sendall(unfinished + b" " * 10)
-            with httpx.Client() as client:
+            with httpx.Client(timeout=PATIENCE) as client:
                 for _ in range(ATTEMPTS):  # until the other request is being read
                     refused = client.get(f"{url}/v1/models")
                     if refused.status_code != 200:
@@ -178,7 +181,7 @@ def test_a_server_full_of_requests_says_so_and_answers_its_supervisor(tmp_path: 
                 assert refused.headers["retry-after"] == "1"
                 assert refused.json()["error"]["code"] == "full"
             for path in ("/health", "/ready", "/metrics"):
-                assert httpx.get(url + path).status_code == 200
+                assert httpx.get(url + path, timeout=PATIENCE).status_code == 200
         bystander.read_on()
     assert bystander.longest_lag <= LONGEST_LAG
 
@@ -245,7 +248,7 @@ def test_connections_between_requests_do_not_stay(tiny: Path) -> None:
 
 
 def test_a_blank_line_does_not_keep_a_connection(tiny: Path) -> None:
-    limits = ConnectionLimits(head_time=AT_ONCE)
+    limits = ConnectionLimits(head_time=SOON)
     with serving_tiny(tiny, limits=limits) as url, connect(url) as connection:
         connection.sendall(GET + b"\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -259,7 +262,7 @@ def test_requests_that_do_not_wait_for_answers_are_not_queued(tiny: Path) -> Non
             send(connection, (GET + b"\r\n") * 20_000)
             answers = rest_of(connection)
         assert answers.count(b"HTTP/1.1 200") == answers.count(b"HTTP/1.1") == 1
-        with httpx.Client() as client:  # one after another they are all answered
+        with httpx.Client(timeout=PATIENCE) as client:  # one after another they are all answered
             assert [client.get(f"{url}/health").status_code for _ in range(3)] == [200] * 3
 
 
@@ -315,8 +318,8 @@ def test_handshakes_that_do_not_end_do_not_stay(tiny: Path, tmp_path: Path) -> N
     with serving_tiny(tiny, **options) as url, ExitStack() as opened:
         for _ in range(60):  # the oldest handshake gives way
             opened.enter_context(connect(url))
-        assert httpx.get(f"{url}/v1/models", verify=trusting).status_code == 200
-    limits = ConnectionLimits(head_time=AT_ONCE, linger_time=AT_ONCE)
+        assert httpx.get(f"{url}/v1/models", verify=trusting, timeout=PATIENCE).status_code == 200
+    limits = ConnectionLimits(head_time=SOON, linger_time=SOON)
     with serving_tiny(tiny, limits=limits, **options) as url:
         connection = trusting.wrap_socket(connect(url), server_hostname="127.0.0.1")
         connection.sendall(GET)

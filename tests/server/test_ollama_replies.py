@@ -15,6 +15,7 @@ from ingot.server.http.access_log import AccessRecord
 from ingot.server.ollama.chat import ChatBody, ChatMessage, message_of
 from ingot.server.ollama.options_body import keep_alive_seconds
 from ingot.server.ollama.replies import LoadClock, Responder
+from ingot.server.structured_outputs import FIELDS
 
 ollama = pytest.importorskip("ollama", reason="ollama is not here: pip install '.[test]'")
 
@@ -104,6 +105,18 @@ def test_images_are_refused(served: Served) -> None:
     with pytest.raises(ollama.ResponseError, match="only text") as error:
         answers(served, "x", stream=False, messages=messages)
     assert error.value.status_code == 400
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_structured_outputs_that_are_no_options_are_refused(served: Served, name: str) -> None:
+    for where, asked in (
+        ("/api/chat", {"messages": [{"role": "user", "content": "?"}]}),
+        ("/api/generate", {"prompt": "?"}),
+    ):
+        body = {"model": "any", **asked, name: "x"}
+        response = served(lambda http, where=where, body=body: http.post(where, json=body))
+        assert response.status_code == 400
+        assert f"{name} is not supported here: put it in options" in response.json()["error"]
 
 
 def written(text: str, error: Exception | None = None) -> list[dict[str, Any]]:

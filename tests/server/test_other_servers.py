@@ -156,6 +156,14 @@ def test_a_prompt_that_does_not_fit_is_told_in_words_that_clients_look_for(
     assert "n_ctx" not in other
 
 
+def test_a_text_has_at_least_min_tokens(served: Served, llm: LLM) -> None:
+    ends = {"logit_bias": {str(llm.tokenizer.eos_id): 1000}, "max_tokens": 9}
+    for fields, tokens in (({}, 0), ({"min_tokens": 5}, 5)):
+        usage = post(served, "/v1/completions", prompt="?", **ends, **fields)["usage"]
+        assert usage["completion_tokens"] == tokens
+    post(served, "/v1/completions", 400, prompt="?", min_tokens=9, max_tokens=3)
+
+
 def test_prompts_are_tokenized_for_vllm(served: Served, llm: LLM) -> None:
     ids = llm.tokenize("Hello")
     counted = post(served, "/tokenize", prompt="Hello", return_token_strs=True)
@@ -237,3 +245,14 @@ def test_head_is_get_without_a_body(served: Served) -> None:
         assert head.headers["content-type"] == answer.headers["content-type"]
         assert (head.content, head.headers["content-length"]) == (b"", str(len(answer.content)))
     assert served(lambda client: client.head("/completion")).status_code == 405
+
+
+def test_the_tokenizer_is_described(served: Served, llm: LLM) -> None:
+    response = served(lambda client: client.get("/tokenizer_info"))
+    assert response.status_code == 200
+    info = response.json()
+    assert info["vocab_size"] == llm.tokenizer.vocab_size
+    assert info["model_max_length"] == llm.context
+    assert info["chat_template"] == llm.chat_template.source
+    controls = {int(id): text for id, text in info["added_tokens_decoder"].items()}
+    assert controls == {id: text for text, id in llm.tokenizer.control_tokens().items()}

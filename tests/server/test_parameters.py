@@ -15,6 +15,9 @@ from scripted import Ask, events_in, script, scripted_model, scripted_server
 
 from ingot.server.anthropic.messages_body import MessagesBody
 from ingot.server.llama.completion import CompletionBody as LlamaCompletionBody
+from ingot.server.ollama.chat import ChatBody as OllamaChatBody
+from ingot.server.ollama.generate import GenerateBody
+from ingot.server.ollama.options_body import OptionsBody
 from ingot.server.openai.chat_body import ChatBody
 from ingot.server.openai.completions import CompletionBody
 from ingot.server.openai.embeddings import EmbeddingBody
@@ -38,6 +41,7 @@ BODIES = {
     "/completion": LlamaCompletionBody,
     "/v1/embeddings": EmbeddingBody,
 }
+OLLAMA_BODIES = {"/api/chat": OllamaChatBody, "/api/generate": GenerateBody}
 
 
 Served = Callable[[Ask], Any]
@@ -259,16 +263,26 @@ def test_names_of_other_apis_are_not_lost(served: Served) -> None:
     assert text_of("/v1/messages", message) == "abc"
 
 
+def in_the_table(where: str, name: str) -> str:
+    """What the table says about a parameter of an endpoint."""
+    if where in BODIES:
+        return treatment(BODIES[where], name)
+    found = treatment(OLLAMA_BODIES[where], name)
+    return "in `options`" if found != "honoured" and name in OptionsBody.model_fields else found
+
+
 def test_the_table_in_the_documentation_is_right() -> None:
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     section = page.split("### Parameters", 1)[1].split("\n### ", 1)[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     header, _, *rows = ([cell.strip() for cell in row] for row in rows)
     columns = [re.sub("`", "", name) for name in header[1:]]
-    assert columns == list(BODIES)
+    assert columns == [*BODIES, *OLLAMA_BODIES]
     listed: set[str] = set()
     for names, *cells in rows:
         for name in re.findall(r"`(\w+)`", names):
             listed.add(name)
-            assert cells == [treatment(BODIES[column], name) for column in columns], name
-    assert listed >= REFUSED.keys() | FIELDS.keys()
+            assert cells == [in_the_table(column, name) for column in columns], name
+    bodies = (*BODIES.values(), *OLLAMA_BODIES.values())
+    fields = {name for body in bodies for name in body.model_fields}
+    assert listed >= REFUSED.keys() | FIELDS.keys() | fields

@@ -63,7 +63,7 @@ class Written:
 
 
 def reader(*, parallel: bool = True) -> ReplyReader:
-    return ReplyReader(STYLE, read_tools([{"name": "now"}]), False, parallel)
+    return ReplyReader(STYLE, read_tools([{"name": "now"}]), False, parallel_tool_calls=parallel)
 
 
 async def events_of(stream: AsyncIterator[bytes]) -> list[dict[str, Any]]:

@@ -62,7 +62,9 @@ async def chat(client: httpx.AsyncClient, **fields: object) -> Said:
         calls = [(call["name"], call["arguments"]) for call in called]
         return Said(message["content"] or "", calls, choice["finish_reason"])
     said = Said()
-    for event in events_in(response.text):
+    events = events_in(response.text)
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": None}
+    for event in events:
         (choice,) = event["choices"]
         said.text += choice["delta"].get("content") or ""
         for call in choice["delta"].get("tool_calls", ()):

@@ -12,10 +12,12 @@ from scripted import scripted_model, scripted_server
 from serving import serving
 
 from ingot import LLM, store
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
 from ingot.cli.shared.served_models import served_models
 from ingot.errors import ChatTemplateError, ConfigError
+from ingot.tokenizer.chat_template import CHATML
 from scripted_gguf import write_scripted_gguf
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -39,6 +41,19 @@ def test_a_chat_template_replaces_the_model_s(path: Path) -> None:
         assert post(server, "/apply-template", **CHAT)["prompt"] == "(user: Hi)"
     with pytest.raises(ChatTemplateError):
         LLM(path, chat_template="{% for %}")
+
+
+def test_a_chat_template_comes_from_a_flag_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "template.jinja"
+    file.write_text("[{{ messages[0].content }}]", encoding="utf-8")
+    assert ModelFlags(chat_template_file=file).template() == "[{{ messages[0].content }}]"
+    assert ModelFlags(chat_template="chatml").template() == CHATML
+    assert ModelFlags().template() is None
+    with pytest.raises(ConfigError, match="either --chat-template or --chat-template-file"):
+        ModelFlags(chat_template="chatml", chat_template_file=file).template()
+    file.write_text("no template", encoding="utf-8")
+    with pytest.raises(ConfigError, match="'no template' has no Jinja expression"):
+        ModelFlags(chat_template_file=file).template()
 
 
 def test_templates_know_the_date_and_the_tools(path: Path) -> None:
@@ -110,18 +125,22 @@ def test_requests_inherit_the_sampling_flags(path: Path) -> None:
 
 def test_the_engine_has_flags(path: Path) -> None:
     flags = EngineFlags(cache_tokens=512, chunk_tokens=32, draft=str(path), parallel=3)
-    options = flags.options()
+    options = flags.options(AdapterFlags())
     assert (options.cache_tokens, options.chunk_tokens, options.max_running) == (512, 32, 3)
     assert options.draft == path
-    assert EngineFlags(speculation="ngram").options().speculation == "ngram"
+    assert options.speculation == "auto"
+    for way in ("off", "ngram"):
+        assert EngineFlags(speculation=way).options(AdapterFlags()).speculation == way
     with pytest.raises(ConfigError, match="'ngram'"):
-        EngineFlags(speculation="magic").options()
+        EngineFlags(speculation="magic").options(AdapterFlags())
 
 
 def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = [store.StoredModel("hf:me/it:Q4", path, 1)]
     monkeypatch.setattr(store, "list_models", lambda: stored)
-    found = served_models(ModelFlags(store=True), EngineFlags(), SamplingFlags(temperature=0.5))
+    found = served_models(
+        ModelFlags(store=True), EngineFlags(), SamplingFlags(temperature=0.5), AdapterFlags()
+    )
     assert found.models == ()
     assert found.discover is not None
     (model,) = found.discover()

@@ -10,6 +10,7 @@ from typing import get_args, get_origin
 import pytest
 
 import ingot
+from holding import PATIENCE
 from ingot import LLM, EngineOptions, IngotError, SamplingParams
 from ingot.engine.options import EngineFields
 from ingot.engine.request_fields import RequestFields
@@ -109,7 +110,8 @@ def test_coroutines_give_what_methods_give(llm: LLM) -> None:
 
 def test_a_cancelled_batch_cancels_its_requests(llm: LLM) -> None:
     async def ask() -> None:
-        task = asyncio.create_task(llm.abatch(["a"] * 4, max_tokens=None, ignore_eos=True))
+        endless = {"max_tokens": None, "ignore_eos": True, "context_overflow": "shift"}
+        task = asyncio.create_task(llm.abatch(["a"] * 4, **endless))
         while llm.stats.running < 4:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -118,7 +120,7 @@ def test_a_cancelled_batch_cancels_its_requests(llm: LLM) -> None:
         while llm.stats.running:
             await asyncio.sleep(0.001)
 
-    asyncio.run(asyncio.wait_for(ask(), 60))
+    asyncio.run(asyncio.wait_for(ask(), PATIENCE))
     assert llm.stats.running == 0
 
 

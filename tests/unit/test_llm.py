@@ -192,7 +192,7 @@ def test_logits_in_pieces_are_the_same_logits(path: Path, monkeypatch: pytest.Mo
         assert np.array_equal(llm.logits(ids), whole)
 
 
-@pytest.mark.parametrize("weights", ["map", "lock", "read"])
+@pytest.mark.parametrize("weights", ["auto", "repack", "map", "lock", "read"])
 @pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
 def test_where_the_weights_are_changes_nothing(path: Path, weights: str, kv_type: str) -> None:
     with LLM(path, threads=1, kv_type=kv_type) as plain:

@@ -32,7 +32,7 @@ def imported(folder: Path, module: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-S", "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

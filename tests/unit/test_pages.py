@@ -2,12 +2,16 @@
 tables leave nothing out."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import ingot
 from ingot.cli import COMMANDS
 from ingot.config import config
 from ingot.engine import EngineOptions
@@ -16,6 +20,7 @@ from tiny_llama import write_tiny_llama
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 README = (ROOT / "README.md").read_text()
+NO_CODE = {"__distribution__", "__version__"}
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -34,16 +39,60 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     config.cache_clear()
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def model_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that pages open."""
     write_tiny_llama(tmp_path / "model.gguf", keys={"llama.context_length": 4096})
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-    assert len(blocks) >= 6
-    names: dict[str, object] = {"__name__": "readme"}
-    for block in blocks:  # one after the other: later ones use what the first imports
-        exec(compile(block, "README.md", "exec"), names)
+
+
+def run_code(page: Path) -> int:
+    """Run the code of a page, one block after the other: later ones use what the first imports."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)
+    return len(blocks)
+
+
+@pytest.mark.usefixtures("one_thread", "model_here")
+def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
+    assert run_code(ROOT / "README.md") >= 6
     assert (tmp_path / "france.json").is_file()
+
+
+@pytest.mark.usefixtures("one_thread", "model_here")
+def test_the_code_of_the_tutorial_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_code(ROOT / "docs" / "tutorial.md") >= 8
+    assert "length" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("one_thread", "model_here")
+def test_the_code_of_the_front_page_runs() -> None:
+    assert run_code(ROOT / "docs" / "index.md") == 1
+
+
+def test_the_reference_has_every_public_name() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    named = re.findall(r"^::: (ingot(?:\.\w+)*)\.(\w+)$", pages, re.M)
+    assert sorted(name for _, name in named) == sorted(set(ingot.__all__) - NO_CODE)
+    for module, name in named:
+        assert getattr(import_module(module), name) is getattr(ingot, name)
+
+
+def test_links_of_a_built_site_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<h1 id="top"></h1><a href="other.html#here">x</a>')
+    (tmp_path / "other.html").write_text('<p id="here"></p><a href="index.html#top">x</a>')
+    check = [sys.executable, str(ROOT / "docs" / "site" / "check_links.py"), str(tmp_path)]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+    (tmp_path / "other.html").write_text('<img src="none.png"><a href="index.html#end">x</a>')
+    ran = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines() == [
+        "index.html: other.html#here: no such anchor",
+        "other.html: index.html#end: no such anchor",
+        "other.html: none.png: no such file",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.adapters import Adapter
 from ingot.backends.batch import Batch
 from ingot.errors import ConfigError
 
@@ -50,6 +51,9 @@ class Backend(Protocol):
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
+
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot, for the sequences of a batch that name it; None: free it."""
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

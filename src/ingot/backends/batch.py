@@ -29,3 +29,6 @@ class Batch:
     phase: ExecutionPhase
     types: Ints | None = None  # [tokens], of models that tell kinds of tokens apart; None: all 0
     rows: NDArray[np.float32] | None = None  # [tokens, width], of graphs that begin with TakeRows
+    adapters: Ints | None = None  # [sequences]: slots, below 0 for none; None: no sequence has one
+    adapter_scales: NDArray[np.float32] | None = None  # [sequences], if there are adapters
+    encoded: Ints | None = None  # [sequences]: positions that an encoder wrote, if there is one

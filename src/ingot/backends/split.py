@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.adapters import Adapter
 from ingot.backends.backend import Backend
 from ingot.backends.batch import Batch
 from ingot.graph import ComputationGraph
@@ -51,6 +52,11 @@ class SplitBackend:
         (first, layout), (second, second_layout) = self._parts
         rows = first.forward(replace(batch, outputs=every, tables=_tables(batch, layout)))
         return second.forward(replace(batch, rows=rows, tables=_tables(batch, second_layout)))
+
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot: each part has what concerns its layers."""
+        for backend, _ in self._parts:
+            backend.attach(slot, adapter)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

@@ -26,12 +26,15 @@ from ingot.cli.shared.interrupts import exit_on_second_interrupt
 from ingot.cli.shared.output import error_text, notice
 from ingot.config import is_set
 from ingot.errors import IngotError
+from ingot.machine import END_SIGNALS
 
 COMMANDS: Final = {
     "run": "Generate text from a prompt.",
     "chat": "Chat with a model in the terminal.",
     "serve": "Serve models over HTTP: OpenAI-compatible API and a chat page.",
+    "batch": "Answer a file of requests in OpenAI's batch format.",
     "info": "Show version, CPU features and settings.",
+    "doctor": "Show what this machine can do and which models fit.",
     "search": "Find models on the hub.",
     "pull": "Download a model and print its path.",
     "list": "List the models on this machine.",
@@ -39,8 +42,10 @@ COMMANDS: Final = {
     "warm": "Compile the GPU kernels of a model ahead of time.",
     "convert": "Convert a checkpoint (safetensors) to a GGUF file.",
     "quantize": "Write a smaller file of a model.",
+    "imatrix": "Measure which weights matter, for quantize.",
     "split": "Split a model into several files.",
     "merge": "Merge the parts of a model into one file.",
+    "merge-lora": "Merge LoRA adapters into a model.",
     "edit": "Change the metadata of a file.",
     "bench": "Measure prefill and decode speed.",
     "perplexity": "Measure the perplexity of a model on a text.",
@@ -65,7 +70,7 @@ class _Subcommands(TyperGroup):
         if name not in COMMANDS:
             return None
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        one.command(cmd_name)(import_module(f"{__name__}.{name}").command)
+        one.command(cmd_name)(import_module(f"{__name__}.{name.replace('-', '_')}").command)
         return typer.main.get_command(one)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
@@ -127,7 +132,9 @@ def _options(
 
 def main() -> None:
     """The entry point of `ingot`."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, then exit
+    for number in END_SIGNALS:
+        if number != signal.SIGINT:  # which is in `exit_on_second_interrupt`
+            signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, then exit
     warnings.showwarning = lambda message, *_: notice(f"warning: {message}")
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed; an opened file must not take its number

@@ -117,7 +117,7 @@ def command(
         int, typer.Option("-r", "--repetitions", min=1, help="Runs of each test.")
     ] = 3,
     kv_type: KvTypeOption = "f16",
-    weights: WeightsOption = "map",
+    weights: WeightsOption = "auto",
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
@@ -151,6 +151,7 @@ def command(
                 threads=team,
                 context=context,
                 cache_tokens=whole_blocks(context) * max(test.n_sequences for test in tests),
+                sequences=max(test.n_sequences for test in tests),
                 kv_type=kv_type,
                 weights=weights,
                 precision=precision,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ingot.api import LLM
 from ingot.arrays import Floats
 from ingot.bar import Bar
+from ingot.cli.shared.chunks import split_chunks
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.model_options import ThreadsOption
 from ingot.cli.shared.output import size, write_columns, write_json
@@ -71,26 +72,12 @@ def command(
         ids = first.tokenizer.encode(content)
         if second.tokenizer.encode(content) != ids:
             raise ConfigError(f"{a} and {b} have different vocabularies; compare models with one")
-        found = compare(first, second, _chunks(first, ids, context, chunks), bar)
+        split = split_chunks(ids, first.tokenizer, context, most=chunks)
+        found = compare(first, second, split, bar)
     if json:
         write_json(asdict(found))
         return
     _show(found)
-
-
-def _chunks(llm: LLM, ids: Sequence[int], context: int, most: int | None) -> list[list[int]]:
-    count = min(len(ids) // context, most or len(ids))
-    if not count:
-        raise ConfigError(
-            f"the text is too short: {len(ids)} tokens, but a chunk has {context}; use a longer "
-            "text or a smaller --context"
-        )
-    bos = llm.tokenizer.bos_id if llm.tokenizer.adds_bos else None
-    found = [list(ids[number * context : (number + 1) * context]) for number in range(count)]
-    for chunk in found:
-        if bos is not None:
-            chunk[0] = bos
-    return found
 
 
 def compare(a: LLM, b: LLM, chunks: Sequence[Sequence[int]], bar: Bar | None = None) -> Comparison:

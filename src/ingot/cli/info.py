@@ -8,6 +8,7 @@ import typer
 from ingot import __version__, _native
 from ingot.cli.shared.output import write_columns, write_json
 from ingot.config import config
+from ingot.machine import available_memory, total_memory
 
 
 def command(
@@ -33,6 +34,7 @@ def command(
                     "chosen": settings.isa,
                 },
                 "threads": settings.threads,
+                "memory": {"total": total_memory(), "available": available_memory()},
                 "cache": str(settings.cache),
             }
         )
@@ -46,6 +48,11 @@ def command(
             ("CPU supports", " ".join(supported)),
             ("chosen", settings.isa),
             ("threads", str(settings.threads)),
+            ("memory", f"{_gib(total_memory())}, {_gib(available_memory())} of it available"),
             ("cache", str(settings.cache)),
         ]
     )
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"

@@ -1,8 +1,7 @@
 """`ingot perplexity`: the perplexity of a model on a text, as llama.cpp defines it.
 
-The text is split into chunks of `context` tokens; a remainder is ignored. The tokens in the second
-half of each chunk are scored, so each has at least half a chunk of context. If the vocabulary adds
-BOS, BOS replaces the first token of each chunk.
+The text is split into chunks of `context` tokens (`shared/chunks.py`). The tokens in the second
+half of each chunk are scored, so each has at least half a chunk of context.
 """
 
 import math
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.api import LLM
 from ingot.bar import Bar
+from ingot.cli.shared.chunks import split_chunks
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.model_options import (
     DeviceOption,
@@ -29,7 +29,6 @@ from ingot.cli.shared.model_options import (
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import write_json
 from ingot.engine import OnProgress
-from ingot.errors import ConfigError
 
 _CHUNKS = 2  # at least, as in llama.cpp
 
@@ -54,7 +53,7 @@ def command(
     ] = 512,
     threads: ThreadsOption = None,
     kv_type: KvTypeOption = "f16",
-    weights: WeightsOption = "map",
+    weights: WeightsOption = "auto",
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
@@ -98,28 +97,19 @@ def measure(
     progress: OnProgress | None = None,
 ) -> Perplexity:
     """Score a text that is split into chunks of `context` tokens."""
-    if len(ids) < _CHUNKS * context:
-        raise ConfigError(
-            f"the text is too short: {len(ids)} tokens, but {_CHUNKS} chunks of {context} need "
-            f"{_CHUNKS * context}; use a longer text or a smaller --context"
-        )
-    bos = llm.tokenizer.bos_id if llm.tokenizer.adds_bos else None
-    chunks = len(ids) // context
+    chunks = split_chunks(ids, llm.tokenizer, context, least=_CHUNKS)
     scores = []
-    for index in range(chunks):
+    for index, chunk in enumerate(chunks):
         if progress:
-            progress(index, chunks)
-        chunk = np.array(ids[index * context : (index + 1) * context])
-        if bos is not None:
-            chunk[0] = bos
-        scores.append(_surprise(llm, chunk))
+            progress(index, len(chunks))
+        scores.append(_surprise(llm, np.array(chunk)))
     all_scores = np.concatenate(scores)
     perplexity = math.exp(all_scores.mean())
     return Perplexity(
         perplexity=perplexity,
         standard_error=perplexity * float(all_scores.std()) / math.sqrt(len(all_scores) - 1),
         tokens=len(all_scores),
-        chunks=chunks,
+        chunks=len(chunks),
         context=context,
     )
 

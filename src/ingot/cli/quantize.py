@@ -4,16 +4,25 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
-from ingot.bar import DownloadBar
+from ingot.bar import DownloadBar, StageBar
+from ingot.cli.shared.chunks import split_chunks
 from ingot.cli.shared.find_model import locate
+from ingot.cli.shared.model_options import ThreadsOption
 from ingot.cli.shared.output import notice, size, write_columns
+from ingot.cli.shared.sizes import parse_size
+from ingot.config import config
 from ingot.convert import open_model
+from ingot.engine.model.fit_size import fit_size
+from ingot.engine.model.input_sums import sum_inputs
 from ingot.errors import ConfigError
+from ingot.gguf import GgufLoader
 from ingot.quantize import Quantization, parse_override, plan
-from ingot.quantize.imatrix import read_imatrix
+from ingot.quantize.imatrix import ImportanceMatrix, read_imatrix
 from ingot.quantize.mixes import MIXES, mix_of
+from ingot.tokenizer import Tokenizer
 
 
 def command(
@@ -21,8 +30,32 @@ def command(
         str, typer.Argument(metavar="IN", help="A model, best F16, BF16 or F32; also a folder.")
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to be written.")],
-    type: Annotated[str, typer.Argument(metavar="TYPE", help=f"{', '.join(MIXES)}.")],
+    type: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help=f"{', '.join(MIXES)}.")
+    ] = None,
     *,
+    target_size: Annotated[
+        str | None,
+        typer.Option(
+            "--target-size", metavar="SIZE", help="Choose the types for a file of 4.5GB, 300M."
+        ),
+    ] = None,
+    target_bpw: Annotated[
+        float | None,
+        typer.Option(
+            "--target-bpw", min=1.0, max=16.0, help="Choose the types for so many bits per weight."
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text", metavar="TEXTFILE", help="What the choice is measured on; a UTF-8 text file."
+        ),
+    ] = None,
+    context: Annotated[
+        int, typer.Option("-c", "--context", min=4, help="Length of the text's chunks in tokens.")
+    ] = 256,
+    threads: ThreadsOption = None,
     tensor_type: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,22 +83,34 @@ def command(
 ) -> None:
     """Quantize a model: write a smaller file of it, and print its path.
 
-    TYPE is one of llama.cpp's mixes, with the same types for the same tensors. Norms, biases and
-    routers stay as they are. The file appears when it is complete.
+    TYPE is one of llama.cpp's mixes, with the same types for the same tensors. Instead, with
+    --target-size or --target-bpw, each tensor gets a type by how much it changes the predictions on
+    a text. Norms, biases and routers stay as they are. The file appears when it is complete.
 
     Example: ingot quantize model-F16.gguf model-Q4_K_M.gguf q4_k_m --tensor-type ffn_down=q6_k
+    Example: ingot quantize model-F16.gguf small.gguf --target-size 4.5GB --text text.txt
     """
-    mix = mix_of(type)
-    overrides = [parse_override(text) for text in tensor_type or ()]
+    given = [type, target_size, target_bpw]
+    if sum(value is not None for value in given) != 1:
+        raise ConfigError("say one of TYPE, --target-size and --target-bpw")
+    if type is None and (tensor_type or allow_requantize):
+        raise ConfigError("--tensor-type and --allow-requantize go with a TYPE")
+    if type is not None and text is not None:
+        raise ConfigError("--text goes with --target-size or --target-bpw")
+    overrides = [parse_override(override) for override in tensor_type or ()]
+    mix = None if type is None else mix_of(type)
+    size_limit = None if target_size is None else parse_size("--target-size", target_size)
     path = locate(source)
     with open_model(path) as loader:
-        planned = plan(
-            loader,
-            mix,
-            overrides,
-            imatrix=None if imatrix is None else read_imatrix(imatrix),
-            allow_requantize=allow_requantize,
-        )
+        known = None if imatrix is None else read_imatrix(imatrix)
+        if mix is not None:
+            planned = plan(loader, mix, overrides, imatrix=known, allow_requantize=allow_requantize)
+        elif text is not None:
+            planned = _fitted(loader, text, known, size_limit, target_bpw, context, threads)
+        else:
+            raise ConfigError(
+                "--target-size and --target-bpw need a text to measure on (--text FILE)"
+            )
         if dry_run:
             _show(planned)
             return
@@ -82,6 +127,37 @@ def command(
             f"{_bits(planned):.2f} bits per weight"
         )
     print(paths[0])
+
+
+def _fitted(
+    loader: GgufLoader,
+    text: Path,
+    imatrix: ImportanceMatrix | None,
+    target_size: int | None,
+    target_bits: float | None,
+    context: int,
+    threads: int | None,
+) -> Quantization:
+    """Types by measurements on a text, which an importance matrix is computed from, too."""
+    tokenizer = Tokenizer.from_metadata(loader.metadata)
+    ids = tokenizer.encode(text.read_bytes().removesuffix(b"\n"))
+    chunks = [np.array(chunk, np.int32) for chunk in split_chunks(ids, tokenizer, context)]
+    count = threads or config().threads
+    with StageBar() as bar:
+        if imatrix is None:
+            sums = sum_inputs(
+                loader, chunks, threads=count, progress=lambda *done: bar("reading the text", *done)
+            )
+            imatrix = ImportanceMatrix.from_sums(text, sums, dataset=text.name, chunks=len(chunks))
+        return fit_size(
+            loader,
+            chunks,
+            imatrix,
+            target_size=target_size,
+            target_bits=target_bits,
+            threads=count,
+            progress=bar,
+        )
 
 
 def _bits(planned: Quantization) -> float:

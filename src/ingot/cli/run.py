@@ -8,6 +8,7 @@ import typer
 
 from ingot import store
 from ingot.api import LLM
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.answer import PromptBar, read_answer, write_answer
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.flags import takes_flags
@@ -15,13 +16,15 @@ from ingot.cli.shared.interrupts import INTERRUPTED
 from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
+    DraftOption,
     GpuLayersOption,
     KvTypeOption,
     PrecisionOption,
+    SpeculationOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import guess_fields, open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice, write_json
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.stdin import prompt_with_stdin
@@ -58,10 +61,13 @@ def command(
     threads: ThreadsOption = None,
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
-    weights: WeightsOption = "map",
+    weights: WeightsOption = "auto",
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    speculation: SpeculationOption = "off",
+    draft: DraftOption = None,
+    adapters: AdapterFlags,
 ) -> None:
     """Generate text from a prompt. The text streams to stdout, a line of timings goes to stderr.
 
@@ -81,6 +87,8 @@ def command(
         precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
+        **guess_fields(speculation, draft),
+        **adapters.fields(),
     ) as llm:
         loaded = time.perf_counter()
         ids = _prompt_ids(llm, text, system, raw=raw)
@@ -147,6 +155,8 @@ def _as_json(llm: LLM, written: Request, *, load: float, first: float | None) ->
         "first_token_seconds": first,
         "prompt_tokens_per_second": timings.prompt_rate,
         "generated_tokens_per_second": timings.generation_rate,
+        "guessed_tokens": timings.guessed_tokens,
+        "accepted_tokens": timings.accepted_tokens,
     }
 
 
@@ -157,6 +167,8 @@ def _show_timings(written: Request, *, load: float, first: float | None) -> None
         parts.append(f"first token {first:.2f} s")
     parts.append(f"prompt {timings.prompt_tokens} tokens, {timings.prompt_rate:.1f} t/s")
     parts.append(f"generated {timings.generated_tokens} tokens, {timings.generation_rate:.1f} t/s")
+    if timings.guessed_tokens:
+        parts.append(f"{timings.accepted_tokens} of {timings.guessed_tokens} guesses right")
     match written.finish_reason:
         case "length":
             parts.append("stopped at --max-tokens")

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.output import notice
+from ingot.cli.shared.ray_flags import RayFlags
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
 from ingot.cli.shared.server_flags import AccessFlags, LimitFlags
@@ -21,6 +23,7 @@ def command(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("-p", "--port", help="Port; 0 picks a free one.")] = 8080,
     engine: EngineFlags,
+    adapters: AdapterFlags,
     sampling: SamplingFlags,
     limits: LimitFlags,
     access: AccessFlags,
@@ -37,6 +40,21 @@ def command(
             "--slot-save-path", help="Folder in which /slots saves KV caches. [saving is off]"
         ),
     ] = None,
+    batches_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--batches-path",
+            help="Folder in which files and batches survive a restart. [in memory]",
+        ),
+    ] = None,
+    mcp_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--mcp-config",
+            help="JSON file with MCP servers whose tools clients may use. [MCP is off]",
+        ),
+    ] = None,
+    cluster: RayFlags,
 ) -> None:
     """Serve models over HTTP: the APIs of OpenAI, Anthropic, Ollama and llama-server; a page at /.
 
@@ -46,23 +64,31 @@ def command(
     """
     try:
         from ingot.cli.shared.served_models import served_models  # noqa: PLC0415 (an extra)
+        from ingot.server.mcp_config import read_mcp_config  # noqa: PLC0415
         from ingot.server.options import ServerOptions  # noqa: PLC0415
         from ingot.server.process import serve  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the server needs the package {error.name}: pip install 'ingot-llm[server]'"
         ) from None
-    found = served_models(model, engine, sampling)
+    found = served_models(model, engine, sampling, adapters)
     options = ServerOptions(
         models=found.models,
         discover=found.discover,
+        allow_downloads=model.allow_downloads,
+        allow_deletes=model.allow_deletes,
         models_max=model.models_max,
         models_memory=None if model.models_memory is None else int(model.models_memory * 1e9),
         host=host,
         port=port,
         strict_parameters=strict_parameters,
         slots_folder=slots_folder,
+        batches_folder=batches_folder,
+        mcp_servers=() if mcp_config is None else read_mcp_config(mcp_config),
         **asdict(limits),
         **access.options(),
     )
-    serve(options, notice)
+    if cluster.wanted:
+        cluster.serve(options, model.models or [], notice)
+    else:
+        serve(options, notice)

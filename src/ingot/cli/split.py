@@ -1,6 +1,5 @@
 """`ingot split`: a model in several files."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -8,12 +7,10 @@ import typer
 
 from ingot.cli.shared.copies import write_copy
 from ingot.cli.shared.find_model import locate
+from ingot.cli.shared.sizes import parse_size
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader, GgufWriter
 from ingot.gguf.copying import copy_keys, copy_tensor
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)B?", re.IGNORECASE)
 
 
 def command(
@@ -38,7 +35,7 @@ def command(
     """
     if max_size is not None and max_tensors is not None:
         raise ConfigError("--max-size and --max-tensors exclude each other")
-    limit = None if max_size is None else _bytes(max_size)
+    limit = None if max_size is None else parse_size("--max-size", max_size)
     count = 128 if max_size is None and max_tensors is None else max_tensors
     with GgufLoader(locate(source)) as loader:
         writer = GgufWriter(output, alignment=loader.alignment, max_bytes=limit, max_tensors=count)
@@ -47,10 +44,3 @@ def command(
             copy_tensor(tensor, writer)
         paths = write_copy(loader, writer)
     print(paths[0])
-
-
-def _bytes(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None or not (found := int(float(match[1]) * _UNITS[match[2].upper()])):
-        raise ConfigError(f"--max-size is {text!r}; it must be a size like 300M or 2G")
-    return found

@@ -1,9 +1,6 @@
 """`ingot warm`: compile the GPU kernels of a model, so that it opens quickly from then on."""
 
 import time
-from typing import Annotated
-
-import typer
 
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.model_options import (
@@ -11,10 +8,10 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
     KvTypeOption,
+    ParallelOption,
 )
 from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import notice
-from ingot.engine.options import EngineOptions
 from ingot.errors import ConfigError
 
 
@@ -24,9 +21,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     gpu_layers: GpuLayersOption = None,
-    parallel: Annotated[
-        int, typer.Option("-np", "--parallel", help="Requests decoded at once.")
-    ] = EngineOptions().max_running,
+    parallel: ParallelOption = None,
 ) -> None:
     """Compile the GPU kernels of a model and keep them on the disk.
 

@@ -6,11 +6,12 @@ the same model without a file.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,21 +21,23 @@ from ingot.convert.keys import network_keys, rope_tensors
 from ingot.convert.packed import unpacked
 from ingot.convert.safetensors import StoredTensor
 from ingot.convert.special_keys import special_keys, template_keys
-from ingot.convert.tensors import FileTensor, plan_tensors
+from ingot.convert.tensors import FileTensor, count_mtp_layers, plan_numbers, plan_tensors
 from ingot.convert.unwritten import UnwrittenFile
 from ingot.convert.vocabulary import Vocabulary, read_vocabulary
 from ingot.errors import ConversionError, QuantError
-from ingot.files import require_room
+from ingot.files import FileRange, require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 from ingot.gguf.value_encoding import Writable
 from ingot.models import build_graph, checkpoints
-from ingot.models.checkpoint import Value
+from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.settings import Settings
 from ingot.quant import encode
 from ingot.quantize.mixes import MIXES, Mix, ModelShape, choose_types, mix_of
 from ingot.tokenizer import Tokenizer
 
-_PIECE = 1 << 24  # elements that are in memory at once
+_OUTPUT = "output.weight"
+_PIECE = 1 << 20  # elements that are made at once; the memory of so many is used again
+_RELEASED = 1 << 24  # elements, after which the memory of what was read is given back
 _QUANTIZATION_VERSION = 2
 _POOLINGS = {"mean_tokens": 1, "cls_token": 2, "lasttoken": 3}
 
@@ -90,31 +93,39 @@ class Conversion:
         """The model without a file: tensors are made when they are used."""
         return UnwrittenFile(self.source, self.writer(self.source), self._bytes_of).loader()
 
-    def _pieces(self, name: str) -> Iterator[Bytes]:
+    def _pieces(self, name: str) -> Iterator[Bytes | FileRange]:
+        """The blocks of a tensor, some at a time: copied from the checkpoint if they are there."""
+        stored = self.tensors[name].stored_as(self.types[name])
+        return self._made(name) if stored is None else stored.ranges(_RELEASED)
+
+    def _made(self, name: str) -> Iterator[Bytes]:
         """The blocks of a tensor, some rows at a time."""
         tensor, kind = self.tensors[name], self.types[name]
-        stored = tensor.stored_as(kind)
-        if stored is not None:
-            for start in range(0, len(stored), 4 * _PIECE):
-                yield stored[start : start + 4 * _PIECE]
+        step = max(1, _PIECE // tensor.columns)
+        if tensor.columns == 1 and len(tensor.shape) > 1:  # rows of the file are vectors
+            step = tensor.rows
+        is_stored, made = tensor.is_stored_as(kind), 0
+        for first in range(0, tensor.rows, step):
+            last = min(first + step, tensor.rows)
+            if is_stored:
+                yield tensor.read_stored(first, last)
+            elif kind is GgmlType.F32:
+                yield np.ascontiguousarray(tensor.read(first, last)).reshape(-1).view(np.uint8)
+            else:
+                yield encode(tensor.read(first, last), kind).reshape(-1)
+            made += step * tensor.columns
+            if made >= _RELEASED or last == tensor.rows:
                 tensor.release()
-        else:
-            step = max(1, _PIECE // tensor.columns)
-            if tensor.columns == 1 and len(tensor.shape) > 1:  # rows of the file are vectors
-                step = tensor.rows
-            for first in range(0, tensor.rows, step):
-                values = tensor.read(first, min(first + step, tensor.rows))
-                if kind is GgmlType.F32:
-                    yield np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-                else:
-                    yield encode(values, kind).reshape(-1)
-                tensor.release()
+                made = 0
 
     def _bytes_of(self, name: str) -> Bytes:
         if name in self.constants:
             return self.constants[name].view(np.uint8).reshape(-1)
         stored = self.tensors[name].stored_as(self.types[name])
-        return stored if stored is not None else np.concatenate(list(self._pieces(name)))
+        if stored is None:
+            return np.concatenate(list(self._made(name)))
+        odd = stored.data.ctypes.data % self.types[name].block_bytes  # the header has any length
+        return stored.data.copy() if odd else stored.data
 
 
 def plan(path: Path, type: str | None = None) -> Conversion:
@@ -125,43 +136,70 @@ def plan(path: Path, type: str | None = None) -> Conversion:
     """
     folder = CheckpointFolder.open(path)
     model = folder.model_class
-    known = checkpoints()
-    if model not in known:
-        near = get_close_matches(model, known, n=3)
-        raise ConversionError(
-            f"models of the class {model} cannot be converted yet"
-            + (f" (near it: {', '.join(near)})" if near else "")
-            + f"; those that can be are {', '.join(sorted(known))}"
-        )
-    architecture, checkpoint = known[model]
-    settings = Settings.of(folder.config, checkpoint.defaults)
+    architecture, checkpoint, settings = stored_form(folder.config, model)
     stored = folder.tensors()
     mix = mix_of(type) if type is not None else _stored_mix(stored)
     if mix.needs_imatrix:
         raise QuantError(f"{mix.name} needs an importance matrix: use `ingot quantize --imatrix`")
-    tensors = plan_tensors(checkpoint, settings, unpacked(stored, folder.config))
+    matrices = unpacked(stored, folder.config)
+    tensors = plan_tensors(checkpoint, settings, matrices)
     if "token_embd.weight" not in tensors:
         raise ConversionError(f"{path} has no embedding; its files are incomplete")
-    network = network_keys(checkpoint, settings)
+    if checkpoint.own_output and checkpoint.own_output(settings) and _OUTPUT not in tensors:
+        tensors[_OUTPUT] = replace(tensors["token_embd.weight"], name=_OUTPUT)
+    network = network_keys(checkpoint, settings, mtp_layers=count_mtp_layers(tensors))
     rows = tensors["token_embd.weight"].shape[0]
     network["vocab_size"] = rows
     if (pooling := _pooling(folder)) is not None:
         network.setdefault("pooling_type", pooling)
-    vocabulary = read_vocabulary(folder).padded(rows)
+    vocabulary = read_vocabulary(folder, checkpoint).padded(rows)
     conversion = Conversion(
         source=path,
         architecture=architecture,
         model_class=model,
         mix=mix,
-        keys=_keys(folder, architecture, mix, network, vocabulary),
+        keys={
+            **_keys(folder, architecture, mix, network, vocabulary),
+            **{
+                key: (numbers, ValueType.FLOAT32)
+                for key, numbers in plan_numbers(checkpoint, settings, matrices).items()
+            },
+        },
         tensors=tensors,
-        constants=rope_tensors(settings),
+        constants=_rope_tensors(settings, network),
         types=_types(mix, architecture, network, tensors),
     )
     with conversion.open() as loader:  # whether it can run is known before anything is written
         build_graph(loader)
         Tokenizer(loader.metadata).encode("")
     return conversion
+
+
+def stored_form(config: Mapping[str, Any], model: str) -> tuple[str, Checkpoint, Settings]:
+    """The architecture of a checkpoint, how it is stored, and its settings."""
+    known = checkpoints()
+    if model not in known:
+        near = get_close_matches(model, known, n=3)
+        raise ConversionError(
+            f"models of the class {model} cannot be converted yet"
+            + (f" (near it: {', '.join(near)})" if near else "")
+            + "; look for a GGUF file of the model (`ingot search`), or for one of the classes "
+            + ", ".join(sorted(known))
+        )
+    for architecture, checkpoint in known[model]:
+        settings = Settings.of(config, checkpoint.defaults)
+        if checkpoint.accepts(settings):
+            return architecture, checkpoint, settings
+    names = " or ".join(sorted({architecture for architecture, _ in known[model]}))
+    raise ConversionError(
+        f"the settings in config.json fit no form of {model} that is known ({names}); look for a "
+        "GGUF file of the model (`ingot search`)"
+    )
+
+
+def _rope_tensors(settings: Settings, network: Mapping[str, Value]) -> dict[str, Floats]:
+    size = network.get("rope.dimension_count")
+    return rope_tensors(settings, size) if isinstance(size, int) else {}
 
 
 def _stored_mix(stored: Mapping[str, StoredTensor]) -> Mix:
@@ -190,7 +228,7 @@ def _types(
         layers=number("block_count", 1),
         experts=number("expert_count", 0),
         queries_per_key=heads // number("attention.head_count_kv", heads),
-        tied="output.weight" not in tensors,
+        tied=_OUTPUT not in tensors,
     )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     chosen = choose_types(mix, model, shapes)

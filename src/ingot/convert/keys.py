@@ -25,7 +25,10 @@ _INTEGERS = (
     ("expert_feed_forward_length", ("moe_intermediate_size",)),
     ("vocab_size", ("vocab_size",)),
 )
-_CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+_CONTEXT = (
+    "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length",
+    "model_max_length",
+)  # fmt: skip
 _DEFAULT_CONTEXT = 1 << 20  # of models without positions
 _EPSILONS = (
     ("attention.layer_norm_rms_epsilon", ("rms_norm_eps",)),
@@ -36,10 +39,13 @@ _EPSILONS = (
 )
 
 
-def network_keys(checkpoint: Checkpoint, settings: Settings) -> dict[str, Value]:
+def network_keys(
+    checkpoint: Checkpoint, settings: Settings, mtp_layers: int = 0
+) -> dict[str, Value]:
     """All keys of the network; those of the architecture win."""
     keys: dict[str, Value] = {
-        "block_count": settings.layers + settings.integer("num_nextn_predict_layers", default=0),
+        "block_count": settings.layers + mtp_layers,
+        "nextn_predict_layers": mtp_layers or None,
         "context_length": settings.positive(*_CONTEXT, default=_DEFAULT_CONTEXT),
         "embedding_length": settings.width,
     }
@@ -51,7 +57,7 @@ def network_keys(checkpoint: Checkpoint, settings: Settings) -> dict[str, Value]
         keys |= _rope_keys(settings)
     for key, names in _INTEGERS:
         if settings.find(*names) is not None:
-            keys[key] = settings.integer(*names)
+            keys[key] = settings.per_layer(*names)
     for key, names in _EPSILONS:
         if settings.find(*names) is not None:
             keys[key] = settings.number(*names)
@@ -71,6 +77,10 @@ def _rope_keys(settings: Settings) -> dict[str, Value]:
     if kind in ("linear", "yarn"):
         keys["rope.scaling.type"] = kind
         keys["rope.scaling.factor"] = rope_number(rope, "factor")
+    if kind == "yarn":
+        for name in ("beta_fast", "beta_slow"):
+            if rope.get(name) is not None:
+                keys[f"rope.scaling.yarn_{name}"] = rope_number(rope, name)
     if kind in ("yarn", "longrope") and rope.get("original_max_position_embeddings"):
         original = Settings(rope).positive("original_max_position_embeddings")
         keys["rope.scaling.original_context_length"] = original
@@ -83,13 +93,15 @@ def _rope_keys(settings: Settings) -> dict[str, Value]:
     return keys
 
 
-def rope_tensors(settings: Settings) -> dict[str, Floats]:
-    """Divisors of RoPE's frequencies, if the model has them."""
+def rope_tensors(settings: Settings, size: int) -> dict[str, Floats]:
+    """Divisors of the frequencies of RoPE on so many elements of a head, if the model has them."""
     rope = settings.rope
     if rope is None or settings.find("num_attention_heads", "n_head") is None:
         return {}
     if rope["rope_type"] == "llama3":
-        return {"rope_freqs.weight": _llama3_factors(rope, settings.head_size)}
+        return {"rope_freqs.weight": _llama3_factors(rope, size)}
+    if rope["rope_type"] == "proportional":
+        return {"rope_freqs.weight": _proportional_factors(rope, size)}
     if rope["rope_type"] == "longrope":
         found = Settings(rope)
         return {
@@ -97,6 +109,12 @@ def rope_tensors(settings: Settings) -> dict[str, Floats]:
             for name in ("short", "long")
         }
     return {}
+
+
+def _proportional_factors(rope: Mapping[str, Any], size: int) -> Floats:
+    """Pairs that do not turn: divided by so much that they stand still."""
+    turning = int(size // 2 * rope_number(rope, "partial_rotary_factor", 1.0))
+    return np.where(np.arange(size // 2) < turning, 1, 1e30).astype(np.float32)
 
 
 def _llama3_factors(rope: Mapping[str, Any], head_size: int) -> Floats:

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.arrays import Floats
-from ingot.convert.safetensors import StoredTensor, as_array
+from ingot.convert.safetensors import StoredTensor, as_view
 from ingot.errors import ConversionError
+from ingot.gguf import GgmlType
+from ingot.quant import decode
 
 RowNumbers = NDArray[np.int64]
 
@@ -45,12 +47,16 @@ class PlainMatrix:
 
     def read(self, rows: RowNumbers) -> Floats:
         """Some rows as float32."""
-        values = as_array(self.tensor)
+        return as_floats(self.stored_rows(rows), self.tensor.type)
+
+    def stored_rows(self, rows: RowNumbers) -> NDArray[Any]:
+        """Some rows as they are stored: a view if possible."""
+        values = as_view(self.tensor)
         if self._vectors:
             values = values.reshape(-1, 1)
         elif self.transposed:
             values = values.swapaxes(-1, -2)
-        return as_floats(_picked(values, rows), self.tensor.type)
+        return np.require(_picked(values, rows), requirements="A")
 
     def release(self) -> None:
         """Give back the memory of what was read."""
@@ -71,8 +77,8 @@ def _picked(values: "np.ndarray[Any, np.dtype[Any]]", rows: RowNumbers) -> NDArr
 
 def as_floats(values: NDArray[Any], type: str) -> Floats:
     """Elements of a safetensors type as float32."""
-    if type == "BF16":
-        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if type in ("BF16", "F16"):
+        return decode(values, GgmlType[type], values.shape)
     if type == "F8_E4M3":
         return np.take(_E4M3, values)
     if type == "F8_E5M2":

@@ -1,4 +1,4 @@
-"""Vocabularies of ranked byte strings: tekken.json (Mistral) and *.tiktoken (Qwen 1).
+"""Vocabularies of ranked byte strings: tekken.json, *.tiktoken and tiktoken.model.
 
 In: a file of byte strings, each with its rank. Out: a byte-level `Vocabulary`. Such a file has no
 merges; they follow from the ranks: a token is made from the two that are left if its bytes are
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ingot.convert.vocabulary import AddedToken, Vocabulary
+from ingot.convert.vocabulary import AddedToken, Vocabulary, merged
 from ingot.errors import ConversionError
 from ingot.tokenizer.build import TokenType
 
@@ -89,6 +89,8 @@ def read_tekken(described: Mapping[str, Any]) -> Vocabulary:
     )
 
 
+# How texts are cut into words is in no file.
+_PRE_TOKENIZERS = {"tiktoken.model": "kimi-k2", "hy.tiktoken": "hunyuan"}
 # What Qwen's own tokenizer adds after the tokens of its file.
 _QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _QWEN_EXTRAS = 205
@@ -107,14 +109,17 @@ def read_tiktoken(path: Path, added: list[AddedToken]) -> Vocabulary:
                     f"{path}: {line[:80]!r} is not the token of rank {len(ranks)}"
                 )
             ranks[_decoded(text.decode("ascii", "replace"), path.name)] = len(ranks)
-    specials = [token.text for token in added if token.id >= len(ranks)]
+    specials = [token for token in added if token.id >= len(ranks)]
     if not specials and path.name == "qwen.tiktoken":
-        specials = [*_QWEN, *(f"<|extra_{number}|>" for number in range(_QWEN_EXTRAS))]
+        names = [*_QWEN, *(f"<|extra_{number}|>" for number in range(_QWEN_EXTRAS))]
+        specials = [AddedToken(len(ranks) + at, name, True) for at, name in enumerate(names)]
+    words = {rank: _written(token) for token, rank in ranks.items()}
+    tokens, types = merged(words, specials, sentencepiece=False)
     return Vocabulary(
         kind="gpt2",
-        pre="qwen2",
-        tokens=[_written(token) for token in ranks] + specials,
-        types=[TokenType.NORMAL] * len(ranks) + [TokenType.CONTROL] * len(specials),
+        pre=_PRE_TOKENIZERS.get(path.name, "qwen2"),
+        tokens=tokens,
+        types=types,
         merges=_merges(ranks),
     )
 

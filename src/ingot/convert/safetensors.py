@@ -6,7 +6,7 @@ is wrong. This module does not know what a tensor is for.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from ingot.arrays import Bytes
 from ingot.errors import ConversionError
+from ingot.files import FileRange
 from ingot.gguf.mmap import MmapGguf
 
 _LENGTH_BYTES = 8
@@ -55,6 +56,11 @@ class StoredTensor:
     def data(self) -> Bytes:
         """A flat view of the file."""
         return self.file.get_slice(self.offset, self.nbytes)
+
+    def ranges(self, most: int) -> Iterator[FileRange | Bytes]:
+        """The bytes for a copy into another file, at most so many at a time."""
+        for start in range(0, self.nbytes, most):
+            yield self.file.get_range(self.offset + start, min(most, self.nbytes - start))
 
     def release(self) -> None:
         """Give back the memory of the file; it is read again if it is needed again."""
@@ -139,12 +145,17 @@ def _damaged(path: Path, reason: str) -> ConversionError:
     return ConversionError(f"{path} is not a valid safetensors file: {reason}")
 
 
-def as_array(tensor: StoredTensor) -> "np.ndarray[Any, np.dtype[Any]]":
-    """The elements of a tensor in the type of NumPy that has their bits; a view if possible."""
+def as_view(tensor: StoredTensor) -> "np.ndarray[Any, np.dtype[Any]]":
+    """The elements of a tensor in the type of NumPy that has their bits.
+
+    They may lie at odd addresses, because the header's length is any number.
+    """
     kind = {"BF16": "<u2", "BOOL": "?"}.get(tensor.type, "u1")
     if tensor.type[0] in "IUF" and not tensor.type.startswith("F8"):
         kind = f"<{tensor.type[0].lower()}{SIZES[tensor.type]}"
-    data = tensor.data
-    if data.ctypes.data % SIZES[tensor.type]:  # the header's length is any number
-        data = data.copy()
-    return data.view(kind).reshape(tensor.shape)
+    return tensor.data.view(kind).reshape(tensor.shape)
+
+
+def as_array(tensor: StoredTensor) -> "np.ndarray[Any, np.dtype[Any]]":
+    """The same, copied if the addresses are odd."""
+    return np.require(as_view(tensor), requirements="A")

@@ -43,6 +43,21 @@ def read_sentencepiece(path: Path, added: list[AddedToken]) -> Vocabulary:
     return _with_added(vocabulary, added)
 
 
+def read_fairseq(path: Path, added: list[AddedToken]) -> Vocabulary:
+    """The same of XLM-R: four special tokens instead of the model's three, and one at the end."""
+    found = read_sentencepiece(path, [])
+    own = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN]
+    shifted = replace(
+        found,
+        tokens=["<s>", "<pad>", "</s>", "<unk>", *found.tokens[3:], "<mask>"],
+        types=[*own, *found.types[3:], TokenType.CONTROL],
+        scores=[0.0, 0.0, 0.0, 0.0, *(found.scores or ())[3:], 0.0],
+        specials={"bos": 0, "padding": 1, "eos": 2, "unknown": 3},
+        flags={**found.flags, "add_bos_token": True, "add_eos_token": True},
+    )
+    return _with_added(shifted, added)
+
+
 def _read(data: bytes) -> Vocabulary:
     tokens, scores, types = [], [], []
     kind, charsmap = _UNIGRAM, b""

@@ -6,30 +6,42 @@ In: the stored form of an architecture (`Checkpoint`), its settings and the stor
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
 from ingot.arrays import Bytes, Floats
+from ingot.convert.derived import (
+    MultipliedRows,
+    ReorderedColumns,
+    TernaryMatrix,
+    TransposedBlocks,
+    Zeros,
+)
 from ingot.convert.matrices import Matrix, PlainMatrix, RowNumbers
 from ingot.convert.packed import Mxfp4Matrix
 from ingot.convert.safetensors import StoredTensor
 from ingot.errors import ConversionError
 from ingot.gguf import GgmlType
-from ingot.models.checkpoint import Checkpoint, Rows
+from ingot.models.checkpoint import Checkpoint, Number, Place, Rows
 from ingot.models.settings import Settings
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_LAYER = re.compile(r"(?P<stack>(?:\w+\.)?blk)\.(?P<layer>\d+)\.")
 _ENDINGS = (".weight", ".bias")
 # The language model inside a multimodal one, and what is beside it.
 _LANGUAGE = ("model.language_model.", "language_model.model.", "language_model.")
 _BESIDE = (
     "vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "audio_tower.",
     "model.vision_tower.", "model.visual.", "model.multi_modal_projector.", "model.audio_tower.",
+    "model.embed_vision.", "model.embed_audio.",
 )  # fmt: skip
+_MTP = "mtp."  # what is for multi-token prediction, if it is apart from the layers
 _NEVER_NEEDED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +57,15 @@ class _Piece:
         return prod(self.shape[:-1])
 
     def read(self, first: int, last: int) -> Floats:
-        numbers = np.arange(first, last) if self.order is None else self.order[first:last]
-        return self.matrix.read(numbers)
+        return self.matrix.read(self._numbers(first, last))
+
+    def read_stored(self, first: int, last: int) -> Bytes:
+        assert isinstance(self.matrix, PlainMatrix)
+        rows = np.ascontiguousarray(self.matrix.stored_rows(self._numbers(first, last)))
+        return rows.reshape(-1).view(np.uint8)
+
+    def _numbers(self, first: int, last: int) -> RowNumbers:
+        return np.arange(first, last) if self.order is None else self.order[first:last]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +93,20 @@ class FileTensor:
         packed = all(isinstance(piece.matrix, Mxfp4Matrix) for piece in self.pieces)
         return GgmlType.MXFP4 if packed else None
 
-    def stored_as(self, kind: GgmlType) -> Bytes | None:
-        """The bytes in the checkpoint, if they are already those of a tensor of this type."""
+    def is_stored_as(self, kind: GgmlType) -> bool:
+        """Whether the rows in the checkpoint are already those of a tensor of this type."""
+        return self.change is None and all(
+            isinstance(piece.matrix, PlainMatrix) and piece.matrix.tensor.type == kind.name
+            for piece in self.pieces
+        )
+
+    def stored_as(self, kind: GgmlType) -> StoredTensor | None:
+        """The tensor of the checkpoint whose bytes are those of this tensor, if there is one."""
         matrix = self.pieces[0].matrix
-        plain = len(self.pieces) == 1 and self.pieces[0].order is None and self.change is None
+        plain = len(self.pieces) == 1 and self.pieces[0].order is None and self.is_stored_as(kind)
         if not plain or not isinstance(matrix, PlainMatrix) or matrix.transposed:
             return None
-        return matrix.tensor.data if matrix.tensor.type == kind.name else None
+        return matrix.tensor
 
     def release(self) -> None:
         """Give back the memory of what was read; it is read again if it is needed again."""
@@ -89,14 +115,23 @@ class FileTensor:
 
     def read(self, first: int, last: int) -> Floats:
         """Rows `first` to `last`."""
-        found, start = [], 0
+        found = [piece.read(low, high) for piece, low, high in self._parts(first, last)]
+        values = found[0] if len(found) == 1 else np.concatenate(found)
+        return values if self.change is None else self.change(values)
+
+    def read_stored(self, first: int, last: int) -> Bytes:
+        """The bytes of rows `first` to `last`, if they are stored in the type of the file."""
+        found = [piece.read_stored(low, high) for piece, low, high in self._parts(first, last)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _parts(self, first: int, last: int) -> Iterator[tuple[_Piece, int, int]]:
+        """The pieces that hold these rows, and which rows of each."""
+        start = 0
         for piece in self.pieces:
             low, high = max(first - start, 0), min(last - start, piece.rows)
             if low < high:
-                found.append(piece.read(low, high))
+                yield piece, low, high
             start += piece.rows
-        values = found[0] if len(found) == 1 else np.concatenate(found)
-        return values if self.change is None else self.change(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +151,74 @@ def plan_tensors(
 ) -> dict[str, FileTensor]:
     """The tensors of the file, by name."""
     sources: dict[str, list[_Source]] = {}
-    tied = settings.boolean("tie_word_embeddings", False)
-    for full_name, tensor in stored.items():
-        name = _language_name(full_name, checkpoint)
-        if name is None:
+    tied = checkpoint.drops_output(settings)
+    for full_name, place in _places(checkpoint, settings, stored):
+        rows = place.at if isinstance(place.at, Rows) else None
+        if isinstance(place.at, Number):
             continue
-        prefix, number, place, rank, ending, inner = _place(name, full_name, checkpoint)
-        rows = place if isinstance(place, Rows) else None
-        names = rows.names if rows else (str(place),)
-        for part, own in enumerate(names):
-            target = prefix + own + ending
+        for part, own in enumerate(rows.names if rows else (str(place.at),)):
+            target = place.prefix + own + place.ending
             if target == "output.weight" and tied:
                 continue
-            matrix = _matrix(tensor, target, inner, checkpoint)
-            source = _Source(rank, number, full_name, matrix, part, rows)
+            matrix = _matrix(stored[full_name], target, place.stem, checkpoint)
+            source = _Source(place.rank, place.number, full_name, matrix, part, rows)
             sources.setdefault(target, []).append(source)
     planned = {name: _joined(name, found, checkpoint, settings) for name, found in sources.items()}
     return dict(sorted(planned.items(), key=lambda item: _natural(item[0])))
 
 
-def _language_name(name: str, checkpoint: Checkpoint) -> str | None:
+def plan_numbers(
+    checkpoint: Checkpoint, settings: Settings, stored: Mapping[str, Matrix | StoredTensor]
+) -> dict[str, list[float]]:
+    """The keys of the file that are stored as tensors: a number of each layer."""
+    found: dict[str, dict[str, float]] = {}
+    for name, place in _places(checkpoint, settings, stored):
+        if not isinstance(place.at, Number):
+            continue
+        tensor = stored[name]
+        matrix = PlainMatrix(tensor) if isinstance(tensor, StoredTensor) else tensor
+        if prod(matrix.shape) != 1:
+            raise ConversionError(f"{name} has the shape {matrix.shape[:-1]}; it must be a number")
+        found.setdefault(place.at.key, {})[place.prefix] = float(matrix.read(np.arange(1))[0, 0])
+    return {
+        key: [numbers[layer] for layer in sorted(numbers, key=_natural)]
+        for key, numbers in found.items()
+    }
+
+
+def count_mtp_layers(tensors: Mapping[str, FileTensor]) -> int:
+    """The layers of the file that are for multi-token prediction."""
+    return len({name.partition(".nextn.")[0] for name in tensors if ".nextn." in name})
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a stored tensor goes."""
+
+    prefix: str  # of the layer
+    number: int | None  # of an expert or a head
+    at: Place
+    rank: int  # among the names that are joined
+    ending: str
+    stem: str  # its stored name in the layer
+
+
+def _places(
+    checkpoint: Checkpoint, settings: Settings, stored: Mapping[str, object]
+) -> Iterator[tuple[str, _Place]]:
+    """The stored tensors that a file needs."""
+    for full_name in stored:
+        name = _language_name(full_name, checkpoint, settings)
+        if name is not None:
+            yield full_name, _place(name, full_name, checkpoint)
+
+
+def _language_name(name: str, checkpoint: Checkpoint, settings: Settings) -> str | None:
     """A name without the prefixes of some classes; None for what a file does not need."""
     if name.startswith(_BESIDE):
         return None
+    if name.startswith(_MTP):
+        return _mtp_name(name, checkpoint, settings)
     for prefix in _LANGUAGE:
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
@@ -149,28 +229,46 @@ def _language_name(name: str, checkpoint: Checkpoint) -> str | None:
     return None if name.endswith((*checkpoint.ignored, *_NEVER_NEEDED)) else name
 
 
-def _place(
-    name: str, full_name: str, checkpoint: Checkpoint
-) -> tuple[str, int | None, Rows | str, int, str, str]:
-    """Prefix in the file, number, place, rank, ending, and the name inside the layer."""
-    prefix, inner, find = "", name, checkpoint.outer_place
-    if name.startswith(f"{checkpoint.layers}."):
-        layer, _, inner = name.removeprefix(f"{checkpoint.layers}.").partition(".")
+def _mtp_name(name: str, checkpoint: Checkpoint, settings: Settings) -> str | None:
+    """The name of what is for multi-token prediction: layers that follow the others."""
+    if checkpoint.mtp_layers is None:
+        return None
+    layer, inner = "0", name.removeprefix(_MTP)
+    if name.startswith(f"{checkpoint.mtp_layers}."):
+        layer, _, inner = name.removeprefix(f"{checkpoint.mtp_layers}.").partition(".")
         if not layer.isdecimal() or len(layer) > 6:
-            raise _unknown(full_name)
-        prefix, find = f"blk.{int(layer)}.", checkpoint.place
-    numbers = _NUMBER.findall(inner)
-    pattern = _NUMBER.sub("{}", inner, count=1)
+            raise _unknown(name)
+    return f"{checkpoint.layers}.{settings.layers + int(layer)}.{inner}"
+
+
+def _place(name: str, full_name: str, checkpoint: Checkpoint) -> _Place:
+    for stack in checkpoint.stacks:
+        if name.startswith(f"{stack.layers}."):
+            layer, _, inner = name.removeprefix(f"{stack.layers}.").partition(".")
+            if not layer.isdecimal() or len(layer) > 6:
+                raise _unknown(full_name)
+            found = _found(inner, stack.place)
+            if found is None:
+                raise _unknown(full_name)
+            prefix = f"{stack.file_layers}.{int(layer)}."
+            return replace(found, prefix=prefix, rank=stack.rank(found.stem))
+    found = _found(name, checkpoint.outer_place)
+    if found is None:
+        raise _unknown(full_name)
+    return found
+
+
+def _found(name: str, find: Callable[[str], Place | None]) -> _Place | None:
+    """The place of a name, with the numbers that it states or with one for all numbers."""
+    numbers = _NUMBER.findall(name)
     number = int(numbers[0]) if len(numbers) == 1 and len(numbers[0]) <= 6 else None
-    place = find(pattern)
-    if place is not None:
-        return prefix, number, place, checkpoint.rank(pattern), "", pattern
-    for ending in _ENDINGS:
-        stem = pattern.removesuffix(ending)
-        place = find(stem) if stem != pattern else None
-        if place is not None:
-            return prefix, number, place, checkpoint.rank(stem), ending, stem
-    raise _unknown(full_name)
+    for pattern, own in ((name, None), (_NUMBER.sub("{}", name, count=1), number)):
+        for ending in ("", *_ENDINGS):
+            stem = pattern.removesuffix(ending)
+            place = find(stem) if pattern.endswith(ending) else None
+            if place is not None:
+                return _Place("", own, place, 0, ending, stem)
+    return None
 
 
 def _unknown(name: str) -> ConversionError:
@@ -194,7 +292,7 @@ def _joined(
     name: str, sources: list[_Source], checkpoint: Checkpoint, settings: Settings
 ) -> FileTensor:
     sources = sorted(sources, key=lambda source: (source.rank, source.number or 0))
-    pieces = tuple(_piece(source, settings) for source in sources)
+    pieces = tuple(_piece(source, name, checkpoint, settings) for source in sources)
     shapes = {piece.shape for piece in pieces}
     if any(0 in shape for shape in shapes):
         raise ConversionError(f"{sources[0].name} is empty")
@@ -213,10 +311,13 @@ def _joined(
         shape = (sum(piece.rows for piece in pieces), pieces[0].shape[-1])
     if shape[-1] == 1 and _are_vectors(name, sources):
         shape = shape[:-1]
-    for ending, reshape in checkpoint.shapes.items():
-        if name.endswith(ending):
-            shape = reshape(shape, settings)
-    change = next((fn for end, fn in checkpoint.values.items() if name.endswith(end)), None)
+    if least := _of_name(checkpoint.least_rows, name):
+        missing = max(0, least(settings) - shape[0])
+        pieces += (_Piece(Zeros(missing, shape[-1]), None, (missing, shape[-1])),)
+        shape = (shape[0] + missing, *shape[1:])
+    if reshape := _of_name(checkpoint.shapes, name):
+        shape = reshape(shape, settings)
+    change = _of_name(checkpoint.values, name)
     planned = FileTensor(name, shape, pieces, change)
     if prod(shape) != planned.rows * planned.columns:
         raise ConversionError(f"{name}: shape {shape} does not fit {sources[0].name}")
@@ -230,26 +331,51 @@ def _are_vectors(name: str, sources: list[_Source]) -> bool:
     )
 
 
-def _piece(source: _Source, settings: Settings) -> _Piece:
-    *leading, rows, columns = source.matrix.shape
-    if source.rows is None:
-        return _Piece(source.matrix, None, source.matrix.shape)
+def _of_name(by_ending: Mapping[str, T], name: str) -> T | None:
+    """What a checkpoint says about a tensor of the file."""
+    return next((value for end, value in by_ending.items() if name.endswith(end)), None)
+
+
+def _piece(source: _Source, target: str, checkpoint: Checkpoint, settings: Settings) -> _Piece:
     try:
-        picked = source.rows.pick(rows, settings)[source.part]
+        return _reordered(source, target, checkpoint, settings)
     except ConversionError:
         raise
     except ValueError:
         raise ConversionError(
-            f"{source.name} has {rows} rows, which the settings of config.json do not divide"
+            f"{source.name} has the shape {source.matrix.shape}, which the settings of config.json "
+            "do not divide"
         ) from None
+
+
+def _reordered(source: _Source, target: str, checkpoint: Checkpoint, settings: Settings) -> _Piece:
+    matrix = source.matrix
+    *leading, rows, columns = matrix.shape
+    if leading and rows == 1:  # a convolution, whose channels are rows
+        rows = leading.pop()
+    if target.endswith(checkpoint.ternary):
+        matrix = TernaryMatrix(matrix)
+    if factors := _of_name(checkpoint.factors, target):
+        matrix = MultipliedRows(matrix, factors(rows, settings))
+    if reorder := _of_name(checkpoint.columns, target):
+        matrix = ReorderedColumns(matrix, reorder(columns, settings))
+    height = _of_name(checkpoint.blocks, target)
+    if source.rows is None and height is None:
+        return _Piece(matrix, None, matrix.shape)
+    picked = (
+        np.arange(rows) if source.rows is None else source.rows.pick(rows, settings)[source.part]
+    )
     starts = rows * np.arange(prod(leading))
     order = (starts[:, None] + picked).reshape(-1)
-    return _Piece(source.matrix, order, (*leading, len(picked), columns))
+    if height is not None:
+        turned = TransposedBlocks(matrix, order, height(settings))
+        return _Piece(turned, None, turned.shape)
+    return _Piece(matrix, order, (*leading, len(picked), columns))
 
 
-def _natural(name: str) -> tuple[int, int, str]:
+def _natural(name: str) -> tuple[str, int, str]:
     """Tensors outside of layers first, then layer by layer."""
-    if not name.startswith("blk."):
-        return (0, 0, name)
-    layer, _, rest = name.removeprefix("blk.").partition(".")
-    return (1, int(layer), rest)
+    found = _LAYER.match(name)
+    if found is None:
+        return ("", 0, name)
+    return (found["stack"], int(found["layer"]), name)

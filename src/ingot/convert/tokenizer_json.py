@@ -125,7 +125,8 @@ def _sentencepiece_bpe(
     """SentencePiece merges the pair with the best score, so ranks of merges become scores."""
     tokens, types = merged(_vocab(model), added, sentencepiece=True)
     rank: dict[str, int] = {}
-    for number, pair in enumerate(_pairs(model)):
+    pairs = _pairs(model)
+    for number, pair in enumerate(pairs):
         rank.setdefault("".join(pair), number)
     scores = [-float(rank[token]) if token in rank else _UNLIKELY for token in tokens]
     return Vocabulary(
@@ -133,6 +134,7 @@ def _sentencepiece_bpe(
         tokens=tokens,
         types=types,
         scores=scores,
+        character_merges=list(map(" ".join, pairs)),
         flags={"add_space_prefix": _adds_space(described)},
     )
 

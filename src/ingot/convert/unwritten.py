@@ -51,6 +51,10 @@ class UnwrittenFile(MmapGguf):
             )
         return data
 
+    def get_range(self, offset: int, size: int) -> Bytes:
+        """The same: there is no file to copy from."""
+        return self.get_slice(offset, size)
+
     @property
     def change(self) -> str | None:
         """The checkpoint's own files notice changes."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingot.convert.folder import CheckpointFolder
 from ingot.errors import ConversionError
+from ingot.models.checkpoint import Checkpoint
 from ingot.tokenizer.build import TokenType
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -28,6 +29,7 @@ class Vocabulary:
     pre: str | None = None
     scores: list[float] | None = None
     merges: list[str] | None = None
+    character_merges: list[str] | None = None  # of a model whose scores stand for them
     charsmap: bytes | None = None
     flags: Mapping[str, bool] = field(default_factory=dict)
     specials: Mapping[str, int] = field(default_factory=dict)  # that its file states
@@ -114,24 +116,43 @@ def _type_of(text: str) -> TokenType:
     return TokenType.UNKNOWN if text == "<unk>" else TokenType.NORMAL
 
 
-def read_vocabulary(folder: CheckpointFolder) -> Vocabulary:
+def read_vocabulary(folder: CheckpointFolder, form: Checkpoint) -> Vocabulary:
     """The vocabulary of a checkpoint; `ConversionError` if it has none that is known."""
+    found = _stored_vocabulary(folder)
+    if form.merged_characters is not None and found.character_merges is not None:
+        flags = {"add_space_prefix": False, "add_bos_token": True}
+        found = replace(
+            found, kind=form.merged_characters, merges=found.character_merges, flags=flags
+        )
+    types = [
+        TokenType.USER_DEFINED if token in form.shown_tokens else kind
+        for token, kind in zip(found.tokens, found.types, strict=True)
+    ]
+    return replace(found, types=types)
+
+
+def _stored_vocabulary(folder: CheckpointFolder) -> Vocabulary:
     from ingot.convert.ranked_vocabulary import read_tekken, read_tiktoken  # noqa: PLC0415
-    from ingot.convert.sentencepiece_model import read_sentencepiece  # noqa: PLC0415
+    from ingot.convert.sentencepiece_model import (  # noqa: PLC0415
+        read_fairseq,
+        read_sentencepiece,
+    )
     from ingot.convert.tokenizer_json import is_byte_level, read_tokenizer_json  # noqa: PLC0415
 
     described = folder.json("tokenizer.json")
-    for name in ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model"):
+    for name in ("tokenizer.model", "spiece.model"):
         # A byte-level tokenizer.json wins, because then the other file is of an older model.
         if (folder.path / name).is_file() and not is_byte_level(described):
             return read_sentencepiece(folder.path / name, added_tokens(folder))
     if described:
         return read_tokenizer_json(described, added_tokens(folder))
+    if (path := folder.path / "sentencepiece.bpe.model").is_file():
+        return read_fairseq(path, added_tokens(folder))
     if (folder.path / "tekken.json").is_file():
         return read_tekken(folder.json("tekken.json"))
-    for path in sorted(folder.path.glob("*.tiktoken")):
+    for path in sorted([*folder.path.glob("*.tiktoken"), *folder.path.glob("tiktoken.model")]):
         return read_tiktoken(path, added_tokens(folder))
     raise ConversionError(
-        f"{folder.path} has no vocabulary: tokenizer.json, tokenizer.model, tekken.json or "
-        "*.tiktoken is needed"
+        f"{folder.path} has no vocabulary: tokenizer.json, tokenizer.model, tekken.json, "
+        "tiktoken.model or *.tiktoken is needed"
     )

@@ -1,5 +1,6 @@
 """From an open model to texts: requests, the scheduler and the step loop."""
 
+from ingot.engine.create import create_engine
 from ingot.engine.engine import InferenceEngine, Prompt
 from ingot.engine.model.loaded_model import LoadedModel, Weights
 from ingot.engine.options import EngineOptions
@@ -18,4 +19,5 @@ __all__ = [
     "RequestState",
     "Timings",
     "Weights",
+    "create_engine",
 ]

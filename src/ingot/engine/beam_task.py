@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ingot.arrays import Ints, Logits
+from ingot.engine.adapters import AdapterUse
 from ingot.engine.channel import Channel
-from ingot.engine.sequence import TokenSequence
+from ingot.engine.sequence import TokenSequence, begin_text
 from ingot.engine.task import Outcome, Task
 from ingot.kvcache import BlockCopy
 from ingot.sampling import BeamSearch
@@ -22,9 +23,11 @@ class BeamTask(Task):
         context: int,
         threads: int,
         copy_blocks: Callable[[Sequence[BlockCopy]], None],
+        start_token: int | None,
+        adapter: AdapterUse | None = None,
     ) -> None:
         self.channel: Channel[bool] = Channel()
-        self.sequences = [TokenSequence(tokens)]
+        self.sequences = [begin_text(tokens, start_token, adapter=adapter)]
         self._search = search
         self._context = context
         self._threads = threads

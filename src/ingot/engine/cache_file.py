@@ -8,7 +8,7 @@ import numpy as np
 from ingot.arrays import Ints
 from ingot.engine.channel import Channel
 from ingot.engine.model.loaded_model import LoadedModel
-from ingot.engine.sequence import TokenSequence
+from ingot.engine.sequence import TokenSequence, begin_text, encoded_variant
 from ingot.engine.task import Outcome, Task
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.saved import Header, SavedText
@@ -19,7 +19,7 @@ class SaveTask(Task):
 
     def __init__(self, model: LoadedModel, tokens: Ints, prompted: int) -> None:
         self.channel: Channel[SavedText] = Channel()
-        self.sequences = [TokenSequence(tokens, prompted)]
+        self.sequences = [_saved_sequence(model, tokens, prompted)]
         self._model = model
 
     def receive(self, _: Outcome) -> None:
@@ -29,8 +29,18 @@ class SaveTask(Task):
             self.channel.finish(_copy_text(self._model, self.sequences[0]))
 
 
+def _saved_sequence(model: LoadedModel, tokens: Ints, prompted: int) -> TokenSequence:
+    """The text; if an encoder reads all of it, what is decoded first follows."""
+    start = model.graph.start_token
+    if start is not None and prompted == len(tokens):
+        return begin_text(tokens, start)
+    return TokenSequence(tokens, prompted, encoded=start is not None)
+
+
 def _copy_text(model: LoadedModel, sequence: TokenSequence) -> SavedText:
     runs = sequence.computed // BLOCK_TOKENS
+    if sequence.encoded and runs * BLOCK_TOKENS < sequence.prompted:
+        runs = 0  # what an encoder read is used whole or not at all
     first = [min(run, runs) for run in sequence.blocks.first_runs]
     tokens = sequence.tokens[: runs * BLOCK_TOKENS].copy()
     tables = sequence.blocks.tables
@@ -58,7 +68,9 @@ def _copy_text(model: LoadedModel, sequence: TokenSequence) -> SavedText:
 def insert_text(model: LoadedModel, saved: SavedText) -> None:
     """Put the blocks of a saved text into the cache."""
     header, cache = saved.header, model.cache
-    cached = cache.insert(header.runs, header.first)
+    encoded = model.graph.encoder is not None
+    variant = ((), encoded_variant(saved.tokens[: header.prompted])) if encoded else ()
+    cached = cache.insert(header.runs, header.first, variant)
     try:
         for group, (blocks, oldest) in enumerate(zip(saved.blocks, header.first, strict=True)):
             table = cached.blocks.tables[group][oldest:]

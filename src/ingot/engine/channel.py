@@ -19,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ingot.engine.wakeups import WATCH_SECONDS, Listener, Outbox
 from ingot.errors import IngotError
 
 T = TypeVar("T")
-Listener = Callable[[], None]
-WATCH_SECONDS = 1.0  # between two looks of a waiting reader at the step thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Channel(Generic[T]):
         self.events: list[str | Progress] = []
         self.watch: Callable[[], None] = _nothing  # raises an error if nothing more can come
         self.wish = Wish()  # the step thread looks at it before every step
+        self.outbox: Outbox | None = None  # of the step thread; None: readers are woken at once
         self.is_ended = False  # for the step thread: nothing more will come
         self.is_published = False  # for readers
         self._lock = threading.Lock()
@@ -64,11 +64,12 @@ class Channel(Generic[T]):
         return self._error
 
     def write(self, event: str | Progress) -> None:
-        """Add an event."""
+        """Add an event. Readers learn of text when the step has ended, of progress at once."""
         with self._lock:
             self.events.append(event)
             listeners, self._listeners = self._listeners, []
-        _call(listeners)
+        if listeners:
+            self._call(listeners, at_once=not isinstance(event, str))
 
     def finish(self, result: T) -> None:
         """End with a result, which readers do not see yet."""
@@ -85,7 +86,7 @@ class Channel(Generic[T]):
             self.is_published = True
             listeners, self._listeners = [*self._listeners, *self._at_end], []
             self._at_end = []
-        _call(listeners)
+        self._call(listeners)
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the end: the result, or the error raised."""
@@ -140,15 +141,17 @@ class Channel(Generic[T]):
             self.check()
         return called.acquire(timeout=max(left, 0))
 
+    def _call(self, listeners: list[Listener], *, at_once: bool = False) -> None:
+        if self.outbox is not None and not at_once:
+            self.outbox.add(listeners)
+            return
+        for listener in listeners:
+            listener()
+
     def _end(self, result: T | None, error: BaseException | None) -> None:
         if not self.is_ended:
             self._result, self._error = result, error
             self.is_ended = True
-
-
-def _call(listeners: list[Listener]) -> None:
-    for listener in listeners:
-        listener()
 
 
 def _nothing() -> None:

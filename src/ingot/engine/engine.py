@@ -13,8 +13,9 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,24 +24,21 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.arrays import Ints
 from ingot.backends.backend import OnOpening
+from ingot.engine.adapters import AdapterChoice, EngineAdapters
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loop import StepLoop
+from ingot.engine.model.eagle_head import EagleHead
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.options import EngineOptions
 from ingot.engine.request import OnProgress, Request
 from ingot.engine.scheduler import Limits
-from ingot.engine.speculation import (
-    DraftProposer,
-    NgramProposer,
-    Proposer,
-    require_rewind,
-    require_same_vocabulary,
-)
+from ingot.engine.speculation import EngineGuesses, open_eagle
 from ingot.engine.stats import EngineStats, TokenGaps
 from ingot.engine.task import LogitsTask, ReadLogits
 from ingot.engine.text_task import Asked, Overflow, TextTask, TextTools
 from ingot.errors import (
+    AdapterError,
     ConfigError,
     EngineError,
     ModelError,
@@ -56,6 +54,7 @@ from ingot.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ingot.engine.model.second_programs import SecondPrograms
     from ingot.sampling import BeamSearch, Grammar
     from ingot.sampling.grammar.compile_worker import CompiledGrammar
 
@@ -70,10 +69,11 @@ class _Parts:
     """What an engine has after its model is loaded."""
 
     model: LoadedModel
-    draft: LoadedModel | None
+    guesses: EngineGuesses
     tokenizer: Tokenizer
     chains: ChainBuilder
     loop: StepLoop
+    adapters: EngineAdapters
 
 
 class InferenceEngine:
@@ -93,32 +93,48 @@ class InferenceEngine:
         if self._loaded is not None:
             raise ModelError(f"the engine has a model already: {self.model.file.path}")
         options = self.options
-        model = LoadedModel(
-            path,
-            threads=options.threads,
-            context=options.context,
-            kv_type=options.kv_type,
-            weights=options.weights,
-            precision=options.precision,
-            cache_tokens=options.cache_tokens,
-            reuse=options.reuse,
-            device=options.device,
-            gpu_layers=options.gpu_layers,
-            sequences=options.max_running,
-            progress=progress,
-        )
-        try:
-            _check_running(options.max_running, model)
-            if options.speculation or options.draft:
-                require_rewind(model)
+        with ExitStack() as opened:  # closed again if anything is wrong
+            eagle = open_eagle(options.draft, options.context)
+            if eagle is not None:
+                opened.callback(eagle.file.close)
+            model = LoadedModel(
+                path,
+                threads=options.threads,
+                context=options.context,
+                kv_type=options.kv_type,
+                weights=options.weights,
+                precision=options.precision,
+                cache_tokens=options.cache_tokens,
+                reuse=options.reuse,
+                device=options.device,
+                gpu_layers=options.gpu_layers,
+                sequences=options.max_running,
+                mtp=options.mtp,
+                hidden_layers=eagle.spec.target_layers if eagle else (),
+                progress=progress,
+            )
+            opened.callback(model.close)
+            if options.max_running is not None:
+                _check_running(options.max_running, model)
             tokenizer = Tokenizer.from_metadata(model.file.metadata)
-            draft = _open_draft(options, model)
-        except BaseException:
-            model.close()
-            raise
-        loop = StepLoop(model, _limits(options, model), options.step_timeout)
-        self._loaded = _Parts(model, draft, tokenizer, ChainBuilder(tokenizer), loop)
+            limits = _limits(options, model)
+            guesses = EngineGuesses(model, options, limits.generation_tokens, eagle)
+            opened.pop_all()
+        timeout = options.step_timeout
+        loop = StepLoop(model, limits, timeout, guesses.auto, guesses.hidden_states)
+        adapters = EngineAdapters(
+            model.read_adapter,
+            lambda slot, adapter: loop.call(partial(model.attach, slot, adapter)),
+        )
+        self._loaded = _Parts(model, guesses, tokenizer, ChainBuilder(tokenizer), loop, adapters)
         self._stop = weakref.finalize(self, _stop_quietly, self._loaded)
+        try:
+            for name, file in (options.adapters or {}).items():
+                adapters.add(name, file)
+            adapters.set_scales(options.adapter_scales or {})
+        except BaseException:
+            self.close()
+            raise
 
     def submit_request(
         self,
@@ -133,6 +149,8 @@ class InferenceEngine:
         reuse: bool = True,
         progress: OnProgress | None = None,
         parse: Callable[[str], Any] | None = None,
+        adapter: AdapterChoice | None = None,
+        priority: int = 0,
     ) -> Request:
         """Continue a prompt (text or token ids).
 
@@ -141,7 +159,9 @@ class InferenceEngine:
         text that fills the context: "error", "stop", or "shift", which keeps the first `keep`
         tokens and the newest. `reuse`: whether to reuse what the KV cache holds of the prompt.
         `progress(done, total)` is called by the thread that iterates, during prefill. `parse`
-        turns a complete text into `Completion.parsed`.
+        turns a complete text into `Completion.parsed`. `adapter`: the name of a LoRA adapter, or
+        names with their scales; None: those of `adapters.set_scales`. `priority`: of the requests
+        that wait, those with the lowest value are admitted first.
         """
         self.model.require_logits()
         try:
@@ -151,12 +171,19 @@ class InferenceEngine:
             raise SamplingError("context_overflow", context_overflow, f"one of {known}") from None
         if keep < 0:
             raise SamplingError("keep", keep, "0 or more")
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise SamplingError("priority", priority, "a whole number")
         if negative_prompt is None and cfg_scale != 1.0:
             raise SamplingError("cfg_scale", cfg_scale, "1 without a negative_prompt")
         if not math.isfinite(cfg_scale):
             raise SamplingError("cfg_scale", cfg_scale, "a finite number")
         if negative_prompt is not None and overflow is Overflow.SHIFT:
             raise SamplingError("context_overflow", "shift", "another one with a negative_prompt")
+        if self.model.graph.encoder is not None:
+            if overflow is Overflow.SHIFT:
+                raise SamplingError("context_overflow", "shift", "another one with an encoder")
+            if heal:
+                raise SamplingError("heal", heal, "false: an encoder reads the whole prompt")
         asked = Asked(
             prompt=self.encode(prompt),
             params=params or SamplingParams(),
@@ -167,8 +194,14 @@ class InferenceEngine:
             keep=keep,
             reuse=reuse,
             parse=parse,
+            adapter=self.adapters.use(adapter),
+            priority=priority,
         )
-        return self._request(self._text(asked), progress)
+        return self.submit(asked, progress)
+
+    def submit(self, asked: Asked, progress: OnProgress | None = None) -> Request:
+        """The same, if what is asked for is known to be valid."""
+        return self.start(self.text_of(asked), progress)
 
     def compile_grammar(self, grammar: "Grammar") -> "Future[CompiledGrammar]":
         """Have a grammar compiled, which may take seconds; then submit requests with it.
@@ -183,21 +216,36 @@ class InferenceEngine:
         ids = self.tokenizer.encode_array(prompt) if isinstance(prompt, str) else prompt
         return self.model.check_ids(ids)
 
-    def read_rows(self, tokens: Ints, read: ReadLogits, *, first: int = 0) -> None:
+    def read_rows(
+        self,
+        tokens: Ints,
+        read: ReadLogits,
+        *,
+        first: int = 0,
+        adapter: AdapterChoice | None = None,
+    ) -> None:
         """Run a text and pass the logits of its tokens from `first` on to a function.
 
         It is called in the step thread, some rows at a time, in order.
         """
-        self.model.require_logits()
-        task = LogitsTask(tokens, first, read)
+        self.model.require_logits(of_prompts=True)
+        task = LogitsTask(tokens, first, read, self.adapters.use(adapter))
         self._loop.submit(task)
         task.channel.result()
 
-    def run_beams(self, tokens: Ints, search: "BeamSearch") -> None:
+    def run_beams(
+        self, tokens: Ints, search: "BeamSearch", *, adapter: AdapterChoice | None = None
+    ) -> None:
         """Run a beam search to its end, or to the end of the context."""
         self.model.require_logits()
         task = BeamTask(
-            tokens, search, self.model.context, self.model.threads, self.model.copy_blocks
+            tokens,
+            search,
+            self.model.context,
+            self.model.threads,
+            self.model.copy_blocks,
+            self.model.graph.start_token,
+            self.adapters.use(adapter),
         )
         self._loop.submit(task)
         task.channel.result()
@@ -217,14 +265,21 @@ class InferenceEngine:
         file would have more than `most_bytes`, raise `SavedCacheSizeError`.
         """
         self.model.require_logits()
+        adapter = text.adapter if isinstance(text, Request) else self.adapters.use(None)
+        if adapter is not None:
+            raise AdapterError("the KV cache of a text with an adapter cannot be saved")
+        start = self.model.graph.start_token
         if isinstance(text, Request):
-            tokens = self.encode((*text.prompt_ids, *text.token_ids))
+            first = () if start is None else (start,)
+            tokens = self.encode((*text.prompt_ids, *first, *text.token_ids))
             prompted = len(text.prompt_ids)
         else:
             tokens = self.encode(text)
             prompted = len(tokens) if prompted is None else prompted
-        # A recurrent state is that of the last token that ran, which must be the one that is saved.
-        tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
+        if start is None:
+            # A recurrent state is that of the last token that ran, which must be the one that is
+            # saved.
+            tokens = tokens[: len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS or len(tokens)]
         task = SaveTask(self.model, tokens, min(prompted, len(tokens)))
         self._loop.submit(task)
         saved = task.channel.result()
@@ -251,6 +306,23 @@ class InferenceEngine:
     def model(self) -> LoadedModel:
         """The loaded model."""
         return self._parts.model
+
+    @cached_property
+    def programs(self) -> "SecondPrograms":
+        """Embeddings, scores and hidden states, which few need."""
+        from ingot.engine.model.second_programs import SecondPrograms  # noqa: PLC0415
+
+        return SecondPrograms(self.model)
+
+    @property
+    def adapters(self) -> EngineAdapters:
+        """The LoRA adapters that requests may name; they may be added and removed at any time."""
+        return self._parts.adapters
+
+    @property
+    def max_running(self) -> int:
+        """How many requests run at once."""
+        return self.options.max_running or self.model.default_running
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -280,6 +352,9 @@ class InferenceEngine:
             prompt_tokens=counters.prompt_tokens,
             reused_tokens=scheduler.reused_tokens,
             generated_tokens=counters.generated_tokens,
+            text_steps=counters.text_steps,
+            guessed_tokens=counters.guessed_tokens,
+            accepted_tokens=counters.accepted_tokens,
             preemptions=scheduler.preemptions,
             blocks=max(pool.sizes, default=0),
             blocks_held=max((pool.sizes[g] - pool.available(g) for g in groups), default=0),
@@ -302,9 +377,10 @@ class InferenceEngine:
         return any(model.file.is_replaced for model in self._models)
 
     @property
-    def _models(self) -> tuple[LoadedModel, ...]:
+    def _models(self) -> tuple[LoadedModel | EagleHead, ...]:
         parts = self._parts
-        return (parts.model,) if parts.draft is None else (parts.model, parts.draft)
+        draft = parts.guesses.draft
+        return (parts.model,) if draft is None else (parts.model, draft)
 
     @property
     def token_gaps(self) -> TokenGaps:
@@ -332,23 +408,27 @@ class InferenceEngine:
             _stop(self._loaded)
             self._stop.detach()
 
-    def _text(self, asked: Asked) -> TextTask:
+    def text_of(self, asked: Asked) -> TextTask:
+        """A text that is to be generated; `start` has it run."""
         parts = self._parts
         tools = TextTools(
             chains=parts.chains,
             tokenizer=parts.tokenizer,
             context=parts.model.context,
+            start_token=parts.model.graph.start_token,
             counters=parts.loop.counters,
             in_background=parts.loop.background.submit,
         )
-        return TextTask(asked, tools, self._proposer(parts.draft))
+        can_guess = asked.negative is None and asked.params.grammar is None
+        return TextTask(asked, tools, parts.guesses.guesser(can_guess=can_guess))
 
-    def _request(self, task: TextTask, progress: OnProgress | None = None) -> Request:
+    def start(self, task: TextTask, progress: OnProgress | None = None) -> Request:
+        """Have a text generated."""
         if task.channel.is_ended:
             task.channel.publish()
         else:
             self._loop.submit(task)
-        return Request(task, self._loop.wake, self._fork, progress)
+        return Request(task, self._loop.wake, partial(self._fork, task), progress)
 
     def _fork(self, task: TextTask, changes: dict[str, Any]) -> Request:
         """A request that continues a text as it is now."""
@@ -358,20 +438,15 @@ class InferenceEngine:
 
         def copy() -> TextTask:
             written = tuple(task.transcript.sampled)
-            made = self._text(replace(task.asked, params=params, written=written))
+            made = self.text_of(replace(task.asked, params=params, written=written))
             if not made.channel.is_ended:
                 for sequence, other in zip(made.sequences, task.sequences, strict=True):
                     self.model.copy_blocks(sequence.share(other))
             return made
 
-        request = self._request(self._loop.call(copy))
+        request = self.start(self._loop.call(copy))
         del grammar
         return request
-
-    def _proposer(self, draft: LoadedModel | None) -> Proposer | None:
-        if draft is not None:
-            return DraftProposer(draft)
-        return NgramProposer() if self.options.speculation else None
 
 
 def _check_running(running: int, model: LoadedModel) -> None:
@@ -382,28 +457,17 @@ def _check_running(running: int, model: LoadedModel) -> None:
         )
 
 
-def _open_draft(options: EngineOptions, model: LoadedModel) -> LoadedModel | None:
-    if options.draft is None:
-        return None
-    draft = LoadedModel(options.draft, threads=options.threads, device=options.device)
-    try:
-        require_rewind(draft)
-        require_same_vocabulary(model, draft)
-    except ConfigError:
-        draft.close()
-        raise
-    return draft
-
-
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     rows = _ROW_BYTES // (4 * model.graph.logits.width)
     chunk = options.chunk_tokens or (_GPU_CHUNK if model.on_gpu else _CHUNK)
     return Limits(
-        running=options.max_running,
+        running=options.max_running or model.default_running,
         queue=options.max_queue,
         generation_tokens=max(model.decode_sequences, _native.MAX_GENERATION_TOKENS),
         prompt_tokens=model.step_tokens,
         chunk=min(chunk, model.step_tokens),
+        whole_prompts=model.graph.encoder is not None,
+        whole_runs=model.gpu is not None and model.layout.recurrent,
         rows=max(rows, model.decode_sequences, _native.MAX_GENERATION_TOKENS),
     )
 
@@ -411,8 +475,7 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
 def _stop(parts: _Parts) -> None:
     parts.chains.close()
     parts.loop.stop()
-    if parts.draft is not None:
-        parts.draft.close()
+    parts.guesses.close()
 
 
 def _stop_quietly(parts: _Parts) -> None:

@@ -14,13 +14,16 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
+from ingot.arrays import Floats
 from ingot.engine.channel import Channel
 from ingot.engine.health import Health
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.scheduler import Limits, Scheduler
+from ingot.engine.speculation import AutoSpeculation
 from ingot.engine.stats import Counters
 from ingot.engine.step import Stepper
 from ingot.engine.task import Task
+from ingot.engine.wakeups import Outbox
 from ingot.errors import (
     IngotError,
     ModelError,
@@ -40,14 +43,20 @@ class StepLoop:
     """Runs tasks on a model in a thread that starts with the first of them."""
 
     def __init__(
-        self, model: LoadedModel, limits: Limits, step_timeout: float | None = None
+        self,
+        model: LoadedModel,
+        limits: Limits,
+        step_timeout: float | None = None,
+        auto: AutoSpeculation | None = None,
+        hidden_states: Callable[[int], Floats] | None = None,
     ) -> None:
         self.health = Health(str(model.file.path), step_timeout)
         self.scheduler: Scheduler = Scheduler(model.cache, limits)
         self.counters = Counters()
         self.background = Background()
-        self.stepper = Stepper(model, self.scheduler, self.counters)
+        self.stepper = Stepper(model, self.scheduler, self.counters, auto, hidden_states)
         self._model = model
+        self._outbox = Outbox()
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._state = threading.Lock()  # guards the next three
         self._arriving = 0  # tasks in the inbox
@@ -63,6 +72,7 @@ class StepLoop:
                 "there"
             )
         task.channel.watch = self.health.check
+        task.channel.outbox = self._outbox
         with self._state:
             self._start()
             waiting = len(self.scheduler.waiting) + self._arriving
@@ -146,7 +156,7 @@ class StepLoop:
     def _arrive(self, task: Task) -> None:
         with self._state:
             self._arriving -= 1
-        self.scheduler.waiting.append(task)
+        self.scheduler.add(task)
 
     def _run(self) -> None:
         try:
@@ -157,6 +167,7 @@ class StepLoop:
                     self.health.begin_step()
                     self._run_step(self.stepper.step)
                 self._remove_ended()
+                self._outbox.send()
         except BaseException as error:  # requests that wait must learn of it
             self.health.fail(error)
         finally:
@@ -212,6 +223,7 @@ class StepLoop:
         for task in (*self.scheduler.running, *self.scheduler.waiting):
             self.scheduler.remove(task)
             task.fail(self._why_closed())
+        self._outbox.send()
         self.background.close()
         self._model.close()
         self.health.rest()

@@ -1,14 +1,15 @@
 """EngineOptions: how an engine is set up, checked before a file is opened."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, Self, TypedDict
+from typing import Literal, Self, TypedDict, get_args
 
 from ingot.engine.model.placement import GpuLayers
 from ingot.errors import ConfigError, UnknownParameterError
 
 MAX_RUNNING = 1024  # sequences in one decode step of a GPU; the CPU takes fewer
-Speculation = Literal["ngram"]
+Speculation = Literal["off", "auto", "ngram", "mtp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,24 +19,37 @@ class EngineOptions:
     threads: int | None = None  # INGOT_THREADS, or the cores this process may use
     context: int | None = None  # tokens of a sequence: what the model allows, at most 8192
     kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0, q4_0 or fp8
-    weights: str = "map"  # "map" uses them in the file, "lock" also keeps them, "read" copies them
+    # "map" uses them in the file, "lock" also keeps them in memory, "read" copies them as they are,
+    # "repack" as the CPU reads them fastest; "auto" repacks them if there is memory to spare.
+    weights: str = "auto"
     # How far the CPU rounds the inputs of matrix products: "fast" (8 bits for formats where this is
     # faster) or "exact" (16 bits). INGOT_PRECISION, or "fast"
     precision: str | None = None
     cache_tokens: int | None = None  # of all sequences together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
-    max_running: int = 32  # requests that run at once: at most 64, or 1024 on a GPU
+    # Requests that run at once: at most 64, or 1024 on a GPU. None: 32, or on a GPU as many as have
+    # 1024 tokens each in a quarter of its free memory, up to 256
+    max_running: int | None = None
     max_queue: int = 1024  # requests that wait
     # Of prompts, read between two tokens of the running texts: 128, or 1024 on a GPU
     chunk_tokens: int | None = None
-    speculation: Speculation | None = None  # "ngram": guess tokens from the text itself
+    # Guesses of the next tokens. "ngram": from the text itself. "mtp": by layers that the model has
+    # for multi-token prediction. "auto": only if they pay, by what steps cost and how often guesses
+    # are right; of a draft model, of such layers or n-grams. None: as "off"
+    speculation: Speculation | None = None
     device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot-llm[gpu]); "auto": if there is one
     # The first layers, which run on the GPU: a number, or "auto" for as many as fit. None: all, or
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None
-    draft: str | os.PathLike[str] | None = None  # a smaller model that guesses tokens
+    # A smaller model that guesses tokens, or a draft that reads the model's hidden states (EAGLE-3)
+    draft: str | os.PathLike[str] | None = None
+    adapters: Mapping[str, str | os.PathLike[str]] | None = None  # LoRA adapters by name
+    # Scales of adapters that requests use if they choose none; those left out are not used
+    adapter_scales: Mapping[str, float] | None = None
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
+    # Whether the engine runs in another process, which shares no interpreter lock with this one
+    engine_process: bool = False
 
     @classmethod
     def from_names(cls, names: "EngineFields") -> Self:
@@ -47,21 +61,36 @@ class EngineOptions:
         return cls(**names)
 
     def __post_init__(self) -> None:
-        _check("max_running", self.max_running, 1, MAX_RUNNING)
+        if self.max_running is not None:
+            _check("max_running", self.max_running, 1, MAX_RUNNING)
         _check("max_queue", self.max_queue, 1, 1 << 20)
         if self.chunk_tokens is not None:
             _check("chunk_tokens", self.chunk_tokens, 1, 4096)
         if self.cache_tokens is not None:
             _check("cache_tokens", self.cache_tokens, 1, 1 << 40)
-        if self.speculation not in (None, "ngram"):
-            raise ConfigError(f"speculation is {self.speculation!r}; it must be 'ngram' or None")
-        if self.speculation and self.draft:
-            raise ConfigError("speculation and draft exclude each other: choose one")
+        if self.speculation is not None and self.speculation not in get_args(Speculation):
+            known = ", ".join(map(repr, get_args(Speculation)))
+            raise ConfigError(f"speculation is {self.speculation!r}; it must be {known} or None")
+        if self.draft and self.speculation not in (None, "off", "auto"):
+            raise ConfigError(
+                f"speculation {self.speculation!r} and draft exclude each other: choose one, or "
+                "speculation 'auto' for a draft model that guesses if it pays"
+            )
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise ConfigError(
                 f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
                 "or None"
             )
+
+    @property
+    def mtp(self) -> bool | None:
+        """Whether the model's own layers guess tokens; None: if it has some."""
+        return None if self.speculation == "auto" and not self.draft else self.speculation == "mtp"
+
+    @property
+    def guesses(self) -> bool:
+        """Whether tokens are guessed, if only at times."""
+        return self.speculation not in (None, "off") or self.draft is not None
 
 
 class EngineFields(TypedDict, total=False):
@@ -74,14 +103,17 @@ class EngineFields(TypedDict, total=False):
     precision: str | None
     cache_tokens: int | None
     reuse: str
-    max_running: int
+    max_running: int | None
     max_queue: int
     chunk_tokens: int | None
     speculation: Speculation | None
     device: str
     gpu_layers: GpuLayers
     draft: str | os.PathLike[str] | None
+    adapters: Mapping[str, str | os.PathLike[str]] | None
+    adapter_scales: Mapping[str, float] | None
     step_timeout: float | None
+    engine_process: bool
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

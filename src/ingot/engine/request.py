@@ -6,17 +6,21 @@ thread may read it or cancel it. A request that nobody refers to any more is can
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from ingot.engine.channel import WATCH_SECONDS, Progress, Wish
-from ingot.errors import IncompleteTextError, IngotError, RequestCancelledError
+from ingot.engine.channel import Progress, Wish
+from ingot.engine.wakeups import Listener, LoopWaits
+from ingot.errors import IncompleteTextError, RequestCancelledError
 from ingot.sampling import FinishReason, SampledToken, SamplingParams, TokenLogprobs
 
 if TYPE_CHECKING:
-    from ingot.engine.text_task import TextTask
+    from ingot.arrays import Ints
+    from ingot.engine.adapters import AdapterUse
+    from ingot.engine.channel import Channel
+    from ingot.engine.text_task import Asked
+    from ingot.engine.transcript import Written
     from ingot.sampling.fields import SamplingFields
 
 OnProgress = Callable[[int, int], None]  # prompt tokens done, prompt tokens in all
@@ -44,6 +48,8 @@ class Timings:
     generation_seconds: float  # of those steps and of sampling
     queue_seconds: float = 0.0  # before its turn
     reused_tokens: int = 0  # of the prompt, which were in the cache
+    guessed_tokens: int = 0  # by speculation
+    accepted_tokens: int = 0  # of those, which were right
 
     @property
     def prompt_rate(self) -> float:
@@ -96,25 +102,61 @@ class Completion:
         return self.text
 
 
+class Text(Protocol):
+    """A text that is being generated, wherever that is."""
+
+    channel: "Channel[Completion]"
+    prompt: "Ints"
+    asked: "Asked"
+
+    @property
+    def transcript(self) -> "Written":
+        """What is written so far."""
+
+    @property
+    def state(self) -> RequestState:
+        """Its state, if it has not ended."""
+
+    @property
+    def timings(self) -> Timings:
+        """Tokens and seconds so far."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the sampler."""
+
+
 class Request(Iterator[str], AsyncIterator[str]):
     """A text to come; its properties are correct at any time."""
 
     def __init__(
         self,
-        task: "TextTask",
+        text: Text,
         wake: Callable[[], None],
-        fork: Callable[["TextTask", dict[str, Any]], "Request"],
+        fork: Callable[[dict[str, Any]], "Request"],
         progress: OnProgress | None = None,
     ) -> None:
-        self._task = task
-        self._channel = channel = task.channel
+        """`wake` has the engine look at `text` again, because it was cancelled."""
+        self._task = text
+        self._channel = channel = text.channel
         self._wake = wake
         self._fork = fork
         self.progress = progress  # called by whoever iterates, during prefill
         self._read = 0  # events
+        self._waits: LoopWaits | None = None  # of the event loop that reads it
         # Not the channel: an error in it may refer to this request, which would then live forever.
         self._dropped = weakref.finalize(self, _cancel, channel.wish, wake)
         self._dropped.atexit = False
+
+    @property
+    def adapter(self) -> "AdapterUse | None":
+        """The LoRA adapter that it runs with."""
+        return self._task.asked.adapter
+
+    @property
+    def priority(self) -> int:
+        """Its place among the requests that wait: those with the lowest value go first."""
+        return self._task.asked.priority
 
     def __next__(self) -> str:
         while True:
@@ -136,6 +178,13 @@ class Request(Iterator[str], AsyncIterator[str]):
                 self._raise_error()
                 raise StopAsyncIteration
             await self._called_back(lambda wake: self._channel.call_beyond(self._read, wake))
+
+    def take_ready(self) -> str:
+        """The text of all pieces that are there already, for a reader that is late."""
+        pieces = []
+        while (piece := self._take()) is not None:
+            pieces.append(piece)
+        return "".join(pieces)
 
     def __await__(self) -> Generator[Any, None, Completion]:
         return self._whole().__await__()
@@ -161,7 +210,7 @@ class Request(Iterator[str], AsyncIterator[str]):
         requests share the KV cache up to this point. The text of the fork begins with what is
         written now; iterating over it gives only what it adds.
         """
-        return self._fork(self._task, dict(changes))
+        return self._fork(dict(changes))
 
     @property
     def state(self) -> RequestState:
@@ -196,7 +245,7 @@ class Request(Iterator[str], AsyncIterator[str]):
     @property
     def seed(self) -> int:
         """The seed of the sampler, given or random."""
-        return self._task.transcript.chain.seed
+        return self._task.seed
 
     @property
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
@@ -244,40 +293,18 @@ class Request(Iterator[str], AsyncIterator[str]):
         if error is not None and not isinstance(error, RequestCancelledError):
             raise error
 
-    async def _called_back(self, register: Callable[[Callable[[], None]], None]) -> None:
+    async def _called_back(self, register: Callable[[Listener], None]) -> None:
+        """Wait for a listener to be called back; cancelling the wait cancels the request."""
         import asyncio  # noqa: PLC0415 (loaded already by whoever awaits)
 
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        next_look: asyncio.TimerHandle
-
-        def done() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def listener() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(done)
-
-        def look() -> None:
-            nonlocal next_look
-            try:
-                self._channel.check()
-            except IngotError as error:
-                if not future.done():
-                    future.set_exception(error)
-            else:
-                next_look = loop.call_later(WATCH_SECONDS, look)
-
-        register(listener)
-        next_look = loop.call_later(WATCH_SECONDS, look)
+        if self._waits is None or self._waits.loop is not loop:
+            self._waits = LoopWaits(loop, self._channel.check)
         try:
-            await future
+            await self._waits.wait(register)
         except asyncio.CancelledError:
             self.cancel()
             raise
-        finally:
-            next_look.cancel()
 
 
 def _cancel(wish: Wish, wake: Callable[[], None]) -> None:

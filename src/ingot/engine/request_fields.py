@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from ingot.engine.adapters import AdapterChoice
 from ingot.engine.engine import Prompt
 from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import SamplingParams
@@ -24,6 +25,8 @@ class RequestFields(SamplingFields, total=False):
     context_overflow: Literal["error", "stop", "shift"]
     keep: int
     reuse: bool
+    adapter: AdapterChoice | None
+    priority: int
 
 
 _DEFAULT = SamplingParams()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingot.arrays import Ints, Logits
+from ingot.arrays import Floats, Ints, Logits
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.device_sampler import DeviceSampler, SamplingPlan, Started
 from ingot.engine.model.loaded_model import LoadedModel, build_batch
@@ -58,11 +58,14 @@ class Runner:
         scheduler: Scheduler,
         counters: Counters,
         fail: Callable[[Task, BaseException], None],
+        hidden_states: Callable[[int], Floats] | None = None,
     ) -> None:
+        """`hidden_states` tells those of the tokens that ran last, if something reads them."""
         self._model = model
         self._scheduler = scheduler
         self._counters = counters
         self._fail = fail
+        self._hidden_states = hidden_states
         self._ahead: _RunningStep | None = None
 
     @property
@@ -89,6 +92,7 @@ class Runner:
     def _start(self, plan: Plan) -> _RunningStep:
         for task, error in plan.failed:
             task.fail(error)
+        self._model.copy_blocks(plan.copies)
         for task in dict.fromkeys(share.task for share in plan.shares()):
             task.begin()
         parts = [self._run(GENERATION, plan.generation), self._run(PROMPT, plan.prompt)]
@@ -97,16 +101,16 @@ class Runner:
     def _run(self, phase: ExecutionPhase, shares: Shares) -> _Part | None:
         if not shares:
             return None
-        first = np.cumsum([0, *(share.count for share in shares)])
-        wanted = [
-            first[i] + np.arange(share.wanted.start, share.wanted.stop)
-            for i, share in enumerate(shares)
-        ]
-        ids = [share.sequence.tokens[share.start : share.end] for share in shares]
-        outputs = np.concatenate(wanted).astype(np.int32)
-        part = self._launch(phase, shares, ids, outputs, self._sampling_plans(phase, shares))
+        ids = np.concatenate([share.sequence.tokens[share.start : share.end] for share in shares])
+        counts = np.array([share.count for share in shares], np.int32)
+        # The last rows of each share are wanted, if any.
+        wanted = np.array([share.rows for share in shares], np.int32)
+        first, rows = np.cumsum(counts) - wanted, np.cumsum(wanted)
+        outputs = np.arange(rows[-1]) + np.repeat(first - rows + wanted, wanted)
+        sampling = self._sampling_plans(phase, shares)
+        part = self._launch(phase, shares, ids, counts, outputs.astype(np.int32), sampling)
         if part and phase is PROMPT:
-            self._counters.prompt_tokens += int(first[-1])
+            self._counters.prompt_tokens += len(ids)
         return part
 
     def _sampling_plans(
@@ -114,8 +118,9 @@ class Runner:
     ) -> Sequence[SamplingPlan | None]:
         """What the device can sample, if every sequence has one token to run."""
         sampler = self._model.device_sampler
-        single = all(share.count == len(share.wanted) == 1 for share in shares)
-        if sampler is None or phase is PROMPT or not single:
+        if sampler is None or phase is PROMPT:
+            return [None] * len(shares)
+        if not all(share.count == share.rows == 1 for share in shares):
             return [None] * len(shares)
         plans = [share.task.sampling_plan() for share in shares]
         return [plan if plan and sampler.accepts(plan) else None for plan in plans]
@@ -124,17 +129,32 @@ class Runner:
         self,
         phase: ExecutionPhase,
         shares: Shares,
-        ids: Sequence[Ints],
+        ids: Ints,
+        counts: Ints,
         outputs: Ints,
         sampling: Sequence[SamplingPlan | None],
     ) -> _Part | None:
         try:
             blocks = [share.sequence.blocks for share in shares]
-            started = self._model.start(build_batch(blocks, ids, outputs, phase), sampling)
+            uses = [share.sequence.adapter for share in shares]
+            adapters = [(use.slot, use.scale) if use else None for use in uses]
+            batch = build_batch(
+                blocks, ids, counts, outputs, phase, adapters=adapters, encoded=_encoded(shares)
+            )
+            started = self._model.start(batch, sampling)
+            if self._hidden_states is not None:
+                self._show_hidden(shares, self._hidden_states(len(ids)))
         except Exception as error:  # whatever it is, only these tasks are affected
             self._fail_all(shares, error)
             return None
         return _Part(shares, sampling, started)
+
+    def _show_hidden(self, shares: Shares, hidden: Floats) -> None:
+        """Give every task the hidden states of its tokens."""
+        first = 0
+        for share in shares:
+            share.task.see_hidden(share.sequence, share.start, hidden[first : first + share.count])
+            first += share.count
 
     def _start_next(self, running: _RunningStep) -> _RunningStep | None:
         """Start the step after one that runs, if it is certain what that will be."""
@@ -144,9 +164,9 @@ class Runner:
         following = _Following.after(running, len(self._scheduler.running), sampler)
         if following is None:
             return None
-        ids = list(-1 - np.array(following.rows, np.int32)[:, np.newaxis])
-        outputs = np.arange(len(ids), dtype=np.int32)
-        part = self._launch(GENERATION, following.shares, ids, outputs, following.sampling)
+        ids = -1 - np.array(following.rows, np.int32)
+        counts, outputs = np.ones_like(ids), np.arange(len(ids), dtype=np.int32)
+        part = self._launch(GENERATION, following.shares, ids, counts, outputs, following.sampling)
         return _RunningStep(Plan(following.shares), [part] if part else [], is_ahead=True)
 
     def _collect(self, part: _Part, outcomes: dict[Task, Outcome]) -> Logits:
@@ -156,20 +176,27 @@ class Runner:
         except Exception as error:  # as above
             self._fail_all(part.shares, error)
             return np.empty((0, 0), np.float32)
-        row = 0
+        row, tokens = 0, found.tokens.tolist()
         for index, (share, plan) in enumerate(zip(part.shares, part.sampling, strict=True)):
             outcome = outcomes[share.task]
             if plan is not None:
-                outcome.token = int(found.tokens[index])
-            elif count := len(share.wanted):
-                start = share.start + share.wanted.start
-                outcome.rows.append(Rows(share.sequence, start, found.logits[row : row + count]))
+                outcome.token = tokens[index]
+            elif count := share.rows:
+                rows = found.logits[row : row + count]
+                outcome.rows = (*outcome.rows, Rows(share.sequence, share.end - count, rows))
                 row += count
         return found.logits
 
     def _fail_all(self, shares: Shares, error: Exception) -> None:
         for share in shares:
             self._fail(share.task, error)
+
+
+def _encoded(shares: Shares) -> Ints | None:
+    """How many tokens of each sequence an encoder reads, if there is one."""
+    if not shares[0].sequence.encoded:
+        return None
+    return np.array([share.sequence.prompted for share in shares], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +211,8 @@ class _Following:
     def after(
         cls, running: _RunningStep, tasks: int, sampler: DeviceSampler
     ) -> "_Following | None":
-        """The next step, if all of `tasks` tasks run, continue, and find room in the cache."""
+        """The next step, if all of `tasks` tasks run, continue or end for certain, and find room
+        in the cache."""
         if running.plan.prompt or len(running.parts) != 1:
             return None
         found = cls([], [], [])
@@ -192,6 +220,9 @@ class _Following:
         for row, (share, sampled) in enumerate(zip(part.shares, part.sampling, strict=True)):
             task = share.task
             if task.channel.is_ended:
+                continue
+            if sampled is not None and task.ends_with_next:
+                tasks -= 1
                 continue
             plan = None if sampled is None else task.sampling_plan(ahead=1)
             if plan is None or not sampler.accepts(plan):

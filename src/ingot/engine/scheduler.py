@@ -1,15 +1,18 @@
 """Scheduler: which tokens of which tasks run in the next step. Pure bookkeeping, without a model.
 
-Tasks are admitted in the order they came, while there is room for their prompts. In a step every
-sequence in decode gets one token (more, if it has more to run), and the prompts in prefill share
-`chunk` tokens: a long prompt never delays the others for longer than that. When the cache runs out,
-the task that came last is preempted and comes back before all that wait; the one that came first
-always continues, so all of them end.
+Tasks are admitted by priority (lower values first) and then in the order they came, while there is
+room for their prompts. In a step every sequence in decode gets one token (more, if it has more to
+run), and the prompts in prefill share `chunk` tokens: a long prompt never delays the others for
+longer than that, unless an encoder reads it, which takes it whole. When the cache runs out, the
+task with the highest value is preempted, of equals the one that came last; it comes back before all
+that wait with the same priority. The oldest of those with the lowest value always continues, so all
+of them end. Tasks with a higher value wait as long as others with lower values come.
 """
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +22,7 @@ from ingot.engine.sequence import TokenSequence
 from ingot.engine.task import Task
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
-from ingot.kvcache import KvCache
+from ingot.kvcache import BlockCopy, KvCache
 
 _log = logging.getLogger("ingot.engine")
 
@@ -36,6 +39,8 @@ class Limits:
     prompt_tokens: int  # of a step without decode
     chunk: int  # prompt tokens of a step with decode
     rows: int  # rows of logits in a step
+    whole_prompts: bool = False  # a prompt runs in one step: an encoder reads it
+    whole_runs: bool = False  # a prompt is cut at the ends of runs, where kernels begin a chunk
 
 
 @dataclass(slots=True)  # not frozen: one is made for every token
@@ -53,9 +58,9 @@ class Share:
         return self.start + self.count
 
     @property
-    def wanted(self) -> range:
-        """The tokens whose logits are wanted, counted from `start`."""
-        return range(min(max(self.sequence.rows_from - self.start, 0), self.count), self.count)
+    def rows(self) -> int:
+        """How many of the tokens, which are the last, have logits that are wanted."""
+        return min(max(self.end - self.sequence.rows_from, 0), self.count)
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class Plan:
 
     generation: list[Share] = field(default_factory=list)
     prompt: list[Share] = field(default_factory=list)
+    copies: list[BlockCopy] = field(default_factory=list)  # of blocks, before the step runs
     failed: list[tuple[Task, CacheFullError]] = field(default_factory=list)
 
     def shares(self) -> Iterator[Share]:
@@ -73,7 +79,7 @@ class Plan:
 
 
 class Scheduler:
-    """The tasks that wait and the tasks that run, oldest first."""
+    """The tasks that wait, in the order of admission, and the tasks that run, oldest first."""
 
     def __init__(self, cache: KvCache, limits: Limits) -> None:
         self.cache = cache
@@ -82,6 +88,10 @@ class Scheduler:
         self.running: list[Task] = []
         self.preemptions = 0
         self.reused_tokens = 0
+
+    def add(self, task: Task) -> None:
+        """Have a task wait, after those with the same priority."""
+        self.waiting.insert(bisect_right(self.waiting, task.priority, key=_priority), task)
 
     def remove(self, task: Task) -> None:
         """Forget a task and free its place in the cache."""
@@ -95,12 +105,12 @@ class Scheduler:
     def plan(self) -> Plan:
         """Pick the tokens of the next step and make room for them."""
         self._admit()
+        plan = Plan()
         for task in self.running:
             for sequence in task.sequences:
                 if sequence.cached is None:
-                    sequence.open(self.cache)
+                    plan.copies += sequence.open(self.cache)
                     self.reused_tokens += sequence.computed
-        plan = Plan()
         self._share(GENERATION, self.limits.generation_tokens, plan)
         budget = self.limits.chunk if plan.generation else self.limits.prompt_tokens
         self._share(PROMPT, budget, plan)
@@ -142,10 +152,15 @@ class Scheduler:
         reading = (
             other.sequences[0]
             for other in self.running
-            if other.sequences[0].phase is PROMPT and other.sequences[0].pending
+            if other.sequences[0].first_run == sequence.first_run
+            and other.sequences[0].phase is PROMPT
+            and other.sequences[0].pending
+            and other.sequences[0].variant == sequence.variant
         )
         same = max((_common_runs(sequence, other) for other in reading), default=0)
-        return same > 0 and same > self.cache.known_runs(sequence.tokens, sequence.prompted)
+        return same > 0 and same > self.cache.known_runs(
+            sequence.tokens, sequence.prompted, sequence.variant
+        )
 
     def _has_room(self, task: Task) -> bool:
         """Whether the cache has blocks for a task, and one more for each running task."""
@@ -166,50 +181,63 @@ class Scheduler:
             for sequence in task.sequences
             if sequence.pending and sequence.phase is phase
         ]
-        if not waiting:
-            return
+        counts = [sequence.runnable for _, sequence in waiting]
+        if self.limits.whole_prompts and phase is PROMPT:
+            counts = _whole(counts, budget)
+        elif sum(counts) > min(budget, self.limits.rows):
+            counts = self._divide(phase, budget, [sequence for _, sequence in waiting])
+        for (task, sequence), count in zip(waiting, counts, strict=True):
+            if count and sequence.cached is not None:  # or else it was preempted
+                self._grow(task, sequence, count, phase, plan)
+
+    def _divide(
+        self, phase: ExecutionPhase, budget: int, waiting: Sequence[TokenSequence]
+    ) -> list[int]:
+        """How many tokens each sequence gets, if there are too many for a step."""
         fair = max(1, budget // len(waiting))
         if phase is PROMPT:
             fair = max(fair, BLOCK_TOKENS)
         counts: list[int] = []
         rows = self.limits.rows
-        for _, sequence in waiting:
+        for sequence in waiting:
             counts.append(min(sequence.runnable, fair, budget))
             budget -= counts[-1]
-        for index, (_, sequence) in enumerate(waiting):
+        for index, sequence in enumerate(waiting):
             more = min(sequence.runnable - counts[index], budget)
             counts[index] += more
             budget -= more
             free = max(sequence.rows_from - sequence.computed, 0)  # tokens without rows
             counts[index] = min(counts[index], free + rows)
+            if self.limits.whole_runs and phase is PROMPT:
+                wait = any(counts[:index])  # somebody else runs
+                counts[index] = _to_end_of_run(sequence, counts[index], wait=wait)
             rows -= max(counts[index] - free, 0)
-        for (task, sequence), count in zip(waiting, counts, strict=True):
-            if count and task in self.running:
-                self._grow(task, sequence, count, phase, plan)
+        return counts
 
     def _grow(
         self, task: Task, sequence: TokenSequence, count: int, phase: ExecutionPhase, plan: Plan
     ) -> None:
-        """Make room for tokens of a sequence; if necessary, preempt the task that came last."""
+        """Make room for tokens of a sequence; if necessary, preempt the least urgent task."""
         assert sequence.cached is not None, "it runs"
         while True:
             start = sequence.computed
             try:
                 sequence.cached.blocks.grow(count)
             except CacheFullError as error:
-                last = self.running[-1]
+                last = max(reversed(self.running), key=_priority)  # of equals, the youngest
+                self._drop(last, plan)
                 if len(self.running) == 1:
-                    self._drop(last, plan)
                     self.remove(last)
                     plan.failed.append((last, error))
                 else:
-                    self._drop(last, plan)
                     self._preempt(last)
                 if last is task:
                     return
             else:
                 shares = plan.generation if phase is GENERATION else plan.prompt
                 shares.append(Share(task, sequence, start, count))
+                plan.copies += sequence.copies
+                sequence.copies = []
                 return
 
     def _drop(self, task: Task, plan: Plan) -> None:
@@ -217,13 +245,38 @@ class Scheduler:
         plan.prompt = [share for share in plan.prompt if share.task is not task]
 
     def _preempt(self, task: Task) -> None:
-        """Take a task's blocks; it waits before all others to get some again."""
+        """Take a task's blocks; it waits before others with its priority to get some again."""
         self.running.remove(task)
         for sequence in task.sequences:
             sequence.close()
-        self.waiting.appendleft(task)
+        self.waiting.insert(bisect_left(self.waiting, task.priority, key=_priority), task)
         self.preemptions += 1
         _log.info("the KV cache is full: a request is computed again later (cache_tokens)")
+
+
+def _priority(task: Task) -> int:
+    return task.priority
+
+
+def _to_end_of_run(sequence: TokenSequence, count: int, *, wait: bool) -> int:
+    """How many of these tokens end with the prompt or with a run.
+
+    If they reach no end, all of them, or with `wait` none.
+    """
+    end = (sequence.computed + count) // BLOCK_TOKENS * BLOCK_TOKENS
+    whole = max(end - sequence.computed, 0)
+    if count == sequence.runnable or not (whole or wait):
+        return count
+    return whole
+
+
+def _whole(counts: Sequence[int], budget: int) -> list[int]:
+    """Prompts that run whole: the oldest in any case, and those after it that fit."""
+    given: list[int] = []
+    for count in counts:
+        fits = not given or sum(given) + count <= budget
+        given.append(count if fits else 0)
+    return given
 
 
 def _common_runs(one: TokenSequence, other: TokenSequence) -> int:

@@ -2,15 +2,19 @@
 
 The first `prompted` tokens run as a prompt, the others as generated ones, whenever they run and
 however often: a sequence that lost its place in the KV cache is computed again to the same bits.
+If an encoder reads the prompt, all of it runs in one step, and what the cache holds of it is of no
+use to other prompts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
 from ingot.arrays import Ints
 from ingot.backends.batch import ExecutionPhase
+from ingot.engine.adapters import AdapterUse
 from ingot.errors import CacheFullError
+from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache import BlockCopy, CachedSequence, KvCache, SequenceBlocks
 
 
@@ -24,13 +28,19 @@ class TokenSequence:
         *,
         rows_from: int | None = None,
         reuse: bool = True,
+        adapter: AdapterUse | None = None,
+        encoded: bool = False,
     ) -> None:
         """Ask for the logits of the tokens from position `rows_from` on, by default of the last.
 
-        `reuse`: whether it begins with what the cache holds of it.
+        `reuse`: whether it begins with what the cache holds of it. `adapter` runs with all tokens.
+        `encoded`: an encoder reads the prompt.
         """
         self.reuse = reuse
+        self.adapter = adapter
+        self.encoded = encoded
         self.cached: CachedSequence | None = None
+        self.copies: list[BlockCopy] = []  # to be made before the next tokens run
         self._cache: KvCache | None = None
         self._begun = False  # it had a place in the cache before
         self._set(tokens, prompted, rows_from)
@@ -38,6 +48,7 @@ class TokenSequence:
     def _set(self, tokens: Ints, prompted: int | None, rows_from: int | None) -> None:
         self._tokens = np.array(tokens, np.int32)
         self._count = len(tokens)
+        self.first_run = self._tokens[:BLOCK_TOKENS].tobytes()
         self.prompted = self._count if prompted is None else prompted
         self.rows_from = self._count - 1 if rows_from is None else rows_from
 
@@ -61,9 +72,16 @@ class TokenSequence:
         return self.cached.blocks
 
     @property
+    def variant(self) -> Hashable:
+        """What its keys and values depend on, besides the tokens before."""
+        key = self.adapter.key if self.adapter else ()
+        return (key, encoded_variant(self.tokens[: self.prompted])) if self.encoded else key
+
+    @property
     def pending(self) -> int:
         """How many tokens must run before the next can be sampled."""
-        return self._count - self.computed
+        cached = self.cached
+        return self._count - (cached.blocks.length - cached.ahead if cached else 0)
 
     @property
     def phase(self) -> ExecutionPhase:
@@ -94,17 +112,51 @@ class TokenSequence:
     def cut(self, count: int) -> None:
         """Keep the first `count` tokens; the cache may have more of them until `rewind`."""
         self._count = count
+        self._distrust(count)
+
+    def guess(self, tokens: list[int]) -> bool:
+        """Add tokens that may be taken back, and ask for their logits and those of the one before.
+
+        False: the cache has no room to come back.
+        """
+        if self.cached:
+            try:
+                self.copies = self.cached.blocks.keep_states()
+            except CacheFullError:
+                return False
+        self.extend(tokens, rows=1 + len(tokens))
+        return True
 
     def rewind(self, computed: int) -> None:
-        """Keep at most `computed` tokens in the cache."""
+        """Keep at most `computed` tokens in the cache; of recurrent models perhaps fewer.
+
+        What is missing runs again with the next tokens.
+        """
         if self.cached and self.cached.length > computed:
-            self.cached.blocks.shrink(computed)
+            nearest = self.cached.blocks.nearest(computed)
+            self._distrust(nearest)
+            if self.cached.blocks.can_shrink(nearest):
+                self.cached.blocks.shrink(nearest)
+            else:
+                self.close()
+        if self.cached:
+            self.cached.blocks.drop_states()
+
+    def _distrust(self, first: int) -> None:
+        """From here on, what is in the cache may be of other tokens than the text has."""
+        if self.cached:
+            self.cached.settled = min(self.cached.settled, first)
 
     def grow_ahead(self) -> None:
         """Make room for a token that is not known yet; CacheFullError if there is none."""
         self.blocks.grow(1)
         assert self.cached is not None, "it runs"
         self.cached.ahead += 1
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a step runs with a token that is not known yet."""
+        return self.cached is not None and self.cached.ahead > 0
 
     def shrink_ahead(self) -> None:
         """Undo `grow_ahead`, before a step has begun."""
@@ -123,13 +175,21 @@ class TokenSequence:
         self._begun = False
         self._set(tokens, None, None)
 
-    def open(self, cache: KvCache) -> None:
-        """Take a place in the cache, with what it holds of the tokens."""
+    def open(self, cache: KvCache) -> list[BlockCopy]:
+        """Take a place in the cache, with what it holds of the tokens.
+
+        Returns the blocks to copy before the sequence runs.
+        """
         self._cache = cache
         # A token whose logits are wanted must run.
         known = self.tokens[: self.rows_from + 1 if self.reuse else 0]
-        self.cached = cache.open(known, self.prompted, again=self._begun)
+        self.cached = cache.open(known, self.prompted, again=self._begun, variant=self.variant)
+        copies = cache.reuse_part(self.cached, known, self.prompted, again=self._begun)
+        if self.encoded and self.cached.length < self.prompted:  # an encoder reads a prompt whole
+            cache.close(self.cached)
+            self.cached, copies = cache.open(known[:0], self.prompted, variant=self.variant), []
         self._begun = True
+        return copies
 
     def settle(self) -> None:
         """Let others find what is computed; give back blocks that left a sliding window."""
@@ -141,7 +201,14 @@ class TokenSequence:
 
         If there is no room for it, its tokens run again when there is.
         """
-        copy = TokenSequence(self.tokens, self.prompted, rows_from=self.rows_from, reuse=self.reuse)
+        copy = TokenSequence(
+            self.tokens,
+            self.prompted,
+            rows_from=self.rows_from,
+            reuse=self.reuse,
+            adapter=self.adapter,
+            encoded=self.encoded,
+        )
         copy._begun = self._begun
         if self.cached is None or self._cache is None:
             return copy, []
@@ -166,5 +233,29 @@ class TokenSequence:
     def close(self) -> None:
         """Leave the cache; the tokens stay."""
         if self.cached and self._cache:
-            self._cache.close(self.cached)
+            self._cache.close(self.cached, self.tokens, self.prompted)
             self.cached = None
+            self.copies = []
+
+
+def begin_text(
+    prompt: Ints,
+    start_token: int | None,
+    *,
+    reuse: bool = True,
+    adapter: AdapterUse | None = None,
+) -> TokenSequence:
+    """A sequence for a text after a prompt.
+
+    With a `start_token`, an encoder reads the prompt, and that token is what is decoded first.
+    """
+    if start_token is None:
+        return TokenSequence(prompt, reuse=reuse, adapter=adapter)
+    sequence = TokenSequence(prompt, reuse=reuse, adapter=adapter, encoded=True)
+    sequence.append(start_token)
+    return sequence
+
+
+def encoded_variant(prompt: Ints) -> bytes:
+    """What the cache of a prompt that an encoder read depends on: all of it."""
+    return prompt.tobytes()

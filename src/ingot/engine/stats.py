@@ -26,6 +26,9 @@ class Counters:
         self.steps = 0
         self.prompt_tokens = 0
         self.generated_tokens = 0
+        self.text_steps = 0
+        self.guessed_tokens = 0
+        self.accepted_tokens = 0
         self.gaps = TokenGaps()
 
 
@@ -39,6 +42,9 @@ class EngineStats:
     prompt_tokens: int  # that the model ran
     reused_tokens: int  # of prompts, which were in the cache already
     generated_tokens: int
+    text_steps: int  # steps that gave a text tokens, summed over the texts
+    guessed_tokens: int  # by speculation
+    accepted_tokens: int  # of those, which were right
     preemptions: int
     blocks: int  # of the cache
     blocks_held: int  # by requests that run

@@ -6,13 +6,15 @@ texts, the tasks continue with them, and the KV cache files what was computed.
 An error in a task ends that task; an error in the model ends the tasks that ran.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from ingot.arrays import Logits
+from ingot.arrays import Floats, Logits
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.runner import Outcomes, Runner
 from ingot.engine.scheduler import Scheduler
+from ingot.engine.speculation import AutoSpeculation
 from ingot.engine.stats import Counters
 from ingot.engine.task import Task, TokenWanted, joined
 from ingot.errors import IngotError
@@ -25,20 +27,35 @@ R = TypeVar("R")
 class Stepper:
     """Runs the tasks of a scheduler, step by step."""
 
-    def __init__(self, model: LoadedModel, scheduler: Scheduler, counters: Counters) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        scheduler: Scheduler,
+        counters: Counters,
+        auto: AutoSpeculation | None = None,
+        hidden_states: Callable[[int], Floats] | None = None,
+    ) -> None:
+        """`auto` is told what the steps cost; `hidden_states` as in `Runner`."""
         self._scheduler = scheduler
         self._counters = counters
         self._threads = model.threads
-        self._runner = Runner(model, scheduler, counters, self._fail)
+        self._auto = auto
+        self._runner = Runner(model, scheduler, counters, self._fail, hidden_states)
 
     def step(self, *, ahead: bool = True) -> None:
         """Run one step; with `ahead`, the next one may start before this one's tokens are seen."""
+        started, was_ahead = time.perf_counter(), self._runner.is_ahead
         plan = self._runner.plan()
         outcomes = self._runner.run(plan, ahead=ahead)
+        if self._auto:
+            columns = sum(share.count for share in plan.generation)
+            self._auto.begin(len(plan.generation), columns, ahead=was_ahead)
         tokens = self._sample(outcomes)
         self._take(tokens)
         self._scheduler.settle(plan)
         self._counters.steps += 1
+        if self._auto:
+            self._auto.end(None if plan.prompt else time.perf_counter() - started)
 
     def land(self) -> None:
         """Finish the step that runs ahead, if there is one; then the model is idle."""

@@ -10,13 +10,14 @@ runs a beam search, cache_file.py saves the KV cache of a text.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ingot.arrays import Ints, Logits
+from ingot.arrays import Floats, Ints, Logits
 from ingot.backends.device_sampler import SamplingPlan
+from ingot.engine.adapters import AdapterUse
 from ingot.engine.channel import Channel
 from ingot.engine.sequence import TokenSequence
 from ingot.sampling import SampledToken, TokenSampler
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
 class Outcome:
     """What a step found for a task."""
 
-    rows: list[Rows] = field(default_factory=list)  # the logits that its sequences asked for
+    rows: Sequence[Rows] = ()  # the logits that its sequences asked for
     token: int | None = None  # sampled on the device, instead of rows
 
 
@@ -52,11 +53,12 @@ class Task(ABC):
 
     channel: Channel[Any]
     sequences: list[TokenSequence]  # all their tokens run before the task continues
+    priority: int = 0  # of those that wait, the lowest value is admitted first
 
     @property
     def is_ready(self) -> bool:
         """Whether all tokens have run."""
-        return all(sequence.computed >= len(sequence) for sequence in self.sequences)
+        return all(sequence.pending <= 0 for sequence in self.sequences)
 
     @abstractmethod
     def receive(self, outcome: Outcome) -> TokenWanted | SampledToken | None:
@@ -78,6 +80,20 @@ class Task(ABC):
         """How a device may sample its next token, or the one `ahead` tokens later."""
         return None
 
+    def see_hidden(
+        self,
+        sequence: TokenSequence,  # noqa: ARG002 (see TextTask)
+        start: int,  # noqa: ARG002
+        hidden: Floats,  # noqa: ARG002
+    ) -> None:
+        """Hidden states of its tokens from `start` on, if the model keeps them."""
+        return
+
+    @property
+    def ends_with_next(self) -> bool:
+        """Whether the next token is its last one, whichever it is."""
+        return False
+
     def expire(self) -> None:
         """End if its time limit has passed."""
         return
@@ -90,9 +106,11 @@ class Task(ABC):
 class LogitsTask(Task):
     """Passes the logits of every token from `first` on to a function, some rows at a time."""
 
-    def __init__(self, tokens: Ints, first: int, read: ReadLogits) -> None:
+    def __init__(
+        self, tokens: Ints, first: int, read: ReadLogits, adapter: AdapterUse | None = None
+    ) -> None:
         self.channel: Channel[bool] = Channel()
-        self.sequences = [TokenSequence(tokens, rows_from=first)]
+        self.sequences = [TokenSequence(tokens, rows_from=first, adapter=adapter)]
         self._read = read
 
     def receive(self, outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ In: the request, and the outcome of each step. Out: tokens to run next, and piec
 channel.
 
 With guidance a second sequence runs beside the first. Tokens that a grammar forces and tokens that
-were guessed (speculation.py) run in one step with the one before. The token mask of a grammar is
+were guessed (speculation/) run in one step with the one before. The token mask of a grammar is
 computed in the background while the model runs.
 """
 
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingot.arrays import Ints, Logits
+from ingot.arrays import Floats, Ints, Logits
 from ingot.backends.device_sampler import SamplingPlan
+from ingot.engine.adapters import AdapterUse
 from ingot.engine.channel import Channel, Progress
 from ingot.engine.request import Completion, RequestState, Timings
-from ingot.engine.sequence import TokenSequence
-from ingot.engine.speculation import Proposer
+from ingot.engine.sequence import TokenSequence, begin_text
+from ingot.engine.speculation import Guesser
 from ingot.engine.stats import Counters
 from ingot.engine.task import Outcome, Task, TokenWanted, joined
 from ingot.engine.transcript import Transcript
@@ -60,6 +61,8 @@ class Asked:
     reuse: bool = True  # begin with what the cache holds of the prompt
     written: tuple[SampledToken, ...] = ()  # tokens of the text that exist already
     parse: Callable[[str], Any] | None = None  # from the whole text to `Completion.parsed`
+    adapter: AdapterUse | None = None
+    priority: int = 0  # lower values are admitted first
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class TextTools:
     chains: ChainBuilder
     tokenizer: Tokenizer
     context: int  # tokens
+    start_token: int | None  # what is decoded first, if an encoder reads prompts
     counters: Counters
     in_background: "Callable[[Callable[[], None]], Future[None]]"
 
@@ -87,9 +91,10 @@ class Clock:
 class TextTask(Task):
     """Writes a text to its channel."""
 
-    def __init__(self, asked: Asked, tools: TextTools, proposer: Proposer | None = None) -> None:
+    def __init__(self, asked: Asked, tools: TextTools, guesser: Guesser | None = None) -> None:
         self.asked = asked
         self.channel: Channel[Completion] = Channel()
+        self.priority = asked.priority
         self.prompt = asked.prompt
         begun = b""
         if asked.heal and len(self.prompt) > 1:
@@ -101,13 +106,17 @@ class TextTask(Task):
         for token in asked.written:
             self.transcript.push(token)
         texts = [self.prompt, *([] if asked.negative is None else [asked.negative])]
-        self.sequences = [TokenSequence(text, reuse=asked.reuse) for text in texts]
+        self.sequences = [
+            begin_text(text, tools.start_token, reuse=asked.reuse, adapter=asked.adapter)
+            for text in texts
+        ]
         for sequence in self.sequences:
             sequence.extend(each.token for each in asked.written)
         self._tools = tools
         self._state = RequestState.QUEUED
-        self._proposer = proposer
+        self._guesser = guesser
         self._guessed: list[int] = []  # the last tokens of the sequence, to be verified
+        self._tried = self._right = 0  # tokens of all guesses, and those that were right
         self._guess_rows = _NO_ROWS  # logits after each of them, once they have run
         self._rows: dict[int, list[Logits]] = {}  # of each sequence, until all have run
         self._mask: Future[None] | None = None  # under way while the model runs
@@ -122,6 +131,11 @@ class TextTask(Task):
         return self._state if self.sequences[0].cached else RequestState.QUEUED
 
     @property
+    def seed(self) -> int:
+        """The seed of the sampler, given or random."""
+        return self.transcript.chain.seed
+
+    @property
     def timings(self) -> Timings:
         """Tokens and seconds so far."""
         clock = self._clock
@@ -133,6 +147,8 @@ class TextTask(Task):
             generation_seconds=clock.last - clock.first if clock.first and clock.last else 0.0,
             queue_seconds=(clock.began or time.perf_counter()) - clock.came,
             reused_tokens=self._reused,
+            guessed_tokens=self._tried,
+            accepted_tokens=self._right,
         )
 
     def begin(self) -> None:
@@ -152,11 +168,23 @@ class TextTask(Task):
             return None
         return sampling_plan(self.transcript.sampler, ahead)
 
+    def see_hidden(self, sequence: TokenSequence, start: int, hidden: Floats) -> None:
+        """Pass the hidden states on to what guesses."""
+        if self._guesser and sequence is self.sequences[0]:
+            known = len(sequence) - len(self._guessed)
+            self._guesser.see(sequence.tokens[:known], start, hidden)
+
+    @property
+    def ends_with_next(self) -> bool:
+        """Whether the next token is its last one, whichever it is."""
+        most = self.asked.params.max_tokens
+        return most is not None and len(self.transcript.sampled) + 1 >= most
+
     def _continues(self, tokens: int) -> bool:
         """Whether the text is known to run that many more tokens, unless one of them ends it."""
         most = self.asked.params.max_tokens
         return (
-            self._proposer is None
+            (self._guesser is None or self._guesser.rests)
             and len(self.sequences[0]) + tokens < self._tools.context
             and (most is None or len(self.transcript.sampled) + tokens < most)
         )
@@ -193,7 +221,11 @@ class TextTask(Task):
 
     def take(self, token: SampledToken) -> None:
         """Add the token, those of the guess that were right, and those that a grammar forces."""
-        self._push_verified(token)
+        self._tools.counters.text_steps += 1
+        if self._guessed:
+            self._push_verified(token)
+        else:
+            self._push(token)
         now = time.perf_counter()
         if self._clock.last is not None:
             self._tools.counters.gaps.add(now - self._clock.last)
@@ -218,51 +250,58 @@ class TextTask(Task):
             token = self.transcript.sampler.sample(rows[right : right + 1])
             right += 1
             self._push(token)
-        if guessed:
-            sequence.rewind(verified + right)
-            if self._proposer:
-                self._proposer.learn(len(guessed), right)
+        sequence.rewind(verified + right)
+        self._tried += len(guessed)
+        self._right += right
+        self._tools.counters.guessed_tokens += len(guessed)
+        self._tools.counters.accepted_tokens += right
+        if self._guesser:
+            self._guesser.learn(len(guessed), right)
 
     def expire(self) -> None:
         """End the text if its time limit has passed."""
+        if self.asked.params.time_limit is None:
+            return
         if self.transcript.is_open and self.transcript.is_late:
             self._end("time")
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
-        if self._proposer:
-            self._proposer.close()
+        if self._guesser:
+            self._guesser.close()
         self.channel.fail(error)
 
     def _push(self, token: SampledToken) -> None:
-        before = len(self.transcript.sampled)
-        text = self.transcript.push(token)
-        self._tools.counters.generated_tokens += len(self.transcript.sampled) - before
+        transcript = self.transcript
+        before = len(transcript.sampled)
+        text = transcript.push(token)
+        self._tools.counters.generated_tokens += len(transcript.sampled) - before
         if text:
             self.channel.write(text)
-        if self.transcript.is_open:
+        if transcript.finish_reason is None:
             for sequence in self.sequences:
                 sequence.append(token.token)
 
     def _guess(self) -> None:
-        grammar = self.asked.params.grammar
-        if self._proposer is None or len(self.sequences) > 1 or grammar is not None:
+        if self._guesser is None:
             return
         sequence = self.sequences[0]
         room = self._tools.context - len(sequence) - 1
         if self.asked.params.max_tokens is not None:
             room = min(room, self.asked.params.max_tokens - len(self.transcript.sampled) - 1)
-        if room > 0:
-            self._guessed = self._proposer.propose(sequence.tokens, room)
-            sequence.extend(self._guessed, rows=1 + len(self._guessed))
+        if sequence.is_ahead:  # the next step has begun already
+            room = 0
+        guess = self._guesser.guess(sequence.tokens, max(room, 0))
+        if guess and sequence.guess(guess):
+            self._guessed = guess
 
     def _has_room(self) -> bool:
         """Whether one more token fits the context; if not, the text ends or is shifted."""
-        if not self.transcript.is_open:
+        if self.transcript.finish_reason is not None:
             if not self.channel.is_ended and self._clock.last is None:
                 self._finish()  # max_tokens is 0
             return False
-        if all(len(sequence) < self._tools.context for sequence in self.sequences):
+        if max(map(len, self.sequences)) < self._tools.context:
             return True
         match self.asked.overflow:
             case Overflow.STOP:
@@ -299,8 +338,8 @@ class TextTask(Task):
     def _finish(self) -> None:
         written = self.transcript
         assert written.finish_reason is not None, "it has ended"
-        if self._proposer:
-            self._proposer.close()
+        if self._guesser:
+            self._guesser.close()
         _log.debug(
             "request ended (%s): %d prompt tokens, %d of them reused, %d generated",
             written.finish_reason,

@@ -17,39 +17,13 @@ from ingot.sampling import (
 from ingot.tokenizer import Tokenizer
 
 
-class Transcript:
-    """A text and its sampler."""
+class Written:
+    """What is written so far of a text."""
 
-    def __init__(
-        self,
-        params: SamplingParams,
-        prompt: Ints,
-        builder: ChainBuilder,
-        tokenizer: Tokenizer,
-        begun: bytes = b"",
-    ) -> None:
-        """`begun` are bytes at the end of the prompt that the text begins with (token healing)."""
-        self.params = params
-        self.chain = builder.build(params, prompt, begun)
-        self.sampler = TokenSampler.of(self.chain, params)
+    def __init__(self) -> None:
         self.sampled: list[SampledToken] = []
         self.pieces: list[str] = []
-        self.finish_reason: FinishReason | None = "length" if params.max_tokens == 0 else None
-        self.stopped_by: str | int | None = None
-        self.ending: SampledToken | None = None  # the token that ended it, which is not part of it
-        self._stop = StopChecker(
-            params, tokenizer, skip_special=params.ignore_eos, skip_bytes=len(begun)
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more may come."""
-        return self.finish_reason is None
-
-    @property
-    def is_late(self) -> bool:
-        """Whether its time limit has passed."""
-        return self._stop.is_late
+        self.finish_reason: FinishReason | None = None
 
     @property
     def text(self) -> str:
@@ -72,6 +46,40 @@ class Transcript:
         """Log-probabilities of the tokens after the samplers, if they were asked for."""
         found = (each.chain_logprobs for each in self.sampled[:])
         return tuple(logprobs for logprobs in found if logprobs is not None)
+
+
+class Transcript(Written):
+    """A text and its sampler."""
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt: Ints,
+        builder: ChainBuilder,
+        tokenizer: Tokenizer,
+        begun: bytes = b"",
+    ) -> None:
+        """`begun` are bytes at the end of the prompt that the text begins with (token healing)."""
+        super().__init__()
+        self.params = params
+        self.chain = builder.build(params, prompt, begun)
+        self.sampler = TokenSampler.of(self.chain, params)
+        self.finish_reason = "length" if params.max_tokens == 0 else None
+        self.stopped_by: str | int | None = None
+        self.ending: SampledToken | None = None  # the token that ended it, which is not part of it
+        self._stop = StopChecker(
+            params, tokenizer, skip_special=params.ignore_eos, skip_bytes=len(begun)
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may come."""
+        return self.finish_reason is None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time limit has passed."""
+        return self._stop.is_late
 
     def push(self, token: SampledToken) -> str:
         """Add a token; returns the text that may be shown now."""

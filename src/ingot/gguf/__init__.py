@@ -6,7 +6,7 @@ from ingot.gguf.header import Entry
 from ingot.gguf.loader import GgufLoader
 from ingot.gguf.metadata import Metadata, StringArray, Value
 from ingot.gguf.mmap import MmapGguf
-from ingot.gguf.tensor import LazyTensor
+from ingot.gguf.tensor import HasTensors, LazyTensor
 from ingot.gguf.types import GgmlType, ValueType
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = [
     "GgmlType",
     "GgufLoader",
     "GgufWriter",
+    "HasTensors",
     "LazyTensor",
     "Metadata",
     "MmapGguf",

@@ -28,5 +28,5 @@ def copy_keys(source: GgufLoader, writer: GgufWriter, *, without: Collection[str
 
 
 def copy_tensor(tensor: LazyTensor, writer: GgufWriter, name: str | None = None) -> None:
-    """Add a tensor with its bytes, which are read when the file is written."""
-    writer.add_lazy_tensor(name or tensor.name, tensor.type, tensor.shape, lambda: tensor.data)
+    """Add a tensor with its bytes, which are copied when the file is written."""
+    writer.add_lazy_tensor(name or tensor.name, tensor.type, tensor.shape, lambda: tensor.stored)

@@ -77,6 +77,11 @@ class GgufLoader:
         for file in self.files:
             file.prefetch()
 
+    def release(self) -> None:
+        """Give back the memory of the files; what is needed again is read again."""
+        for file in self.files:
+            file.release(file.size)
+
     def lock(self) -> None:
         """Read the files and lock them in memory as long as a view of a tensor lives."""
         for file in self.files:

@@ -5,9 +5,7 @@ changes in the meantime does not crash the process (native/gguf/guarded_map.h); 
 what happened. It does not know what the bytes mean.
 """
 
-import ctypes
 import os
-import resource
 import stat
 import warnings
 import weakref
@@ -20,6 +18,8 @@ from numpy.typing import NDArray
 
 from ingot import _native
 from ingot.errors import GgufError, MemoryShortageError
+from ingot.files import FileRange
+from ingot.machine import lock_advice, lock_memory, open_file, read_at
 
 
 class MmapGguf:
@@ -29,7 +29,7 @@ class MmapGguf:
         self.path = Path(path)
         if not stat.S_ISREG(self.path.stat().st_mode):  # opening a pipe would wait forever
             raise GgufError("not a regular file", field="file", path=self.path)
-        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_file(self.path, os.O_RDONLY)
         self._closer = weakref.finalize(self, os.close, self._descriptor)
         self._opened = os.fstat(self._descriptor)
         self.size = self._opened.st_size
@@ -68,11 +68,17 @@ class MmapGguf:
             raise GgufError("the file is closed", field="file", path=self.path)
         return self._read(offset, size)
 
+    def get_range(self, offset: int, size: int) -> FileRange | NDArray[np.uint8]:
+        """The same bytes for a copy into another file: not read yet, if the file is open."""
+        if self._closer.alive and 0 <= offset <= offset + size <= self.size:
+            return FileRange(self._descriptor, offset, size)
+        return self.get_slice(offset, size)
+
     def _read(self, offset: int, size: int) -> NDArray[np.uint8]:
         values = np.empty(size, np.uint8)
         rest = values.data
         while rest:
-            count = os.preadv(self._descriptor, [rest], offset + size - len(rest))
+            count = read_at(self._descriptor, rest, offset + size - len(rest))
             if count == 0:
                 raise GgufError(
                     "the file became shorter", field="slice", offset=offset, path=self.path
@@ -129,19 +135,13 @@ class MmapGguf:
         """Read the file and lock it in memory as long as a view of it lives."""
         if self._bytes is None:
             raise MemoryShortageError(f"{self.path} is not memory-mapped, so it cannot be locked")
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.mlock(ctypes.c_void_p(self._bytes.ctypes.data), ctypes.c_size_t(self.size)) == 0:
-            return
-        reason = os.strerror(ctypes.get_errno())
-        soft, hard = (
-            "any amount" if limit == resource.RLIM_INFINITY else f"{limit >> 10} KiB"
-            for limit in resource.getrlimit(resource.RLIMIT_MEMLOCK)
-        )
-        raise MemoryShortageError(
-            f"{self.path} cannot be locked in memory ({reason}): it has {self.size >> 10} KiB, but "
-            f"this process may lock {soft} (RLIMIT_MEMLOCK; the hard limit is {hard}); raise the "
-            "limit (`ulimit -l`, LimitMEMLOCK= of a service) or do not lock"
-        )
+        try:
+            lock_memory(self._bytes.ctypes.data, self.size)
+        except OSError as error:
+            raise MemoryShortageError(
+                f"{self.path} cannot be locked in memory ({error.strerror}): it has "
+                f"{self.size >> 10} KiB, but {lock_advice()}"
+            ) from None
 
     def close(self) -> None:
         """Close the file. Existing views stay valid."""

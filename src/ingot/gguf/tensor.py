@@ -4,12 +4,15 @@ A `TensorInfo` and its file come in; a view of the bytes goes out. This module d
 the bytes mean (`quant/`), nor how a backend stores a tensor on a device.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.files import FileRange
 from ingot.gguf.header import TensorInfo
 from ingot.gguf.mmap import MmapGguf
 
@@ -42,6 +45,23 @@ class LazyTensor:
                 self._view = self._file.get_slice(self.offset, self.nbytes)
             return self._view
 
+    @property
+    def stored(self) -> FileRange | NDArray[np.uint8]:
+        """The bytes for a copy into another file; they are not read yet if they are in a file."""
+        return self._file.get_range(self.offset, self.nbytes)
+
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
         return f"LazyTensor({self.name!r}, {self.type.name}, {shape})"
+
+
+class HasTensors(Protocol):
+    """A file, or tensors of several that are used like one."""
+
+    @property
+    def path(self) -> Path:
+        """The file that messages name."""
+
+    @property
+    def tensors(self) -> Mapping[str, LazyTensor]:
+        """Tensors by name."""

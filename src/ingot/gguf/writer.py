@@ -2,7 +2,7 @@
 
 In: metadata and tensors. Out: files that any GGUF reader opens; they get their final names only
 when they are complete. Tensor data is streamed: at most one tensor, or one piece of it, is in
-memory, none if it is a view of a mapped file. It does not quantize (`quant/` does).
+memory, none if it is copied from another file. It does not quantize (`quant/` does).
 """
 
 import os
@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from struct import pack
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import GgufError
-from ingot.files import Draft, remove_file
+from ingot.files import Draft, FileRange, remove_file
 from ingot.gguf.splits import COUNT_KEY, NUMBER_KEY, TENSORS_KEY, part_path
 from ingot.gguf.types import GgmlType, ValueType
 from ingot.gguf.value_encoding import Writable, encode_string, encode_value
+
+Piece: TypeAlias = NDArray[Any] | FileRange  # of a tensor's data
 
 _VERSION = 3
 _ALIGNMENT_KEY = "general.alignment"
@@ -45,17 +47,17 @@ class _Tensor:
     name: str
     type: GgmlType
     shape: tuple[int, ...]
-    produce: Callable[[], Iterable[NDArray[Any]]]
+    produce: Callable[[], Iterable[Piece]]
 
     @property
     def nbytes(self) -> int:
         return prod(self.shape) // self.type.block_size * self.type.block_bytes
 
-    def blocks(self) -> Iterator[memoryview]:
+    def blocks(self) -> Iterator[memoryview | FileRange]:
         """The data in the layout of the file, piece by piece."""
         written = 0
         for values in self.produce():
-            piece = self._bytes_of(values)
+            piece = values if isinstance(values, FileRange) else self._bytes_of(values)
             written += len(piece)
             if written <= self.nbytes:
                 yield piece
@@ -146,7 +148,7 @@ class GgufWriter:
         self.add_lazy_tensor(name, kind, shape, lambda: values)
 
     def add_lazy_tensor(
-        self, name: str, type: GgmlType, shape: Sequence[int], produce: Callable[[], NDArray[Any]]
+        self, name: str, type: GgmlType, shape: Sequence[int], produce: Callable[[], Piece]
     ) -> None:
         """Add a tensor whose data `produce` returns when it is written."""
         self.add_streamed_tensor(name, type, shape, lambda: (produce(),))
@@ -156,9 +158,12 @@ class GgufWriter:
         name: str,
         type: GgmlType,
         shape: Sequence[int],
-        produce: Callable[[], Iterable[NDArray[Any]]],
+        produce: Callable[[], Iterable[Piece]],
     ) -> None:
-        """Add a tensor whose data `produce` returns in pieces; it need not fit in memory."""
+        """Add a tensor whose data `produce` returns in pieces; it need not fit in memory.
+
+        A piece may be a part of another file, which is copied.
+        """
         if name in self._tensors:
             raise GgufError("this tensor was added before", field=name)
         _check_name(name, "tensor_name", _MOST_NAME_BYTES)
@@ -185,7 +190,7 @@ class GgufWriter:
         return sum(t.nbytes + self._padding(t.nbytes) for t in self._tensors.values())
 
     def write(self, progress: Callable[[int], None] | None = None) -> list[Path]:
-        """Write everything; `progress(n)` is told how many bytes of tensors follow each other.
+        """Write everything; `progress(n)` is told of each piece: their sum is `data_bytes`.
 
         Existing files are replaced only when all parts are complete.
 
@@ -262,10 +267,16 @@ class GgufWriter:
         file.write(self._header_of(tensors, entries))
         for tensor in tensors:
             for piece in tensor.blocks():
-                file.write(piece)
+                if isinstance(piece, FileRange):
+                    file.copy(piece)
+                else:
+                    file.write(piece)
                 if progress is not None:
                     progress(len(piece))
-            file.write(bytes(self._padding(tensor.nbytes)))
+            padding = self._padding(tensor.nbytes)
+            file.write(bytes(padding))
+            if progress is not None and padding:
+                progress(padding)
 
     def _header_of(self, tensors: list[_Tensor], entries: dict[str, bytes]) -> bytes:
         header = bytearray(b"GGUF" + pack("<IQQ", _VERSION, len(tensors), len(entries)))

@@ -5,14 +5,16 @@ the operation and the numbers. What must fit inside an operation is its own `fit
 `check_cache`. Backends trust a graph that was made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ingot.errors import GraphError
 from ingot.graph.ops import KvLayer, Op, Role, Value
 
 
-def check(ops: Sequence[Op], logits: Value, layers: Sequence[KvLayer]) -> None:
-    """Raise the first thing that is wrong with a graph."""
+def check(
+    ops: Sequence[Op], logits: Value, layers: Sequence[KvLayer], encoded: Collection[int] = ()
+) -> None:
+    """Raise the first thing that is wrong with a graph; an encoder has stored `encoded` layers."""
     selected: dict[str, bool] = {}  # values written so far: rows only for the wanted tokens?
     stored: set[int] = set()
     states = [number for op in ops for number in op.with_role(Role.STATE)]
@@ -31,7 +33,7 @@ def check(ops: Sequence[Op], logits: Value, layers: Sequence[KvLayer]) -> None:
             if value.name in selected:
                 raise GraphError(f"{op} writes {value.name} a second time")
             selected[value.name] = after or op.selects
-        op.check_cache(layers, stored)
+        op.check_cache(layers, stored, encoded)
         inside = all(weight.rows.stop <= weight.tensor_shape[0] for weight in op.weights)
         if not inside or not op.fits():
             widths = ", ".join(f"{v.name} {v.width}" for v in (*op.inputs, *op.outputs))

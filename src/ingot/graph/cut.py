@@ -2,7 +2,8 @@
 
 A graph comes in, two go out: the first ends with a row for every token, the second begins with
 those rows (`TakeRows`) and has the wanted tokens, the last norm and the output. Only the residual
-stream may cross. Which backend runs which part is decided elsewhere.
+stream may cross; what comes before all layers and is wanted later is computed in both parts. Which
+backend runs which part is decided elsewhere.
 """
 
 from dataclasses import dataclass, replace
@@ -31,15 +32,23 @@ def cut(graph: ComputationGraph, layers: int) -> Cut:
         raise GraphError(f"{layers} of {layer_count(graph)} layers: both parts must have some")
     at = next(index for index, op in enumerate(graph.ops) if op.layer == layers)
     before, after = graph.ops[:at], graph.ops[at:]
-    written = {value for op in before for value in op.outputs}
-    crossing = dict.fromkeys(value for op in after for value in op.inputs if value in written)
-    if len(crossing) != 1:
+    written = {value: op for op in before for value in op.outputs}
+    crossing = list(dict.fromkeys(v for op in after for v in op.inputs if v in written))
+    streams = crossing
+    if len(crossing) > 1:  # all but the stream are there before the first layer
+        streams = [value for value in crossing if written[value].layer is not None]
+    if len(streams) != 1:
         names = ", ".join(value.name for value in crossing)
         raise GraphError(f"more than one value crosses the cut after layer {layers - 1}: {names}")
-    stream = next(iter(crossing))
+    stream = streams[0]
+    again = _makers([value for value in crossing if value != stream], before)
     handed = o.Value("handed_over", stream.width)
     stored = len({number for op in before for number in op.with_role(o.Role.KV_LAYER)})
     states = len({number for op in before for number in op.with_role(o.Role.STATE)})
+    if any(number < stored for op in after for number in op.with_role(o.Role.KV_LAYER)):
+        raise GraphError(
+            f"layers after the first {layers} read keys and values of those: they share them"
+        )
     return Cut(
         replace(
             graph,
@@ -51,7 +60,17 @@ def cut(graph: ComputationGraph, layers: int) -> Cut:
         ),
         replace(
             graph,
-            ops=(o.TakeRows(out=stream), *(op.renumbered(stored, states) for op in after)),
+            ops=(o.TakeRows(out=stream), *again, *(op.renumbered(stored, states) for op in after)),
             kv_layers=graph.kv_layers[stored:],
         ),
     )
+
+
+def _makers(values: list[o.Value], ops: tuple[o.Op, ...]) -> list[o.Op]:
+    """The operations that some values are made with."""
+    wanted, found = set(values), list[o.Op]()
+    for op in reversed(ops):
+        if wanted.intersection(op.outputs):
+            found.append(op)
+            wanted.update(op.inputs)
+    return found[::-1]

@@ -12,6 +12,7 @@ disappear. What a fused operation computes is what its parts did, in the same or
 the operations' own (`Op.fuse`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ingot.errors import GraphError
@@ -29,9 +30,9 @@ class FusedGraph:
     kv_layers: tuple[KvLayer, ...]
 
 
-def fuse(graph: ComputationGraph) -> FusedGraph:
-    """Fuse all that belongs together."""
-    around = Neighbours(graph.ops)
+def fuse(graph: ComputationGraph, keep: Collection[str] = ()) -> FusedGraph:
+    """Fuse all that belongs together; the values to `keep`, by name, do not disappear."""
+    around = Neighbours(graph.ops, keep)
     fused = [(op, op.fuse(around)) for op in graph.ops if not around.is_taken(op)]
     # An operation may be taken by a later one: a norm by the linear maps that read it.
     ops = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ingot.graph.check import check
-from ingot.graph.ops import KvLayer, Op, Role, Value, Weight
+from ingot.graph.ops import CacheUse, KvLayer, Op, Role, Value, Weight
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,36 @@ class ComputationGraph:
     # What comes out are scores of the text, in the row of its first token, or of its last one if
     # the network is causal.
     scores: bool = False
+    # Of an encoder-decoder: what runs over a prompt, all of it at once. It has the same layers of
+    # the cache, and stores those that this graph reads as encoded positions.
+    encoder: "ComputationGraph | None" = None
+    start_token: int | None = None  # what is decoded first, if there is an encoder
+    # The residual stream before each layer and after the last one, for those who read hidden states
+    streams: tuple[Value, ...] = ()
 
     def __post_init__(self) -> None:
-        check(self.ops, self.logits, self.kv_layers)
+        check(self.ops, self.logits, self.kv_layers, self.encoder.stored if self.encoder else ())
 
     def values(self) -> Iterator[Value]:
         """Every value, in the order they are written."""
         for op in self.ops:
             yield from op.outputs
 
+    @property
+    def all_ops(self) -> tuple[Op, ...]:
+        """Its operations, after those of its encoder."""
+        return (*self.encoder.ops, *self.ops) if self.encoder else self.ops
+
+    @property
+    def stored(self) -> frozenset[int]:
+        """The layers of the cache that it writes."""
+        written = (op for op in self.ops if op.cache_use is CacheUse.WRITTEN)
+        return frozenset(number for op in written for number in op.with_role(Role.KV_LAYER))
+
     def weights(self) -> Iterator[Weight]:
-        """Every tensor that is read, once each, in order of first use."""
+        """Every tensor that is read, once each, in order of first use; an encoder's first."""
         seen: set[str] = set()
-        for op in self.ops:
+        for op in self.all_ops:
             for weight in op.weights:
                 if weight.name not in seen:
                     seen.add(weight.name)

@@ -4,13 +4,15 @@ In: the tokens of texts and how many of them were read as a prompt. Out: sequenc
 what is in the cache already. It does not know who runs them.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ingot.arrays import Ints
+from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.kvcache.pool import BlockPool
-from ingot.kvcache.prefix import Node, PrefixTree, run_of
+from ingot.kvcache.prefix import LEAST_PART, MIXED, Found, Node, PrefixTree, Run, run_of
 from ingot.kvcache.sequence_blocks import BlockCopy, SequenceBlocks
 
 
@@ -29,8 +31,10 @@ class CachedSequence:
     blocks: SequenceBlocks
     node: Node
     filed: int  # runs that are in the tree
-    reused: int = field(default=0)  # tokens that it found in the cache
-    ahead: int = field(default=0)  # tokens of steps that run ahead (engine/runner.py)
+    reused: int = 0  # tokens that it found in the cache
+    ahead: int = 0  # tokens of steps that run ahead (engine/runner.py)
+    settled: int = 0  # tokens that were certainly computed
+    mixed: int | None = None  # the run that another text began in a different way
 
     @property
     def length(self) -> int:
@@ -47,35 +51,85 @@ class KvCache:
         self.pool = BlockPool(layout, blocks, states)
         self.reuse = reuse
         self._tree = PrefixTree(self.pool)
+        # A state is of all tokens up to one: it has no parts that another text could begin with.
+        self._has_parts = not any(group.recurrent for group in layout.groups)
+        self._has_windows = any(group.window or group.recurrent for group in layout.groups)
 
     @property
     def shares(self) -> bool:
         """Whether sequences reuse what others have computed."""
         return self.reuse is not Reuse.NONE
 
-    def open(self, tokens: Ints, prompted: int, *, again: bool = False) -> CachedSequence:
+    def open(
+        self, tokens: Ints, prompted: int, *, again: bool = False, variant: Hashable = ()
+    ) -> CachedSequence:
         """A sequence for a text, which begins with what the cache holds of it.
 
-        The last token is never reused, because its logits are wanted. A text that comes `again`
+        Texts of another `variant` of the model, with an adapter say, share nothing with it. The
+        last token is never reused, because its logits are wanted. A text that comes `again`
         after a preemption reuses only what was computed as it would do itself, so that it continues
         with the same bits.
         """
-        found = self._find(tokens, prompted, again=again)
-        blocks = SequenceBlocks(self.pool)
-        blocks.adopt([node.blocks for node in found])
-        node = found[-1] if found else self._tree.root
+        found = self._find(tokens, prompted, variant, again=again)
+        runs, length = len(found.path), found.length
+        node = found.path[-1] if found.path else self._tree.root_of(variant)
         self._tree.enter(node)
-        return CachedSequence(blocks, node, len(found), blocks.length)
+        mixed = None
+        if found.tail and found.tail.run != run_of(tokens[:length], prompted, runs):
+            mixed = runs
+        tail = self._tree.take(found.tail) if found.tail else ()
+        blocks = SequenceBlocks(self.pool)
+        blocks.adopt([each.blocks for each in found.path], length, tail)
+        return CachedSequence(blocks, node, runs, length, settled=length, mixed=mixed)
 
-    def known_runs(self, tokens: Ints, prompted: int) -> int:
-        """How many runs a sequence for a text would reuse."""
-        return len(self._find(tokens, prompted))
+    def reuse_part(
+        self, sequence: CachedSequence, tokens: Ints, prompted: int, *, again: bool = False
+    ) -> list[BlockCopy]:
+        """Go on with the part of another text's run that a sequence has in common with it.
 
-    def _find(self, tokens: Ints, prompted: int, *, again: bool = False) -> list[Node]:
-        if not self.shares:
+        The sequence was just opened. Returns the blocks to copy before it runs.
+        """
+        start = sequence.blocks.length
+        if not self._has_parts:
             return []
         exactly = again or self.reuse is Reuse.PROMPT
-        return self._tree.find(tokens[:-1], prompted, exactly=exactly)
+        found = self._tree.find_part(
+            sequence.node, tokens[start:-1], prompted - start, exactly=exactly
+        )
+        if found is None:
+            return []
+        node, count = found
+        sources = list(node.blocks)
+        for group, block in enumerate(sources):
+            self.pool.share(group, block)  # it must not be taken for its own copy
+        try:
+            sequence.blocks.grow(count)
+        except CacheFullError:
+            return []
+        finally:
+            for group, block in enumerate(sources):
+                self.pool.give_back(group, block)
+        sequence.reused = sequence.settled = sequence.blocks.length
+        if min(node.run.prompted, count) != min(max(prompted - start, 0), count):
+            sequence.mixed = sequence.filed
+        targets = [int(table[-1]) for table in sequence.blocks.tables]
+        return [
+            BlockCopy(group, *pair) for group, pair in enumerate(zip(sources, targets, strict=True))
+        ]
+
+    def known_runs(self, tokens: Ints, prompted: int, variant: Hashable = ()) -> int:
+        """How many runs a sequence for a text would reuse."""
+        return len(self._find(tokens, prompted, variant).path)
+
+    def _find(
+        self, tokens: Ints, prompted: int, variant: Hashable, *, again: bool = False
+    ) -> Found:
+        if not self.shares:
+            return Found([], None)
+        exactly = again or self.reuse is Reuse.PROMPT
+        return self._tree.find(
+            tokens[:-1], prompted, variant, exactly=exactly, tails=not self._has_parts
+        )
 
     def settle(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> None:
         """File the runs that are full now, and give back those that left a sliding window."""
@@ -83,35 +137,69 @@ class KvCache:
             if self.shares:
                 self._file(sequence, tokens, prompted)
             sequence.filed += 1
-        sequence.blocks.release_passed()
+        if self._has_windows:
+            sequence.blocks.release_passed()
+        sequence.settled = sequence.length
 
     def _file(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> None:
-        run = run_of(tokens, prompted, sequence.filed)
-        node = self._tree.add(sequence.node, run, sequence.blocks.run_blocks(sequence.filed))
+        node = self._add(sequence, tokens, prompted)
         self._tree.enter(node)
         self._tree.leave(sequence.node)
         sequence.node = node
+
+    def _add(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> Node:
+        """File the run after those that are."""
+        return self._tree.add(
+            sequence.node,
+            self._next_run(sequence, tokens, prompted),
+            sequence.blocks.run_blocks(sequence.filed),
+        )
+
+    def _next_run(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> Run:
+        run = run_of(tokens, prompted, sequence.filed)
+        return replace(run, prompted=MIXED) if sequence.mixed == sequence.filed else run
 
     def fork(self, sequence: CachedSequence) -> tuple[CachedSequence, list[BlockCopy]]:
         """A sequence that continues from the same tokens, and the blocks to copy for it."""
         blocks, copies = sequence.blocks.fork()
         self._tree.enter(sequence.node)
-        return CachedSequence(blocks, sequence.node, sequence.filed, blocks.length), copies
+        forked = replace(sequence, blocks=blocks, reused=blocks.length, ahead=0, settled=0)
+        return forked, copies
 
-    def close(self, sequence: CachedSequence) -> None:
-        """Give back its blocks; what is filed can still be reused."""
+    def close(
+        self, sequence: CachedSequence, tokens: Ints | None = None, prompted: int = 0
+    ) -> None:
+        """Give back its blocks; what is filed can still be reused.
+
+        If its tokens are given, those of the last run that were computed are filed, too.
+        """
+        if tokens is not None and self.shares:
+            self._file_end(sequence, tokens, prompted)
         sequence.blocks.close()
         self._tree.leave(sequence.node)
 
-    def insert(self, runs: int, first: list[int]) -> CachedSequence:
+    def _file_end(self, sequence: CachedSequence, tokens: Ints, prompted: int) -> None:
+        """File the run that is not full, as a part that can be copied or as a tail."""
+        length = min(sequence.settled, sequence.length, len(tokens))
+        count = length - sequence.filed * BLOCK_TOKENS
+        if self._has_parts:
+            if LEAST_PART <= count < BLOCK_TOKENS:
+                run = self._next_run(sequence, tokens[:length], prompted)
+                self._tree.add_part(sequence.node, run, sequence.blocks.run_blocks(sequence.filed))
+        # A state is that of the last token that ran, be it of the text or not.
+        elif 0 < count < BLOCK_TOKENS and length == sequence.blocks.length:
+            self._add(sequence, tokens[:length], prompted)
+
+    def insert(self, runs: int, first: list[int], variant: Hashable = ()) -> CachedSequence:
         """A sequence of `runs` runs whose blocks the caller fills.
 
-        `first` is the first run of each group that there is.
+        `first` is the first run of each group that there is; `variant` is as in `open`.
         """
         blocks = SequenceBlocks(self.pool)
         blocks.begin_at(runs * BLOCK_TOKENS, first)
-        self._tree.enter(self._tree.root)
-        return CachedSequence(blocks, self._tree.root, 0)
+        root = self._tree.root_of(variant)
+        self._tree.enter(root)
+        return CachedSequence(blocks, root, 0)
 
     def clear(self) -> None:
         """Forget everything that no sequence holds."""

@@ -62,6 +62,12 @@ class BlockPool:
         """Keep a block's content after its last holder; `forget` is called when it is lost."""
         self._forget[group][block] = forget
 
+    def claim(self, group: int, block: int) -> None:
+        """Take a block that is kept and that nobody holds, with its content; it is not kept."""
+        del self._idle[group][block]
+        del self._forget[group][block]
+        self._holders[group][block] = 1
+
     def is_kept(self, group: int, block: int) -> bool:
         """Whether the prefix tree knows a block."""
         return block in self._forget[group]

@@ -7,7 +7,8 @@ forks and the prefix tree share them; the last block, which is not full, has one
 A run is the BLOCK_TOKENS positions that a block covers. Of recurrent operations a later token needs
 only the state before it: a sequence that grows takes a block for the run it ends in. Some of the
 runs between get one too if there are spare ones, and their states stay for texts that begin in the
-same way (`_keeps_state`).
+same way (`_keeps_state`). A state cannot be taken back to an earlier token: a sequence that may
+have to go back keeps a copy of it first (`keep_states`).
 """
 
 from collections.abc import Sequence
@@ -42,20 +43,26 @@ class SequenceBlocks:
     tables: list[Ints] = field(init=False)  # entries of runs that were given back are undefined;
     # NO_BLOCK stands for a run whose state is not kept
     _first: list[int] = field(init=False)  # runs before this one were given back
+    _kept_at: int | None = None  # the length that `shrink` can come back to
+    _kept: dict[int, int] = field(default_factory=dict)  # blocks with copies of states, by group
 
     def __post_init__(self) -> None:
         groups = len(self.pool.layout.groups)
         self.tables = [np.empty(0, np.int32) for _ in range(groups)]
         self._first = [0] * groups
 
-    def adopt(self, runs: Sequence[Sequence[int]]) -> None:
-        """Begin an empty sequence with full runs that are in the cache: [runs][groups] blocks."""
-        self.length = len(runs) * BLOCK_TOKENS
+    def adopt(self, runs: Sequence[Sequence[int]], length: int, tail: Sequence[int] = ()) -> None:
+        """Begin an empty sequence with full runs that are in the cache: [runs][groups] blocks.
+
+        `tail`: blocks of the run after them, which is not full, and which the caller has taken.
+        """
+        self.length = length
         for group in range(len(self.tables)):
             first = self.pool.layout.groups[group].oldest_run(self.length)
             blocks = [run[group] for run in runs[first:]]
             for block in blocks:
                 self.pool.share(group, block)
+            blocks += tail[group : group + 1]
             self.tables[group] = np.array([0] * first + blocks, np.int32)
             self._first[group] = first
 
@@ -113,13 +120,41 @@ class SequenceBlocks:
             if block != NO_BLOCK:
                 self.pool.give_back(group, block)
 
+    def keep_states(self) -> list[BlockCopy]:
+        """Keep the states of this length until `drop_states`, so that `shrink` can come back to it.
+
+        Returns the blocks to copy before the sequence runs. CacheFullError without a change if
+        there is no room for them.
+        """
+        self.drop_states()
+        copies: list[BlockCopy] = []
+        last = self.length // BLOCK_TOKENS
+        for group, spec in enumerate(self.pool.layout.groups):  # of which one has all the states
+            # After a full run, the next tokens leave its state alone.
+            if spec.recurrent and self.length % BLOCK_TOKENS:
+                source = int(self.tables[group][last])
+                copies.append(BlockCopy(group, source, self.pool.take(group)))
+        self._kept_at, self._kept = self.length, {made.group: made.target for made in copies}
+        return copies
+
+    def drop_states(self) -> None:
+        """Give back the copies of states."""
+        for group, block in self._kept.items():
+            self.pool.give_back(group, block)
+        self._kept_at, self._kept = None, {}
+
     def can_shrink(self, length: int) -> bool:
         """Whether all that a token at position `length` sees is still held."""
         groups = self.pool.layout.groups
         return length == self.length or all(
-            first <= group.oldest_run(length) and not group.recurrent
+            first <= group.oldest_run(length) and (not group.recurrent or length == self._kept_at)
             for group, first in zip(groups, self._first, strict=True)
         )
+
+    def nearest(self, length: int) -> int:
+        """The longest length up to this one that `shrink` can come back to, or the same."""
+        recurrent = any(group.recurrent for group in self.pool.layout.groups)
+        return length if not recurrent or self._kept_at is None else min(length, self._kept_at)
 
     def shrink(self, length: int) -> None:
         """Remove the last tokens; later ones are written in their place.
@@ -130,15 +165,17 @@ class SequenceBlocks:
         for group, table in enumerate(self.tables):
             self._give_back(group, table[runs:].tolist())
             self.tables[group] = table[:runs]
+            if length == self._kept_at and group in self._kept:
+                self._give_back(group, [int(table[runs - 1])])
+                self.tables[group][runs - 1] = self._kept.pop(group)
         self.length = length
 
     def release_passed(self) -> None:
         """Give back the blocks that left their sliding window."""
         for group, spec in enumerate(self.pool.layout.groups):
-            first, oldest = self._first[group], spec.oldest_run(self.length)
-            if oldest > first:
-                self._give_back(group, self.tables[group][first:oldest].tolist())
-                self._first[group] = oldest
+            first = self._first[group]
+            self._first[group] = max(first, spec.oldest_run(self.length))
+            self._give_back(group, self.tables[group][first : self._first[group]].tolist())
 
     @property
     def first_runs(self) -> tuple[int, ...]:
@@ -183,6 +220,7 @@ class SequenceBlocks:
 
     def close(self) -> None:
         """Give all blocks back; the last ones first, which others reuse least."""
+        self.drop_states()
         for group, table in enumerate(self.tables):
             self._give_back(group, table[self._first[group] :][::-1].tolist())
         self.tables = [np.empty(0, np.int32) for _ in self.tables]

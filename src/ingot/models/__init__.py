@@ -16,9 +16,11 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.models.checkpoint import Checkpoint
-from ingot.models.hyperparameters import ROPE_TENSORS, Hyperparameters
+from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.lower import lower
+from ingot.models.lower_mtp import PROJECTION, lower_mtp
 from ingot.models.spec import Network
+from ingot.models.tensor_checks import check_tensors, check_unused
 
 # How the hidden states of a text's tokens become one vector: their mean, the first or the last.
 Pooling = Literal["mean", "cls", "last"]
@@ -26,22 +28,18 @@ _POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}  # by the numbe
 _RANK = 4
 
 _SHARED = {
-    "builder",
-    "checkpoint",
-    "hyperparameters",
-    "lower",
-    "lower_experts",
-    "lower_latents",
-    "lower_states",
-    "settings",
-    "spec",
-}
+    "builder", "checkpoint", "checkpoint_parts", "checkpoint_relative", "checkpoint_states",
+    "drafts", "hyperparameters", "networks", "settings", "spec", "tensor_checks",
+}  # fmt: skip
+_DRAFT = "draft_"  # how the modules begin that describe drafts, which are no models by themselves
 
 
 def architectures() -> list[str]:
     """The names of all supported architectures."""
     names = (module.name for module in iter_modules(__path__))
-    modules = (name for name in names if name not in _SHARED and not name.startswith("lower"))
+    modules = (
+        name for name in names if name not in _SHARED and not name.startswith(("lower", _DRAFT))
+    )
     return sorted("_".join(part.replace("_", "-") for part in name.split("__")) for name in modules)
 
 
@@ -55,29 +53,85 @@ def described(name: str) -> str:
     return " ".join((_module(name).__doc__ or "").split())
 
 
-def checkpoints() -> dict[str, tuple[str, Checkpoint]]:
-    """The stored models that can be converted: by class, the architecture and its stored form."""
-    return {
-        model: (name, checkpoint)
-        for name in architectures()
-        for checkpoint in cast(tuple[Checkpoint, ...], getattr(_module(name), "CHECKPOINTS", ()))
-        for model in checkpoint.models
-    }
+def checkpoints() -> dict[str, list[tuple[str, Checkpoint]]]:
+    """The stored models that can be converted: by class, architectures and their stored forms."""
+    found: dict[str, list[tuple[str, Checkpoint]]] = {}
+    for name in architectures():
+        for checkpoint in stored_forms(name):
+            for model in checkpoint.models:
+                found.setdefault(model, []).append((name, checkpoint))
+    return found
 
 
-def _module(name: str) -> ModuleType:
-    return import_module(f"{__name__}.{module_name(name)}")
+def stored_forms(name: str) -> tuple[Checkpoint, ...]:
+    """The forms in which `transformers` stores the models of an architecture."""
+    return cast(tuple[Checkpoint, ...], getattr(_module(name), "CHECKPOINTS", ()))
+
+
+def is_draft(model: GgufLoader) -> bool:
+    """Whether a file guesses tokens for another model and is none by itself (drafts.py)."""
+    name = _DRAFT + module_name(model.metadata.string("general.architecture"))
+    return any(module.name == name for module in iter_modules(__path__))
+
+
+def draft_module(model: GgufLoader) -> ModuleType:
+    """The module that describes a draft."""
+    return _module(model.metadata.string("general.architecture"), _DRAFT)
+
+
+def _module(name: str, prefix: str = "") -> ModuleType:
+    return import_module(f"{__name__}.{prefix}{module_name(name)}")
 
 
 def build_graph(
-    model: GgufLoader, context: int | None = None, *, hidden: bool = False
+    model: GgufLoader,
+    context: int | None = None,
+    *,
+    hidden: bool = False,
+    every_row: bool = False,
 ) -> ComputationGraph:
     """The graph of a model file, every tensor it needs checked.
 
     `context`: the longest sequence that will run, where the model may choose by it; None: all
-    that it allows. `hidden`: what comes out are the rows before the output matrix or the head.
+    that it allows. `hidden`: what comes out are the rows before the output matrix or the head, or
+    those of an encoder-decoder's encoder. `every_row`: those rows are computed for all tokens, not
+    only for the wanted ones.
     """
+    network, parameters = _describe(model, context)
+    graph = lower(network, parameters.has_tensor, every_row=every_row)
+    check_tensors(model, graph)
+    _check_unused(model, graph, network)
+    return lower(network, parameters.has_tensor, hidden=True) if hidden else graph
+
+
+def mtp_layer(model: GgufLoader) -> int | None:
+    """The number of a file's first layer for multi-token prediction, if it has one."""
     name = model.metadata.string("general.architecture")
+    layers, mtp = (
+        model.metadata.integer(f"{name}.{key}", 0)
+        for key in ("block_count", "nextn_predict_layers")
+    )
+    there = mtp > 0 and f"blk.{layers - mtp}.{PROJECTION}.weight" in model.tensors
+    return layers - mtp if there else None
+
+
+def build_mtp_graph(model: GgufLoader, context: int | None = None) -> ComputationGraph:
+    """The graph of a file's first layer for multi-token prediction (lower_mtp.py)."""
+    network, parameters = _describe(model, context)
+    graph = lower_mtp(network, parameters.has_tensor)
+    check_tensors(model, graph)
+    return graph
+
+
+def _describe(model: GgufLoader, context: int | None) -> tuple[Network, Hyperparameters]:
+    """The network of a model file."""
+    name = model.metadata.string("general.architecture")
+    if is_draft(model):
+        raise ModelError(
+            f"{model.path} is a draft ({name}): it guesses tokens for the model it was trained "
+            f"for, and writes no text by itself; open that model with draft={model.path.name!r} or "
+            "--draft"
+        )
     if name not in architectures():
         near = get_close_matches(name, architectures(), n=3)
         raise ModelError(
@@ -91,10 +145,7 @@ def build_graph(
             "`ingot tokenize`; take a file with weights to run the model"
         )
     parameters = Hyperparameters(name, model.metadata, model.tensors, context)
-    network = cast(Network, _module(name).network(parameters))
-    graph = lower(network, parameters.has_tensor)
-    _check_tensors(model, graph, network)
-    return lower(network, parameters.has_tensor, hidden=True) if hidden else graph
+    return cast(Network, _module(name).network(parameters)), parameters
 
 
 def pooling(model: GgufLoader) -> Pooling:
@@ -120,30 +171,8 @@ def _pooling_number(model: GgufLoader) -> int:
     return number
 
 
-def _check_tensors(model: GgufLoader, graph: ComputationGraph, network: Network) -> None:
-    for weight in graph.weights():
-        if weight.name not in model.tensors:
-            raise ModelError(
-                f"{model.path}: tensor {weight.name} (shape {weight.tensor_shape}) is missing; "
-                "the file is incomplete or of another architecture than it says"
-            )
-        found = model.tensors[weight.name].shape
-        if _without_ones(found) != _without_ones(weight.tensor_shape):
-            raise ModelError(
-                f"{model.path}: tensor {weight.name} has shape {found}, but the metadata "
-                f"ask for {weight.tensor_shape}"
-            )
-    known = ROPE_TENSORS | {weight.name for weight in graph.weights()}
+def _check_unused(model: GgufLoader, graph: ComputationGraph, network: Network) -> None:
     first = len(network.layers)
-    left_out = tuple(f"blk.{first + layer}." for layer in range(network.mtp_layers))
-    unused = [name for name in model.tensors if name not in known and not name.startswith(left_out)]
-    if unused:
-        raise ModelError(
-            f"{model.path}: tensor {unused[0]} ({len(unused)} in all) has no place in this "
-            "network; what it would compute without them is not what the file means"
-        )
-
-
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A matrix of one row may be stored as a vector."""
-    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+    left_out = tuple(f"blk.{first + layer}." for layer in range(len(network.mtp)))
+    known = (*network.unread, *(weight.name for weight in graph.weights()))
+    check_unused(model, known, left_out)

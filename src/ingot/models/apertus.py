@@ -3,8 +3,23 @@
 import math
 
 from ingot.graph.ops import RopeLayout
+from ingot.models.checkpoint import Checkpoint, Number
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec, XieluSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("ApertusForCausalLM",),
+        names={
+            "attention_layernorm": "attn_norm",
+            "feedforward_layernorm": "ffn_norm",
+            **{
+                f"mlp.act_fn.{name}": Number(f"xielu.{name}")
+                for name in ("alpha_p", "alpha_n", "beta", "eps")
+            },
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

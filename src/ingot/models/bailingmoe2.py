@@ -2,8 +2,12 @@
 half-split RoPE on part of it, sigmoid experts in groups with a selection bias, shared experts,
 first layers dense."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
@@ -12,6 +16,42 @@ from ingot.models.spec import (
     Network,
     NormSpec,
     SharedExpertSpec,
+)
+
+_SIGMOID = 2  # a file's number of this gating
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    width = s.integer("moe_intermediate_size")
+    return {
+        "expert_shared_count": s.integer("num_shared_experts", default=0),
+        "expert_shared_feed_forward_length": s.integer(
+            "moe_shared_expert_intermediate_size", default=width
+        ),
+        "leading_dense_block_count": s.integer("first_k_dense_replace", default=0),
+        "expert_gating_func": _SIGMOID,
+        "expert_weights_norm": s.boolean("norm_topk_prob", True),
+        "expert_weights_scale": s.number("routed_scaling_factor", default=1.0),
+        "expert_group_count": s.find("n_group"),
+        "expert_group_used_count": s.find("topk_group"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("BailingMoeV2ForCausalLM",),
+        names={
+            "attention.query_key_value": "attn_qkv",
+            "attention.query_layernorm": "attn_q_norm",
+            "attention.key_layernorm": "attn_k_norm",
+            "attention.dense": "attn_output",
+            "mlp.gate.expert_bias": "exp_probs_b.bias",
+            "final_layernorm": "nextn.shared_head_norm",
+        },
+        outer={"model.word_embeddings": "token_embd"},
+        keys=_keys,
+        defaults={"partial_rotary_factor": 0.5},
+    ),
 )
 
 
@@ -50,13 +90,13 @@ def network(h: Hyperparameters) -> Network:
             mlp=dense if index < h.dense_layers else experts,
             mlp_norm=norm("ffn_norm"),
         )
-        for index, kv_heads in enumerate(h.kv_heads[: h.layers - h.mtp_layers])
+        for index, kv_heads in enumerate(h.kv_heads)
     ]
     return Network(
         width=h.width,
         vocabulary=h.vocabulary,
         context_length=h.context_length,
-        layers=layers,
+        layers=layers[: h.own_layers],
         output_norm=norm("output_norm"),
-        mtp_layers=h.mtp_layers,
+        mtp=layers[h.own_layers :],
     )

@@ -5,26 +5,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ingot.graph.ops import Activation, NormKind
-from ingot.models.checkpoint import (
+from ingot.graph.ops import Activation
+from ingot.models.checkpoint import Checkpoint, Place, Value, in_order
+from ingot.models.checkpoint_parts import (
+    BERT_ATTENTION,
     EMBEDDINGS,
     RANK,
-    Checkpoint,
-    Place,
-    Value,
+    UNUSED_BY_EMBEDDERS,
     encoder_keys,
-    in_order,
 )
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.networks import post_norm_encoder
 from ingot.models.settings import Settings
-from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+from ingot.models.spec import AttentionSpec, MlpSpec, Network
 
 _LAYER: Mapping[str, Place] = {
-    "attention.self.query": "attn_q",
-    "attention.self.key": "attn_k",
-    "attention.self.value": "attn_v",
-    "attention.output.dense": "attn_output",
-    "attention.output.LayerNorm": "attn_output_norm",
+    **BERT_ATTENTION,
     "intermediate.dense": "ffn_up",
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",
@@ -63,7 +59,7 @@ CHECKPOINTS = (
         names=_LAYER,
         outer=_EMBEDDINGS,
         prefixes=("bert.",),
-        ignored=("embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"),
+        ignored=UNUSED_BY_EMBEDDERS,
         keys=encoder_keys,
     ),
     Checkpoint(
@@ -97,42 +93,20 @@ CHECKPOINTS = (
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
-
-    layers = [
-        LayerSpec(
-            attention=AttentionSpec(
-                heads=h.heads,
-                kv_heads=kv_heads,
-                head_size=h.head_size,
-                rope=None,
-                qkv_bias=True,
-                output_bias=True,
-                causal=False,
-            ),
-            attention_norm=None,
-            attention_stream_norm=norm("attn_output_norm"),
-            mlp=MlpSpec(
-                width=h.size("feed_forward_length"),
-                activation=Activation.GELU,
-                gated=False,
-                bias=True,
-            ),
-            mlp_norm=None,
-            mlp_stream_norm=norm("layer_output_norm"),
-        )
-        for kv_heads in h.kv_heads
-    ]
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers,
-        output_norm=None,
+    mlp = MlpSpec(
+        width=h.size("feed_forward_length"), activation=Activation.GELU, gated=False, bias=True
+    )
+    return post_norm_encoder(
+        h,
+        lambda kv_heads: AttentionSpec(
+            heads=h.heads,
+            kv_heads=kv_heads,
+            head_size=h.head_size,
+            rope=None,
+            qkv_bias=True,
+            output_bias=True,
+            causal=False,
+        ),
+        [mlp] * h.layers,
         learned_positions=True,
-        token_types=h.token_types,
-        embedding_norm=norm("token_embd_norm"),
-        logits=False,
-        head=h.head(),
     )

@@ -1,8 +1,28 @@
 """BitNet b1.58: half-split RoPE, SwiGLU; one more norm before each block's last matrix."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("BitnetForCausalLM",),
+        names={
+            "self_attn.inner_attn_ln": "attn_sub_norm",
+            "mlp.ffn_layernorm": "ffn_sub_norm",
+        },
+        ternary=(
+            "attn_q.weight",
+            "attn_k.weight",
+            "attn_v.weight",
+            "attn_output.weight",
+            "ffn_gate.weight",
+            "ffn_up.weight",
+            "ffn_down.weight",
+        ),
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -3,6 +3,7 @@
 Knows single operations; the blocks that are made of them are in `lower.py`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ingot.graph import KvLayer
@@ -15,15 +16,21 @@ from ingot.models.spec import NormSpec, RopeSpec, TemperSpec, XieluSpec
 class Builder:
     """Collects operations; each method appends one and returns what it writes."""
 
+    stack: str = ""  # see `Network.stack`
     layer: int | None = None  # that is being built; None before the first and after the last
     ops: list[o.Op] = field(default_factory=list)
+    streams: list[o.Value] = field(default_factory=list)  # before each layer and after the last one
     states: int = 0  # of recurrent operations so far
     kv_layers: list[KvLayer] = field(default_factory=list)
+    kv_layer_of: dict[int, int] = field(default_factory=dict)  # by the layer that writes it
+    cross_layer_of: dict[int, int] = field(default_factory=dict)  # by the layer that reads it
+    # Layers of the cache that a decoder has, for the layer of its encoder with the same number.
+    lent: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
         """How the names of the layer begin."""
-        return layer_prefix(self.layer)
+        return layer_prefix(self.layer, self.stack)
 
     def append(self, op: o.Op) -> None:
         """An operation of the layer."""
@@ -43,9 +50,14 @@ class Builder:
         return self.states - 1
 
     def new_kv_layer(self, layer: KvLayer) -> int:
-        """The number of one more layer of the cache."""
-        self.kv_layers.append(layer)
-        return len(self.kv_layers) - 1
+        """The number of one more layer of the cache, or of the one that is lent to the layer."""
+        number = self.lent.get(-1 if self.layer is None else self.layer)
+        if number is None:
+            self.kv_layers.append(layer)
+            number = len(self.kv_layers) - 1
+        if self.layer is not None:
+            self.kv_layer_of[self.layer] = number
+        return number
 
     def norm(
         self,
@@ -143,6 +155,20 @@ class Builder:
         """A sum."""
         out = self.value(name, left.width)
         self.append(o.Add(left=left, right=right, out=out))
+        return out
+
+    def scale(
+        self, source: o.Value, name: str, factor: float = 1.0, weight: o.Weight | None = None
+    ) -> o.Value:
+        """A value times numbers."""
+        out = self.value(name, source.width)
+        self.append(o.Scale(source=source, out=out, factor=factor, weight=weight))
+        return out
+
+    def keep_peaks(self, source: o.Value, name: str, deviations: float) -> o.Value:
+        """What is far above the mean of a row."""
+        out = self.value(name, source.width)
+        self.append(o.KeepPeaks(source=source, out=out, deviations=deviations))
         return out
 
     def activate(self, gate: o.Value, up: o.Value | None, name: str, kind: o.Activation) -> o.Value:

@@ -1,9 +1,10 @@
 """How `transformers` stores the models of an architecture: the names of both sides, once.
 
-An architecture file with a `CHECKPOINT` can be converted to GGUF (`ingot.convert`). It states what
-is special; the names that most architectures share are here. On the left is the name in
-`transformers`, on the right the name in a GGUF file. A name without `.weight` or `.bias` stands for
-both. `{}` is a number other than that of the layer: the tensors of all numbers are stacked. Several
+An architecture file with `CHECKPOINTS` can be converted to GGUF (`ingot.convert`). It states what
+is special; the names that most architectures share are here, and parts that some share are in
+`checkpoint_parts.py`. On the left is the name in `transformers`, on the right the name in a GGUF
+file. A name without `.weight` or `.bias` stands for both. `{}` is a number other than that of the
+layer: the tensors of all numbers are stacked; a number that is stated is part of the name. Several
 names with the same right side are joined, row after row, in the order in which they are stated.
 """
 
@@ -19,7 +20,8 @@ from ingot.models.settings import Settings
 
 Order = NDArray[np.int64]  # numbers of rows
 Pick = Callable[[int, Settings], Sequence[Order]]
-Value = bool | int | float | str | list[str] | list[int] | None
+Shape = tuple[int, ...]
+Value = bool | int | float | str | Sequence[str] | Sequence[int] | Sequence[float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +35,85 @@ class Rows:
     pick: Pick
 
 
-Place = str | Rows
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of each layer that is stored as a tensor, and is a key of the file."""
+
+    key: str  # without the architecture's name in front
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """The stored form of an architecture."""
+Place = str | Rows | Number
 
-    models: tuple[str, ...]  # classes, as in `architectures` of config.json
-    layers: str = "model.layers"  # the layer's number follows
-    names: Mapping[str, Place] = field(default_factory=dict)  # in a layer, beyond the shared ones
-    outer: Mapping[str, Place] = field(default_factory=dict)  # outside of layers
-    prefixes: tuple[str, ...] = ()  # of all names, in some classes
-    ignored: tuple[str, ...] = ()  # endings of tensors that a file does not need
-    transposed: tuple[str, ...] = ()  # stored names of weights with input before output
-    values: Mapping[str, Callable[[Floats], Floats]] = field(default_factory=dict)
-    # arithmetic, by the end of the file's name
-    shapes: Mapping[str, Callable[[tuple[int, ...], Settings], tuple[int, ...]]] = field(
-        default_factory=dict
-    )  # by the end of the file's name
-    keys: Callable[[Settings], Mapping[str, Value]] = lambda _: {}
-    # beyond the usual ones, or None for a key that is not written
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings that hub files leave out
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Layers that follow each other, and the names in them beyond the shared ones."""
+
+    layers: str  # the layer's number follows
+    file_layers: str  # the same in the file
+    names: Mapping[str, Place]
 
     def place(self, name: str) -> Place | None:
         """The name in the file of a tensor in a layer; None if it is not known."""
         return self.names.get(name, LAYER_NAMES.get(name))
 
-    def outer_place(self, name: str) -> Place | None:
-        """The same outside of layers."""
-        return self.outer.get(name, OUTER_NAMES.get(name))
-
     def rank(self, name: str) -> int:
         """The position of a name among those that are joined to one tensor."""
         return list(self.names).index(name) if name in self.names else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The stored form of an architecture.
+
+    What is done to tensors goes by the end of the file's name; the first that fits counts.
+    """
+
+    models: tuple[str, ...]  # classes, as in `architectures` of config.json
+    accepts: Callable[[Settings], bool] = lambda _: True  # if other forms have the same classes
+    layers: str = "model.layers"  # the layer's number follows
+    file_layers: str = "blk"  # the same in the file
+    decoder: Stack | None = None  # if those are of an encoder: the layers that write
+    mtp_layers: str | None = None  # where those for multi-token prediction are, if not after them
+    names: Mapping[str, Place] = field(default_factory=dict)  # in a layer, beyond the shared ones
+    outer: Mapping[str, Place] = field(default_factory=dict)  # outside of layers
+    prefixes: tuple[str, ...] = ()  # of all names, in some classes
+    ignored: tuple[str, ...] = ()  # endings of tensors that a file does not need
+    own_output: Callable[[Settings], bool] | None = None
+    # whether the file must have an output matrix; None: it has the stored one if it is not tied
+    transposed: tuple[str, ...] = ()  # stored names of weights with input before output
+    values: Mapping[str, Callable[[Floats], Floats]] = field(default_factory=dict)  # arithmetic
+    ternary: tuple[str, ...] = ()  # rounded to three values
+    factors: Mapping[str, Callable[[int, Settings], Floats]] = field(default_factory=dict)
+    # of so many stored rows, each multiplied by one
+    columns: Mapping[str, Callable[[int, Settings], Order]] = field(default_factory=dict)
+    # the numbers of so many columns, in the order of the file
+    blocks: Mapping[str, Callable[[Settings], int]] = field(default_factory=dict)
+    # rows of a block; each block is transposed
+    least_rows: Mapping[str, Callable[[Settings], int]] = field(default_factory=dict)
+    # zeros take the place of missing ones
+    shapes: Mapping[str, Callable[[Shape, Settings], Shape]] = field(default_factory=dict)
+    keys: Callable[[Settings], Mapping[str, Value]] = lambda _: {}
+    # beyond the usual ones, or None for a key that is not written
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings that hub files leave out
+    merged_characters: str | None = None  # what files call a vocabulary that merges characters
+    shown_tokens: tuple[str, ...] = ()  # special ones that replies show
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """All layers."""
+        first = Stack(self.layers, self.file_layers, self.names)
+        return (first,) if self.decoder is None else (first, self.decoder)
+
+    def outer_place(self, name: str) -> Place | None:
+        """The name in the file of a tensor outside of layers; None if it is not known."""
+        return self.outer.get(name, OUTER_NAMES.get(name))
+
+    def drops_output(self, settings: Settings) -> bool:
+        """Whether the file has no output matrix, even if one is stored."""
+        if self.own_output is not None:
+            return not self.own_output(settings)
+        return settings.boolean("tie_word_embeddings", False)
 
 
 def in_order(order: Callable[[int, Settings], Order], name: str) -> Rows:
@@ -109,12 +156,12 @@ PRE_AND_POST_NORMS: Mapping[str, Place] = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-OUTER_NAMES: Mapping[str, str] = {
+OUTER_NAMES: Mapping[str, Place] = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
 }
-LAYER_NAMES: Mapping[str, str] = {
+LAYER_NAMES: Mapping[str, Place] = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q",
@@ -133,6 +180,8 @@ LAYER_NAMES: Mapping[str, str] = {
     "mlp.experts.{}.gate_proj": "ffn_gate_exps",
     "mlp.experts.{}.up_proj": "ffn_up_exps",
     "mlp.experts.{}.down_proj": "ffn_down_exps",
+    "mlp.experts.gate_up_proj": Rows(("ffn_gate_exps.weight", "ffn_up_exps.weight"), halves),
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
     "mlp.shared_expert.down_proj": "ffn_down_shexp",
@@ -145,53 +194,16 @@ LAYER_NAMES: Mapping[str, str] = {
     "block_sparse_moe.experts.{}.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.{}.w2": "ffn_down_exps",
     "block_sparse_moe.experts.{}.w3": "ffn_up_exps",
-}
-# Encoders.
-EMBEDDINGS: Mapping[str, Place] = {
-    "embeddings.word_embeddings": "token_embd",
-    "embeddings.token_type_embeddings": "token_types",
-}
-RANK = 4  # the pooling type of a model that scores texts
-# State spaces.
-BACKBONE: Mapping[str, Place] = {
-    "backbone.embeddings": "token_embd",
-    "backbone.norm_f": "output_norm",
-}
-STATE_SPACE: Mapping[str, Place] = {
-    "norm": "attn_norm",
-    "mixer.in_proj": "ssm_in",
-    "mixer.conv1d": "ssm_conv1d",
-    "mixer.A_log": "ssm_a",
-    "mixer.D": "ssm_d",
-    "mixer.out_proj": "ssm_out",
-}
-DECAY: Mapping[str, Callable[[Floats], Floats]] = {"ssm_a": lambda a: -np.exp(a)}
-CONVOLUTION: Mapping[str, Callable[[tuple[int, ...], Settings], tuple[int, ...]]] = {
-    "ssm_conv1d.weight": lambda shape, _: (shape[0], shape[-1])
+    # Layers for multi-token prediction.
+    "eh_proj": "nextn.eh_proj",
+    "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm",
+    "embed_tokens": "nextn.embed_tokens",
+    "shared_head.head": "nextn.shared_head_head",
+    "shared_head.norm": "nextn.shared_head_norm",
 }
 
 
 def window_key(s: Settings) -> Mapping[str, Value]:
     """The sliding window; 0 if there is none."""
     return {"attention.sliding_window": s.integer("sliding_window", default=0)}
-
-
-def encoder_keys(s: Settings) -> Mapping[str, Value]:
-    """What all encoders state."""
-    return {
-        "attention.causal": False,
-        "tokenizer.ggml.token_type_count": s.integer("type_vocab_size", default=0) or None,
-    }
-
-
-def state_space_keys(s: Settings) -> Mapping[str, Value]:
-    """What all models with a state space state."""
-    return {
-        "attention.head_count": 0,
-        "feed_forward_length": 0,
-        "attention.layer_norm_epsilon": None,
-        "attention.layer_norm_rms_epsilon": s.number("layer_norm_epsilon"),
-        "ssm.conv_kernel": s.integer("conv_kernel"),
-        "ssm.inner_size": s.integer("intermediate_size", default=s.integer("expand") * s.width),
-        "ssm.state_size": s.integer("state_size"),
-    }

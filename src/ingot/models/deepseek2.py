@@ -1,15 +1,51 @@
 """DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash: multi-head latent attention with interleaved
 RoPE, experts in groups, shared experts, first layers dense."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_parts import LATENT_BLOCKS, LATENT_SHAPES, LATENTS, latent_keys
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import ExpertsSpec, LayerSpec, MlpSpec, Network, NormSpec
+from ingot.models.networks import latent_network
+from ingot.models.settings import Settings
+from ingot.models.spec import ExpertsSpec, Network
+
+_SOFTMAX, _SIGMOID = 1, 2  # a file's numbers of these gatings
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {**latent_keys(s), "expert_gating_func": _SOFTMAX}
+
+
+def _corrected_keys(s: Settings) -> Mapping[str, Value]:
+    return {**latent_keys(s), "expert_gating_func": _SIGMOID}
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("DeepseekV2ForCausalLM",),
+        names=LATENTS,
+        blocks=LATENT_BLOCKS,
+        shapes=LATENT_SHAPES,
+        keys=_keys,
+    ),
+    Checkpoint(
+        models=(
+            "DeepseekV3ForCausalLM",
+            "Glm4MoeLiteForCausalLM",
+            "KimiK25ForConditionalGeneration",
+            "KimiVLForConditionalGeneration",
+        ),
+        names=LATENTS,
+        blocks=LATENT_BLOCKS,
+        shapes=LATENT_SHAPES,
+        keys=_corrected_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.rms_epsilon)
-
     gating = h.gating(Gating.SOFTMAX)
     experts = ExpertsSpec(
         count=h.experts,
@@ -23,21 +59,4 @@ def network(h: Hyperparameters) -> Network:
         groups=h.expert_groups(best=2 if gating is Gating.SIGMOID else 1),
         shared=h.shared_expert(),
     )
-    dense = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
-    layers = [
-        LayerSpec(
-            attention=h.latents(),
-            attention_norm=norm("attn_norm"),
-            mlp=dense if index < h.dense_layers else experts,
-            mlp_norm=norm("ffn_norm"),
-        )
-        for index in range(h.layers - h.mtp_layers)
-    ]
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers,
-        output_norm=norm("output_norm"),
-        mtp_layers=h.mtp_layers,
-    )
+    return latent_network(h, experts)

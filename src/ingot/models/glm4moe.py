@@ -17,7 +17,6 @@ def _keys(s: Settings) -> Mapping[str, Value]:
         "expert_gating_func": 2,
         "expert_weights_norm": s.boolean("norm_topk_prob", True),
         "expert_weights_scale": s.number("routed_scaling_factor", default=1.0),
-        "nextn_predict_layers": s.integer("num_nextn_predict_layers", default=0) or None,
     }
 
 
@@ -65,13 +64,13 @@ def network(h: Hyperparameters) -> Network:
             mlp=dense if index < h.dense_layers else experts,
             mlp_norm=norm("post_attention_norm"),
         )
-        for index, kv_heads in enumerate(h.kv_heads[: h.layers - h.mtp_layers])
+        for index, kv_heads in enumerate(h.kv_heads)
     ]
     return Network(
         width=h.width,
         vocabulary=h.vocabulary,
         context_length=h.context_length,
-        layers=layers,
+        layers=layers[: h.own_layers],
         output_norm=norm("output_norm"),
-        mtp_layers=h.mtp_layers,
+        mtp=layers[h.own_layers :],
     )

@@ -4,21 +4,31 @@ from collections.abc import Mapping
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Value
+from ingot.models.checkpoint_parts import multiplier_keys, shared_mlp
+from ingot.models.checkpoint_states import attends_everywhere
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 
-def _keys(s: Settings) -> Mapping[str, Value]:
+def _shared_keys(s: Settings) -> Mapping[str, Value]:
     return {
-        "embedding_scale": s.number("embedding_multiplier", default=1.0),
-        "attention.scale": s.number("attention_multiplier", default=1.0),
-        "residual_scale": s.number("residual_multiplier", default=1.0),
-        "logit_scale": s.number("logits_scaling", default=1.0),
+        **multiplier_keys(s),
+        "feed_forward_length": s.integer("shared_intermediate_size"),
+        "expert_count": None,
+        "expert_used_count": None,
     }
 
 
-CHECKPOINTS = (Checkpoint(models=("GraniteForCausalLM",), names=INTERLEAVED, keys=_keys),)
+CHECKPOINTS = (
+    Checkpoint(models=("GraniteForCausalLM",), names=INTERLEAVED, keys=multiplier_keys),
+    Checkpoint(
+        models=("GraniteMoeHybridForCausalLM",),
+        accepts=lambda s: attends_everywhere(s) and not s.integer("num_local_experts", default=0),
+        names={**INTERLEAVED, **shared_mlp("ffn_gate", "ffn_up", "ffn_down")},
+        keys=_shared_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

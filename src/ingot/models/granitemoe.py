@@ -4,7 +4,9 @@ some models a shared expert."""
 from collections.abc import Mapping
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
-from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Rows, Value, halves
+from ingot.models.checkpoint import INTERLEAVED, Checkpoint, Value
+from ingot.models.checkpoint_parts import FUSED_EXPERTS, multiplier_keys
+from ingot.models.checkpoint_states import attends_everywhere
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.settings import Settings
 from ingot.models.spec import (
@@ -19,10 +21,7 @@ from ingot.models.spec import (
 
 def _keys(s: Settings) -> Mapping[str, Value]:
     return {
-        "embedding_scale": s.number("embedding_multiplier", default=1.0),
-        "attention.scale": s.number("attention_multiplier", default=1.0),
-        "residual_scale": s.number("residual_multiplier", default=1.0),
-        "logit_scale": s.number("logits_scaling", default=1.0),
+        **multiplier_keys(s),
         "expert_shared_feed_forward_length": s.find("shared_intermediate_size"),
     }
 
@@ -33,14 +32,13 @@ CHECKPOINTS = (
             "GraniteMoeForCausalLM",
             "GraniteMoeSharedForCausalLM",
         ),
-        names={
-            **INTERLEAVED,
-            "block_sparse_moe.router.layer": "ffn_gate_inp",
-            "block_sparse_moe.input_linear": Rows(("ffn_gate_exps", "ffn_up_exps"), halves),
-            "block_sparse_moe.output_linear": "ffn_down_exps",
-            "shared_mlp.input_linear": Rows(("ffn_gate_shexp", "ffn_up_shexp"), halves),
-            "shared_mlp.output_linear": "ffn_down_shexp",
-        },
+        names={**INTERLEAVED, **FUSED_EXPERTS},
+        keys=_keys,
+    ),
+    Checkpoint(
+        models=("GraniteMoeHybridForCausalLM",),
+        accepts=lambda s: attends_everywhere(s) and s.integer("num_local_experts", default=0) > 0,
+        names={**INTERLEAVED, **FUSED_EXPERTS},
         keys=_keys,
     ),
 )

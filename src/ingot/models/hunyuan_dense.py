@@ -1,8 +1,19 @@
 """Hunyuan (dense): norms of each query and key head after half-split RoPE."""
 
 from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("HunYuanDenseV1ForCausalLM",),
+        names={
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+        },
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

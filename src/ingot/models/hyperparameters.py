@@ -84,9 +84,15 @@ class Hyperparameters:
             raise self._wrong(key, number, "0 or more")
         return number
 
-    def size(self, key: str, default: int | None = None, *, most: int = _MOST) -> int:
+    def size(
+        self, key: str, default: int | None = None, *, most: int = _MOST, least: int = 1
+    ) -> int:
         """A whole number of things there must be at least one of."""
-        return self._within(key, self.integer(key, default), most)
+        return self._within(key, self.integer(key, default), most, least)
+
+    def index(self, key: str, count: int) -> int:
+        """Which one of so many things, from 0; also the default."""
+        return self._within(key, self.integer(key, 0), count - 1, 0)
 
     def per_layer(self, key: str, default: int | None = None, *, least: int = 1) -> tuple[int, ...]:
         """Such a number for every layer: a list in the file, or one for all of them."""
@@ -99,7 +105,7 @@ class Hyperparameters:
             return tuple(self._within(key, int(item), _MOST, least) for item in value)
         return (self._within(key, self.integer(key, default), _MOST, least),) * self.layers
 
-    def numbers_per_layer(self, key: str) -> tuple[float, ...]:
+    def numbers_per_layer(self, key: str, *, finite: bool = True) -> tuple[float, ...]:
         """A number for every layer, under a key without the architecture's name."""
         value = self.metadata.get(key)
         if isinstance(value, np.ndarray):
@@ -108,8 +114,8 @@ class Hyperparameters:
             found = [float(item) for item in value]
         else:
             found = [self.metadata.number(key)] * self.layers
-        if not all(map(math.isfinite, found)):
-            raise ModelError(f"{key} must hold finite numbers")
+        if any(map(math.isnan, found)) or (finite and any(map(math.isinf, found))):
+            raise ModelError(f"{key} must hold {'finite ' if finite else ''}numbers")
         return tuple(found)
 
     def _within(self, key: str, number: int, most: int, least: int = 1) -> int:
@@ -178,12 +184,47 @@ class Hyperparameters:
         """Elements of a head."""
         return self.size("attention.key_length", self.width // self.heads)
 
+    @property
+    def window_head_size(self) -> int:
+        """Elements of a head of layers that see a window."""
+        return self.size("attention.key_length_swa", self.head_size)
+
     def window(self, default: int = 0) -> int:
         """Tokens that a layer with a window sees; 0 where that is all of them."""
         window = self.integer("attention.sliding_window", default)
         if window < 0:
             raise self._wrong("attention.sliding_window", window, "0 or more")
         return window if window < self.context_length else 0
+
+    def window_layers(self, every: int | None = None) -> tuple[bool, ...]:
+        """Whether each layer sees a window: as a list says, or all but the last of every so many.
+
+        `every`: how many, if the file does not say.
+        """
+        key = "attention.sliding_window_pattern"
+        listed = self.metadata.get(f"{self.architecture}.{key}")
+        if isinstance(listed, np.ndarray):
+            return tuple(map(bool, self.per_layer(key, least=0)))
+        period = self.size(key, every)
+        return tuple((layer + 1) % period != 0 for layer in range(self.layers))
+
+    def shared_kv(self, windows: Sequence[bool]) -> tuple[int | None, ...]:
+        """The layer whose keys and values each layer reads; None: its own.
+
+        The last layers read those of the last one before them that has a window as they do.
+        """
+        count = self.count("attention.shared_kv_layers")
+        own = self.layers - count
+        if own < 1:
+            raise self._wrong("attention.shared_kv_layers", count, f"less than {self.layers}")
+        last = {window: layer for layer, window in enumerate(windows[:own])}
+        if missing := set(windows) - set(last):
+            kind = "with a window" if True in missing else "that sees everything"
+            raise ModelError(
+                f"{self.architecture}: the last {count} layers share keys and values, but no layer "
+                f"{kind} is left to share them with (attention.shared_kv_layers)"
+            )
+        return (None,) * own + tuple(last[window] for window in windows[own:])
 
     @property
     def rms_epsilon(self) -> float:
@@ -247,6 +288,11 @@ class Hyperparameters:
         if count >= self.layers:
             raise self._wrong("nextn_predict_layers", count, f"less than {self.layers} layers")
         return count
+
+    @property
+    def own_layers(self) -> int:
+        """Layers that predict the next token."""
+        return self.layers - self.mtp_layers
 
     def count(self, key: str) -> int:
         """A whole number of things there may be none of, which is also the default."""
@@ -392,15 +438,22 @@ class Hyperparameters:
 
     def window_rope(self, layout: RopeLayout, base: float) -> RopeSpec:
         """Rotary positions of layers that see a window: never stretched, `base` if not given."""
-        speeds, _ = rope.frequencies(self._rope_size, self.positive("rope.freq_base_swa", base))
+        head = self.window_head_size
+        size = self._rope_size if head == self.head_size else head
+        size = self._even("rope.dimension_count_swa", size, head)
+        speeds, _ = rope.frequencies(size, self.positive("rope.freq_base_swa", base))
         return RopeSpec(speeds, layout)
 
     @property
     def _rope_size(self) -> int:
-        size = self.integer("rope.dimension_count", self.head_size)
-        if size not in range(0, self.head_size + 1, 2):
-            even = f"an even number up to the size of a head, {self.head_size}"
-            raise self._wrong("rope.dimension_count", size, even)
+        return self._even("rope.dimension_count", self.head_size, self.head_size)
+
+    def _even(self, key: str, default: int, head_size: int) -> int:
+        """Elements of a head that turn, in pairs."""
+        size = self.integer(key, default)
+        if size not in range(0, head_size + 1, 2):
+            even = f"an even number up to the size of a head, {head_size}"
+            raise self._wrong(key, size, even)
         return size
 
     @property

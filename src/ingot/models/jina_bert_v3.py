@@ -1,10 +1,12 @@
 """Jina embeddings v3 (encoder): bidirectional attention, half-split RoPE, query, key and value in
 one tensor, biases everywhere, post-norm layer norms."""
 
-from ingot.graph.ops import Activation, NormKind, RopeLayout
-from ingot.models.checkpoint import EMBEDDINGS, Checkpoint, encoder_keys
+from ingot.graph.ops import Activation, RopeLayout
+from ingot.models.checkpoint import Checkpoint
+from ingot.models.checkpoint_parts import EMBEDDINGS, encoder_keys
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+from ingot.models.networks import post_norm_encoder
+from ingot.models.spec import AttentionSpec, MlpSpec, Network
 
 CHECKPOINTS = (
     Checkpoint(
@@ -25,40 +27,22 @@ CHECKPOINTS = (
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.layer_epsilon, NormKind.LAYER, bias=True)
-
     rope = h.rope(RopeLayout.HALF_SPLIT)
     mlp = MlpSpec(
         width=h.size("feed_forward_length"), activation=Activation.GELU, gated=False, bias=True
     )
-    layers = [
-        LayerSpec(
-            attention=AttentionSpec(
-                heads=h.heads,
-                kv_heads=kv_heads,
-                head_size=h.head_size,
-                rope=rope,
-                fused_qkv=True,
-                qkv_bias=True,
-                output_bias=True,
-                causal=False,
-            ),
-            attention_norm=None,
-            attention_stream_norm=norm("attn_output_norm"),
-            mlp=mlp,
-            mlp_norm=None,
-            mlp_stream_norm=norm("layer_output_norm"),
-        )
-        for kv_heads in h.kv_heads
-    ]
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers,
-        output_norm=None,
-        token_types=h.token_types,
-        embedding_norm=norm("token_embd_norm"),
-        logits=False,
+    return post_norm_encoder(
+        h,
+        lambda kv_heads: AttentionSpec(
+            heads=h.heads,
+            kv_heads=kv_heads,
+            head_size=h.head_size,
+            rope=rope,
+            fused_qkv=True,
+            qkv_bias=True,
+            output_bias=True,
+            causal=False,
+        ),
+        [mlp] * h.layers,
+        ranks=False,
     )

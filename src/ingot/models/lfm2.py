@@ -1,46 +1,46 @@
 """LFM2: short convolutions between two gates, and in some layers attention with norms of each query
 and key head, half-split RoPE."""
 
-from ingot.graph.ops import Activation, RopeLayout
+from collections.abc import Mapping
+
+from ingot.graph.ops import Activation
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_states import (
+    SHORT_CONVOLUTION,
+    SHORT_CONVOLUTIONS,
+    short_convolution_keys,
+)
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import (
-    AttentionSpec,
-    LayerSpec,
-    MlpSpec,
-    Network,
-    NormSpec,
-    ShortConvSpec,
+from ingot.models.networks import short_conv_network
+from ingot.models.settings import Settings
+from ingot.models.spec import MlpSpec, Network
+
+
+def _feed_forward(s: Settings) -> int:
+    """The width that the network has: two thirds of the stated one, rounded up, in most files."""
+    width = s.positive("block_ff_dim", "intermediate_size")
+    if s.boolean("block_auto_adjust_ff_dim", True):
+        width = int(s.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
+        multiple = s.positive("block_multiple_of", default=256)
+        width = -(-width // multiple) * multiple
+    return width
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {**short_convolution_keys(s), "feed_forward_length": _feed_forward(s)}
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Lfm2ForCausalLM",),
+        names=SHORT_CONVOLUTIONS,
+        outer={"model.embedding_norm": "token_embd_norm"},
+        shapes=SHORT_CONVOLUTION,
+        keys=_keys,
+    ),
 )
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.rms_epsilon)
-
-    def attention(kv_heads: int) -> AttentionSpec:
-        return AttentionSpec(
-            heads=h.heads,
-            kv_heads=kv_heads,
-            head_size=h.head_size,
-            rope=h.rope(RopeLayout.HALF_SPLIT),
-            query_norm=norm("attn_q_norm"),
-            key_norm=norm("attn_k_norm"),
-        )
-
-    convolution = ShortConvSpec(taps=h.size("shortconv.l_cache"))
-    layers = [
-        LayerSpec(
-            attention=attention(kv_heads) if kv_heads else convolution,
-            attention_norm=norm("attn_norm"),
-            mlp=MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU),
-            mlp_norm=norm("ffn_norm"),
-        )
-        for kv_heads in h.hybrid_kv_heads
-    ]
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers,
-        output_norm=norm("token_embd_norm"),  # what files call it
-    )
+    mlp = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
+    return short_conv_network(h, [mlp] * h.layers)

@@ -2,9 +2,13 @@
 everything, without RoPE, with queries scaled by their positions; one sigmoid expert, whose input is
 weighed, and a shared one, in all layers or every other."""
 
+from collections.abc import Mapping
+
 from ingot.errors import ModelError
 from ingot.graph.ops import Activation, Gating, RopeLayout
+from ingot.models.checkpoint import Checkpoint, Rows, Value, halves
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import (
     AttentionSpec,
     ExpertsSpec,
@@ -20,6 +24,36 @@ _WHOLE_EVERY = 4  # layers
 _CHUNK = 8192  # tokens, which no file says
 _UNNORMED_EXPERTS = 128  # of the model whose heads are not normed
 _TEMPER = TemperSpec(scale=0.1, length=_CHUNK, offset=1)
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        "feed_forward_length": s.integer("intermediate_size_mlp"),
+        "expert_feed_forward_length": s.integer("intermediate_size"),
+        "interleave_moe_layer_step": s.integer("interleave_moe_layer_step", default=1),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+        names={
+            "feed_forward.router": "ffn_gate_inp",
+            "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
+            "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
+            "feed_forward.shared_expert.down_proj": "ffn_down_shexp",
+            "feed_forward.gate_proj": "ffn_gate",
+            "feed_forward.up_proj": "ffn_up",
+            "feed_forward.down_proj": "ffn_down",
+            "feed_forward.experts.gate_up_proj": Rows(
+                ("ffn_gate_exps.weight", "ffn_up_exps.weight"), halves
+            ),
+            "feed_forward.experts.down_proj": "ffn_down_exps.weight",
+        },
+        transposed=("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"),
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
-from ingot.models.spec import ExpertGroupsSpec, ExpertsSpec, NormSpec, SharedExpertSpec
+from ingot.models.spec import (
+    BesideExpertsSpec,
+    ExpertGroupsSpec,
+    ExpertsSpec,
+    NormSpec,
+    SharedExpertSpec,
+)
 
 
 def add_experts(
@@ -27,14 +33,7 @@ def add_experts(
     if spec.weigh_input:
         x = _weighed(build, x, _route(build, scores, spec, 1.0, "ffn_weight"))
         spec = replace(spec, normalize=True)  # the weight of one expert becomes 1
-    choice = _route(build, scores, spec, scale)
-    shape = (spec.width, x.width)
-    gate = _linear(build, x, choice, "ffn_gate_exps", shape, spec) if spec.gated else None
-    up = _linear(build, x, choice, "ffn_up_exps", shape, spec)
-    active = build.gated(gate, up, "ffn_act_exps", spec.activation)
-    down = _linear(build, active, choice, "ffn_down_exps", (stream.width, spec.width), spec)
-    mixed = build.value("ffn_mixed", stream.width)
-    build.append(o.MixExperts(source=down, choice=choice, out=mixed))
+    mixed = _mixed(build, x, scores, spec, scale, stream.width)
     before = mixed if post_norm else build.add(stream, mixed, "ffn_residual")
     if spec.shared:
         shared = _shared(build, shared_x, stream.width, spec, spec.shared, scale)
@@ -46,6 +45,37 @@ def add_experts(
     if not post_norm:
         return before
     return build.add(stream, build.norm(before, post_norm), "ffn_residual")
+
+
+def add_beside_experts(
+    build: Builder, mixed: o.Value, stream: o.Value, spec: BesideExpertsSpec
+) -> o.Value:
+    """Experts of the stream join what an MLP made of it."""
+    routed = build.norm(stream, spec.router_norm)
+    scores = build.linear(routed, "ffn_gate_inp", spec.experts.count, scale=stream.width**-0.5)
+    x = build.norm(stream, spec.norm)
+    made = _mixed(build, x, scores, spec.experts, 1.0, stream.width)
+    return build.add(mixed, build.norm(made, spec.post_norm), "ffn_both")
+
+
+def _mixed(
+    build: Builder, x: o.Value, scores: o.Value, spec: ExpertsSpec, scale: float, width: int
+) -> o.Value:
+    """What the chosen experts make of x, added up by their weights."""
+    choice = _route(build, scores, spec, scale)
+    shape = (spec.width, x.width)
+
+    def half(name: str, first: int) -> o.Value:
+        fused = ("ffn_gate_up_exps", first) if spec.fused_gate else None
+        return _linear(build, x, choice, name, shape, spec, fused)
+
+    gate = half("ffn_gate_exps", 0) if spec.gated else None
+    up = half("ffn_up_exps", spec.width)
+    active = build.gated(gate, up, "ffn_act_exps", spec.activation)
+    down = _linear(build, active, choice, "ffn_down_exps", (width, spec.width), spec)
+    mixed = build.value("ffn_mixed", width)
+    build.append(o.MixExperts(source=down, choice=choice, out=mixed))
+    return mixed
 
 
 def _weighed(build: Builder, x: o.Value, choice: o.Value) -> o.Value:
@@ -61,6 +91,7 @@ def _route(
 ) -> o.Value:
     choice = build.value(name, 2 * spec.used)
     bias = build.weight("exp_probs_b.bias", spec.count) if spec.selection_bias else None
+    scales = build.weight("ffn_down_exps.scale", spec.count) if spec.scales else None
     groups = spec.groups or ExpertGroupsSpec(count=1, used=1, best=1)
     build.append(
         o.Route(
@@ -72,6 +103,7 @@ def _route(
             scale=spec.scale * scale,
             near=spec.near,
             selection_bias=bias,
+            expert_scales=scales,
             groups=groups.count,
             groups_used=groups.used,
             group_best=groups.best,
@@ -87,16 +119,24 @@ def _linear(
     name: str,
     shape: tuple[int, int],
     spec: ExpertsSpec,
+    fused: tuple[str, int] | None = None,
 ) -> o.Value:
-    """`shape` is one expert's."""
+    """`shape` is one expert's.
+
+    `fused`: the tensor with twice as many rows that holds its rows, and the first of them.
+    """
     out = build.value(name, spec.used * shape[0])
+    tensor, first = fused or (name, 0)
+    rows = 2 * shape[0] if fused else shape[0]
     build.append(
         o.ExpertLinear(
             source=source,
             choice=choice,
             out=out,
-            weight=build.weight(f"{name}.weight", spec.count, *shape),
-            bias=build.weight(f"{name}.bias", spec.count, shape[0]) if spec.bias else None,
+            weight=build.weight(f"{tensor}.weight", spec.count, rows, shape[1]),
+            bias=build.weight(f"{tensor}.bias", spec.count, rows) if spec.bias else None,
+            first=first,
+            rows=shape[0] if fused else None,
         )
     )
     return out

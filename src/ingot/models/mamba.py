@@ -3,13 +3,12 @@ and decay."""
 
 from collections.abc import Mapping
 
-from ingot.models.checkpoint import (
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_states import (
     BACKBONE,
     CONVOLUTION,
     DECAY,
     STATE_SPACE,
-    Checkpoint,
-    Value,
     state_space_keys,
 )
 from ingot.models.hyperparameters import Hyperparameters

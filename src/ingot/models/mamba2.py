@@ -3,13 +3,12 @@ decay, and each group of heads is normalized after the gate."""
 
 from collections.abc import Mapping
 
-from ingot.models.checkpoint import (
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_states import (
     BACKBONE,
-    CONVOLUTION,
     DECAY,
-    STATE_SPACE,
-    Checkpoint,
-    Value,
+    mamba2_names,
+    mamba2_shapes,
     state_space_keys,
 )
 from ingot.models.hyperparameters import Hyperparameters
@@ -29,18 +28,10 @@ CHECKPOINTS = (
     Checkpoint(
         models=("Mamba2ForCausalLM",),
         layers="backbone.layers",
-        names={**STATE_SPACE, "mixer.dt_bias": "ssm_dt.bias", "mixer.norm": "ssm_norm"},
+        names={"norm": "attn_norm", **mamba2_names("mixer.")},
         outer=BACKBONE,
         values=DECAY,
-        shapes={
-            **CONVOLUTION,
-            "ssm_a": lambda shape, _: (*shape, 1),
-            "ssm_d": lambda shape, _: (*shape, 1),
-            "ssm_norm.weight": lambda shape, s: (
-                s.integer("n_groups"),
-                shape[0] // s.integer("n_groups"),
-            ),
-        },
+        shapes=mamba2_shapes("n_groups"),
         keys=_keys,
     ),
 )

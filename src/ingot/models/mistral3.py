@@ -24,6 +24,7 @@ CHECKPOINTS = (
             "Ministral3ForCausalLM",
             "Mistral3ForConditionalGeneration",
         ),
+        accepts=lambda s: s.find("kv_lora_rank") is None,
         names=INTERLEAVED,
         keys=_keys,
     ),

@@ -2,15 +2,42 @@
 positions after the original context; softmax experts with weights that add up to one, shared
 experts."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation, Gating
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_parts import LATENT_BLOCKS, LATENT_SHAPES, LATENTS, latent_keys
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import ExpertsSpec, LayerSpec, MlpSpec, Network, NormSpec
+from ingot.models.networks import latent_network
+from ingot.models.settings import Settings
+from ingot.models.spec import ExpertsSpec, Network
+
+_SOFTMAX = 1  # a file's number of this gating
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    rope = s.rope or {}
+    return {
+        **latent_keys(s),
+        "expert_gating_func": _SOFTMAX,
+        "attention.temperature_scale": rope.get("llama_4_scaling_beta"),
+        "attention.temperature_length": rope.get("original_max_position_embeddings"),
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Mistral4ForCausalLM", "Mistral3ForConditionalGeneration"),
+        accepts=lambda s: s.find("kv_lora_rank") is not None,
+        names=LATENTS,
+        blocks=LATENT_BLOCKS,
+        shapes=LATENT_SHAPES,
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.rms_epsilon)
-
     experts = ExpertsSpec(
         count=h.experts,
         used=h.experts_used,
@@ -22,21 +49,4 @@ def network(h: Hyperparameters) -> Network:
         groups=h.expert_groups(best=2),
         shared=h.shared_expert(),
     )
-    dense = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
-    layers = [
-        LayerSpec(
-            attention=h.latents(),
-            attention_norm=norm("attn_norm"),
-            mlp=dense if index < h.dense_layers else experts,
-            mlp_norm=norm("ffn_norm"),
-        )
-        for index in range(h.layers - h.mtp_layers)
-    ]
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers,
-        output_norm=norm("output_norm"),
-        mtp_layers=h.mtp_layers,
-    )
+    return latent_network(h, experts)

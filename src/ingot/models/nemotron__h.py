@@ -1,9 +1,48 @@
 """Nemotron-H, Nemotron Nano 2: each layer is Mamba 2, attention without positions, or a
 feed-forward network with a squared ReLU."""
 
+from collections.abc import Mapping
+
 from ingot.graph.ops import Activation
+from ingot.models.checkpoint import Checkpoint, Value
+from ingot.models.checkpoint_states import (
+    BACKBONE,
+    DECAY,
+    SINGLE_BLOCKS,
+    block_kinds,
+    mamba2_shapes,
+    single_block_keys,
+)
 from ingot.models.hyperparameters import Hyperparameters
+from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
+
+
+def _has_experts(s: Settings) -> bool:
+    return any(kind in ("moe", "E") for kind in block_kinds(s))
+
+
+def _keys(s: Settings) -> Mapping[str, Value]:
+    return {
+        **single_block_keys(s, ("mlp", "-"), s.integer("intermediate_size")),
+        "expert_count": None,
+        "expert_used_count": None,
+        "expert_feed_forward_length": None,
+    }
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("NemotronHForCausalLM",),
+        accepts=lambda s: not _has_experts(s),
+        layers="backbone.layers",
+        names=SINGLE_BLOCKS,
+        outer=BACKBONE,
+        values=DECAY,
+        shapes=mamba2_shapes("n_groups"),
+        keys=_keys,
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

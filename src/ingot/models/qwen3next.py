@@ -1,58 +1,46 @@
 """Qwen3-Next: the gated delta rule in three of four layers, in the others attention with a gate,
 norms of each head and half-split RoPE on part of it; softmax experts and a gated shared one."""
 
-from ingot.graph.ops import Activation, Gating, RopeLayout
+from collections.abc import Sequence
+
+import numpy as np
+
+from ingot.models.checkpoint import ONE_MORE, Checkpoint, Order, Rows
+from ingot.models.checkpoint_states import CONVOLUTION, DECAY, DELTA, delta_keys
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.spec import (
-    AttentionSpec,
-    ExpertsSpec,
-    LayerSpec,
-    Network,
-    NormSpec,
-    SharedExpertSpec,
+from ingot.models.networks import delta_network, experts_and_gated_one
+from ingot.models.settings import Settings
+from ingot.models.spec import Network
+
+
+def _by_kind(rows: int, s: Settings) -> Sequence[Order]:
+    """Queries, keys and values of all heads, then their gates; stored one key head after the other.
+
+    A key head has its query and key, then the values and gates of its value heads.
+    """
+    heads, values = s.positive("linear_num_key_heads"), s.positive("linear_num_value_heads")
+    key = s.positive("linear_key_head_dim")
+    value = s.positive("linear_value_head_dim") * (values // heads)
+    parts = np.split(np.arange(rows).reshape(heads, -1), [key, 2 * key, 2 * key + value], axis=1)
+    query, keys, found, gates = (part.reshape(-1) for part in parts)
+    return np.concatenate([query, keys, found]), gates
+
+
+CHECKPOINTS = (
+    Checkpoint(
+        models=("Qwen3NextForCausalLM",),
+        names={
+            **DELTA,
+            "linear_attn.in_proj_qkvz": Rows(("attn_qkv", "attn_gate"), _by_kind),
+            "linear_attn.in_proj_ba": "ssm_ba",
+        },
+        values={**DECAY, "ssm_norm.weight": lambda w: w, **ONE_MORE},
+        shapes=CONVOLUTION,
+        keys=delta_keys,
+    ),
 )
 
 
 def network(h: Hyperparameters) -> Network:
-    def norm(name: str) -> NormSpec:
-        return NormSpec(name, h.rms_epsilon)
-
-    rope = h.rope(RopeLayout.HALF_SPLIT)
-    mlp = ExpertsSpec(
-        count=h.experts,
-        used=h.experts_used,
-        width=h.size("expert_feed_forward_length"),
-        activation=Activation.SILU,
-        gating=Gating.SOFTMAX,
-        normalize=True,
-        shared=SharedExpertSpec(width=h.size("expert_shared_feed_forward_length"), gated=True),
-    )
     delta = h.delta(mixed_rates=True, mixed_inputs=h.has_tensor("blk.0.ssm_in.weight"))
-    layers = []
-    for attends, kv_heads in zip(h.attention_layers, h.kv_heads, strict=True):
-        attention = AttentionSpec(
-            heads=h.heads,
-            kv_heads=kv_heads,
-            head_size=h.head_size,
-            rope=rope,
-            query_norm=norm("attn_q_norm"),
-            key_norm=norm("attn_k_norm"),
-            gate_in_query=True,
-        )
-        layers.append(
-            LayerSpec(
-                attention=attention if attends else delta,
-                attention_norm=norm("attn_norm"),
-                mlp=mlp,
-                mlp_norm=norm("post_attention_norm"),
-            )
-        )
-    last = h.layers - h.mtp_layers
-    return Network(
-        width=h.width,
-        vocabulary=h.vocabulary,
-        context_length=h.context_length,
-        layers=layers[:last],
-        output_norm=norm("output_norm"),
-        mtp_layers=h.mtp_layers,
-    )
+    return delta_network(h, delta, experts_and_gated_one(h))

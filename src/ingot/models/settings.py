@@ -62,6 +62,15 @@ class Settings:
             raise self._wrong((name,), value, "true or false")
         return value
 
+    def per_layer(self, *names: str) -> int | list[int]:
+        """A whole number, or one for each layer."""
+        value = self._required(names, None)
+        if not isinstance(value, list):
+            return self.integer(*names)
+        if len(value) != self.layers or not all(type(item) is int for item in value):
+            raise self._wrong(names, value, f"an integer, or a list of {self.layers} integers")
+        return value
+
     def numbers(self, name: str) -> list[float]:
         """A list of numbers."""
         return _number_list(name, self._required((name,), None))
@@ -74,7 +83,11 @@ class Settings:
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return self.positive("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+        kinds = self.find("layers_block_type", "hybrid_override_pattern")  # one for each layer
+        listed = len(kinds) if isinstance(kinds, list | str) else None
+        return self.positive(
+            "num_hidden_layers", "n_layer", "num_layers", "n_layers", default=listed
+        )
 
     @property
     def heads(self) -> int:
@@ -90,6 +103,15 @@ class Settings:
     def head_size(self) -> int:
         """Elements of a head."""
         return self.positive("head_dim", default=max(1, self.width // self.heads))
+
+    def of_full_layers(self, name: str, own: str) -> int:
+        """A size of layers without a window: one of the layer, a setting of its own, or this."""
+        kinds, layers = self.find("layer_types"), self.find("per_layer_config")
+        if isinstance(kinds, list) and isinstance(layers, Mapping) and _FULL in kinds:
+            layer = layers.get(str(kinds.index(_FULL)))
+            if isinstance(layer, Mapping) and name in layer:
+                return Settings(layer).positive(name)
+        return self.positive(own, name)
 
     def positive(self, *names: str, default: int | None = None) -> int:
         """A whole number of things there is at least one of."""
@@ -131,6 +153,8 @@ class Settings:
             stated = stated.get(layers)
             if stated is None:
                 return None
+            if not isinstance(stated, Mapping):
+                raise self._wrong((f"rope_parameters of {layers}",), stated, "an object")
         elif layers != _FULL:
             return None
         outside = {name: self.values[name] for name in _ROPE_FIELDS if name in self.values}

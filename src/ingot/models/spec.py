@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout
+from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout, SeenPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,32 @@ class AttentionSpec:
     inner_norm: NormSpec | None = None  # before attn_output
     gated: bool = False  # attn_gate: its sigmoid multiplies what attention gives
     gate_in_query: bool = False  # attn_q holds a head's query and after it its gate
+    value_norm: NormSpec | None = None  # of each head, without weights
+    value_is_key: bool = False  # there is no attn_v: the key before its norm is the value
+    kv_of: int | None = None  # the layer whose keys and values it reads; None: its own
+    relative: "RelativeSpec | None" = None
+    alibi: bool = False
+    seen: SeenPart = SeenPart.ALL
+    output: str = "attn_output"  # what its output matrix is called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelativeSpec:
+    """attn_rel_b of a layer: what heads add to scores, by the bucket of a distance."""
+
+    layer: int  # that has the tensor
+    buckets: int
+    reach: int  # farther keys count as those so far away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossSpec:
+    """cross_attn_q, cross_attn_k, cross_attn_v, cross_attn_o: attention over an encoder's rows."""
+
+    heads: int
+    head_size: int
+    scale: float
+    norm: NormSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +213,9 @@ class MlpSpec:
     gated: bool = True
     fused_gate: bool = False  # ffn_up holds the rows of the gate and after them its own
     bias: bool = False
+    down_bias: bool = False  # of ffn_down alone
     inner_norm: NormSpec | None = None  # before ffn_down
+    peaks: float | None = None  # of the gate, what is so many deviations above its mean; None: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +241,8 @@ class ExpertsSpec:
     near: float = 0.0  # of the sparse mixer
     bias: bool = False  # of the scores and of every expert
     selection_bias: bool = False  # exp_probs_b: added to choose, not to weigh
+    fused_gate: bool = False  # ffn_gate_up_exps holds the rows of an expert's gate, then of its up
+    scales: bool = False  # ffn_down_exps.scale: a number for each expert
     groups: "ExpertGroupsSpec | None" = None
     weigh_input: bool = False  # of the one expert, not what it gives
     shared: SharedExpertSpec | None = None
@@ -225,6 +255,52 @@ class ExpertGroupsSpec:
     count: int
     used: int
     best: int  # scores that count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideExpertsSpec:
+    """Experts beside an MLP: each after norms of its own, and with a norm of what it gives.
+
+    ffn_gate_inp scores the stream after a norm of its own, whose weights are ffn_gate_inp.scale.
+    """
+
+    experts: ExpertsSpec
+    router_norm: NormSpec
+    norm: NormSpec
+    post_norm: NormSpec
+    mlp_post_norm: NormSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerInputSpec:
+    """inp_gate, proj: a part of the network's layer inputs joins the stream through a gate."""
+
+    activation: Activation
+    norm: NormSpec  # of what joins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLayerSpec:
+    """A layer that works on one of several streams (AltUp), with a way around attention (Laurel).
+
+    altup_router weighs streams; altup_predict_coef mixes them before the layer, altup_correct_coef
+    spreads what the layer changed; altup_correct_scale is for the gate of the layer's input, which
+    joins all but the first stream. laurel_l and laurel_r lead around attention; both together are
+    divided by the root of two.
+    """
+
+    count: int  # of streams
+    active: int  # the one that the layer works on
+    router_norm: NormSpec
+    laurel_rank: int
+    laurel_norm: NormSpec
+    attention: AttentionSpec
+    attention_norm: NormSpec
+    attention_post_norm: NormSpec
+    mlp: MlpSpec
+    mlp_norm: NormSpec
+    mlp_post_norm: NormSpec
+    layer_input: LayerInputSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +322,13 @@ class LayerSpec:
     mlp_post_norm: NormSpec | None = None
     attention_stream_norm: NormSpec | None = None
     mlp_stream_norm: NormSpec | None = None
+    again_norm: NormSpec | None = None  # after attention its input is added again, then this
+    cross: CrossSpec | None = None  # after attention
     residual_scale: float = 1.0  # of what attn_output and ffn_down give
     beside: Mamba2Spec | None = None  # attention: of the same input, into the same stream
+    beside_experts: BesideExpertsSpec | None = None
+    layer_input: LayerInputSpec | None = None
+    output_scale: bool = False  # layer_output_scale: the stream after the layer is times it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +346,14 @@ class HeadSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerInputsSpec:
+    """per_layer_token_embd and per_layer_model_proj: an input of every layer, made of the token."""
+
+    width: int  # of each layer
+    norm: NormSpec  # per_layer_proj_norm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """Embedding, layers, norm and output (tied to the embedding if absent).
 
@@ -275,15 +364,48 @@ class Network:
     width: int
     vocabulary: int
     context_length: int
-    layers: Sequence[LayerSpec]
+    layers: Sequence[LayerSpec | StreamLayerSpec]
     output_norm: NormSpec | None
     embedding_scale: float = 1.0
     learned_positions: bool = False  # position_embd: a row for each position
     token_types: int = 0  # rows of token_types, one of which is added to every token
     embedding_norm: NormSpec | None = None
+    layer_inputs: LayerInputsSpec | None = None
+    streams: int = 1  # altup_proj makes the others of the first, altup_unembd_proj joins them
     logits: bool = True
     head: HeadSpec | None = None
     output_bias: bool = False
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
-    mtp_layers: int = 0  # after the last one, for multi-token prediction: not read
+    # Layers after the last one that predict tokens further ahead (lower_mtp.py)
+    mtp: Sequence[LayerSpec] = ()
+    stack: str = ""  # what is before blk in the names of its layers
+    encoder: "Network | None" = None  # that reads prompts; its last rows are what `cross` sees
+    start_token: int | None = None  # what a decoder begins with, if an encoder reads prompts
+    unread: tuple[str, ...] = ()  # tensors that files may hold and nobody reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSpec:
+    """A draft that guesses tokens from hidden states of a target model (lower_draft.py).
+
+    fc makes one hidden state of several layers' hidden states, side by side. The draft's layer
+    reads the embedding of a token and the hidden state before it, each after its norm, side by
+    side; what it adds, it adds to the hidden state.
+    """
+
+    width: int
+    vocabulary: int  # tokens that it reads: those of the target
+    outputs: int  # tokens that it can guess
+    context_length: int
+    target_width: int
+    target_layers: tuple[int, ...]  # whose input it reads; one after the last: what that one gives
+    target_norm: NormSpec | None  # of the hidden states side by side, before fc
+    token_norm: NormSpec
+    hidden_norm: NormSpec
+    adds_to_normed: bool  # to the hidden state after its norm
+    attention: AttentionSpec
+    mlp: MlpSpec
+    mlp_norm: NormSpec
+    output_norm: NormSpec
+    token_map: str | None  # a tensor: the target's number of each token that it can guess

@@ -19,6 +19,7 @@ from ingot.files import require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, LazyTensor
 from ingot.gguf.copying import copy_keys, copy_tensor
 from ingot.quant import decode, encode
+from ingot.quantize.compensation import encode_compensated
 from ingot.quantize.imatrix import ImportanceMatrix
 from ingot.quantize.mixes import Mix, ModelShape, choose_types, fitting, is_quantizable
 
@@ -61,6 +62,7 @@ class Quantization:
     mix: Mix
     types: Mapping[str, GgmlType]
     imatrix: ImportanceMatrix | None = None
+    root: Callable[[str], Floats | None] | None = None  # for a matrix (`compensation.py`)
 
     def size_of(self, name: str) -> int:
         """The bytes of a tensor in the new file."""
@@ -104,9 +106,7 @@ class Quantization:
             if kind is tensor.type:
                 copy_tensor(tensor, writer)
             else:
-                known = self.imatrix.of(name, tensor.shape) if self.imatrix else None
-                pieces = partial(_encoded, tensor, kind, known)
-                writer.add_streamed_tensor(name, kind, tensor.shape, pieces)
+                writer.add_streamed_tensor(name, kind, tensor.shape, partial(self._pieces, name))
         total, done = writer.data_bytes, 0
         require_room(path.parent.resolve(), total, path.name, "choose another disk")
 
@@ -120,9 +120,20 @@ class Quantization:
 
         return writer.write(report)
 
+    def _pieces(self, name: str) -> Iterator[Bytes]:
+        tensor = self.source.tensors[name]
+        known = self.imatrix.of(name, tensor.shape) if self.imatrix else None
+        root = self.root(name) if self.root else None
+        return encoded_pieces(tensor, self.types[name], known, root)
 
-def _encoded(tensor: LazyTensor, kind: GgmlType, importance: Floats | None) -> Iterator[Bytes]:
-    """The blocks of a tensor, some rows at a time; `importance` is [matrices, columns]."""
+
+def encoded_pieces(
+    tensor: LazyTensor, kind: GgmlType, importance: Floats | None, root: Floats | None = None
+) -> Iterator[Bytes]:
+    """The blocks of a tensor, some rows at a time; `importance` is [matrices, columns].
+
+    `root`: for rounding with compensation (`compensation.py`).
+    """
     columns = tensor.shape[-1]
     rows, row_bytes = prod(tensor.shape[:-1]), tensor.nbytes // prod(tensor.shape[:-1])
     matrices = 1 if importance is None else len(importance)
@@ -134,7 +145,10 @@ def _encoded(tensor: LazyTensor, kind: GgmlType, importance: Floats | None) -> I
             last = min(first + step, end)
             data = tensor.data[first * row_bytes : last * row_bytes]
             values = decode(data, tensor.type, (last - first, columns))
-            yield encode(values, kind, importance=counts).reshape(-1)
+            if root is not None and kind.block_size > 1:
+                yield encode_compensated(values, root, kind).reshape(-1)
+            else:
+                yield encode(values, kind, importance=counts).reshape(-1)
 
 
 def plan(
@@ -149,8 +163,6 @@ def plan(
     shapes = {name: tensor.shape for name, tensor in source.tensors.items()}
     if not shapes:
         raise QuantError(f"{source.path} has no tensors")
-    if mix.needs_imatrix and imatrix is None:
-        raise QuantError(f"{mix.name} needs an importance matrix (--imatrix FILE)")
     if imatrix is not None and not shapes.keys() & imatrix.means.keys():
         raise QuantError(f"{imatrix.path} knows no tensor of {source.path}")
     chosen = choose_types(mix, model_shape(source), shapes, has_imatrix=imatrix is not None)
@@ -166,6 +178,18 @@ def plan(
                 f"{source.path} is already quantized ({name} is {before.name}), and quantizing "
                 "again loses more; take the F16 or BF16 file, or allow it (--allow-requantize)"
             )
+        if kind is not before and mix.tensor_needs_imatrix(name, kind):
+            if imatrix is None:
+                raise QuantError(
+                    f"{mix.name} needs an importance matrix, because {name} becomes {kind.name}; "
+                    "ingot imatrix makes one (--imatrix FILE)"
+                )
+            if name not in imatrix.means:
+                raise QuantError(
+                    f"{imatrix.path} knows nothing of {name}, which {kind.name} needs; make one "
+                    "from this model (ingot imatrix), or give the tensor another type "
+                    "(--tensor-type)"
+                )
     return Quantization(source, mix, types, imatrix)
 
 

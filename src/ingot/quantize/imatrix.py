@@ -2,16 +2,17 @@
 
 In: the path of a GGUF file (`in_sum2` and `counts` of each tensor) or of the older binary format.
 Out: an `ImportanceMatrix`: by tensor, the mean square of each input, for every expert. Sizes are
-checked against the file before anything of that size is read.
+checked against the file before anything of that size is read. `write_imatrix` writes a GGUF file
+from sums that were computed (`ingot.engine.model.input_sums`).
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from struct import calcsize, unpack_from
-from struct import error as StructError  # noqa: N812
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingot.arrays import Floats
 from ingot.errors import QuantError
@@ -31,6 +32,17 @@ class ImportanceMatrix:
     means: Mapping[str, Floats]  # [experts or 1, columns]
     datasets: tuple[str, ...] = ()
     chunks: int = 0
+
+    @classmethod
+    def from_sums(
+        cls, path: Path, sums: "Mapping[str, InputSums]", *, dataset: str, chunks: int
+    ) -> "ImportanceMatrix":
+        """What was computed just now; `path` is only said in messages and keys."""
+        means = {
+            name: _means(found.sums.astype(np.float32), found.counts.astype(np.float32)[:, None])
+            for name, found in sums.items()
+        }
+        return cls(path, means, (dataset,), chunks)
 
     def of(self, name: str, shape: tuple[int, ...]) -> Floats | None:
         """The importance of the columns of each matrix of a tensor; None if nothing is known.
@@ -87,10 +99,7 @@ def _read_gguf(path: Path) -> ImportanceMatrix:
             counts = counted.data.view(np.float32).reshape(-1, 1)
             if len(counts) != len(sums):
                 raise QuantError(f"{path}: {name} has {len(sums)} rows and {len(counts)} counts")
-            # Experts that no token chose matter as much as any.
-            means[name.removesuffix(_SUMS)] = np.divide(
-                sums, counts, out=np.ones_like(sums), where=counts > 0
-            )
+            means[name.removesuffix(_SUMS)] = _means(sums, counts)
         datasets = loader.metadata.strings("imatrix.datasets", None)
         return ImportanceMatrix(
             path,
@@ -98,6 +107,40 @@ def _read_gguf(path: Path) -> ImportanceMatrix:
             tuple(datasets or ()),
             loader.metadata.integer("imatrix.chunk_count", 0),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class InputSums:
+    """The sums of squared inputs of a tensor's matrices, and how many rows were added to each."""
+
+    sums: NDArray[np.float64]  # [matrices, columns]
+    counts: NDArray[np.int64]  # [matrices]
+
+    def add(self, squares: NDArray[np.float64], rows: int) -> None:
+        """Add to all matrices what was summed over so many rows."""
+        self.sums[:] += squares
+        self.counts[:] += rows
+
+
+def write_imatrix(
+    path: Path, sums: Mapping[str, InputSums], *, dataset: str, chunks: int, chunk_size: int
+) -> None:
+    """Write a GGUF file as llama.cpp's; it appears when it is complete."""
+    writer = GgufWriter(path)
+    writer.add("general.type", "imatrix")
+    writer.add("imatrix.datasets", [dataset])
+    writer.add("imatrix.chunk_count", chunks)
+    writer.add("imatrix.chunk_size", chunk_size)
+    for name, found in sorted(sums.items()):
+        writer.add_tensor(name + _SUMS, found.sums.astype(np.float32))
+        writer.add_tensor(name + _COUNTS, found.counts.astype(np.float32).reshape(-1, 1))
+    writer.write()
+
+
+def _means(sums: Floats, counts: Floats) -> Floats:
+    """Mean squares; experts that no token chose matter as much as any."""
+    means: Floats = np.divide(sums, counts, out=np.ones_like(sums), where=counts > 0)
+    return means
 
 
 class _Reader:
@@ -113,8 +156,8 @@ class _Reader:
         return self.at == len(self.data)
 
     def integer(self, most: int) -> int:
-        (value,) = unpack_from("<i", self.data, self.at)
-        self.at += calcsize("<i")
+        (value,) = struct.unpack_from("<i", self.data, self.at)
+        self.at += struct.calcsize("<i")
         if not 0 <= value <= most:
             raise ValueError(f"the number {value} before byte {self.at} is not possible")
         return int(value)
@@ -139,6 +182,6 @@ def _read_old(path: Path) -> ImportanceMatrix:
         if not reader.is_at_end:
             chunks = reader.integer(2**31 - 1)
             dataset = reader.bytes(reader.integer(1 << 16)).decode("utf-8", "replace")
-    except (ValueError, StructError) as error:
+    except (ValueError, struct.error) as error:
         raise QuantError(f"{path} is no importance matrix: {error}") from None
     return ImportanceMatrix(path, means, (dataset,) if dataset else (), chunks)

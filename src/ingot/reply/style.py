@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
+
+# llama-server's names: "none" leaves reasoning in the text, the other two separate it.
+ReasoningFormat = Literal["auto", "deepseek", "none"]
 
 
 class CallStyle(StrEnum):
@@ -90,6 +94,10 @@ class ReplyStyle:
     def is_opened_by(self, prompt: str) -> bool:
         """Whether a prompt ends with the opening tag, so that a text begins in the reasoning."""
         return self.thinking is not None and prompt.rstrip().endswith(self.thinking.open)
+
+    def is_closed_by(self, prompt: str) -> bool:
+        """Whether a prompt ends with the closing tag, so that no reasoning is wanted."""
+        return self.thinking is not None and prompt.rstrip().endswith(self.thinking.close)
 
 
 def style_of(template: str, controls: Mapping[str, int] = MappingProxyType({})) -> ReplyStyle:

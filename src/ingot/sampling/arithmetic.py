@@ -85,34 +85,23 @@ def near_top(row: Logits, distance: float) -> tuple[Ints, Logits]:
         raise _error(error) from None
 
 
-def top_of_rows(
-    rows: Logits, counts: Ints, threads: int
-) -> list[tuple[Ints, Logits] | LogitsError | None]:
-    """The likeliest tokens of each row, largest first, ties by id; a count of 0 skips a row."""
-    width = int(counts.max(initial=0))
-    ids = np.empty((len(rows), width), np.int32)
-    logits = np.empty((len(rows), width), np.float32)
+def top_of_rows(rows: Logits, count: int, threads: int) -> list[tuple[Ints, Logits]]:
+    """The likeliest tokens of each row, at most `count`, largest first, ties by id."""
+    shape = len(rows), min(count, rows.shape[1])
+    ids, logits = np.empty(shape, np.int32), np.empty(shape, np.float32)
     found = np.empty(len(rows), np.int32)
-    _native.select_top(rows, counts, ids, logits, found, threads)
-    results: list[tuple[Ints, Logits] | LogitsError | None] = []
-    for row, (wanted, count) in enumerate(zip(counts.tolist(), found.tolist(), strict=True)):
-        if wanted == 0:
-            results.append(None)
-        elif count > 0:
-            results.append((ids[row, :count], logits[row, :count]))
-        else:
-            results.append(nothing_left() if count == 0 else not_finite())
+    _native.select_top(rows, np.full_like(found, shape[1]), ids, logits, found, threads)
+    results: list[tuple[Ints, Logits]] = []
+    for row, allowed in enumerate(found.tolist()):
+        if allowed <= 0:
+            raise nothing_left() if allowed == 0 else not_finite()
+        results.append((ids[row, :allowed], logits[row, :allowed]))
     return results
 
 
 def top(row: Logits, count: int) -> tuple[Ints, Logits]:
     """The likeliest tokens of one row, as `top_of_rows`."""
-    wanted = np.array([min(count, len(row))], np.int32)
-    result = top_of_rows(row[np.newaxis], wanted, 1)[0]
-    if isinstance(result, LogitsError):
-        raise result
-    assert result is not None, "a count above 0 was asked for"
-    return result
+    return top_of_rows(row[np.newaxis], count, 1)[0]
 
 
 def exp(value: float) -> float:

@@ -72,15 +72,11 @@ class BeamSearch:
             )
         normalizers = self._normalizers(logits, threads)
         # Even if the best tokens end a text, `width` are left to continue.
-        count = min(self._width + len(self._ends), logits.shape[1])
-        tops = arithmetic.top_of_rows(logits, np.full(len(logits), count, np.int32), threads)
+        tops = arithmetic.top_of_rows(logits, self._width + len(self._ends), threads)
         options: list[tuple[float, int, int]] = []
-        for parent, top in enumerate(tops):
-            if isinstance(top, LogitsError):
-                raise top
-            assert top is not None, "a count above 0 was asked for"
-            sums = self.beams[parent].logprob + top[1].astype(np.float64) - normalizers[parent]
-            options += zip(sums.tolist(), [parent] * len(sums), top[0].tolist(), strict=True)
+        for parent, (ids, values) in enumerate(tops):
+            sums = self.beams[parent].logprob + values.astype(np.float64) - normalizers[parent]
+            options += zip(sums.tolist(), [parent] * len(sums), ids.tolist(), strict=True)
         options.sort(key=lambda option: (-option[0], option[1], option[2]))
         return self._keep(options)
 

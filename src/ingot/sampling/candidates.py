@@ -74,7 +74,7 @@ class Candidates:
     def keep_near_top(self, distance: float, least: int = 1) -> None:
         """Keep those at most `distance` below the largest logit, and at least `least`."""
         if distance < 0.0:
-            self.keep_top(max(least, 1))
+            self.keep_top(least)
             return
         if self.ids is None:
             ids, logits = arithmetic.near_top(self.row, distance)

@@ -30,6 +30,8 @@ class SamplerChain:
         prompt: Sequence[int] | Ints = (),
     ) -> None:
         self.samplers = tuple(samplers)
+        # Most samplers ignore accepted tokens: those are not called for each of them.
+        self._followers = [each for each in samplers if type(each).accept is not Sampler.accept]
         self.seed = _any_seed() if seed is None else seed
         self._tokens = np.empty(max(64, 2 * len(prompt)), np.int32)
         self._tokens[: len(prompt)] = prompt
@@ -90,7 +92,7 @@ class SamplerChain:
             self._tokens = np.concatenate([self._tokens, np.empty_like(self._tokens)])
         self._tokens[self._length] = token
         self._length += 1
-        for sampler in self.samplers:
+        for sampler in self._followers:
             sampler.accept(token)
 
     def accept_all(self, tokens: Iterable[int]) -> None:

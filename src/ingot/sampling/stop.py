@@ -24,7 +24,6 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
-        self._longest = max(map(len, stops), default=0)
         self._held = ""
 
     def push(self, text: str) -> tuple[str, str | None]:
@@ -37,7 +36,8 @@ class StopStrings:
             _, at, stop = min(found)
             self._held = ""
             return text[:at], stop
-        keep = next((n for n in range(self._most(text), 0, -1) if self._may_begin(text[-n:])), 0)
+        most = min(max(map(len, self._stops)), len(text))
+        keep = next((n for n in range(most, 0, -1) if self._may_begin(text[-n:])), 0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep], None
 
@@ -45,9 +45,6 @@ class StopStrings:
         """End the text; return what was held back."""
         held, self._held = self._held, ""
         return held
-
-    def _most(self, text: str) -> int:
-        return min(self._longest - 1, len(text))
 
     def _may_begin(self, end: str) -> bool:
         return any(stop.startswith(end) for stop in self._stops)

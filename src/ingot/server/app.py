@@ -31,6 +31,7 @@ from ingot.server.error_bodies import error_body
 from ingot.server.errors import ApiError, ClientGoneError, ErrorInfo, error_info
 from ingot.server.http.json_response import JsonResponse
 from ingot.server.http.middleware import CLIENT_CLOSED, RequestMiddleware
+from ingot.server.mcp import endpoints as mcp
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
 
@@ -44,13 +45,20 @@ def application(server: Server) -> FastAPI:
     """The ASGI application of an existing `Server`."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await server.catalog.open_first()
-        watch = asyncio.create_task(server.catalog.watch())
+        server.mcp.start()
+        for start in server.at_start:
+            start(app)
+        watches = [
+            asyncio.create_task(server.catalog.watch()),
+            asyncio.create_task(server.history.watch()),
+        ]
         try:
             yield
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             await server.close()
 
     app = FastAPI(
@@ -61,7 +69,9 @@ def application(server: Server) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from elsewhere; `page` has our own
         redoc_url=None,
     )
-    for family in (health, model_control, batches, openai, anthropic, llama, ollama, vllm):
+    # Routes are tried in this order: those that are asked for most come first, but after those of
+    # model control, because /models/load is no model's name.
+    for family in (model_control, openai, health, batches, anthropic, llama, ollama, vllm, mcp):
         app.include_router(family.router(server))
     app.include_router(page.router())
     for kind in (RequestValidationError, HTTPException, ApiError, ClientGoneError, IngotError):

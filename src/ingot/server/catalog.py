@@ -9,14 +9,22 @@ is no lease on the model. It does not know HTTP.
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from ingot import store
 from ingot.api import LLM
 from ingot.engine.model.plan import ModelPlan
-from ingot.errors import IngotError, MemoryShortageError, ModelChangedError, ThreadLimitError
+from ingot.errors import (
+    AdapterError,
+    ConfigError,
+    IngotError,
+    MemoryShortageError,
+    ModelChangedError,
+    ThreadLimitError,
+)
 from ingot.machine import available_memory
 from ingot.server.model_entry import Entry, Lease, ModelStatus
 from ingot.server.model_events import ModelEvents
@@ -25,6 +33,7 @@ from ingot.server.options import ServerOptions
 from ingot.server.threads import run_in_thread
 
 LATEST = ":latest"  # what Ollama adds to a name without a tag
+_OLLAMA = "ollama:"  # what the store's names of its models begin with
 _LOOK_SECONDS = 10.0  # between two checks of the models, at most
 _DISCOVER_SECONDS = 1.0  # between two searches for new models, at least
 
@@ -67,7 +76,10 @@ class Catalog:
         return next(iter(self._entries.values()))
 
     def find(self, name: str | None) -> Entry:
-        """The model of a name. A server that was given one model uses it for every name."""
+        """The model of a name, or of a LoRA adapter's name.
+
+        A server that was given one model uses it for every name.
+        """
         if name is None or (len(self._entries) == 1 and self._options.discover is None):
             return self.default
         if (entry := self.find_exactly(name)) is None:
@@ -79,15 +91,32 @@ class Catalog:
         return entry
 
     def find_exactly(self, name: str) -> Entry | None:
-        """The model that has this name, with or without Ollama's `:latest`; None if none has."""
-        for given in (name, name.removesuffix(LATEST)):
-            if entry := self._entries.get(self._aliases.get(given, given)):
-                return entry
-        return None
+        """The model that has this name, with or without Ollama's `:latest`; None if none has.
 
-    def discover(self) -> None:
-        """Look for models that are new or gone, if the server does; at most once a second."""
-        if self._options.discover is None or time.monotonic() < self._looked + _DISCOVER_SECONDS:
+        It may be the name of one of its adapters.
+        """
+        for given in (name, name.removesuffix(LATEST)):
+            # Ollama's clients write the names of its models without the store's prefix.
+            for spelled in (given, f"{_OLLAMA}{given}", f"{_OLLAMA}{given}{LATEST}"):
+                if entry := self._entries.get(self._aliases.get(spelled, spelled)):
+                    return entry
+        return next((e for e in self._entries.values() if self.adapter_of(e, name)), None)
+
+    def adapter_of(self, entry: Entry, name: str | None) -> str | None:
+        """The adapter of a model that a name means; None if it means the model itself."""
+        if name is None or self._aliases.get(name, name) in self._entries:
+            return None
+        given = (name, name.removesuffix(LATEST))
+        return next((each for each in given if each in entry.adapters), None)
+
+    def discover(self, *, at_once: bool = False) -> None:
+        """Look for models that are new or gone, if the server does; at most once a second.
+
+        `at_once`: now, because one is known to be new.
+        """
+        if self._options.discover is None:
+            return
+        if not at_once and time.monotonic() < self._looked + _DISCOVER_SECONDS:
             return
         self._looked = time.monotonic()
         found = {model.name: model for model in self._options.discover()}
@@ -101,6 +130,10 @@ class Catalog:
             if name not in self._entries:
                 self._entries[name] = Entry(model)
                 self._aliases |= dict.fromkeys(model.aliases, name)
+
+    def add_aliases(self, name: str, aliases: Iterable[str]) -> None:
+        """Other names of a model in requests, unless they are names of models themselves."""
+        self._aliases |= {alias: name for alias in aliases if alias not in self._entries}
 
     async def open_first(self) -> None:
         """Open the models that a server opens at its start, or fail."""
@@ -116,18 +149,40 @@ class Catalog:
             if entry.llm is None:
                 async with self._admission:
                     entry.llm = await self._open_with_room(entry)
-            return Lease(entry, entry.llm, self._released.set)
+            adapter = self.adapter_of(entry, name)
+            return Lease(entry, entry.llm, self._released.set, adapter)
+
+    async def lease_without_adapter(self, name: str | None = None) -> Lease:
+        """The same for what no LoRA adapter can be used for; an adapter's name is an error."""
+        lease = await self.lease(name)
+        if lease.adapter is not None:
+            lease.release()
+            raise AdapterError(
+                f"{lease.adapter!r:.80} is a LoRA adapter, and embeddings and scores are computed "
+                f"without adapters: name the model, {lease.name!r:.80}, or serve a model that the "
+                "adapter was merged into (`ingot merge-lora`)"
+            )
+        return lease
 
     async def unload(self, name: str) -> None:
         """Close a model now, unless requests are using it."""
         entry = self.find(name)
         async with entry.opening:
-            if entry.leases:
-                raise ModelBusyError(
-                    f"{entry.name} is answering {entry.leases} requests; try again when they have "
-                    "ended"
-                )
-            await self._close(entry, "unloaded")
+            await self._close_unused(entry)
+
+    async def remove(self, entry: Entry) -> None:
+        """Close a model of the store, unless requests are using it, and delete it."""
+        async with entry.opening:
+            await self._close_unused(entry)
+            await run_in_thread(store.remove, entry.name)
+        self.discover(at_once=True)
+
+    async def _close_unused(self, entry: Entry) -> None:
+        if entry.leases:
+            raise ModelBusyError(
+                f"{entry.name} is answering {entry.leases} requests; try again when they have ended"
+            )
+        await self._close(entry, "unloaded")
 
     async def _open_with_room(self, entry: Entry) -> LLM:
         """Open a model; others that are idle are closed if there is no room for it."""
@@ -262,6 +317,16 @@ class Catalog:
 
 def _discard(_: str) -> None:
     pass
+
+
+def split_name(given: str) -> tuple[str | None, str]:
+    """Split `[NAME=]MODEL`, as it is given on a command line; None if there is no name."""
+    if "=" not in given or Path(given).exists() or store.is_remote(given):
+        return None, given
+    name, _, model = given.partition("=")
+    if not name:
+        raise ConfigError(f"{given!r} has no name before the equals sign; use NAME=MODEL")
+    return name, model
 
 
 def model_name(path: Path) -> str:

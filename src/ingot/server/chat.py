@@ -29,6 +29,7 @@ from ingot.reply import (
 from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
 from ingot.server.generation import PromptSet
+from ingot.server.request_adapters import AdapterScale
 
 Message = dict[str, Any]
 
@@ -49,6 +50,8 @@ class Chat:
     continues_last: bool | None = None
     thinking_tokens: int | None = None  # of reasoning before the answer; None: no limit
     separates_reasoning: bool = True  # or else it stays in the text, with its tags
+    lora: Sequence[AdapterScale] | None = None
+    priority: int = 0  # lower values are admitted first
     template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -59,6 +62,7 @@ class ReplyReader:
     style: ReplyStyle
     tools: tuple[Tool, ...]
     begins_in_reasoning: bool
+    is_past_reasoning: bool = False
     parallel_tool_calls: bool = True
     separates_reasoning: bool = True  # or else it stays in the text; gpt-oss's is always separate
 
@@ -96,8 +100,9 @@ class PreparedChat:
         """The prompt, with a grammar for its tool calls."""
         chat = self._chat
         prompt, self._reader = prepare(llm, chat)
+        style = self.reader.style
         grammar = tool_grammar(
-            self.reader.style,
+            replace(style, thinking=None) if self.reader.is_past_reasoning else style,
             self.reader.tools,
             chat.tool_choice,
             parallel=chat.parallel_tool_calls,
@@ -108,7 +113,12 @@ class PreparedChat:
         if chat.most_prompt_tokens is not None:
             prompt = prompt[-chat.most_prompt_tokens :]
         return PromptSet(
-            [llm.engine.encode(prompt)], params, chat.count, include_stop=chat.include_stop
+            [llm.engine.encode(prompt)],
+            params,
+            chat.count,
+            include_stop=chat.include_stop,
+            lora=chat.lora,
+            priority=chat.priority,
         )
 
     def _budget(self, llm: LLM) -> ThinkingBudget | None:
@@ -137,16 +147,16 @@ def prepare(llm: LLM, chat: Chat) -> tuple[list[int], ReplyReader]:
     talk = _conversation(llm, chat)
     options = {**_template_variables(talk), **chat.template_options}
     ids = llm.chat_prompt(talk.messages, tools=talk.tool_list, **options)
-    opened = llm.reply_style.is_opened_by(llm.tokenizer.decode(ids[-_TAIL:]))
+    style, end = llm.reply_style, llm.tokenizer.decode(ids[-_TAIL:])
     if talk.prefill:
         ids += llm.tokenizer.encode(talk.prefill, add_special=False)
-        opened = False
     return ids, ReplyReader(
-        llm.reply_style,
+        style,
         talk.tools,
-        opened,
-        chat.parallel_tool_calls,
-        chat.separates_reasoning,
+        begins_in_reasoning=not talk.prefill and style.is_opened_by(end),
+        is_past_reasoning=bool(talk.prefill) or style.is_closed_by(end),
+        parallel_tool_calls=chat.parallel_tool_calls,
+        separates_reasoning=chat.separates_reasoning,
     )
 
 
@@ -167,7 +177,7 @@ def _template_variables(talk: "_Conversation") -> dict[str, object]:
     return variables
 
 
-_TAIL = 8  # last tokens of a prompt, which can hold the mark that opens reasoning
+_TAIL = 32  # last tokens of a prompt, which can hold the marks around reasoning
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 
 from ingot.errors import (
+    AdapterError,
     CacheFullError,
     ChatTemplateError,
     ConfigError,
@@ -136,6 +137,7 @@ def error_info(error: BaseException) -> ErrorInfo:
             | ChatTemplateError()
             | TokenizerError()
             | SavedCacheError()
+            | AdapterError()
             | ModelError()  # the model cannot do this, or cannot read this prompt
             | ConfigError()
         ):

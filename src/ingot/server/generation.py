@@ -27,6 +27,7 @@ from ingot.server.catalog import Catalog
 from ingot.server.errors import ClientGoneError, stopping_error
 from ingot.server.http.access_log import AccessRecord
 from ingot.server.model_entry import Lease
+from ingot.server.request_adapters import AdapterScale, adapter_choice
 from ingot.server.slot_table import SlotTable
 from ingot.server.threads import run_in_thread
 
@@ -53,29 +54,33 @@ class PromptSet:
     guidance: Guidance | None = None
     keep: int = 0  # first tokens that stay when the context is shifted; -1: the prompt
     heal: bool = False  # whether texts may continue from inside the prompt's last token
+    lora: Sequence[AdapterScale] | None = None  # None: the adapter that the model's name names
+    priority: int = 0  # lower values are admitted first
 
-    def submit(self, llm: LLM, *, shift: bool = False) -> list[Request]:
+    def submit(
+        self, llm: LLM, *, shift: bool = False, named_adapter: str | None = None
+    ) -> list[Request]:
         """Submit all completions, or none. With a seed, each one of a prompt gets the next.
 
         With `shift`, a text that fills the context continues without its middle.
         """
+        adapter = adapter_choice(llm, self.lora, named_adapter)
         requests: list[Request] = []
         try:
             for prompt in self.prompts:
                 for number in range(self.count):
-                    seed = self.params.seed
-                    if seed is not None:
-                        seed = (seed + number) % (LARGEST_SEED + 1)
                     requests.append(
                         llm.stream(
                             prompt,
-                            replace(self.params, seed=seed),
+                            self._params_of(number),
                             context_overflow="shift" if shift else "stop",
                             keep=len(prompt) if self.keep < 0 else self.keep,
                             reuse=self.reuse,
                             heal=self.heal,
                             negative_prompt=self.guidance.prompt if self.guidance else None,
                             cfg_scale=self.guidance.scale if self.guidance else 1.0,
+                            adapter=adapter,
+                            priority=self.priority,
                         )
                     )
         except BaseException:
@@ -84,8 +89,14 @@ class PromptSet:
             raise
         return requests
 
+    def _params_of(self, number: int) -> SamplingParams:
+        """The parameters of a completion of a prompt, counted from 0."""
+        if self.params.seed is None or number == 0:
+            return self.params
+        return replace(self.params, seed=(self.params.seed + number) % (LARGEST_SEED + 1))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)  # not frozen: one is made for every token
 class Piece:
     """Some text of one completion, or progress of its prompt. The last carries the whole."""
 
@@ -125,12 +136,21 @@ class Generations:
         """
         lease = await catalog.lease(model)
         record.model = lease.name
-        try:
-            prompts = await run_in_thread(prepare, lease.llm)
-            compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
+
+        def submit(prompts: PromptSet) -> list[Request]:
             shift = lease.model.context_shift and prompts.guidance is None
-            requests = await run_in_thread(prompts.submit, lease.llm, shift=shift)
-            del compiled  # the requests hold it now
+            return prompts.submit(lease.llm, shift=shift, named_adapter=lease.adapter)
+
+        def begin() -> tuple[PromptSet, list[Request] | None]:
+            prompts = prepare(lease.llm)
+            return prompts, submit(prompts) if prompts.params.grammar is None else None
+
+        try:
+            prompts, requests = await run_in_thread(begin)
+            if requests is None:
+                compiled = await _compiled(lease.llm, prompts.params.grammar, receive)
+                requests = await run_in_thread(submit, prompts)
+                del compiled  # the requests hold it now
         except BaseException:
             lease.release()
             raise
@@ -145,7 +165,7 @@ class Generations:
     def slots_of(self, lease: Lease) -> SlotTable:
         """The slots of a model."""
         if lease.name not in self._slots:
-            self._slots[lease.name] = SlotTable(lease.llm.engine.options.max_running)
+            self._slots[lease.name] = SlotTable(lease.llm.engine.max_running)
         return self._slots[lease.name]
 
 
@@ -163,12 +183,13 @@ class Generation:
         include_stop: bool = False,
     ) -> None:
         self.llm = lease.llm
-        self.model = lease.name
+        self.model = lease.adapter or lease.name
         self.requests = requests
         self.record = record
         self.slots = slots
         self.began = time.perf_counter()
         self.stopped = False  # by the server, which is about to stop
+        self.is_closed = False
         self._lease = lease
         self._forget = forget
         self._include_stop = include_stop
@@ -196,6 +217,7 @@ class Generation:
 
     def close(self) -> None:
         """Cancel what is still running, and return the model."""
+        self.is_closed = True
         self.cancel()
         self.record.count(self.requests)
         self.slots.leave(self.requests)
@@ -259,7 +281,8 @@ class Generation:
     async def _pieces_of(self, index: int) -> AsyncIterator[Piece]:
         request = self.requests[index]
         async for text in request:
-            yield Piece(index, text)
+            # A slow client gets several tokens in one piece.
+            yield Piece(index, text + request.take_ready())
         try:
             done = await request
         except RequestCancelledError:

@@ -1,6 +1,8 @@
-"""`/health`, `/ready`, `/version`, `/metrics` and `/api/status`: for supervisors and dashboards."""
+"""`/health`, `/ready`, `/version`, `/metrics`, `/api/status`: for supervisors and dashboards."""
 
 import time
+from collections.abc import Iterator
+from dataclasses import asdict
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -11,6 +13,7 @@ from ingot.api import LLM
 from ingot.server.errors import stopping_error
 from ingot.server.model_entry import Entry
 from ingot.server.state import Server
+from ingot.server.status_history import Counts
 
 
 class Health(BaseModel):
@@ -33,6 +36,23 @@ class RequestStatus(BaseModel):
     prompt_tokens: int
     generated_tokens: int
     seconds: float
+    queue_seconds: float
+    prompt_seconds: float
+    generation_seconds: float
+
+
+class EndedRequest(BaseModel):
+    """A request that has ended, and the seconds since then."""
+
+    id: str
+    model: str
+    age: float
+    prompt_tokens: int
+    reused_tokens: int
+    generated_tokens: int
+    queue_seconds: float
+    prompt_seconds: float
+    generation_seconds: float
 
 
 class GpuStatus(BaseModel):
@@ -61,6 +81,9 @@ class ModelStatus(BaseModel):
     prompt_tokens: int = 0
     reused_tokens: int = 0
     generated_tokens: int = 0
+    text_steps: int = 0  # steps that gave a request tokens, summed over the requests
+    guessed_tokens: int = 0  # by speculation
+    accepted_tokens: int = 0  # of those, which were right
     preemptions: int = 0
     step_seconds: float = 0.0  # since the current step began
     cache_blocks: int = 0
@@ -75,6 +98,20 @@ class Status(BaseModel):
 
     uptime_seconds: float
     models: list[ModelStatus]
+    ended: list[EndedRequest]  # the last ones, oldest first
+
+
+class PastSample(BaseModel):
+    """The counters of the open models, and the seconds since then."""
+
+    age: float
+    models: dict[str, dict[str, int]]
+
+
+class PastStatus(BaseModel):
+    """The last two minutes, oldest first."""
+
+    samples: list[PastSample]
 
 
 def router(server: Server) -> APIRouter:
@@ -116,9 +153,45 @@ def router(server: Server) -> APIRouter:
         """What the dashboard of the page shows."""
         models = [_model_status(server, entry) for entry in server.catalog.entries.values()]
         uptime = time.monotonic() - server.started
-        return Status(uptime_seconds=uptime, models=models)
+        return Status(uptime_seconds=uptime, models=models, ended=[*_ended(server)])
+
+    @routes.get("/api/status/history")
+    async def history() -> PastStatus:
+        """The counters of the last two minutes, once a second, under the names of the status."""
+        samples = [
+            PastSample(
+                age=server.history.age(sample.at),
+                models={name: _named(counts) for name, counts in sample.models.items()},
+            )
+            for sample in server.history.samples
+        ]
+        return PastStatus(samples=samples)
 
     return routes
+
+
+def _named(counts: Counts) -> dict[str, int]:
+    """Counters under the names of `ModelStatus`."""
+    return {
+        f"cache_{name}" if name.startswith("blocks") else name: value
+        for name, value in asdict(counts).items()
+    }
+
+
+def _ended(server: Server) -> Iterator[EndedRequest]:
+    for ended in server.history.ended:
+        timings = ended.timings
+        yield EndedRequest(
+            id=ended.id,
+            model=ended.model,
+            age=server.history.age(ended.at),
+            prompt_tokens=timings.prompt_tokens,
+            reused_tokens=timings.reused_tokens,
+            generated_tokens=timings.generated_tokens,
+            queue_seconds=timings.queue_seconds,
+            prompt_seconds=timings.prompt_seconds,
+            generation_seconds=timings.generation_seconds,
+        )
 
 
 def _model_status(server: Server, entry: Entry) -> ModelStatus:
@@ -133,6 +206,9 @@ def _model_status(server: Server, entry: Entry) -> ModelStatus:
             prompt_tokens=request.timings.prompt_tokens,
             generated_tokens=request.timings.generated_tokens,
             seconds=now - generation.record.started,
+            queue_seconds=request.timings.queue_seconds,
+            prompt_seconds=request.timings.prompt_seconds,
+            generation_seconds=request.timings.generation_seconds,
         )
         for generation in server.generations
         if generation.model == entry.name
@@ -142,13 +218,16 @@ def _model_status(server: Server, entry: Entry) -> ModelStatus:
         name=entry.name,
         loaded=True,
         context=entry.llm.context,
-        slots=entry.llm.engine.options.max_running,
+        slots=entry.llm.engine.max_running,
         running=stats.running,
         waiting=stats.waiting,
         steps=stats.steps,
         prompt_tokens=stats.prompt_tokens,
         reused_tokens=stats.reused_tokens,
         generated_tokens=stats.generated_tokens,
+        text_steps=stats.text_steps,
+        guessed_tokens=stats.guessed_tokens,
+        accepted_tokens=stats.accepted_tokens,
         preemptions=stats.preemptions,
         step_seconds=stats.step_seconds,
         cache_blocks=stats.blocks,

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from ingot.engine import Timings
-from ingot.engine.stats import GAP_BOUNDS
+from ingot.engine.stats import GAP_BOUNDS, EngineStats
 from ingot.server.catalog import Catalog
 from ingot.server.http.access_log import AccessRecord
 
@@ -31,11 +31,31 @@ _COUNTERS = (
     ("prompt_tokens", "Prompt tokens."),
     ("reused_tokens", "Prompt tokens found in the prefix cache."),
     ("generated_tokens", "Generated tokens."),
+    ("text_steps", "Steps that gave a request tokens, summed over the requests."),
+    ("guessed_tokens", "Tokens that speculation guessed."),
+    ("accepted_tokens", "Guessed tokens that were right."),
     ("preemptions", "Preempted requests."),
     ("compilations", "GPU kernels compiled or read from the cache on the disk."),
     ("captures", "Pieces of GPU steps captured."),
     ("compilations_after_ready", "GPU kernels that a request had to wait for."),
     ("captures_after_ready", "Captures that a request had to wait for."),
+)
+# Names that gateways of clusters ask for (llm-d, the inference extension of Kubernetes), which are
+# vLLM's.
+_VLLM_GAUGES = (
+    ("num_requests_waiting", "Requests in the queue."),
+    ("num_requests_running", "Requests that are running."),
+    ("kv_cache_usage_perc", "Share of the KV cache that running requests hold, 0 to 1."),
+)
+# Averages since the start: one of the counters by another.
+_RATIOS = (
+    ("batch_size", "Requests that a step gave tokens, on average.", "text_steps", "steps"),
+    (
+        "tokens_per_step",
+        "Tokens that a step gave a request, on average: more than 1 if guesses are right.",
+        "generated_tokens",
+        "text_steps",
+    ),
 )
 
 
@@ -112,19 +132,21 @@ class _EngineCollector(Collector):
             for name, values in stats:
                 gauge.add_metric([name], getattr(values, field))
             yield gauge
+        for field, text in _VLLM_GAUGES:
+            gauge = GaugeMetricFamily(f"vllm:{field}", text, labels=["model_name"])
+            for name, values in stats:
+                gauge.add_metric([name], _vllm_value(field, values))
+            yield gauge
         for field, text in _COUNTERS:
             counter = CounterMetricFamily(f"ingot_{field}", text, labels=["model"])
             for name, values in stats:
                 counter.add_metric([name], getattr(values, field))
             yield counter
-        batch = GaugeMetricFamily(
-            "ingot_batch_size",
-            "Generated tokens per step, on average.",
-            labels=["model"],
-        )
-        for name, values in stats:
-            batch.add_metric([name], values.generated_tokens / max(values.steps, 1))
-        yield batch
+        for field, text, of, per in _RATIOS:
+            gauge = GaugeMetricFamily(f"ingot_{field}", text, labels=["model"])
+            for name, values in stats:
+                gauge.add_metric([name], ratio(getattr(values, of), getattr(values, per)))
+            yield gauge
         gaps = HistogramMetricFamily(
             "ingot_time_between_tokens_seconds",
             "Seconds between two tokens of a completion.",
@@ -138,6 +160,16 @@ class _EngineCollector(Collector):
                 buckets.append((bound, float(total)))
             gaps.add_metric([name], buckets, sum_value=found.seconds)
         yield gaps
+
+
+def _vllm_value(field: str, stats: EngineStats) -> float:
+    match field:
+        case "num_requests_waiting":
+            return stats.waiting
+        case "num_requests_running":
+            return stats.running
+        case _:
+            return ratio(stats.blocks_held, stats.blocks)
 
 
 class LlamaCollector(Collector):
@@ -162,6 +194,7 @@ class LlamaCollector(Collector):
         stats = [entry.llm.stats for entry in self._catalog.entries.values() if entry.llm]
         steps = sum(model.steps for model in stats)
         written = sum(model.generated_tokens for model in stats)
+        busy = sum(model.text_steps for model in stats)
         for name, text, count in (
             ("prompt_tokens", "Prompt tokens processed.", sum(m.prompt_tokens for m in stats)),
             ("prompt_seconds", "Seconds of prefill.", self._prompt_seconds),
@@ -184,7 +217,7 @@ class LlamaCollector(Collector):
             ("n_tokens_max", "Tokens of the longest sequence so far.", self._longest),
             ("requests_processing", "Requests that are running.", sum(m.running for m in stats)),
             ("requests_deferred", "Requests in the queue.", sum(m.waiting for m in stats)),
-            ("n_busy_slots_per_decode", "Sequences per step, on average.", ratio(written, steps)),
+            ("n_busy_slots_per_decode", "Sequences per step, on average.", ratio(busy, steps)),
         ):
             yield GaugeMetricFamily(f"llamacpp:{name}", text, value=value)
 

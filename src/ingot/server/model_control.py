@@ -1,16 +1,23 @@
-"""`/models/load`, `/models/unload` and `/models/sse`: models opened and closed by a client."""
+"""`/models/load`, `unload`, `download` and `sse`: models opened, closed and fetched by a client.
+
+What happens to the models is a stream of events. Downloads are off unless the server allows them.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Literal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, StoreError
+from ingot.server.body_limits import Name
+from ingot.server.downloads import EVENT, DownloadState
 from ingot.server.error_bodies import OpenAIError, error_responses
+from ingot.server.errors import ApiError
 from ingot.server.http.event_stream import WatchStream, event
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
@@ -23,6 +30,26 @@ class ModelBody(Body):
     """The name of a model."""
 
     model: str
+
+
+class DownloadBody(Body):
+    """The name of a model to download, as `ingot pull` takes it."""
+
+    model: Annotated[Name, Field(min_length=1)]
+
+
+class RunningDownload(BaseModel):
+    """A download that has not ended."""
+
+    model: str
+    data: DownloadState
+
+
+class DownloadList(BaseModel):
+    """Whether clients may have models downloaded, and the downloads under way."""
+
+    allowed: bool
+    data: list[RunningDownload]
 
 
 class Done(BaseModel):
@@ -54,8 +81,33 @@ def router(server: Server) -> APIRouter:
         await server.catalog.unload(body.model)
         return Done()
 
+    @routes.get("/models/downloads")
+    async def downloads() -> DownloadList:
+        """Whether clients may have models downloaded, and the downloads under way."""
+        running = [RunningDownload(model=each.name, data=each.state) for each in server.downloads]
+        return DownloadList(allowed=server.options.allow_downloads, data=running)
+
+    @routes.post("/models/download", responses={403: {"model": OpenAIError}})
+    async def download(body: DownloadBody) -> Done:
+        """Begin to download a model of the hub or of Ollama; the events say how far it is."""
+        server.require_downloads()
+        with _bad_names():
+            server.downloads.begin(body.model)
+        return Done()
+
+    @routes.post("/models/download/cancel", responses={403: {"model": OpenAIError}})
+    async def cancel(body: DownloadBody) -> Done:
+        """Cancel a download; what has arrived stays for the next one."""
+        server.require_downloads()
+        with _bad_names():
+            if not server.downloads.cancel(body.model):
+                raise ApiError(404, f"{body.model!r:.80} is not being downloaded", param="model")
+        return Done()
+
     @routes.get("/models/load", include_in_schema=False)
     @routes.get("/models/unload", include_in_schema=False)
+    @routes.get("/models/download", include_in_schema=False)
+    @routes.get("/models/download/cancel", include_in_schema=False)
     async def refuse_get() -> None:
         """Keep `GET /models/{model}` from taking these for names of models."""
         raise HTTPException(405, "use POST", {"Allow": "POST"})
@@ -68,11 +120,22 @@ def router(server: Server) -> APIRouter:
     return routes
 
 
+@contextmanager
+def _bad_names() -> Iterator[None]:
+    """Turn the error of a name into one that a client understands."""
+    try:
+        yield
+    except StoreError as error:
+        raise ApiError(400, str(error), param="model") from None
+
+
 async def _changes(server: Server) -> AsyncIterator[bytes]:
     with server.catalog.events.subscribed() as queue:
         for entry in [*server.catalog.entries.values()]:
             data = {"status": entry.status}
             yield event({"model": entry.name, "event": "model_status", "data": data})
+        for download in server.downloads:
+            yield event({"model": download.name, "event": EVENT, "data": asdict(download.state)})
         quiet = 0
         while not server.draining:
             try:

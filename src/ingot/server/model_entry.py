@@ -41,6 +41,11 @@ class Entry:
         return self.closed if self.llm is None else "loaded"
 
     @property
+    def adapters(self) -> tuple[str, ...]:
+        """The LoRA adapters that requests may name as their model."""
+        return tuple(self.model.engine.adapters or ()) if self.llm is None else self.llm.adapters
+
+    @property
     def trouble(self) -> str | None:
         """What happened to its file, so that requests fail until it is valid again; or None."""
         return self.broken if self.llm is None else self.llm.engine.change
@@ -49,8 +54,12 @@ class Entry:
 class Lease:
     """Keeps a model open until it is released."""
 
-    def __init__(self, entry: Entry, llm: LLM, released: Callable[[], None]) -> None:
+    def __init__(
+        self, entry: Entry, llm: LLM, released: Callable[[], None], adapter: str | None = None
+    ) -> None:
+        """`adapter`: the LoRA adapter that the client named as its model."""
         self.name = entry.name
+        self.adapter = adapter
         self.model = entry.model
         self.llm = llm
         self._entry: Entry | None = entry

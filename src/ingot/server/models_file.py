@@ -24,9 +24,10 @@ from ingot.engine import EngineOptions
 from ingot.errors import ConfigError, IngotError
 from ingot.models import Pooling
 from ingot.recommended import recommended_sampling
+from ingot.reply.style import ReasoningFormat
 from ingot.sampling import SamplingParams
 from ingot.sampling.params import ALIASES
-from ingot.server.options import ReasoningFormat, ServedModel
+from ingot.server.options import ServedModel
 
 _ENGINE = frozenset(field.name for field in fields(EngineOptions))
 _SAMPLING = frozenset(field.name for field in fields(SamplingParams)) | ALIASES.keys()

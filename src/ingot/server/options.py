@@ -5,15 +5,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
 from ingot.models import Pooling
+from ingot.reply.style import ReasoningFormat
 from ingot.server.http.connection_limits import ConnectionLimits
-
-# llama-server's names: "none" leaves reasoning in the text, the other two separate it.
-ReasoningFormat = Literal["auto", "deepseek", "none"]
+from ingot.server.mcp_config import McpServerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +62,28 @@ class ServerOptions:
     max_connections: int = 1024  # at once
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)  # of each connection
     max_tokens: int | None = None  # that a completion may have
+    access_log: bool = True  # write a line to stderr for every request
     strict_parameters: bool = False  # refuse unknown parameters instead of warning about them
     time_limit: float | None = (
         None  # seconds that a completion may take, its time in the queue included
     )
     idle_unload: float | None = None  # seconds after which an unused model is closed
     shutdown_grace: float = 30.0  # seconds that current requests have to finish at shutdown
+    allow_downloads: bool = False  # clients may have models downloaded, which `discover` finds
+    allow_deletes: bool = False  # clients may have models of the store deleted
     slots_folder: Path | None = None  # where `/slots` saves KV caches; None: saving is off
     slot_save_limit: int = 16 << 30  # bytes of all saved slots
     slot_save_files: int = 256
+    batches_folder: Path | None = None  # where files and batches are kept; None: in memory
+    mcp_servers: tuple[McpServerConfig, ...] = ()  # whose tools may be used; empty: MCP is off
+    mcp_rounds: int = 16  # of tool calls that the server runs for one request
+    mcp_seconds: float = 600.0  # that all of them together may take
 
     def __post_init__(self) -> None:
         if not self.models and self.discover is None:
             raise ConfigError("a server needs at least one model")
+        if self.allow_downloads and self.discover is None:
+            raise ConfigError("allow_downloads needs discover, which finds downloaded models")
         names = [name for model in self.models for name in (model.name, *model.aliases)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(
@@ -86,10 +93,9 @@ class ServerOptions:
             raise ConfigError(f"the port is {self.port}; it must be a number from 0 to 65535")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both files: --tls-certificate and --tls-key")
-        if self.slots_folder is not None and not self.slots_folder.is_dir():
-            raise ConfigError(
-                f"{self.slots_folder} is not a folder; create it, or leave the option out"
-            )
+        for folder in (self.slots_folder, self.batches_folder):
+            if folder is not None and not folder.is_dir():
+                raise ConfigError(f"{folder} is not a folder; create it, or leave the option out")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("an API key is empty or has characters that are not ASCII")
         for name in (
@@ -103,6 +109,8 @@ class ServerOptions:
             "idle_unload",
             "slot_save_limit",
             "slot_save_files",
+            "mcp_rounds",
+            "mcp_seconds",
         ):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):

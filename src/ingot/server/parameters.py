@@ -32,7 +32,8 @@ class Refused:
 
 _CHAT_ONLY = "only /v1/chat/completions has it"
 _COMPLETIONS_ONLY = "only /v1/completions has it"
-_NO_ADAPTERS = "this server runs models without adapters"
+_FORMAT = "use json_schema or grammar, or the field of this API"
+_SYSTEM = "send the system message as part of the conversation, or in the field of this API"
 _ONE_ANSWER = "this endpoint generates one answer"
 
 REFUSED: Mapping[str, Refused] = MappingProxyType(
@@ -50,31 +51,47 @@ REFUSED: Mapping[str, Refused] = MappingProxyType(
         ),
         "continue_final_message": Refused(_CHAT_ONLY),
         "conversation": Refused("send all items, or previous_response_id at /v1/responses"),
+        "documents": Refused("send them as part of the messages"),
         "echo": Refused(_COMPLETIONS_ONLY),
+        "format": Refused("use response_format, or text.format at /v1/responses", ("",)),
         "function_call": Refused("use tool_choice", ("none",)),
         "functions": Refused("use tools"),
         "guidance_scale": Refused("use cfg_scale at /v1/completions", (1, 1.0)),
         "guided_whitespace_pattern": Refused("white space in JSON cannot be changed"),
         "image_data": Refused("only text is supported"),
+        "images": Refused("only text is supported"),
         "include_stop_str_in_output": Refused("use /v1/chat/completions or /v1/completions"),
+        "input": Refused("this endpoint takes messages or a prompt"),
+        "instructions": Refused(_SYSTEM),
         "logits_processors": Refused("only the Python API runs processors"),
         "logprobs": Refused("use /v1/chat/completions or /v1/completions"),
-        "lora": Refused(_NO_ADAPTERS),
-        "lora_request": Refused(_NO_ADAPTERS),
-        "mcp_servers": Refused("the server does not call tools itself"),
+        "lora": Refused("use /v1/chat/completions, /v1/completions or /completion"),
+        "lora_request": Refused("name the adapter as the model, or use lora"),
+        "max_output_tokens": Refused("use max_tokens"),
+        "mcp_servers": Refused(
+            "use tools of type mcp at /v1/chat/completions or /v1/responses; the server's "
+            "--mcp-config names the servers"
+        ),
+        "messages": Refused("use /v1/chat/completions, /v1/messages or /api/chat"),
         "modalities": Refused("this server generates only text", (["text"],)),
         "n": Refused(_ONE_ANSWER, (1,)),
         "n_cmpl": Refused("only /completion has it; use n", (1,)),
         "n_probs": Refused("use /v1/chat/completions, /v1/completions or /completion"),
         "negative_prompt": Refused(_COMPLETIONS_ONLY),
+        "output_config": Refused(_FORMAT),
+        "previous_response_id": Refused("only /v1/responses has it"),
         "prompt": Refused("this endpoint takes a conversation or input"),
         "prompt_logprobs": Refused("use echo with logprobs at /v1/completions"),
-        "response_format": Refused("use json_schema or grammar, or the field of this API"),
+        "response_format": Refused(_FORMAT),
         "return_token_ids": Refused("use return_tokens at /completion"),
         "return_tokens_as_token_ids": Refused("use return_tokens at /completion"),
+        "stop_sequences": Refused("use stop"),
         "structural_tag": Refused("use a grammar"),
         "suffix": Refused(_COMPLETIONS_ONLY),
-        "system_prompt": Refused("send the system message as part of the conversation"),
+        "system": Refused(_SYSTEM),
+        "system_prompt": Refused(_SYSTEM),
+        "template": Refused("the model's own template is used"),
+        "text": Refused(_FORMAT, ({"format": {"type": "text"}},)),
         "token_healing": Refused(_COMPLETIONS_ONLY),
         "tool_choice": Refused("this endpoint calls no tools", ("none", "auto")),
         "tools": Refused("this endpoint calls no tools; use /v1/chat/completions"),

@@ -7,6 +7,7 @@ once, a third one ends the process.
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from typing import cast
 import uvicorn
 
 from ingot.errors import ConfigError
+from ingot.machine import claim_address
 from ingot.server.app import application
 from ingot.server.http.connection import Connection
 from ingot.server.http.connection_limits import room_for
@@ -55,7 +57,8 @@ def serve(options: ServerOptions, report: Callable[[str], None]) -> None:
         ws="none",
         timeout_graceful_shutdown=ceil(options.shutdown_grace) + _LAST_SECONDS,
     )
-    process = _Process(config, server, _address(options, listening), connections, report)
+    address = shown_address(options, listening.getsockname()[1])
+    process = _Process(config, server, address, connections, report)
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(process, server, listening))
@@ -67,6 +70,10 @@ def serve(options: ServerOptions, report: Callable[[str], None]) -> None:
 
 async def _serve(process: "_Process", server: Server, listening: socket.socket) -> None:
     await server.catalog.open_first()  # a model that cannot be opened fails here
+    # What is there now stays. Collections that looked at it again took a quarter of a second, in
+    # which no client got a token.
+    gc.collect()
+    gc.freeze()
     await process.serve(sockets=[listening])
 
 
@@ -127,6 +134,7 @@ class _Process(uvicorn.Server):
         self._signals += 1
         self.last_signal = sig
         if self._signals > 2:
+            self._server.mcp.kill()
             os._exit(128 + sig)
         self._server.drain()
         self.should_exit = True
@@ -172,7 +180,7 @@ def _bind(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}: {error}") from None
     listening = socket.socket(family, kind, protocol)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        claim_address(listening)
         listening.bind(address)
         listening.listen(_BACKLOG)
     except OSError as error:
@@ -194,7 +202,15 @@ def _why_not(host: str, port: int, error: OSError) -> str:
             return f"cannot listen on {host}:{port}: {error.strerror}"
 
 
-def _address(options: ServerOptions, listening: socket.socket) -> str:
+def free_address(options: ServerOptions) -> int:
+    """A port at which another process can listen; an error if the address cannot be used."""
+    _check_certificate(options)
+    with _bind(options.host, options.port) as listening:
+        return int(listening.getsockname()[1])
+
+
+def shown_address(options: ServerOptions, port: int) -> str:
+    """The URL of a server."""
     scheme = "https" if options.tls_certificate else "http"
     host = f"[{options.host}]" if ":" in options.host else options.host
-    return f"{scheme}://{host}:{listening.getsockname()[1]}"
+    return f"{scheme}://{host}:{port}"

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ingot.api import LLM
 from ingot.arrays import Ints
+from ingot.engine.adapters import AdapterChoice
 from ingot.errors import RequestCancelledError
 from ingot.sampling import TokenLogprobs
 from ingot.sampling.logprobs import row_logprobs
@@ -14,7 +15,7 @@ from ingot.server.threads import run_in_thread
 
 
 async def prompt_logprobs(
-    llm: LLM, prompts: Sequence[Ints], count: int
+    llm: LLM, prompts: Sequence[Ints], count: int, adapter: AdapterChoice | None = None
 ) -> list[list[TokenLogprobs]]:
     """For each prompt, the logprobs of its tokens from the second on, with `count` alternatives."""
     jobs = [_Scoring(tokens, count) for tokens in prompts]
@@ -22,7 +23,7 @@ async def prompt_logprobs(
     def run() -> list[list[TokenLogprobs]]:
         for job in jobs:
             if len(job.tokens) > 1:
-                llm.engine.read_rows(job.tokens[:-1], job.take)
+                llm.engine.read_rows(job.tokens[:-1], job.take, adapter=adapter)
         return [job.found for job in jobs]
 
     try:

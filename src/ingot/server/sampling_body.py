@@ -32,6 +32,13 @@ class RequestBody(Body):
     model_config = ConfigDict(extra="allow")
 
 
+class TextRequestBody(RequestBody):
+    """A body that asks for texts, which wait for their turn."""
+
+    # vLLM's; of the requests that wait, those with the lowest value are admitted first
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+
+
 StopSequence = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -74,12 +81,12 @@ def _fields() -> dict[str, Any]:
 
 if TYPE_CHECKING:
 
-    class SamplingBody(RequestBody):
+    class SamplingBody(TextRequestBody):
         """A body with all sampling parameters."""
 else:
-    SamplingBody = create_model("SamplingBody", __base__=RequestBody, **_fields())
+    SamplingBody = create_model("SamplingBody", __base__=TextRequestBody, **_fields())
 
-_NAMES = frozenset(SamplingBody.model_fields)
+_NAMES = SamplingBody.model_fields.keys() - TextRequestBody.model_fields.keys()
 
 
 def params_of(
@@ -93,7 +100,8 @@ def params_of(
 
     `default_tokens` is `max_tokens` if the body does not set it.
     """
-    given = {name: getattr(body, name) for name in _NAMES if name in type(body).model_fields}
+    names = _NAMES & type(body).model_fields.keys()
+    given = {name: getattr(body, name) for name in names}
     grammar = structured_outputs.grammar_of(given)
     given = {name: given[name] for name in given.keys() - structured_outputs.FIELDS}
     given["grammar"] = grammar

@@ -4,7 +4,6 @@ Each running request has a slot; if all are busy, it gets the first that becomes
 remembers the tokens of its last request. The engine itself does not number its requests.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,19 +40,30 @@ class SlotTable:
 
     def __init__(self, count: int) -> None:
         self.slots = [Slot(number) for number in range(count)]
+        self._vacant = set(range(count))  # slots without a request
         self._assigned: dict[Request, int] = {}
-        self._waiting: deque[Request] = deque()
+        self._waiting: list[Request] = []
         self._tasks = 0
 
     def enter(self, requests: Sequence[Request], wanted: int | None = None) -> None:
         """Assign slots to requests; the first gets the wanted one, if it is free."""
         for request in requests:
-            free = [slot for slot in self.slots if not slot.is_busy]
-            if not free:
+            slot = self._free_slot(wanted)
+            if slot is None:
                 self._waiting.append(request)
                 continue
-            self._assign(next((slot for slot in free if slot.id == wanted), free[0]), request)
+            self._assign(slot, request)
             wanted = None
+
+    def _free_slot(self, wanted: int | None) -> Slot | None:
+        """The wanted slot, or the lowest one without a request, or one whose request has ended."""
+        if wanted is not None and 0 <= wanted < len(self.slots):
+            slot = self.slots[wanted]
+            if not slot.is_busy:
+                return slot
+        if self._vacant:
+            return self.slots[min(self._vacant)]
+        return next((slot for slot in self.slots if not slot.is_busy), None)
 
     def leave(self, requests: Sequence[Request]) -> None:
         """Free the slots of requests, for those that wait."""
@@ -68,8 +78,11 @@ class SlotTable:
                 continue
             slot.remember()
             slot.request = None
+            self._vacant.add(number)
             if self._waiting:
-                self._assign(slot, self._waiting.popleft())
+                first = min(self._waiting, key=lambda each: each.priority)  # as the engine does
+                self._waiting.remove(first)
+                self._assign(slot, first)
 
     def number_of(self, request: Request) -> int:
         """The slot of a request; -1 while it waits for one."""
@@ -77,6 +90,7 @@ class SlotTable:
 
     def _assign(self, slot: Slot, request: Request) -> None:
         slot.remember()
+        self._vacant.discard(slot.id)
         slot.request, slot.task = request, self._tasks
         self._assigned[request] = slot.id
         self._tasks += 1

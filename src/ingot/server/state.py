@@ -3,27 +3,38 @@
 import time
 from collections.abc import Callable
 
+from starlette.types import ASGIApp
+
 from ingot.server.catalog import Catalog
+from ingot.server.downloads import Downloads
+from ingot.server.errors import ApiError
 from ingot.server.generation import Generations
+from ingot.server.mcp.servers import McpServers
 from ingot.server.metrics import Metrics
 from ingot.server.model_facts import FactsReader
 from ingot.server.options import RequestOptions, ServerOptions
 from ingot.server.slot_files import SlotFiles
+from ingot.server.status_history import StatusHistory
 
 
 class Server:
-    """A server's options, models, metrics and current generations."""
+    """A server's options, models, downloads, metrics, current generations and MCP servers."""
 
     def __init__(self, options: ServerOptions, report: Callable[[str], None] | None = None) -> None:
         """`report` takes messages for the person who started the server."""
         self.options = options
         self.catalog = Catalog(options, report)
+        self.downloads = Downloads(self.catalog)
         self.generations = Generations()
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
+        self.history = StatusHistory(self.catalog)
         self.facts = FactsReader()
         self.started = time.monotonic()
+        self.at_start: list[Callable[[ASGIApp], None]] = []  # called when requests can be answered
+        self.mcp = McpServers(options.mcp_servers, report)
         self.draining = False  # the server is about to stop and refuses new requests
+        self.stopped = False  # generations were cancelled, because the server stops
 
     def request_options(self, model: str | None) -> RequestOptions:
         """The options for requests to the model of a name."""
@@ -35,15 +46,29 @@ class Server:
             separates_reasoning=served.reasoning_format != "none",
         )
 
+    def require_downloads(self) -> None:
+        """Raise an error if clients may not have models downloaded."""
+        if not self.options.allow_downloads:
+            raise ApiError(
+                403,
+                "this server does not download models for clients: start it with "
+                "--allow-downloads, or run `ingot pull` on its machine and serve the model with -m",
+            )
+
     def drain(self) -> None:
         """Refuse new requests."""
         self.draining = True
 
     def stop_generations(self) -> None:
-        """Cancel current generations; their clients get an error that says why."""
+        """Cancel current generations and tool calls; their clients get an error that says why."""
+        self.stopped = True
         for generation in self.generations:
             generation.stop()
+        self.mcp.stop()
 
     async def close(self) -> None:
-        """Close the models."""
+        """End the downloads, close the models, and the connections to MCP servers."""
+        self.draining = True
+        await self.downloads.close()
+        await self.mcp.close()
         await self.catalog.close()

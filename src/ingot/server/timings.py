@@ -19,6 +19,8 @@ class CompletionTimings(BaseModel):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: int = 0  # tokens that speculation guessed
+    draft_n_accepted: int = 0  # of those, which were right
 
 
 class PromptProgress(BaseModel):
@@ -44,6 +46,8 @@ def timings_of(timings: Timings) -> CompletionTimings:
         predicted_ms=timings.generation_seconds * 1e3,
         predicted_per_token_ms=ratio(timings.generation_seconds * 1e3, generated),
         predicted_per_second=ratio(generated, timings.generation_seconds),
+        draft_n=timings.guessed_tokens,
+        draft_n_accepted=timings.accepted_tokens,
     )
 
 

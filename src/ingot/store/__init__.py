@@ -190,7 +190,7 @@ def remove(name: str) -> int:
 
 def _find_file(name: str) -> Path | None:
     path = Path(name).expanduser()
-    if path.is_file() or _is_checkpoint(path):
+    if path.is_file() or is_checkpoint(path):
         return path
     if path.name != name:
         return None
@@ -198,7 +198,7 @@ def _find_file(name: str) -> Path | None:
     return next((path for path in cached if path.is_file()), None)
 
 
-def _is_checkpoint(path: Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Whether a folder is one that `transformers` has saved."""
     return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
 

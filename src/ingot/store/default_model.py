@@ -7,7 +7,6 @@ download needs is imported inside functions, because most commands only look for
 """
 
 import errno
-import fcntl
 import os
 import shutil
 import sys
@@ -23,6 +22,7 @@ from typing import IO, TYPE_CHECKING
 from ingot.config import child_environment
 from ingot.errors import StoreError
 from ingot.files import move_file, write_file
+from ingot.machine import lock_file
 from ingot.store.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -106,11 +106,9 @@ def _only_one(folder: Path, report: Progress) -> Iterator[None]:
     """Exclude other processes and threads from pulling; remove what a killed pull left."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_file(lock.fileno(), wait=False):
             report("waiting for another download", 0, 0)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock.fileno(), wait=True)
         _remove_left(folder)
         yield
 
@@ -118,8 +116,8 @@ def _only_one(folder: Path, report: Progress) -> Iterator[None]:
 def _sweep(folder: Path) -> None:
     """Remove what a killed pull left, unless a pull is running or the folder is read-only."""
     with suppress(OSError), (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove_left(folder)
+        if lock_file(lock.fileno(), wait=False):
+            _remove_left(folder)
 
 
 def _remove_left(folder: Path) -> None:

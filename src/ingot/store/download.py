@@ -11,7 +11,6 @@ nor GGUF, apart from the four letters at the beginning.
 """
 
 import errno
-import fcntl
 import hashlib
 import http.client
 import os
@@ -25,6 +24,7 @@ from typing import BinaryIO, Protocol
 
 from ingot.errors import ChecksumError, DiskSpaceError, DownloadError, StoreError
 from ingot.files import DISK_RESERVE, move_file, require_room
+from ingot.machine import lock_file, open_file
 from ingot.store import http as web
 from ingot.store.names import shown_url
 from ingot.store.progress import Progress
@@ -136,12 +136,10 @@ def _locked_part(target: Path, report: Progress) -> Iterator[BinaryIO | None]:
     path = part_of(target)
     while not target.exists():
         # Not "a+b": every write would go to the end, also after a seek.
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b") as part:
-            try:
-                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with os.fdopen(open_file(path, os.O_RDWR | os.O_CREAT), "r+b") as part:
+            if not lock_file(part.fileno(), wait=False):
                 report("waiting for another download", 0, 0)
-                fcntl.flock(part, fcntl.LOCK_EX)
+                lock_file(part.fileno(), wait=True)
             if _is_at(path, part):  # or else it was renamed or removed in the meantime
                 yield part
                 return

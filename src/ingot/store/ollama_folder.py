@@ -20,6 +20,7 @@ from typing import Any
 from ingot.config import config
 from ingot.errors import StoreError
 from ingot.files import remove_file, write_file
+from ingot.machine import link_file
 from ingot.store.names import OllamaName, parse_name
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -149,10 +150,10 @@ def make_link(name: OllamaName, folder: Path, layers: tuple[Layer, ...]) -> Path
         link.parent.mkdir(parents=True, exist_ok=True)
         if _content(_settings_file(link)) != settings:
             write_file(_settings_file(link), [settings])
-        if not link.is_symlink() or link.readlink() != target:
+        if not (link.exists() and link.samefile(target)):
             draft = link.with_suffix(f".{os.getpid()}.link")
             draft.unlink(missing_ok=True)
-            draft.symlink_to(target)
+            link_file(target, draft)
             draft.replace(link)
     except OSError as error:
         raise StoreError(

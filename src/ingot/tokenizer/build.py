@@ -160,6 +160,14 @@ def _byte_bpe(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
     return model, *_special_around(vocabulary, add_bos=cutting.add_bos, add_eos=False)
 
 
+def _character_bpe(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
+    merges = vocabulary.metadata.strings(f"{_PREFIX}merges")
+    model = _native.character_bpe(native, merges.data, merges.offsets)
+    # It always begins with BOS, whatever the file says.
+    before = [required(vocabulary.named.bos, "bos")]
+    return model, before, _special_around(vocabulary, add_bos=False, add_eos=False)[1]
+
+
 def _sentencepiece(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
     space_prefix = vocabulary.flag("add_space_prefix", True)
     model = _native.sentencepiece(native, space_prefix, _id(vocabulary.named.unknown))
@@ -195,6 +203,7 @@ def _rwkv(vocabulary: Vocabulary, native: _native.Vocabulary) -> _Built:
 _MODELS: dict[str, Callable[[Vocabulary, _native.Vocabulary], _Built]] = {
     "gpt2": _byte_bpe,
     "llama": _sentencepiece,
+    "gemma4": _character_bpe,
     "bert": _word_piece,
     "t5": _unigram,
     "rwkv": _rwkv,

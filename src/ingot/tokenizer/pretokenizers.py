@@ -269,6 +269,8 @@ _SPELLINGS = (
     (r"(?i:[sdmt]|ll|ve|re)", r"(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])"),
     (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{L}&&[^a-z]]"),
     (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{L}&&[^A-Z]]"),
+    (r"[^\r\n\p{L}\p{N}]?+\p{L}", r"[^\r\n\p{L}\p{N}]?\p{L}"),
+    (r"[^\s\p{L}\p{N}]++", r"[^\s\p{L}\p{N}]+"),
     (r"\"", '"'),
     (r"\/", "/"),
     ("\r", r"\r"),

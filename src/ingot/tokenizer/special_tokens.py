@@ -21,6 +21,7 @@ _DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "gpt2": {"bos": 11, "eos": 11},
     "t5": {"eos": 1, "unknown": 2},
     "rwkv": {},
+    "gemma4": {},
 }
 _NAMED = ("bos", "eos", "eot", "eom", "unknown", "seperator")
 

@@ -58,7 +58,7 @@ class Tokenizer:
 
     @property
     def kind(self) -> str:
-        """The vocabulary kind, as the file names it: gpt2, llama, bert, t5 or rwkv."""
+        """The vocabulary kind, as the file names it: gpt2, llama, gemma4, bert, t5 or rwkv."""
         return self._vocabulary.kind
 
     @property

@@ -29,9 +29,9 @@ def structured_json():
 
 
 async def stream():
-    listener = dspy.streaming.StreamListener(signature_field_name="answer")
+    listener = dspy.streaming.StreamListener(signature_field_name="story")
     program = dspy.streamify(
-        dspy.Predict("question -> answer"), stream_listeners=[listener], async_streaming=True
+        dspy.Predict("question -> story"), stream_listeners=[listener], async_streaming=True
     )
     return "".join(
         [

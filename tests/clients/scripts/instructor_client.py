@@ -1,7 +1,9 @@
+"""instructor turns tool calls into objects and runs none, so the loop is written here."""
+
 from collections.abc import Iterable
 
 import instructor
-from common import HELLO, KEY, LONG, PERSON, URL, error_of, tell, user
+from common import HELLO, KEY, LONG, PERSON, URL, WEATHER, error_of, get_weather, tell, user
 from openai import OpenAI
 from pydantic import BaseModel
 
@@ -41,6 +43,35 @@ def structured_parallel():
     return [each.model_dump() for each in found]
 
 
+class GetWeather(BaseModel):
+    """Get the weather in a city."""
+
+    model_config = {"title": "get_weather"}
+    city: str
+
+
+GetWeather.__name__ = "get_weather"  # the name of the tool
+
+
+def tools():
+    client = instructor.from_openai(plain, mode=instructor.Mode.PARALLEL_TOOLS)
+    answers = []
+    client.on("completion:response", answers.append)
+    calls = client.chat.completions.create(
+        model="any", messages=user(WEATHER), max_retries=0, response_model=Iterable[GetWeather]
+    )
+    results = [get_weather(call.city) for call in calls]
+    message = answers[0].choices[0].message
+    said = [
+        {"role": "tool", "tool_call_id": call.id, "content": result}
+        for call, result in zip(message.tool_calls, results, strict=True)
+    ]
+    done = client.chat.completions.create(
+        model="any", messages=[*user(WEATHER), message.model_dump(), *said], response_model=None
+    )
+    return done.choices[0].message.content
+
+
 def stream():
     client = instructor.from_openai(plain, mode=instructor.Mode.JSON_SCHEMA)
     parts = client.chat.completions.create_partial(
@@ -53,4 +84,4 @@ def error():
     return error_of(lambda: asked(instructor.Mode.JSON_SCHEMA, LONG))
 
 
-tell(chat, structured, structured_tools, structured_parallel, stream, error)
+tell(chat, structured, structured_tools, structured_parallel, tools, stream, error)

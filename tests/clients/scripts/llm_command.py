@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import HELLO, KEY, LONG, PERSON, SCHEMA, URL, WEATHER, tell
+from common import CALLED, HELLO, KEY, LONG, PERSON, SCHEMA, URL, WEATHER, tell
 
 FOLDER = tempfile.TemporaryDirectory()
 Path(FOLDER.name, "extra-openai-models.yaml").write_text(
@@ -13,7 +13,13 @@ Path(FOLDER.name, "extra-openai-models.yaml").write_text(
     "  supports_tools: true\n  supports_schema: true\n"
 )
 Path(FOLDER.name, "keys.json").write_text(json.dumps({"here": KEY}))
-FUNCTION = 'def get_weather(city: str) -> str:\n    return f"sunny in {city}"\n'
+CALLS = Path(FOLDER.name, "calls")
+FUNCTION = f"""
+def get_weather(city: str) -> str:
+    with open({str(CALLS)!r}, "a") as calls:
+        calls.write(city)
+    return f"sunny in {{city}}"
+"""
 
 
 def llm(*arguments, stdin=None):
@@ -41,7 +47,9 @@ def structured():
 
 
 def tools():
-    return llm("--functions", FUNCTION, WEATHER)
+    answer = llm("--functions", FUNCTION, WEATHER)
+    CALLED.append(CALLS.read_text())  # by another process
+    return answer
 
 
 def error():

@@ -1,8 +1,10 @@
+"""outlines knows no tools: a call is a structured output, and the loop is written here."""
+
 import json
 from typing import Literal
 
 import outlines
-from common import HELLO, KEY, LONG, PERSON, URL, error_of, tell
+from common import HELLO, KEY, LONG, PERSON, URL, error_of, get_weather, tell
 from openai import OpenAI
 from pydantic import BaseModel
 
@@ -40,8 +42,23 @@ def regex():
     return same([model("Which digits?", outlines.types.Regex("[0-9]{3}")) for model in MODELS])
 
 
+class Call(BaseModel):
+    city: str
+
+
+def tools():
+    answers = []
+    for model in MODELS:
+        talk = outlines.inputs.Chat([{"role": "user", "content": "Call get_weather for Rome."}])
+        call = model(talk, Call)
+        talk.add_assistant_message(call)
+        talk.add_user_message(f"The result of the tool: {get_weather(**json.loads(call))}")
+        answers.append(model(talk))
+    return same(answers)
+
+
 def error():
     return error_of(lambda: MODELS[0](LONG))
 
 
-tell(chat, stream, structured, choice, regex, error)
+tell(chat, stream, structured, choice, regex, tools, error)

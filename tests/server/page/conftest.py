@@ -77,7 +77,7 @@ def visit(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         page.on("request", lambda request: asked.add("/".join(request.url.split("/", 3)[:3])))
         urls.add(url)
         page.goto(url)
-        page.wait_for_selector("#model option", state="attached")
+        page.wait_for_selector("#model:enabled", state="attached")
         return page
 
     yield open_page

@@ -50,6 +50,59 @@ def longest_palindrome(text: str) -> str:
 
 Read more about [palindromes](https://example.org/palindromes).
 """
+FIGURES = r"""
+The roots of $ax^2 + bx + c = 0$ are
+
+$$
+x_{1,2} = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}
+$$
+
+and a Gaussian has \(\sigma > 0\):
+
+\[
+\int_{-\infty}^{\infty} e^{-x^2/2\sigma^2} \, dx = \sigma\sqrt{2\pi},
+\qquad \sum_{n=1}^{\infty} \frac{1}{n^2} = \frac{\pi^2}{6}
+\]
+
+$$
+A = \begin{pmatrix} 1 & 0 \\ 0 & \lambda \end{pmatrix}, \quad
+f(x) = \begin{cases} x & \text{if } x \ge 0 \\ -x & \text{otherwise} \end{cases}
+$$
+
+It costs $5, $\mathbb{E}[X] \in \mathbb{R}$.
+
+```mermaid
+flowchart TD
+    A[Request] --> B{Cached?}
+    B -->|Yes| C[Reuse the prefix]
+    B -->|No| D[Read the prompt]
+    C --> E(Decode)
+    D --> E
+    E --> F{End?}
+    F -->|No| E
+    F -->|Yes| G([Answer])
+```
+
+```mermaid
+sequenceDiagram
+    participant U as User
+    participant S as Server
+    participant M as Model
+    U->>S: POST /v1/chat/completions
+    S->>M: prompt
+    loop every token
+        M-->>S: token
+        S-->>U: chunk
+    end
+    Note right of S: counts tokens
+    S-->>U: [DONE]
+```
+
+```mermaid
+pie
+    "a": 1
+```
+"""
 PLAIN = (
     "Light from the sun holds all colours. Air scatters blue light more than red light, because "
     "its waves are shorter, so blue reaches your eyes from every direction.\n\nThat is why the sky "
@@ -83,12 +136,20 @@ def answer(question: str) -> Iterator[Piece]:
         yield from _pieces("Take 7.")
     elif "markup" in question:
         yield from _pieces(HOSTILE)
+    elif "figures" in question:
+        yield from _pieces(FIGURES)
     elif "palindrome" in question:
         yield from _pieces(RICH)
     elif "sky" in question:
         yield from _pieces(PLAIN)
     else:
         yield from _pieces(f"You said: {question}")
+
+
+def continuation(question: str, beginning: str) -> Iterator[Piece]:
+    """Write the rest of an answer whose beginning is given; of another text, an end."""
+    whole = "".join(piece.text for piece in answer(question) if not piece.thought)
+    yield from _pieces(whole.removeprefix(beginning) if whole.startswith(beginning) else " THE END")
 
 
 def _pieces(text: str, thought: bool = False) -> Iterator[Piece]:

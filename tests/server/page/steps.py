@@ -16,7 +16,7 @@ def send(page: "Page", text: str) -> None:
 
 def wait_for_end(page: "Page") -> None:
     """Wait until no answer is being written."""
-    expect(page.locator("#send")).to_have_attribute("aria-label", "Send (Enter)")
+    expect(page.locator("#halt")).to_be_hidden()
     expect(page.locator(".answer.writing")).to_have_count(0)
 
 
@@ -34,3 +34,9 @@ def answers(page: "Page") -> Locator:
 def leave_field(page: "Page") -> None:
     """Take the focus out of the message field, so that letters are shortcuts."""
     page.locator("#message").blur()
+
+
+def choose_model(page: "Page", name: str) -> None:
+    """Choose a model in the header's menu."""
+    page.click("#model")
+    page.locator(f"#models [data-focus='{name}']").click()

@@ -19,7 +19,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 # Names of formats look like addresses; nothing is loaded from them.
-FORMATS = {"http://www.w3.org/2000/svg"}
+FORMATS = {"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,14 @@ CASES = [
         ],
     ),
     ("a | b\nno divider", [["p", "a | b", ["br"], "no divider"]]),
+    ("It costs $5 and $10, or $5-$10.", [["p", "It costs $5 and $10, or $5-$10."]]),
+    ("$$\nnever ended\n\nb", [["p", "$$", ["br"], "never ended"], ["p", "b"]]),
+    ("a $x$ b", [["p", "a ", ["math", ["mi", "x"]], " b"]]),
+    ("a \\(x\\) b \\( c", [["p", "a ", ["math", ["mi", "x"]], " b ( c"]]),
+    ("$\\unknown$", [["p", ["code", "\\unknown"]]]),
+    ("$$\nx\n$$\ny", [["div", ["math", ["mi", "x"]]], ["p", "y"]]),
+    ("\\[x\\]", [["div", ["math", ["mi", "x"]]]]),
+    ("$$x$$ and", [["p", ["math", ["mi", "x"]], " and"]]),
     ("<div>\n<b>x</b>", [["p", "<div>", ["br"], "<b>x</b>"]]),
 ]
 
@@ -127,7 +135,8 @@ def test_a_stream_ends_like_the_whole_text(blank: Page, text: str, size: int) ->
 
 
 @pytest.mark.parametrize(
-    "unit", ["[", "*", "**a ", "`", "> ", "- ", "![", "_a", "<", "|", "\\", "#"]
+    "unit",
+    ["[", "*", "**a ", "`", "> ", "- ", "![", "_a", "<", "|", "\\", "#", "$", "$$", "\\(", "$a $"],
 )
 def test_odd_texts_come_to_an_end(blank: Page, unit: str) -> None:
     assert blank.evaluate(REPEAT, unit * 20_000).endswith("x")

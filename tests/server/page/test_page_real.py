@@ -36,7 +36,7 @@ def test_a_model_answers_and_its_tokens_are_shown(page: Page, shoot: Shoot) -> N
     expect(tokens.nth(5)).to_have_text(" Paris")
     tokens.nth(5).hover()
     percents = page.locator(".token-card:visible .token-percent")
-    expect(percents).to_have_count(5)
+    expect(percents).to_have_count(9)  # eight tokens, and all others
     assert float(percents.first.inner_text().rstrip("%")) > 50
     shoot(page, "real-tokens")
 
@@ -73,6 +73,44 @@ def test_stopping_frees_the_slot_and_the_dashboard_sees_it(endless: Page, shoot:
     page.go_back()
     wait_for_end(page)
     expect(page.locator(".facts")).to_contain_text("stopped")
+
+
+def test_an_answer_is_continued_where_it_was_cut(page: Page) -> None:
+    page.click(".header [data-toggle=settings]")
+    page.fill("#setting-temperature", "0")
+    page.fill("#setting-max_tokens", "4")
+    page.press("#setting-max_tokens", "Enter")
+    ask(page, "What is the capital of France?")
+    expect(answers(page)).to_have_text("The capital of France")
+    page.locator(".notice").get_by_role("button", name="Continue").click()
+    wait_for_end(page)
+    expect(answers(page)).to_have_text("The capital of France is Paris.")
+    expect(page.locator(".branches")).to_have_count(0)
+
+
+def test_an_answer_follows_a_schema(page: Page) -> None:
+    page.click(".header [data-toggle=settings]")
+    page.select_option("#format-kind", "schema")
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    page.fill("#format-text", json.dumps(schema))
+    page.press("#format-text", "Tab")
+    ask(page, "What is the capital of France?")
+    assert json.loads(answers(page).inner_text()) == {"city": "Paris"}
+
+
+def test_the_model_menu_and_the_past_on_a_real_server(page: Page, server: Served) -> None:
+    page.click("#model")
+    expect(page.locator("#models .model-facts")).to_contain_text("MB · loaded")
+    page.keyboard.press("Escape")
+    ask(page, "hello")
+    page.goto(f"{server.url}/#/dashboard")
+    expect(page.locator(".fall li .state").first).to_contain_text("ago")
+    expect(page.locator(".fall-facts").first).to_contain_text("first after")
 
 
 def test_a_conversation_that_does_not_fit_is_explained(page: Page) -> None:

@@ -33,26 +33,29 @@ class Counted:
         self._counter = ctypes.CDLL(None)
         self._counter.count_end.restype = ctypes.c_long
 
-    def run(self, **inputs: Any) -> None:
+    def run(self, **inputs: Any) -> float:
         """Run a step and note how often it asked the heap."""
         self._counter.count_begin()
-        self.program.run(**inputs)
+        waited: float = self.program.run(**inputs)
         self.counts.append(self._counter.count_end())
+        return waited
 
 
 class Waste:
     """A program that allocates: the counter must see it."""
 
-    def run(self, **_: Any) -> None:
+    def run(self, **_: Any) -> float:
         """Ask the heap for memory once, from NumPy."""
         np.empty(1 << 20, np.uint8)
+        return 0.0
 
 
 class Nothing:
     """A program that does nothing: what is counted then is the counting's own."""
 
-    def run(self, **_: Any) -> None:
+    def run(self, **_: Any) -> float:
         """Do nothing."""
+        return 0.0
 
 
 def allocations(path: Path, threads: str, *kv_types: str) -> dict[str, Any]:
@@ -106,14 +109,19 @@ def private_pages(path: Path) -> int:
     return total
 
 
-def memory(path: Path) -> dict[str, Any]:
+def memory(path: Path, weights: str) -> dict[str, Any]:
     """What opening a model and writing a text adds to this process."""
     before = rollup()
-    with LLM(path, context=512, cache_tokens=512, threads=1) as llm:
+    with LLM(path, context=512, cache_tokens=512, threads=1, weights=weights) as llm:
         llm.generate(np.arange(300) % llm.graph.vocabulary_size, max_tokens=20, temperature=0)
         backend = llm.engine.model._running
+        repacking = llm.engine.model.repacking
+        if repacking is not None:
+            repacking.wait()
         after = rollup()
         return {
+            "repacked": repacking.size if repacking else 0,
+            "resident": after["Rss"] - before["Rss"],
             "anonymous": after["Anonymous"] - before["Anonymous"],
             "dirty": after["Private_Dirty"] - before["Private_Dirty"],
             "cache": sum(pool.nbytes for pool in backend.pools),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.cpu.team_size import TeamSize
 from ingot.backends.precision import Precision
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
@@ -62,6 +63,7 @@ def k_quant_model() -> Fixture:
         "q8_0",
         "q4_k",
         "fast q4_k",
+        "fast q4_0",
         "experts",
         "states",
         "hybrid",
@@ -72,14 +74,15 @@ def k_quant_model() -> Fixture:
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
-    """Gemma's windows in float32, Qwen's biases in Q8_0, Llama in Q4_K at both precisions, experts
-    in MXFP4, and in Q8_0 state spaces, these beside attention, the delta rule,
+    """Gemma's windows in float32, Qwen's biases in Q8_0 and (fast) Q4_0, Llama in Q4_K at both
+    precisions, experts in MXFP4, and in Q8_0 state spaces, these beside attention, the delta rule,
     and attention over latents."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
         "q4_k": (k_quant_model(), GgmlType.Q4_K),
         "fast q4_k": (k_quant_model(), GgmlType.Q4_K),
+        "fast q4_0": (Fixture.load("qwen2"), GgmlType.Q4_0),
         "experts": (Fixture.load("gpt-oss"), GgmlType.MXFP4),
         "states": (Fixture.load("mamba2-groups"), GgmlType.Q8_0),
         "hybrid": (Fixture.load("falcon-h1"), GgmlType.Q8_0),
@@ -90,6 +93,15 @@ def model(
     with GgufLoader(path) as opened:
         precision = Precision.FAST if "fast" in request.param else Precision.EXACT
         yield Model(build_graph(opened), opened, precision)
+
+
+class FickleTeam(TeamSize):
+    """Another number of threads for every step."""
+
+    def report(self, tokens: int, seconds: float, waited: float) -> None:
+        assert tokens == 1
+        assert 0 <= waited <= seconds
+        self.size = self.size % self.most + 1
 
 
 def text(seed: int, length: int) -> list[int]:
@@ -108,6 +120,15 @@ def test_threads(model: Model) -> None:
     for threads in (2, 3):
         runner = model.runner(threads=threads, positions=90)
         np.testing.assert_array_equal(runner.run(ids, generated=10), expected)
+
+
+@pytest.mark.usefixtures("isa")
+def test_threads_that_come_and_go(model: Model) -> None:
+    ids = text(1, 40)
+    expected = alone(model, ids, generated=30)
+    runner = model.runner(threads=4, positions=40)
+    runner.backend._team = FickleTeam(4)
+    np.testing.assert_array_equal(runner.run(ids, generated=30), expected)
 
 
 @pytest.mark.usefixtures("isa")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ingot import _native
 from ingot.api import LLM
 from ingot.config import child_environment
 from ingot.gguf import GgmlType
@@ -87,13 +88,27 @@ def test_a_step_of_a_real_model_allocates_nothing(smollm2_path: Path, counter: P
 def test_private_memory_is_cache_and_arena(model: str, request: pytest.FixtureRequest) -> None:
     """The weights stay in the file, however much of it was read."""
     path: Path = request.getfixturevalue(model)
-    found = run_alone("memory", path)
+    found = run_alone("memory", path, "map")
     bound = found["cache"] + found["arena"] + ALLOWANCE
     assert found["anonymous"] <= bound, found
     assert found["dirty"] <= bound, found
     assert found["mapped"]
     assert found["copied"] == 0
     assert bound < path.stat().st_size, "too small a model to show anything"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(
+    _native.instruction_sets()[-1] not in {"avxvnni", "avx512vnni"},
+    reason="this CPU repacks nothing, or not all types, or reads the file for prompts, too",
+)
+def test_repacked_weights_are_in_memory_once(gemma_path: Path) -> None:
+    """Copies take the memory that was announced, and the pages of the file are given back."""
+    found = run_alone("memory", gemma_path, "repack")
+    kept = found["cache"] + found["arena"] + found["repacked"]
+    assert 0 < found["repacked"] < gemma_path.stat().st_size
+    assert found["anonymous"] <= kept + ALLOWANCE, found
+    assert found["resident"] <= found["anonymous"] + found["repacked"] // 4, found
 
 
 def used_in_half_a_second() -> float:

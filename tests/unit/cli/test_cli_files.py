@@ -1,5 +1,7 @@
 """`ingot quantize`, `split`, `merge` and `edit` on small files."""
 
+import re
+from itertools import groupby
 from pathlib import Path
 from struct import pack
 
@@ -32,12 +34,24 @@ def test_quantize(run: Run, model: Path, tmp_path: Path) -> None:
     shown = run("quantize", model, tmp_path / "q.gguf", "q8_0", "--dry-run")
     assert shown.status == 0
     assert "8.50 bits per weight" in shown.out
+    assert re.search(r"^all +5 +10\.6 KiB$", shown.out, re.MULTILINE), shown.out
     assert not (tmp_path / "q.gguf").exists()
     done = run("quantize", model, tmp_path / "q.gguf", "q8_0", "--tensor-type", "blk.0=q4_k")
     assert (done.status, done.out) == (0, f"{tmp_path / 'q.gguf'}\n"), done.err
     with GgufLoader(tmp_path / "q.gguf") as found:
         assert found.tensors["blk.0.attn_q.weight"].type is GgmlType.Q4_K
         assert found.tensors["blk.1.attn_q.weight"].type is GgmlType.Q8_0
+
+
+def test_quantize_keeps_the_split_if_asked(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("split", model, tmp_path / "parts.gguf", "--max-tensors", 2).status == 0
+    first = tmp_path / "parts-00001-of-00003.gguf"
+    done = run("quantize", first, tmp_path / "kept.gguf", "q8_0", "--keep-split")
+    assert (done.status, done.out) == (0, f"{tmp_path / 'kept-00001-of-00003.gguf'}\n"), done.err
+    with GgufLoader(tmp_path / "kept-00001-of-00003.gguf") as kept:
+        parts = groupby(kept.tensors.values(), lambda tensor: tensor.path)
+        assert [len(list(held)) for _, held in parts] == [2, 2, 1]
+    assert run("quantize", first, tmp_path / "one.gguf", "q8_0").out == f"{tmp_path / 'one.gguf'}\n"
 
 
 def test_quantize_with_importance(run: Run, model: Path, tmp_path: Path) -> None:

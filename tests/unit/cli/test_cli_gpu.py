@@ -113,7 +113,8 @@ def test_no_packages(
 ) -> None:
     """One line that says what to install."""
     monkeypatch.setattr("ingot.backends.backend.find_spec", lambda _: None)
-    more = {"run": ["abc"], "chat": [], "serve": ["--port", 0]}
+    # Another process would not see the patch.
+    more = {"run": ["abc"], "chat": [], "serve": ["--port", 0, "--no-engine-process"]}
     more |= {"bench": ["-p", 1, "-n", 1], "perplexity": ["-c", 4, text]}
     ran = run(command, *more[command], "-m", model, "--device", "cuda")
     assert ran.status == 2

@@ -56,7 +56,7 @@ def test_the_definition(run: Run, tmp_path: Path, text: Path, context: int, bos:
     assert (ran.status, ran.err) == (0, "")
     found = Perplexity(**json.loads(ran.out))
     value, error, tokens = expected(model, ids, context, bos=bos)
-    assert found.perplexity == pytest.approx(value, rel=2e-3)
+    assert found.perplexity == pytest.approx(value, rel=5e-3)
     assert found.standard_error == pytest.approx(error, rel=2e-2)
     assert (found.tokens, found.chunks) == (tokens, len(ids) // context)
     assert found.context == context

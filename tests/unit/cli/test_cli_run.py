@@ -1,5 +1,6 @@
 """`ingot run`: what goes to stdout and stderr, and how it ends."""
 
+import json
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from ingot import LLM
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.sampling.checks import RANGES
 from ingot.server.sampling_body import SamplingBody
+from tiny_eagle import TinyEagle
 from tiny_llama import WIDTH, shapes, vocabulary, write_tiny_llama
 
 GREEDY = ("--temp", 0)  # the same text every time
@@ -126,7 +128,7 @@ def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:
     [
         (["--threads", "0"], "threads is 0; it must be a number from 1 to 1024"),
         (["--kv-type", "q2"], "kv_type is 'q2'; it must be one of f32"),
-        (["--weights", "disk"], "weights is 'disk'; it must be one of map, lock, read"),
+        (["--weights", "disk"], "weights is 'disk'; it must be one of auto, repack, map, lock"),
         (["--context", "257"], "context is 257; this model allows 1 to 256"),
         (["--temperature", "-1"], "temperature is -1.0; it must be a number of at least 0"),
         (["--context", "3"], "the prompt has 5 tokens and the context 3"),
@@ -299,3 +301,26 @@ def test_bad_sampling_flags(run: Run, model: Path, flags: list[str], message: st
     ran = run("run", "-m", model, *flags, "hi")
     assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
+
+
+def test_guesses_change_nothing(run: Run, model: Path) -> None:
+    asked = ("run", *GREEDY, "--ignore-eos", "-m", model, "-n", 40, "abcabcabcabc")
+    plain = run(*asked)
+    assert plain.status == 0
+    for flags in (("--speculation", "ngram"), ("--speculation", "auto"), ("--draft", model)):
+        assert run(*asked, *flags).out == plain.out
+    guessed = run(*asked, "--draft", model)
+    assert re.search(r"t/s; \d+ of \d+ guesses right; stopped at --max-tokens", guessed.err)
+    numbers = json.loads(run(*asked, "--draft", model, "--json").out)
+    assert numbers["guessed_tokens"] >= numbers["accepted_tokens"] > 10
+    eagle = TinyEagle(layers=(0, 1, 2)).write(model.with_name("eagle.gguf"))
+    assert run(*asked, "--draft", eagle).out == plain.out
+    alone = run("run", "-m", eagle, "hi")
+    assert (alone.status, alone.out) == (2, "")
+    assert "eagle.gguf is a draft (eagle3)" in alone.err
+    small = model.with_name("small.gguf")
+    assert run("quantize", eagle, small, "q4_k_m").status == 0
+    assert run(*asked, "--draft", small).out == plain.out
+    wrong = run(*asked, "--speculation", "magic")
+    assert wrong.status == 2
+    assert "speculation is 'magic'; it must be 'off', 'auto', 'ngram'" in wrong.err

@@ -17,7 +17,8 @@ from ingot.convert.safetensors import read_safetensors
 from ingot.convert.tensors import plan_tensors
 from ingot.errors import ConversionError, DiskSpaceError, QuantError
 from ingot.gguf import GgmlType, GgufLoader
-from ingot.models import build_graph, checkpoints
+from ingot.models import architectures, build_graph, checkpoints, stored_forms
+from ingot.models.checkpoint import Checkpoint
 from ingot.models.settings import Settings
 from models.tiny_models import Fixture
 from run_batches import Runner
@@ -179,15 +180,29 @@ def changed(folder: Path, **config: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
 
 
+def test_every_architecture_can_be_converted() -> None:
+    assert all(stored_forms(name) for name in architectures())
+
+
+def test_a_class_is_of_one_architecture_unless_settings_decide() -> None:
+    """Several forms of a class each say which settings they are for."""
+    always = Checkpoint(models=()).accepts
+    for model, forms in checkpoints().items():
+        assert len(forms) == 1 or all(form.accepts is not always for _, form in forms), model
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"architectures": ["LlamaForCausalLMs"]}, "near it: LlamaForCausalLM.*those that can be"),
+        (
+            {"architectures": ["LlamaForCausalLMs"]},
+            "near it: LlamaForCausalLM.*ingot search.*Qwen2ForCausalLM",
+        ),
         ({"architectures": []}, "does not name its architecture"),
         ({"architectures": 3}, "does not name its architecture"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
         ({"hidden_size": "96"}, "hidden_size is '96'; it must be an integer"),
-        ({"num_attention_heads": 7}, "rows, which the settings of config.json do not divide"),
+        ({"num_attention_heads": 7}, "which the settings of config.json do not divide"),
         ({"num_attention_heads": 0}, "num_attention_heads is 0"),
         ({"rms_norm_eps": True}, "rms_norm_eps is True"),
         ({"rope_scaling": 3}, "rope_scaling is 3"),
@@ -290,7 +305,7 @@ def test_experts_in_mxfp4(tmp_path: Path) -> None:
     biases = rng.standard_normal((2, 6)).astype("f4")
     tensors = {f"{stem}_blocks": blocks, f"{stem}_scales": scales, f"{stem}_bias": biases}
     write_safetensors(tmp_path / "x", tensors)
-    _, checkpoint = checkpoints()["GptOssForCausalLM"]
+    [(_, checkpoint)] = checkpoints()["GptOssForCausalLM"]
     stored = unpacked(read_safetensors(tmp_path / "x"), {})
     planned = plan_tensors(checkpoint, Settings({}), stored)
     matrix = stored[f"{stem}_blocks"]

@@ -35,5 +35,6 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     done = run(folder, "-o", "out.gguf", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: models of the class StrangeForCausalLM cannot be")
+    assert "look for a GGUF file of the model (`ingot search`)" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out.gguf").exists()

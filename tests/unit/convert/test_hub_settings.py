@@ -4,24 +4,26 @@ What a file must say about each model is known from its published GGUF files.
 """
 
 import math
+from copy import deepcopy
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ingot.convert.conversion import stored_form
 from ingot.convert.keys import network_keys, rope_tensors
-from ingot.models import checkpoints
+from ingot.errors import ConversionError, IngotError
 from ingot.models.settings import Settings
 
 
 def settings_of(config: dict[str, Any]) -> Settings:
-    _, checkpoint = checkpoints()[config["architectures"][0]]
-    return Settings.of(config, checkpoint.defaults)
+    return stored_form(config, config["architectures"][0])[2]
 
 
 def keys_of(config: dict[str, Any]) -> dict[str, Any]:
-    _, checkpoint = checkpoints()[config["architectures"][0]]
-    return network_keys(checkpoint, settings_of(config))
+    _, checkpoint, settings = stored_form(config, config["architectures"][0])
+    return network_keys(checkpoint, settings)
 
 
 LLAMA31: dict[str, Any] = {
@@ -111,6 +113,159 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "attention.sliding_window": 128, "rope.freq_base": 150000.0,
         },
     ),
+    "DeepSeek V3": (
+        {
+            "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168, "vocab_size": 129280,
+            "intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128,
+            "num_key_value_heads": 128, "kv_lora_rank": 512, "q_lora_rank": 1536,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+            "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8,
+            "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+            "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+            "max_position_embeddings": 163840,
+            "rope_scaling": {
+                "beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+                "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn",
+            },
+        },
+        {
+            "block_count": 61, "attention.head_count": 128, "attention.head_count_kv": 1,
+            "attention.key_length": 576, "attention.value_length": 512,
+            "attention.key_length_mla": 192, "attention.value_length_mla": 128,
+            "attention.q_lora_rank": 1536, "attention.kv_lora_rank": 512,
+            "rope.dimension_count": 64, "rope.scaling.type": "yarn", "rope.scaling.factor": 40.0,
+            "rope.scaling.original_context_length": 4096, "rope.scaling.yarn_log_multiplier": 0.1,
+            "rope.scaling.yarn_beta_fast": 32.0, "expert_count": 256, "expert_used_count": 8,
+            "expert_shared_count": 1, "expert_feed_forward_length": 2048,
+            "leading_dense_block_count": 3, "expert_gating_func": 2, "expert_weights_norm": True,
+            "expert_weights_scale": 2.5, "expert_group_count": 8, "expert_group_used_count": 4,
+        },
+    ),
+    "Qwen 3.5": (
+        {
+            "architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
+            "text_config": {
+                "hidden_size": 2560, "intermediate_size": 9216, "num_hidden_layers": 8,
+                "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256,
+                "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+                "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+                "linear_value_head_dim": 128, "full_attention_interval": 4,
+                "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2,
+                "max_position_embeddings": 262144, "rms_norm_eps": 1e-6,
+                "rope_parameters": {
+                    "mrope_interleaved": True, "mrope_section": [11, 11, 10],
+                    "partial_rotary_factor": 0.25, "rope_theta": 10000000, "rope_type": "default",
+                },
+            },
+        },
+        {
+            "block_count": 8, "attention.key_length": 256, "rope.dimension_count": 64,
+            "rope.dimension_sections": [11, 11, 10, 0], "rope.freq_base": 1e7,
+            "full_attention_interval": 4, "ssm.conv_kernel": 4, "ssm.state_size": 128,
+            "ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096,
+        },
+    ),
+    "Gemma 3n E4B": (
+        {
+            "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
+            "text_config": {
+                "hidden_size": 2048, "intermediate_size": [16384] * 5, "num_hidden_layers": 5,
+                "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
+                "activation_sparsity_pattern": [0.95] * 2 + [0.0] * 3, "altup_active_idx": 0,
+                "altup_num_inputs": 4, "hidden_size_per_layer_input": 256, "sliding_window": 512,
+                "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
+                "num_kv_shared_layers": 2, "rope_theta": 1000000.0, "rms_norm_eps": 1e-6,
+                "rope_local_base_freq": 10000.0, "final_logit_softcapping": 30.0,
+                "max_position_embeddings": 32768, "vocab_size": 262400,
+            },
+        },
+        {
+            "feed_forward_length": [16384] * 5, "altup.num_inputs": 4, "altup.active_idx": 0,
+            "attention.sliding_window_pattern": [True] * 4 + [False],
+            "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": 256,
+            "activation_sparsity_scale": [1.6448536269514722] * 2 + [-math.inf] * 3,
+            "rope.freq_base_swa": 10000.0, "rope.freq_base": 1e6,
+        },
+    ),
+    "Gemma 4": (
+        {
+            "architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4",
+            "text_config": {
+                "hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 6,
+                "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+                "global_head_dim": 512, "num_global_key_value_heads": 2, "num_experts": 128,
+                "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024,
+                "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+                "num_kv_shared_layers": 0, "hidden_size_per_layer_input": None,
+                "rms_norm_eps": 1e-6, "max_position_embeddings": 262144,
+                "final_logit_softcapping": 30.0,
+                "rope_parameters": {
+                    "full_attention": {
+                        "partial_rotary_factor": 0.25, "rope_theta": 1000000.0,
+                        "rope_type": "proportional",
+                    },
+                    "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+                },
+            },
+        },
+        {
+            "attention.head_count_kv": [8] * 5 + [2], "attention.key_length": 512,
+            "attention.key_length_swa": 256, "attention.value_length": 512,
+            "rope.dimension_count": 512, "rope.dimension_count_swa": 256, "expert_count": 128,
+            "expert_used_count": 8, "expert_feed_forward_length": 704,
+            "embedding_length_per_layer_input": 0, "attention.shared_kv_layers": 0,
+            "rope.freq_base": 1e6, "rope.freq_base_swa": 10000.0,
+        },
+    ),
+    "Nemotron Nano 2": (
+        {
+            "architectures": ["NemotronHForCausalLM"], "hidden_size": 4480, "head_dim": 128,
+            "intermediate_size": 15680, "hybrid_override_pattern": "M-M*-", "vocab_size": 131072,
+            "num_hidden_layers": 5, "num_attention_heads": 40, "num_key_value_heads": 8,
+            "mamba_num_heads": 128, "mamba_head_dim": 80, "ssm_state_size": 128, "n_groups": 8,
+            "conv_kernel": 4, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 131072,
+        },
+        {
+            "attention.head_count_kv": [0, 0, 0, 8, 0], "ssm.inner_size": 10240,
+            "feed_forward_length": [0, 15680, 0, 0, 15680], "ssm.group_count": 8,
+            "ssm.time_step_rank": 128, "attention.layer_norm_rms_epsilon": 1e-5,
+            "expert_count": None, "attention.key_length": 128,
+        },
+    ),
+    "Granite 4 H Tiny": (
+        {
+            "architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 1536,
+            "intermediate_size": 512, "shared_intermediate_size": 1024, "num_hidden_layers": 3,
+            "num_attention_heads": 12, "num_key_value_heads": 4, "num_local_experts": 64,
+            "num_experts_per_tok": 6, "layer_types": ["mamba", "mamba", "attention"],
+            "position_embedding_type": "nope", "mamba_d_conv": 4, "mamba_d_state": 128,
+            "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 48, "mamba_d_head": 64,
+            "attention_multiplier": 0.0078125, "embedding_multiplier": 12,
+            "logits_scaling": 6, "residual_multiplier": 0.22, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 131072, "rope_theta": 10000,
+        },
+        {
+            "attention.head_count_kv": [0, 0, 4], "rope.scaling.finetuned": False,
+            "expert_count": 64, "expert_used_count": 6, "feed_forward_length": 512,
+            "expert_shared_feed_forward_length": 1024, "ssm.inner_size": 3072,
+            "embedding_scale": 12.0, "attention.scale": 0.0078125, "logit_scale": 6.0,
+        },
+    ),
+    "ModernBERT": (
+        {
+            "architectures": ["ModernBertForMaskedLM"], "hidden_size": 768, "local_attention": 128,
+            "intermediate_size": 1152, "num_hidden_layers": 22, "num_attention_heads": 12,
+            "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
+            "local_rope_theta": 10000.0, "norm_eps": 1e-5, "layer_norm_eps": 1e-5,
+            "max_position_embeddings": 8192,
+        },
+        {
+            "attention.sliding_window": 128, "attention.sliding_window_pattern": 3,
+            "rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "attention.causal": False,
+            "attention.layer_norm_epsilon": 1e-5,
+        },
+    ),
     "Phi-2": (
         {
             "architectures": ["PhiForCausalLM"], "hidden_size": 2560, "intermediate_size": 10240,
@@ -154,6 +309,46 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"feed_forward_length": 3072, "context_length": 1024, "rope.freq_base": None},
     ),
+    "T5 small": (
+        {
+            "architectures": ["T5ForConditionalGeneration"], "d_ff": 2048, "d_kv": 64,
+            "d_model": 512, "decoder_start_token_id": 0, "eos_token_id": 1, "n_positions": 512,
+            "layer_norm_epsilon": 1e-6, "num_heads": 8, "num_layers": 6, "pad_token_id": 0,
+            "relative_attention_num_buckets": 32, "vocab_size": 32128,
+        },
+        {
+            "block_count": 6, "decoder_block_count": 6, "context_length": 512,
+            "embedding_length": 512, "feed_forward_length": 2048, "attention.head_count": 8,
+            "attention.key_length": 64, "attention.value_length": 64,
+            "attention.relative_buckets_count": 32, "attention.layer_norm_rms_epsilon": 1e-6,
+            "attention.layer_norm_epsilon": 1e-6, "decoder_start_token_id": 0,
+        },
+    ),
+    "the encoder of T5 1.1 XXL": (
+        {
+            "architectures": ["T5EncoderModel"], "d_ff": 10240, "d_kv": 64, "d_model": 4096,
+            "feed_forward_proj": "gated-gelu", "layer_norm_epsilon": 1e-6, "num_heads": 64,
+            "num_layers": 24, "relative_attention_num_buckets": 32, "tie_word_embeddings": False,
+            "relative_attention_max_distance": 128, "vocab_size": 32128,
+        },
+        {
+            "block_count": 24, "attention.head_count": 64, "feed_forward_length": 10240,
+            "decoder_block_count": None, "decoder_start_token_id": None, "context_length": 512,
+        },
+    ),
+    "Jina Embeddings 2": (
+        {
+            "architectures": ["JinaBertForMaskedLM"], "hidden_size": 768,
+            "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+            "feed_forward_type": "geglu", "position_embedding_type": "alibi",
+            "layer_norm_eps": 1e-12, "max_position_embeddings": 8192, "type_vocab_size": 2,
+            "vocab_size": 30528,
+        },
+        {
+            "attention.causal": False, "context_length": 8192, "feed_forward_length": 3072,
+            "tokenizer.ggml.token_type_count": 2, "attention.layer_norm_epsilon": 1e-12,
+        },
+    ),
 }  # fmt: skip
 
 
@@ -175,15 +370,53 @@ def test_the_settings_of_the_language_model_win() -> None:
 
 
 def test_rope_factors_of_llama() -> None:
-    factors = rope_tensors(settings_of(LLAMA31))["rope_freqs.weight"]
+    factors = rope_tensors(settings_of(LLAMA31), 128)["rope_freqs.weight"]
     assert factors.shape == (64,)
     assert (factors[0], factors[-1]) == (1.0, 8.0)
     assert (np.diff(factors) >= 0).all()
 
 
 def test_rope_factors_of_phi() -> None:
-    found = rope_tensors(settings_of(PHI35))
+    found = rope_tensors(settings_of(PHI35), 96)
     assert {name: values.shape for name, values in found.items()} == {
         "rope_factors_short.weight": (48,),
         "rope_factors_long.weight": (48,),
     }
+
+
+ODD: list[Any] = [None, 0, -1, 3, 1.5, 2**70, True, "", "x", [], {}, [1], [None], {"a": 1}, ["moe"]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_settings_changed_at_random(name: str) -> None:
+    """Keys, or an error of Ingot's own."""
+    rng = Random(name)
+    for _ in range(150):
+        config = deepcopy(CASES[name][0])
+        text = config.get("text_config", config)
+        inner = [value for value in text.values() if isinstance(value, dict)]
+        inner += [value for part in inner for value in part.values() if isinstance(value, dict)]
+        for part in (text, rng.choice([text, *inner])):
+            part[rng.choice(sorted(set(part) - {"architectures"}))] = rng.choice(ODD)
+        try:
+            keys = keys_of(config)
+            size = keys.get("rope.dimension_count")
+            rope_tensors(settings_of(config), size if isinstance(size, int) else 64)
+        except IngotError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("T5 small", {"relative_attention_max_distance": 64}),
+        ("T5 small", {"feed_forward_proj": "gated-silu"}),
+        ("the encoder of T5 1.1 XXL", {"feed_forward_proj": "gelu"}),
+        ("Jina Embeddings 2", {"feed_forward_type": "reglu"}),
+        ("Jina Embeddings 2", {"position_embedding_type": "absolute"}),
+    ],
+)
+def test_settings_that_no_file_can_state(name: str, change: dict[str, Any]) -> None:
+    config = {**CASES[name][0], **change}
+    with pytest.raises(ConversionError, match="fit no form"):
+        keys_of(config)

@@ -17,6 +17,7 @@ from ingot.convert.special_keys import special_keys, template_keys
 from ingot.convert.tokenizer_json import read_tokenizer_json
 from ingot.convert.vocabulary import AddedToken, Vocabulary, added_tokens, read_vocabulary
 from ingot.errors import ConversionError
+from ingot.models.checkpoint import Checkpoint
 from ingot.tokenizer import TokenType
 
 LLAMA3 = (
@@ -33,6 +34,21 @@ O200K = (
     rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+)
+BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+PLAIN = Checkpoint(models=())
 BYTES = {"type": "ByteLevel", "use_regex": False}
 
 
@@ -57,6 +73,9 @@ def byte_level(*steps: dict[str, Any], **model: Any) -> Vocabulary:
         ([split(LLAMA3.replace("{1,3}", "")), BYTES], False, "qwen2"),
         ([split(TEKKEN), BYTES], True, "tekken"),
         ([split(O200K), BYTES], False, "gpt-4o"),
+        ([split(QWEN35), BYTES], False, "qwen35"),
+        ([split(pattern) for pattern in DEEPSEEK3] + [BYTES], False, "deepseek-v3"),
+        ([split(BAILING), BYTES], False, "bailingmoe"),
         (
             [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel"}],
             False,
@@ -238,6 +257,41 @@ def test_tiktoken(tmp_path: Path) -> None:
         read_tiktoken(path, [])
 
 
+def test_tiktoken_with_special_tokens_apart(tmp_path: Path) -> None:
+    """Kimi: ids that no token has are between the special ones."""
+    path = tmp_path / "tiktoken.model"
+    lines = [
+        base64.b64encode(t).decode() + f" {i}" for i, t in enumerate([b"a", b"b", b" ", b"ab"])
+    ]
+    path.write_text("\n".join(lines))
+    found = read_tiktoken(path, [AddedToken(4, "[BOS]", True), AddedToken(6, "[EOT]", True)])
+    assert found.pre == "kimi-k2"
+    assert found.tokens == ["a", "b", "\u0120", "ab", "[BOS]", "[PAD5]", "[EOT]"]
+    assert found.types[4:] == [TokenType.CONTROL, TokenType.UNUSED, TokenType.CONTROL]
+    assert found.merges == ["a b"]
+
+
+def test_a_vocabulary_that_merges_characters(tmp_path: Path) -> None:
+    """Where files have the merges, not scores; and special tokens that replies show."""
+    folder = write_llama(tmp_path / "model")
+    described = {
+        "model": {
+            "type": "BPE", "byte_fallback": True, "merges": [["\u2581", "a"]],
+            "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "\u2581a": 3, "<|call>": 4, "<eos>": 5},
+        },
+        "added_tokens": [
+            {"id": 4, "content": "<|call>", "special": True},
+            {"id": 5, "content": "<eos>", "special": True},
+        ],
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    form = Checkpoint(models=(), merged_characters="gemma4", shown_tokens=("<|call>",))
+    found = read_vocabulary(CheckpointFolder.open(folder), form)
+    assert (found.kind, found.merges) == ("gemma4", ["\u2581 a"])
+    assert found.types[4:] == [TokenType.USER_DEFINED, TokenType.CONTROL]
+    assert read_vocabulary(CheckpointFolder.open(folder), PLAIN).kind == "llama"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_llama(tmp_path / "llama", bos_token_id=3, eos_token_id=[4, 5], unk_token_id=999)
@@ -245,7 +299,7 @@ def folder(tmp_path: Path) -> Path:
 
 def keys_of(folder: Path) -> dict[str, Any]:
     opened = CheckpointFolder.open(folder)
-    return special_keys(opened, read_vocabulary(opened).padded(61))
+    return special_keys(opened, read_vocabulary(opened, PLAIN).padded(61))
 
 
 def test_special_tokens_by_number_and_by_name(folder: Path) -> None:

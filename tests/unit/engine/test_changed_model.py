@@ -4,6 +4,7 @@ says so, other models go on, and opening it again works."""
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,9 +165,9 @@ def test_a_file_that_changes_while_it_is_opened(
 ) -> None:
     build = loaded_model.build_graph
 
-    def slowly(*arguments: object) -> object:
+    def slowly(*arguments: Any, **options: Any) -> object:
         cut(path)
-        return build(*arguments)
+        return build(*arguments, **options)
 
     monkeypatch.setattr(loaded_model, "build_graph", slowly)
     with pytest.raises(ModelChangedError, match="became shorter"):

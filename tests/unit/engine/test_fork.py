@@ -62,7 +62,7 @@ def test_every_use_is_refused_and_the_parent_goes_on(tiny: Path) -> None:
         alone = llm.generate("abc", **LONG).text
         llm.embed("abc")
         streams = [llm.stream("abc", **LONG) for _ in range(4)]
-        running = streams[0]
+        running = llm.stream("abc", **ENDLESS)
         next(running)
 
         async def wait() -> None:
@@ -97,6 +97,7 @@ def test_every_use_is_refused_and_the_parent_goes_on(tiny: Path) -> None:
 
         assert in_child(child) == "all refused"
         assert [stream.result().text for stream in streams] == [alone] * 4
+        running.cancel()
 
 
 def test_locks_that_others_had_do_not_hold_up_a_child(llm: LLM) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from holding import PATIENCE
 from ingot import LLM
-from ingot.engine.channel import Listener
+from ingot.engine.wakeups import Listener
 from ingot.errors import ConfigError, EngineError, ModelError, ProcessorError, ThreadLimitError
 from ingot.sampling import Grammar
 
 LONG = {"max_tokens": 200, "ignore_eos": True, "temperature": 0}
+ENDLESS = {**LONG, "max_tokens": None, "context_overflow": "shift"}
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, ValueError])
@@ -87,7 +88,7 @@ def test_a_thread_that_fails_fails_all_that_wait(llm: LLM) -> None:
     def broken() -> None:
         raise KeyboardInterrupt("of the inside")
 
-    requests = [llm.stream("abc", **LONG) for _ in range(40)]  # some of them in the queue
+    requests = [llm.stream("abc", **ENDLESS) for _ in range(40)]  # some of them in the queue
     llm.engine._loop._inbox.put(broken)
     for request in requests:
         with pytest.raises(EngineError, match=r"has ended with an error.*of the inside"):
@@ -122,7 +123,7 @@ def test_a_step_that_hangs_fails_what_waits(tiny: Path) -> None:
 
     with LLM(tiny, threads=1, step_timeout=2.0) as llm:
         llm.engine.check()
-        bystander = llm.stream("abc", **LONG)
+        bystander = llm.stream("abc", **ENDLESS)
         next(bystander)
         with hanging(llm):
             before = llm.stats.steps
@@ -205,10 +206,10 @@ def test_masks_are_made_without_a_second_thread(llm: LLM) -> None:
 _FEW_THREADS = """
 import os, resource, sys
 from ingot import LLM
-from ingot.engine.channel import Listener
+from ingot.engine.wakeups import Listener
 from ingot.errors import ThreadLimitError
 path = sys.argv[1]
-LLM(path, threads=1).close()
+LLM(path, threads=1, weights="map").close()
 size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGESIZE")
 _, most = resource.getrlimit(resource.RLIMIT_AS)
 resource.setrlimit(resource.RLIMIT_AS, (size + (32 << 20), most))

@@ -12,6 +12,7 @@ import pytest
 from holding import PATIENCE
 from ingot import LLM
 from ingot.engine.model.memory import CacheSize
+from ingot.engine.speculation.proposers import NgramProposer, Prospect
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
@@ -58,24 +59,34 @@ def test_prompts_find_the_last_state_that_was_kept(llm: LLM, plain: LLM) -> None
     assert llm.generate(PROMPT[:100], max_tokens=1).timings.reused_tokens == 0
 
 
-def test_a_conversation_finds_what_was_written(path: Path) -> None:
-    with LLM(path, threads=1, reuse="all") as llm:
-        done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
-        history = [*PROMPT, *done.token_ids, 5, 6, 7]
-        again = llm.generate(history, max_tokens=5, **GREEDY)
-        assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
-
-
-def test_a_long_conversation_reads_at_most_a_block_again_per_turn(path: Path) -> None:
-    """Twenty turns: what was read or written before is found, up to its last whole block."""
+def test_a_conversation_of_twenty_turns_reads_each_token_once(path: Path) -> None:
+    """All but the last token of an answer, which has not run, are in the cache."""
     history: list[int] = []
-    with LLM(path, threads=1, reuse="all") as llm:
+    with LLM(path, threads=1) as llm, LLM(path, threads=1, reuse="none") as anew:
         for turn in range(20):
-            known = len(history)
+            known = max(len(history) - 1, 0)
             history += PROMPT[turn : turn + 7]
             done = llm.generate(history, max_tokens=5, **GREEDY)
-            assert known - done.timings.reused_tokens <= 32
+            assert done.timings.reused_tokens == known
+            assert done.token_ids == anew.generate(history, max_tokens=5, **GREEDY).token_ids
             history += done.token_ids
+        last_answer = len(done.token_ids)
+        assert llm.stats.prompt_tokens == 20 * 7 + 19
+        assert llm.stats.reused_tokens == sum(12 * turn - 1 for turn in range(1, 20)), (
+            "what was read or written before, each time"
+        )
+        assert last_answer == 5
+
+
+def test_a_turn_that_is_changed_begins_at_a_block(path: Path) -> None:
+    """A state cannot be taken back: undo reads again from the last one that was kept."""
+    with LLM(path, threads=1) as llm, LLM(path, threads=1, reuse="none") as anew:
+        done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
+        history = [*PROMPT, *done.token_ids]
+        other = [*history[:200], 5, 6, 7]
+        again = llm.generate(other, max_tokens=5, **GREEDY)
+        assert again.timings.reused_tokens == 192
+        assert again.token_ids == anew.generate(other, max_tokens=5, **GREEDY).token_ids
 
 
 def test_too_few_states_change_no_text(path: Path, plain: LLM) -> None:
@@ -141,15 +152,60 @@ def test_states_inside_are_told(llm: LLM, path: Path) -> None:
     assert llm.embed(["t1 t2", "t3"] * 12).shape == (24, 64)
 
 
-def test_guesses_are_refused(path: Path, tmp_path: Path) -> None:
+def test_states_come_back_after_wrong_guesses(path: Path, plain: LLM) -> None:
+    """Guesses that are right, half right and wrong, alone and beside other texts."""
+    texts = [PROMPT, PROMPT[:31], [1, 2, 3] * 20]
+    expected = [plain.generate(text, max_tokens=100, **GREEDY) for text in texts]
+
+    class Oracle(NgramProposer):
+        """Knows the texts, and is wrong at every third guess, from some token on."""
+
+        guesses = 0
+
+        def prospect(self, tokens: Any) -> Prospect:  # noqa: ARG002 (see Proposer)
+            return Prospect(0, 0.9)
+
+        def propose(self, tokens: Any, most: int) -> list[int]:
+            begun = tokens.tolist()
+            whole = next(
+                [*text, *done.token_ids]
+                for text, done in zip(texts, expected, strict=True)
+                if [*text, *done.token_ids][: len(begun)] == begun
+            )
+            guess = whole[len(begun) : len(begun) + most]
+            self.guesses += 1
+            wrong = (len(guess), 0, self.guesses % 5)[self.guesses % 3]
+            return [*guess[:wrong], *((token + 1) % 61 for token in guess[wrong:])]
+
+    with LLM(path, threads=1, speculation="ngram") as llm:
+        llm.engine._parts.guesses._proposer = Oracle  # type: ignore[method-assign, assignment]
+        for text, one in zip(texts, expected, strict=True):
+            done = llm.generate(text, max_tokens=100, **GREEDY)
+            assert done.token_ids == one.token_ids
+            assert done.timings.steps < one.timings.steps
+        requests = [llm.stream(text, max_tokens=100, **GREEDY) for text in texts]
+        for request, one in zip(requests, expected, strict=True):
+            assert request.result().token_ids == one.token_ids
+        assert 0 < llm.stats.accepted_tokens < llm.stats.guessed_tokens
+        assert llm.stats.blocks_held == 0
+
+
+def test_guesses_that_find_no_room_to_come_back(path: Path, plain: LLM) -> None:
+    with LLM(path, threads=1, speculation="ngram", cache_tokens=64, context=64) as llm:
+        pool = llm.engine.model.pool
+        group = len(pool.layout.groups) - 1
+        text = [1, 2, 3] * 8
+        expected = plain.generate(text, max_tokens=30, **GREEDY).token_ids
+        held = [pool.take(group) for _ in range(pool.available(group) - 2)]
+        assert llm.generate(text, max_tokens=30, **GREEDY).token_ids == expected
+        for block in held:
+            pool.give_back(group, block)
+
+
+def test_a_recurrent_model_is_no_draft(path: Path, tmp_path: Path) -> None:
     llama = write_tiny_llama(tmp_path / "llama.gguf")
-    for file, options in (
-        (path, {"speculation": "ngram"}),
-        (path, {"draft": path}),
-        (llama, {"draft": path}),
-    ):
-        with pytest.raises(ConfigError, match=r"model.gguf is a recurrent model"):
-            LLM(file, **options)
+    with pytest.raises(ConfigError, match=r"model.gguf is a recurrent model"):
+        LLM(llama, draft=path)
 
 
 @pytest.mark.parametrize(

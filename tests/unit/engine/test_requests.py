@@ -300,7 +300,7 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
         ({"reuse": "some"}, "reuse is 'some'; it must be one of all, prompt, none"),
         ({"speculation": "magic"}, "speculation is 'magic'"),
         ({"device": "tpu"}, "device is 'tpu'; it must be one of cpu, cuda, auto"),
-        ({"speculation": "ngram", "draft": "x"}, "exclude each other"),
+        ({"speculation": "ngram", "draft": "x"}, "'ngram' and draft exclude each other"),
     ],
 )
 def test_options_are_checked(tiny: Path, options: dict[str, Any], message: str) -> None:

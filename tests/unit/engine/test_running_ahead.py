@@ -42,9 +42,9 @@ class Engine:
         """A prompt whose tokens follow from two numbers."""
         ids = (np.arange(length) * (number + 1) * 7 + kind) % 250
         params = SamplingParams(seed=number, max_tokens=most, **KINDS[kind])
-        task = self.llm.engine._text(Asked(ids.astype(np.int32), params))
+        task = self.llm.engine.text_of(Asked(ids.astype(np.int32), params))
         self.tasks.append(task)
-        self.loop.scheduler.waiting.append(task)
+        self.loop.scheduler.add(task)
 
     def step(self) -> None:
         self.loop._end_unwanted()
@@ -230,3 +230,33 @@ def test_arrivals_and_forks(tiny: Path) -> None:
         assert [request.result().token_ids for request in requests] == expected
         assert fork.result().token_ids == expected[-1]
         assert sampler.ahead > 0
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_text_that_nobody_wants_frees_its_place_within_a_step(tiny: Path, *, ahead: bool) -> None:
+    engine = Engine(tiny, ahead=ahead)
+    pool = engine.llm.engine.model.pool
+    for number in range(4):
+        engine.submit(number, kind=1, length=40, most=40)
+    for _ in range(6):
+        engine.step()
+    before = pool.available(0)
+    for task in engine.tasks[:3]:
+        task.channel.wish.cancelled = True
+    engine.step()
+    assert engine.loop.scheduler.running == engine.tasks[3:]
+    assert pool.available(0) == before + 3 * 2
+    engine.finish()
+    assert pool.available(0) == pool.sizes[0]
+    engine.close()
+
+
+def test_a_text_that_ends_does_not_keep_others_from_running_ahead(tiny: Path) -> None:
+    engine = Engine(tiny, ahead=True)
+    for number in range(4):
+        engine.submit(number, kind=2, length=3, most=10 + number)
+    engine.finish()
+    assert engine.device_sampler is not None
+    # All steps but the first run ahead of the tokens before them.
+    assert engine.device_sampler.ahead == engine.device_sampler.steps - 1
+    engine.close()

@@ -2,9 +2,12 @@
 
 Tasks of one or several texts come, are cancelled, are run step by step by an engine that only
 remembers what was computed. Whatever happens: a step stays within its limits, tokens run in order
-and in their phase, every text sees itself alone, the oldest task goes on in every step, nothing
-starves, and in the end every block is free again.
+and in their phase, every text sees itself alone, the oldest of the most urgent tasks goes on in
+every step, those that wait are in the order of their priorities, nothing starves once no more tasks
+come, and in the end every block is free again.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import settings
@@ -31,8 +34,11 @@ PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50]
 class FakeTask(Task):
     """Writes a number of tokens, the same whenever and with whomever it runs."""
 
-    def __init__(self, number: int, prompts: list[list[int]], tokens: int, guesses: int) -> None:
+    def __init__(
+        self, number: int, prompts: list[list[int]], tokens: int, guesses: int, priority: int
+    ) -> None:
         self.number, self.left, self.guesses = number, tokens, guesses
+        self.priority = priority
         self.channel: Channel[bool] = Channel()
         self.sequences = [TokenSequence(np.array(prompt, np.int32)) for prompt in prompts]
         self.guessed = 0
@@ -59,6 +65,11 @@ class FakeTask(Task):
         return True
 
 
+def most_urgent(tasks: Sequence[Task]) -> Task:
+    """The oldest of those with the lowest value."""
+    return min(tasks, key=lambda task: task.priority)
+
+
 class SchedulerMachine(RuleBasedStateMachine):
     """`memory` is what each slot of each block was last given: a text, and how it was computed."""
 
@@ -82,11 +93,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         texts=st.sampled_from([1, 1, 1, 2, 3]),
         tokens=st.integers(1, 60),
         guesses=st.integers(0, 3),
+        priority=st.sampled_from([0, 0, -5, 3]),
     )
-    def submit(self, pieces: list[list[int]], texts: int, tokens: int, guesses: int) -> None:
+    def submit(
+        self, pieces: list[list[int]], texts: int, tokens: int, guesses: int, priority: int
+    ) -> None:
         prompt = [token for piece in pieces for token in piece]
         prompts = [prompt[: CONTEXT // texts - 8]] * texts
-        self.scheduler.waiting.append(FakeTask(self.made, prompts, tokens, guesses))
+        self.scheduler.add(FakeTask(self.made, prompts, tokens, guesses, priority))
         self.made += 1
 
     @precondition(lambda self: self.tasks())
@@ -105,17 +119,21 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def one_step(self) -> None:
         scheduler = self.scheduler
-        oldest = self.tasks()[0]
+        before = most_urgent(scheduler.running or self.tasks())
         plan = scheduler.plan()
         assert not plan.failed, "every task here fits alone"
         assert scheduler.running, "somebody goes on"
-        assert oldest.sequences[0] in [share.sequence for share in plan.shares()] or any(
-            share.task is oldest for share in plan.shares()
-        ), "the oldest goes on"
+        first = most_urgent(scheduler.running)
+        assert first is before or first.priority < before.priority, "only for a more urgent one"
+        assert any(share.task is first for share in plan.shares()), "the most urgent one goes on"
         assert sum(share.count for share in plan.generation) <= LIMITS.generation_tokens
         prompt = sum(share.count for share in plan.prompt)
         assert prompt <= (LIMITS.chunk if plan.generation else LIMITS.prompt_tokens)
-        assert sum(len(share.wanted) for share in plan.shares()) <= 2 * LIMITS.rows
+        assert sum(share.rows for share in plan.shares()) <= 2 * LIMITS.rows
+        for copy in plan.copies:
+            for slot in range(BLOCK_TOKENS):
+                if known := self.memory.get((copy.group, copy.source, slot)):
+                    self.memory[copy.group, copy.target, slot] = known
         for share in plan.shares():
             self.compute(share.sequence, share.start, share.count)
         for task in dict.fromkeys(share.task for share in plan.shares()):
@@ -143,6 +161,12 @@ class SchedulerMachine(RuleBasedStateMachine):
                 block = int(tables[group][position // BLOCK_TOKENS])
                 known = tokens[: position + 1].tobytes(), min(sequence.prompted, position + 1)
                 self.memory[group, block, position % BLOCK_TOKENS] = known
+
+    @invariant()
+    def those_that_wait_are_in_order(self) -> None:
+        if self.scheduler:
+            priorities = [task.priority for task in self.scheduler.waiting]
+            assert priorities == sorted(priorities)
 
     @invariant()
     def limits_hold(self) -> None:

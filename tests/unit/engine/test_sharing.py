@@ -12,11 +12,11 @@ from holding import PATIENCE, held
 from ingot import LLM
 from ingot.backends.reference import Reference
 from ingot.engine import RequestState
-from ingot.errors import ConfigError, FileWriteError, SamplingError, SavedCacheError
+from ingot.errors import FileWriteError, SamplingError, SavedCacheError
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 from ingot.quant import decode
-from tiny_llama import CONTEXT, CONTROLS, write_tiny_llama
+from tiny_llama import CONTEXT, write_tiny_llama
 
 PROMPT = [256, *range(100), *range(40)]
 GREEDY = {"temperature": 0, "ignore_eos": True}
@@ -27,18 +27,34 @@ def test_a_second_prompt_finds_the_first(llm: LLM) -> None:
     first = llm.generate(PROMPT, max_tokens=10, **GREEDY)
     second = llm.generate(PROMPT, max_tokens=10, **GREEDY)
     assert second.token_ids == first.token_ids
-    assert (first.timings.reused_tokens, second.timings.reused_tokens) == (0, 128)
+    assert (first.timings.reused_tokens, second.timings.reused_tokens) == (0, 140)
     other = llm.generate([*PROMPT[:70], 9, 9], max_tokens=1, **GREEDY)
-    assert other.timings.reused_tokens == 64
+    assert other.timings.reused_tokens == 70
+    short = llm.generate(PROMPT[:20], max_tokens=1, **GREEDY)
+    assert short.timings.reused_tokens == 19
+    assert llm.generate([*PROMPT[:3], 9, 9], max_tokens=1).timings.reused_tokens == 0
     llm.engine.clear_cache()
     assert llm.generate(PROMPT, max_tokens=1, **GREEDY).timings.reused_tokens == 0
+
+
+def test_a_short_prompt_finds_the_beginning_of_another(tiny: Path) -> None:
+    """Of texts with fewer tokens than a block, too, and nobody notices."""
+    prompts = [[*range(12), n, n + 1, *range(n)] for n in range(30, 36)]
+    with LLM(tiny, threads=1, reuse="none") as plain:
+        expected = [plain.generate(prompt, max_tokens=9, seed=1, **HOT).text for prompt in prompts]
+    with LLM(tiny, threads=1) as llm:
+        done = [llm.generate(prompt, max_tokens=9, seed=1, **HOT) for prompt in prompts * 2]
+        assert [each.text for each in done] == expected * 2
+        reused = [each.timings.reused_tokens for each in done]
+        assert reused == [0, *[12] * 5, *[len(prompt) - 1 for prompt in prompts]]
+        assert llm.stats.blocks_held == 0
 
 
 def test_a_text_that_is_to_be_read_anew(llm: LLM) -> None:
     first = llm.generate(PROMPT, max_tokens=10, reuse=False, **GREEDY)
     second = llm.generate(PROMPT, max_tokens=10, reuse=False, **GREEDY)
     third = llm.generate(PROMPT, max_tokens=10, **GREEDY)
-    assert [done.timings.reused_tokens for done in (first, second, third)] == [0, 0, 128]
+    assert [done.timings.reused_tokens for done in (first, second, third)] == [0, 0, 140]
     assert first.token_ids == second.token_ids == third.token_ids
     both = [llm.stream(PROMPT, max_tokens=10, reuse=False, **GREEDY) for _ in range(2)]
     assert [request.result().timings.reused_tokens for request in both] == [0, 0]
@@ -60,7 +76,10 @@ def test_a_conversation_finds_what_was_written(llm: LLM) -> None:
     done = llm.generate(PROMPT, max_tokens=60, **GREEDY)
     history = [*PROMPT, *done.token_ids, 5, 6, 7]
     again = llm.generate(history, max_tokens=5, **GREEDY)
-    assert again.timings.reused_tokens == (len(history) - 4) // 32 * 32 == 192
+    assert again.timings.reused_tokens == len(history) - 4 == 200
+    other = llm.generate(history, max_tokens=5, **GREEDY)
+    assert other.timings.reused_tokens == len(history) - 1
+    assert other.token_ids == again.token_ids
 
 
 def test_reuse_of_prompts_alone_changes_no_bit(tiny: Path) -> None:
@@ -72,7 +91,7 @@ def test_reuse_of_prompts_alone_changes_no_bit(tiny: Path) -> None:
     with LLM(tiny, threads=1, reuse="prompt") as llm:
         llm.generate(PROMPT, max_tokens=60, **GREEDY)
         done = llm.generate(history, max_tokens=20, seed=1, **HOT)
-        assert done.timings.reused_tokens == 128  # and nothing that was written
+        assert done.timings.reused_tokens == len(PROMPT)  # and nothing that was written
         assert done.token_ids == expected.token_ids
         assert llm.generate(history, max_tokens=3, logprobs=True, **GREEDY).logprobs == rows
 
@@ -159,16 +178,18 @@ def test_a_fork_of_a_text_that_has_ended(llm: LLM) -> None:
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
 def test_a_saved_text_comes_back(tiny: Path, tmp_path: Path, kv_type: str) -> None:
     file = tmp_path / "text.kv"
-    with LLM(tiny, threads=1, kv_type=kv_type) as llm:
+    with LLM(tiny, threads=1, kv_type=kv_type, precision="exact") as llm:
         request = llm.stream(PROMPT, max_tokens=40, seed=5, **HOT)
         done = request.result()
         history = [*PROMPT, *done.token_ids, 1, 2]
         expected = llm.generate(history, max_tokens=10, seed=6, **HOT)
         llm.save(request, file)
-    with LLM(tiny, threads=1, kv_type=kv_type) as llm:
+    with LLM(tiny, threads=1, kv_type=kv_type, precision="exact") as llm:
         assert llm.restore(file) == tuple([*PROMPT, *done.token_ids][:160])
         again = llm.generate(history, max_tokens=10, seed=6, **HOT)
-        assert again.timings.reused_tokens == expected.timings.reused_tokens == 160
+        # A file has whole blocks of a text, the cache also what comes after them.
+        reused = [each.timings.reused_tokens for each in (again, expected)]
+        assert reused == [160, 180]
         assert again.token_ids == expected.token_ids
         assert llm.restore(file)  # twice is once
         llm.save("short", file)  # less than a block
@@ -218,44 +239,6 @@ def test_every_damaged_byte_of_a_saved_file_is_found(tmp_path: Path, llm: LLM) -
         content[at] ^= 0x11
 
 
-@pytest.mark.parametrize("how", ["ngram", "draft"])
-def test_guesses_change_no_text(tiny: Path, tmp_path: Path, how: str) -> None:
-    """Also where the guesses are good: a model that guesses for itself, texts that repeat."""
-    draft = write_tiny_llama(tmp_path / "draft.gguf", layers=1)
-    ways: list[dict[str, Any]] = (
-        [{"speculation": "ngram"}] if how == "ngram" else [{"draft": tiny}, {"draft": draft}]
-    )
-    asked: list[dict[str, Any]] = [
-        {"max_tokens": 100, **GREEDY},
-        {"max_tokens": 100, "seed": 4, **HOT},
-        {"max_tokens": 40, "seed": 1, "temperature": 0.3, "logprobs": True, "ignore_eos": True},
-        {"max_tokens": 60, "stop": ["5"], **GREEDY},
-        {"max_tokens": 200, "context_overflow": "stop", **GREEDY},
-    ]
-    prompts = [PROMPT, [1, 2, 3] * 30]
-    with LLM(tiny, threads=1) as llm:
-        expected = [llm.generate(prompt, **fields) for prompt in prompts for fields in asked]
-    for way in ways:
-        with LLM(tiny, threads=1, **way) as llm:
-            found = [llm.generate(prompt, **fields) for prompt in prompts for fields in asked]
-            for one, other in zip(found, expected, strict=True):
-                assert (one.text, one.token_ids) == (other.text, other.token_ids)
-                assert (one.finish_reason, one.logprobs) == (other.finish_reason, other.logprobs)
-            greedy, plain = found[0], expected[0]
-            assert greedy.timings.steps < plain.timings.steps, "some guesses were right"
-            assert llm.stats.blocks_held == 0
-
-
-def test_a_draft_must_speak_the_same_tokens(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokens = [f"t{n}" for n in range(256)]
-    monkeypatch.setattr("tiny_llama.vocabulary", lambda: [*tokens, *CONTROLS])
-    other = write_tiny_llama(tmp_path / "other.gguf")
-    with pytest.raises(ConfigError, match="has another vocabulary than"):
-        LLM(tiny, threads=1, draft=other)
-
-
 def test_states_are_those_of_the_reference(llm: LLM) -> None:
     states = llm.hidden_states(PROMPT)
     assert states.shape == (3, len(PROMPT), 64)
@@ -271,7 +254,7 @@ def test_states_are_those_of_the_reference(llm: LLM) -> None:
         kv_layers = llm.graph.kv_layers[:layers]
         graph = ComputationGraph(tuple(ops), ops[-1].outputs[0], kv_layers, CONTEXT)
         true = Reference(graph, llm.file).forward(PROMPT)
-        assert np.abs(states[layers] - true).max() < 0.01 * np.abs(true).max()
+        assert np.abs(states[layers] - true).max() < 0.02 * np.abs(true).max()
     embedding = llm.file.tensors["token_embd.weight"]
     rows = decode(embedding.data, embedding.type, embedding.shape)[PROMPT]
     np.testing.assert_array_equal(states[0], rows)

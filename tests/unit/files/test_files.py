@@ -1,5 +1,6 @@
 """Files are written to a draft, synced, renamed; drafts without a writer are swept."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -10,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ingot import files
+from faulty_os import PLACES
 from ingot.errors import FileWriteError, IngotError
-from ingot.files import Draft, move_file, open_regular, remove_file, sweep, write_file
+from ingot.files import Draft, FileRange, move_file, open_regular, remove_file, sweep, write_file
 
 PATIENCE = 300
 
@@ -55,7 +57,8 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = RecordingOs()
-    monkeypatch.setattr(files, "os", recording)
+    for place in PLACES:
+        monkeypatch.setattr(place, recording)
     write_file(tmp_path / "file", [b"some", b"", b"thing"])
     assert recording.calls == [
         "write draft",
@@ -197,7 +200,7 @@ def test_a_draft_that_is_swept_before_it_is_locked_is_made_again(
                 sweep(tmp_path)  # which locks, and is the second call
             fcntl.flock(descriptor, how)
 
-    monkeypatch.setattr(files, "fcntl", Sweeping)
+    monkeypatch.setattr("ingot.machine.posix.fcntl", Sweeping)
     write_file(tmp_path / "file", [b"whole"])
     assert len(locked) == 3
     assert (tmp_path / "file").read_bytes() == b"whole"
@@ -237,3 +240,51 @@ def test_only_files_are_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"content")
     with open_regular(tmp_path / "file") as file:
         assert file.read() == b"content"
+
+
+@pytest.mark.parametrize("system_copies", [True, False])
+def test_a_part_of_a_file_is_copied(
+    system_copies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = np.random.default_rng(1).bytes(3 << 20)
+    (tmp_path / "source").write_bytes(content)
+    if not system_copies:
+        monkeypatch.setattr("ingot.files.copy_range", lambda *_: None)
+    with (tmp_path / "source").open("rb") as source, Draft(tmp_path / "target") as draft:
+        draft.write(b"before")
+        draft.copy(FileRange(source.fileno(), 7, 2 << 20))
+        draft.copy(FileRange(source.fileno(), 3, 0))
+        draft.write(b"after")
+        draft.publish()
+    assert (tmp_path / "target").read_bytes() == b"before" + content[7 : 7 + (2 << 20)] + b"after"
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_file_systems_that_cannot_copy(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("ingot.machine.posix.os.copy_file_range", refuse)
+    (tmp_path / "source").write_bytes(b"content")
+    with (tmp_path / "source").open("rb") as source, Draft(tmp_path / "target") as draft:
+        draft.copy(FileRange(source.fileno(), 3, 4))
+        draft.publish()
+    assert (tmp_path / "target").read_bytes() == b"tent"
+
+
+@pytest.mark.parametrize("system_copies", [True, False])
+def test_a_file_that_became_shorter_is_not_copied(
+    system_copies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not system_copies:
+        monkeypatch.setattr("ingot.files.copy_range", lambda *_: None)
+    (tmp_path / "source").write_bytes(b"short")
+    with (
+        (tmp_path / "source").open("rb") as source,
+        pytest.raises(FileWriteError, match="became shorter"),
+        Draft(tmp_path / "target") as draft,
+    ):
+        draft.copy(FileRange(source.fileno(), 2, 100))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]

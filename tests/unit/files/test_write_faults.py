@@ -12,8 +12,7 @@ from typing import cast
 import pytest
 from writers import WRITERS
 
-from faulty_os import Fault, FaultyOs
-from ingot import files
+from faulty_os import PLACES, Fault, FaultyOs
 from ingot.errors import IngotError
 
 OLD, NEW = 1, 2
@@ -36,11 +35,13 @@ def test_the_state_is_old_or_new(
         at += 1
         folder = tmp_path / str(at)
         folder.mkdir()
-        monkeypatch.setattr(files, "os", FaultyOs(fault, 0))
+        for place in PLACES:
+            monkeypatch.setattr(place, FaultyOs(fault, 0))
         if before is not None:
             writer.write(folder, before)
         faulty = FaultyOs(fault, at)
-        monkeypatch.setattr(files, "os", faulty)
+        for place in PLACES:
+            monkeypatch.setattr(place, faulty)
         error = None
         try:
             writer.write(folder, NEW)
@@ -65,6 +66,7 @@ import os, sys
 from pathlib import Path
 from faulty_os import Fault, FaultyOs
 from ingot import files
+from ingot.machine import posix
 from writers import WRITERS
 
 for name, writer in WRITERS.items():
@@ -73,10 +75,10 @@ for name, writer in WRITERS.items():
         at += 1
         folder = Path(sys.argv[1]) / name.replace(" ", "-") / str(at)
         folder.mkdir(parents=True)
-        files.os = FaultyOs(Fault.KILL, 0)
+        files.os = posix.os = FaultyOs(Fault.KILL, 0)
         writer.write(folder, 1)
         if (child := os.fork()) == 0:
-            files.os = FaultyOs(Fault.KILL, at)
+            files.os = posix.os = FaultyOs(Fault.KILL, at)
             writer.write(folder, 2)
             os._exit(0)
         killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0

@@ -8,6 +8,7 @@ Each writer works in an empty folder of its own. `read` gives what a user would 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,8 +16,8 @@ import numpy as np
 
 from ingot.chat import ChatSession, Exchange
 from ingot.cli.chat import reading
-from ingot.files import write_file
-from ingot.gguf import GgufLoader, GgufWriter
+from ingot.files import FileRange, write_file
+from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvGroup, KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.kvcache.saved import Header, SavedText, read_saved
@@ -107,6 +108,18 @@ def _read_model(path: Path) -> object:
         return version
 
 
+def _write_copy(folder: Path, version: int) -> None:
+    """A model whose tensor is a part of another file."""
+    writer = GgufWriter(folder / "model.gguf")
+    writer.add("version", version)
+    with TemporaryFile() as source:
+        source.write(b"else" + np.full(64, version, np.float32).tobytes())
+        source.flush()
+        part = FileRange(source.fileno(), 4, 256)
+        writer.add_streamed_tensor("t", GgmlType.F32, (64,), lambda: [part])
+        writer.write()
+
+
 def _write_split(folder: Path, version: int) -> None:
     _write_model(folder, version, max_tensors=1)
 
@@ -148,6 +161,7 @@ WRITERS = {
     ),
     "a conversation": Writer(_write_chat, _read_chat),
     "a model": Writer(_write_model, lambda folder: _read_model(folder / "model.gguf")),
+    "a copied model": Writer(_write_copy, lambda folder: _read_model(folder / "model.gguf")),
     "a split model": Writer(_write_split, _read_split, others=frozenset({TORN_SET})),
     "the history of chats": Writer(_write_history, _read_history),
 }

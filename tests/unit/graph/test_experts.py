@@ -67,6 +67,8 @@ def test_what_becomes_of_experts() -> None:
         with_changed(GATE, weight=o.Weight("gate", (40, 6))),
         with_changed(GATE, bias=o.Weight("b", (5, 6))),
         with_changed(GATE, out=o.Value("gate", 8)),
+        with_changed(GATE, rows=8, first=1),
+        with_changed(ROUTE, expert_scales=o.Weight("s", (4,))),
         with_changed(DOWN, weight=o.Weight("down", (5, 6, 5))),
         with_changed(MIX, out=o.Value("mixed", 12)),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.backends.reference import Reference
+from ingot.backends.reference import Cache, Reference
 from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph, KvLayer, MemoryPlan
@@ -27,8 +27,15 @@ def test_fused_is_unfused(name: str, tmp_path: Path) -> None:
     ids, outputs = fixture.token_ids[:20], [19, 3, 4]
     with GgufLoader(fixture.write(tmp_path / "model.gguf")) as model:
         graph = build_graph(model)
-        whole = Reference(graph, model, np.float64).forward(ids, outputs=outputs)
-        fused = FusedReference(fuse(graph), model).forward(ids, outputs)
+        reference, cache, fused_cache = Reference(graph, model, np.float64), Cache(), Cache()
+        if graph.encoder:
+            encoded = reference.encode(ids[3:], cache)
+            encoder = FusedReference(fuse(graph.encoder), model)
+            every = encoder.forward(ids[3:], list(range(17)), fused_cache)
+            np.testing.assert_allclose(every.astype(np.float32), encoded, rtol=0, atol=1e-6)
+            fused_cache.encoded = cache.encoded
+        whole = reference.forward(ids, cache, outputs=outputs)
+        fused = FusedReference(fuse(graph), model).forward(ids, outputs, fused_cache)
     np.testing.assert_allclose(fused.astype(np.float32), whole, rtol=0, atol=1e-6)
 
 
@@ -165,11 +172,33 @@ def test_heads_are_changed_in_place_only_if_nobody_else_looks() -> None:
         fuse(graph_of(*ops, total, layers=LAYERS))
 
 
-def test_a_cache_that_nobody_reads() -> None:
-    k, v = linear(X, "k"), linear(X, "v")
-    write = o.WriteKv(key=k.out, value=v.out, kv_layer=0)
-    with pytest.raises(GraphError, match="stored or read, but not both"):
-        fuse(graph_of(k, v, write, linear(X, "y"), layers=LAYERS))
+def test_a_key_may_be_read_before_its_heads_are_changed() -> None:
+    """The value is made of it."""
+    ops = attention(query=turn("q", 0.5), key=turn("k", 0.5))
+    at = next(index for index, op in enumerate(ops) if isinstance(op, o.WriteKv))
+    value = o.Value("normed", 4)
+    normed = o.Norm(
+        source=o.Value("k", 4), out=value, weight=None, kind=o.NormKind.RMS, epsilon=1e-6
+    )
+    ops = [*ops[:at], normed, replace(ops[at], value=value), *ops[at + 1 :]]
+    kinds = [type(op) for op in fuse(graph_of(*ops, layers=LAYERS)).ops]
+    assert kinds[kinds.index(o.FusedNorm) + 1] is StoreKv
+
+
+def test_a_second_attention_over_the_same_keys_turns_its_query_itself() -> None:
+    ops = attention(query=turn("q", 0.5), key=turn("k", 0.5))
+    again = [turn("a", 0.5), replace(ops[-1], query=o.Value("a.rope", 4), out=o.Value("b", 4))]
+    kinds = [type(op) for op in fuse(graph_of(*ops, *again, layers=LAYERS)).ops]
+    assert kinds[-5:-1] == [StoreKv, o.Attend, o.Rope, o.Attend]
+
+
+def test_a_cache_that_another_graph_reads() -> None:
+    """Its keys are normed and rotated where they are stored; there is no query."""
+    k, v, rope = linear(X, "k"), linear(X, "v"), turn("k", 0.5)
+    write = o.WriteKv(key=rope.out, value=v.out, kv_layer=0)
+    store = fuse(graph_of(k, v, rope, write, linear(X, "y"), layers=LAYERS)).ops[2]
+    assert isinstance(store, StoreKv)
+    assert (store.query, store.key, store.rope) == (None, k.out, rope.rotary)
 
 
 def test_replace_keeps_everything_else(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from ingot.errors import CacheFullError
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import CachedSequence, KvCache, Reuse
+from ingot.kvcache import BlockCopy, CachedSequence, KvCache, Reuse
 
 WINDOWS = (0, 40)
 BLOCKS = 14
 LAYOUT = KvLayout.of([KvLayer(1, 32, window) for window in WINDOWS], KvType.F16)
 # Beginnings that texts have in common, in whole runs and in parts of one.
-PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50]
+PIECES = [[1] * BLOCK_TOKENS, [2] * BLOCK_TOKENS, [1] * 10, [3] * 50, [1], [2, 3]]
 
 
 class Text:
@@ -50,24 +50,49 @@ class PrefixMachine(RuleBasedStateMachine):
         self.cache = KvCache(LAYOUT, BLOCKS, reuse)
 
     @precondition(lambda self: self.cache is not None)
-    @rule(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=4), again=st.booleans())
-    def open(self, pieces: list[list[int]], again: bool) -> None:
+    @rule(
+        pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=4),
+        again=st.booleans(),
+        parts=st.booleans(),
+    )
+    def open(self, pieces: list[list[int]], again: bool, parts: bool) -> None:
         tokens = [token for piece in pieces for token in piece]
         prompted = len(tokens)
         sequence = self.cache.open(np.array(tokens, np.int32), prompted, again=again)
         text = Text(tokens, prompted, sequence)
         assert sequence.length < len(tokens), "the last token's logits are wanted"
-        assert sequence.length % BLOCK_TOKENS == 0
         if sequence.length:
             table = sequence.blocks.tables[0]
-            last = self.memory[0, int(table[-1]), BLOCK_TOKENS - 1]
+            last = self.memory[0, int(table[-1]), (sequence.length - 1) % BLOCK_TOKENS]
             assert last[0] == tuple(tokens[: sequence.length])
             text.phases = list(last[1])
             if again or self.cache.reuse is Reuse.PROMPT:
                 assert set(text.phases) == {"prompt"}
             assert self.cache.reuse is not Reuse.NONE
+        if parts:
+            self.reuse_part(text, again=again)
         self.texts[self.made] = text
         self.made += 1
+
+    def reuse_part(self, text: Text, *, again: bool) -> None:
+        sequence, start = text.sequence, text.sequence.length
+        copies = self.cache.reuse_part(sequence, text.array(), text.prompted, again=again)
+        self.copy(copies)
+        assert bool(copies) == (sequence.length > start)
+        assert sequence.length < len(text.tokens)
+        for position in range(start, sequence.length):
+            block = int(sequence.blocks.tables[0][position // BLOCK_TOKENS])
+            _, phases = self.memory[0, block, position % BLOCK_TOKENS]
+            text.phases.append(phases[-1])
+        if again or self.cache.reuse is Reuse.PROMPT:
+            assert set(text.phases) <= {"prompt"}
+
+    def copy(self, copies: list[BlockCopy]) -> None:
+        for copy in copies:
+            for slot in range(BLOCK_TOKENS):
+                known = self.memory.get((copy.group, copy.source, slot))
+                if known:
+                    self.memory[copy.group, copy.target, slot] = known
 
     @precondition(lambda self: self.texts)
     @rule(data=st.data(), count=st.integers(1, 70), new=st.sampled_from([1, 2, 3]))
@@ -108,11 +133,7 @@ class PrefixMachine(RuleBasedStateMachine):
             sequence, copies = self.cache.fork(text.sequence)
         except CacheFullError:
             return
-        for copy in copies:
-            for slot in range(BLOCK_TOKENS):
-                known = self.memory.get((copy.group, copy.source, slot))
-                if known:
-                    self.memory[copy.group, copy.target, slot] = known
+        self.copy(copies)
         forked = Text(list(text.tokens), text.prompted, sequence)
         forked.phases = list(text.phases)
         self.texts[self.made] = forked
@@ -122,7 +143,7 @@ class PrefixMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
         text = self.texts.pop(data.draw(st.sampled_from(sorted(self.texts))))
-        self.cache.close(text.sequence)
+        self.cache.close(text.sequence, text.array(), text.prompted)
 
     @precondition(lambda self: self.cache is not None)
     @rule()
@@ -170,3 +191,22 @@ class PrefixMachine(RuleBasedStateMachine):
 
 TestPrefixMachine = PrefixMachine.TestCase
 PrefixMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_run_that_another_text_began_by_writing_is_no_prompt() -> None:
+    cache = KvCache(LAYOUT, BLOCKS, Reuse.ALL)
+    written = np.ones(30, np.int32)
+    first = cache.open(written[:20], 20)
+    first.blocks.grow(30)
+    cache.settle(first, written, 20)
+    cache.close(first, written, 20)
+
+    prompt = np.ones(BLOCK_TOKENS + 10, np.int32)
+    second = cache.open(prompt, len(prompt))
+    assert cache.reuse_part(second, prompt, len(prompt))
+    assert second.length == 30
+    second.blocks.grow(len(prompt) - 30)
+    cache.settle(second, prompt, len(prompt))
+
+    assert cache.open(prompt, len(prompt)).length == BLOCK_TOKENS
+    assert cache.open(prompt, len(prompt), again=True).length == 0

@@ -82,8 +82,8 @@ class StateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.texts)
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
-        sequence, _ = self.texts.pop(data.draw(st.sampled_from(sorted(self.texts))))
-        self.cache.close(sequence)
+        sequence, tokens = self.texts.pop(data.draw(st.sampled_from(sorted(self.texts))))
+        self.cache.close(sequence, tokens, len(tokens))
 
     @rule()
     def clear(self) -> None:
@@ -131,3 +131,50 @@ def test_a_state_comes_before_those_for_others() -> None:
     cache.settle(first, TOKENS[:100], 100)
     second.blocks.grow(300)
     assert np.flatnonzero(second.blocks.tables[STATES] != NO_BLOCK).tolist() == [9]
+
+
+def test_a_tail_is_for_the_text_that_continues_it() -> None:
+    """Once: that text writes on in its blocks. A state cannot be taken back to an earlier token."""
+    cache = KvCache(LAYOUT, blocks=30, states=9)
+
+    def text(length: int, read: int) -> CachedSequence:
+        sequence = cache.open(TOKENS[:length], length)
+        assert sequence.reused == read
+        sequence.blocks.grow(length - sequence.length)
+        cache.settle(sequence, TOKENS[:length], length)
+        return sequence
+
+    cache.close(text(75, 0), TOKENS[:75], 75)
+    assert cache.filed_runs == 3
+    shorter = text(75, 64)  # the logits of the last token are wanted
+    longer = text(120, 75)
+    again = text(120, 96)
+    for sequence in (shorter, longer, again):
+        cache.close(sequence, TOKENS[:120], 120)
+    text(121, 120)
+
+
+def test_what_was_not_computed_is_no_tail() -> None:
+    cache = KvCache(LAYOUT, blocks=30, states=9)
+    sequence = cache.open(TOKENS[:50], 50)
+    sequence.blocks.grow(20)
+    cache.settle(sequence, TOKENS[:50], 50)
+    sequence.blocks.grow(5)  # for a step that failed
+    cache.close(sequence, TOKENS[:50], 50)
+    assert cache.filed_runs == 0
+
+
+def test_a_run_that_another_text_began_is_not_exactly_one_of_a_prompt() -> None:
+    """Its first tokens were generated: a text that comes again must not continue from it."""
+    cache = KvCache(LAYOUT, blocks=30, states=9)
+    written = cache.open(TOKENS[:10], 10)
+    written.blocks.grow(20)
+    cache.settle(written, TOKENS[:20], 10)
+    cache.close(written, TOKENS[:20], 10)
+    reading = cache.open(TOKENS[:40], 40)
+    assert reading.reused == 20
+    reading.blocks.grow(20)
+    cache.settle(reading, TOKENS[:40], 40)
+    cache.close(reading, TOKENS[:40], 40)
+    assert cache.open(TOKENS[:41], 41, again=True).reused == 0
+    assert cache.open(TOKENS[:41], 41).reused == 40

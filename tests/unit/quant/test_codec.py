@@ -103,7 +103,7 @@ def test_encode_takes_other_floats_and_views():
     [
         ((np.zeros(100), Q4_K), "Q4_K: rows of 100 weights are not whole blocks of 256"),
         ((np.zeros((8, 32)), Q4_K), "Q4_K: rows of 32 weights are not whole blocks of 256"),
-        ((np.zeros(256), IQ1_S), "IQ1_S cannot be encoded; these can: .*F16.*Q4_0"),
+        ((np.zeros(256), GgmlType.I8), "I8 cannot be encoded; these can: .*F16.*Q4_0"),
         ((np.zeros(32), 77), "unknown tensor type 77"),
         ((np.zeros(32), Q4_0, -1), "threads is -1; it must be at least 1"),
     ],

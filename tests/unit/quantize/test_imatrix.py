@@ -11,7 +11,7 @@ from ingot.errors import QuantError
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 from ingot.quant import decode, encode
 from ingot.quantize import plan
-from ingot.quantize.imatrix import read_imatrix
+from ingot.quantize.imatrix import InputSums, read_imatrix, write_imatrix
 from ingot.quantize.mixes import MIXES
 
 RNG = np.random.default_rng(11)
@@ -60,6 +60,36 @@ def test_the_gguf_format(tmp_path: Path) -> None:
     assert (found.datasets, found.chunks) == (("txt",), 7)
 
 
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    experts = InputSums(np.array([[4.0, 8.0], [0.0, 0.0]]), np.array([4, 0]))
+    sums = {NAME: InputSums(np.array([[6.0, 2.0, 4.0]]), np.array([2])), "experts.weight": experts}
+    path = tmp_path / "x.gguf"
+    write_imatrix(path, sums, dataset="text.txt", chunks=3, chunk_size=64)
+    found = read_imatrix(path)
+    np.testing.assert_allclose(found.means[NAME], [[3, 1, 2]])
+    np.testing.assert_allclose(found.means["experts.weight"], [[1, 2], [1, 1]])
+    assert (found.datasets, found.chunks) == (("text.txt",), 3)
+
+
+def test_the_gguf_package_reads_what_is_written(tmp_path: Path) -> None:
+    """Names, keys and shapes are llama.cpp's: the numbers of all matrices, and a count of each."""
+    gguf = pytest.importorskip("gguf")
+    experts = InputSums(np.array([[4.0, 8.0, 1.0], [0.0, 0.0, 0.0]]), np.array([4, 0]))
+    write_imatrix(tmp_path / "x.gguf", {NAME: experts}, dataset="a.txt", chunks=3, chunk_size=64)
+    reader = gguf.GGUFReader(tmp_path / "x.gguf")
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    assert fields["general.type"] == gguf.GGUFType.IMATRIX
+    assert fields[gguf.Keys.IMatrix.DATASETS] == ["a.txt"]
+    assert fields[gguf.Keys.IMatrix.CHUNK_COUNT] == 3
+    assert fields[gguf.Keys.IMatrix.CHUNK_SIZE] == 64
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert found.keys() == {f"{NAME}.in_sum2", f"{NAME}.counts"}
+    assert found[f"{NAME}.in_sum2"].shape.tolist() == [3, 2]
+    assert found[f"{NAME}.counts"].shape.tolist() == [1, 2]
+    np.testing.assert_array_equal(found[f"{NAME}.in_sum2"].data, experts.sums)
+    np.testing.assert_array_equal(found[f"{NAME}.counts"].data.ravel(), [4, 0])
+
+
 @pytest.mark.parametrize(
     "values", [np.array([1.0, -1.0]), np.array([1.0, np.nan]), np.array([1.0, np.inf])]
 )
@@ -105,7 +135,8 @@ def weighted_error(values: np.ndarray, blocks: np.ndarray, kind: GgmlType, count
 
 def test_all_searched_types_know_importance() -> None:
     names = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
-    assert {kind.name for kind in WEIGHTED} == {*names, "IQ4_NL", "IQ4_XS"}
+    grids = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+    assert {kind.name for kind in WEIGHTED} == {*names, *grids, "IQ4_NL", "IQ4_XS"}
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
@@ -124,6 +155,15 @@ def test_even_importance_is_as_good_as_none(kind: GgmlType) -> None:
     ones = np.ones(256, "f4")
     error = weighted_error(values, encode(values, kind, importance=ones), kind, 1)
     assert error < 1.001 * weighted_error(values, encode(values, kind), kind, 1)
+
+
+@pytest.mark.parametrize("kind", [GgmlType.Q4_1, GgmlType.Q5_1])
+def test_weights_that_were_quantized_before_stay_as_they_are(kind: GgmlType) -> None:
+    values = RNG.standard_normal((64, 256)).astype("f4")
+    on_grid = decode(encode(values, GgmlType.Q4_1), GgmlType.Q4_1, values.shape)
+    counts = RNG.lognormal(0, 3, 256).astype("f4")
+    found = decode(encode(on_grid, kind, importance=counts), kind, values.shape)
+    np.testing.assert_array_equal(found, on_grid)
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)

@@ -68,6 +68,9 @@ def test_prompts_that_open_reasoning() -> None:
     assert style.is_opened_by("<|im_start|>assistant\n<think>\n")
     assert not style.is_opened_by("<|im_start|>assistant\n<think>\n\n</think>\n\n")
     assert not ReplyStyle().is_opened_by("<think>")
+    assert style.is_closed_by("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    assert not style.is_closed_by("<|im_start|>assistant\n<think>\n")
+    assert not ReplyStyle().is_closed_by("</think>")
 
 
 def test_tools_move_into_a_message_if_the_template_has_no_place_for_them() -> None:

@@ -6,8 +6,10 @@ from numpy.typing import NDArray
 
 from ingot.errors import LogitsError, ProcessorError, SamplingError
 from ingot.sampling import (
+    Candidates,
     ChainBuilder,
     SampledToken,
+    Sampler,
     SamplerChain,
     SamplingParams,
     TokenSampler,
@@ -125,7 +127,12 @@ def test_the_same_seed_gives_the_same_tokens(builder: ChainBuilder) -> None:
     unseeded = builder.build(SamplingParams())
     tokens = generate(unseeded, rows)
     assert generate(builder.build(SamplingParams(seed=unseeded.seed)), rows) == tokens
-    assert unseeded.seed != builder.build(SamplingParams()).seed
+
+
+def test_seeds_of_no_request_are_as_long_as_a_json_number_allows(builder: ChainBuilder) -> None:
+    seeds = [builder.build(SamplingParams()).seed for _ in range(200)]
+    assert max(seeds).bit_length() == 53
+    assert len(set(seeds)) == len(seeds)
 
 
 def test_seeded_tokens_never_change() -> None:
@@ -175,6 +182,43 @@ def test_what_fails_fails_alone(builder: ChainBuilder) -> None:
     assert "NaN" in str(results[2])
     assert "banned" in str(results[3])
     assert sample_tokens([], np.zeros((0, 264), np.float32)) == []
+
+
+def test_a_single_request(builder: ChainBuilder) -> None:
+    rows = random_rows(1, 264)
+    sampler = TokenSampler(builder.build(SamplingParams(temperature=0)))
+    assert sampler.sample(rows.copy()) == SampledToken(int(rows.argmax()))
+    with pytest.raises(LogitsError, match="banned"):
+        sampler.sample(np.full_like(rows, -np.inf))
+
+
+class Noting(Sampler):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[object] = []
+
+    def apply(self, candidates: Candidates) -> None:
+        candidates.sampled = 0
+
+    def prepare(self) -> None:
+        self.notes.append("prepare")
+
+    def accept(self, token: int) -> None:
+        self.notes.append(token)
+
+    def reset(self) -> None:
+        self.notes.append("reset")
+
+
+def test_every_sampler_is_told_what_happens() -> None:
+    samplers = [Noting(), TopK(3), Noting()]
+    chain = SamplerChain(samplers, seed=1)
+    chain.prepare()
+    chain.accept(7)
+    chain.accept_all([8, 9])
+    chain.reset()
+    assert samplers[0].notes == samplers[2].notes == ["prepare", 7, 8, 9, "reset"]
 
 
 def test_the_text_so_far(letters: Tokenizer) -> None:

@@ -12,6 +12,7 @@ from grammar_runs import accepts, write
 
 from ingot.errors import GrammarError
 from ingot.sampling import ChainBuilder, Grammar, SamplingParams
+from ingot.sampling.grammar.schema_defaults import LARGEST_INTEGER, LONGEST_STRING
 from ingot.sampling.grammar.vocabulary import ExactEncoder, TokenTexts
 from ingot.tokenizer import Tokenizer, TokenType
 from unit.tokenizer.small_vocabularies import byte_tokens, write_vocabulary
@@ -95,6 +96,27 @@ def test_gbnf(builder: ChainBuilder, letters: Tokenizer) -> None:
         text = write(builder, letters, grammar, seed)
         assert text is not None
         assert re.fullmatch(r"\d(\+\d)*", text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "longest"),
+    [
+        ({"type": "integer"}, str(LARGEST_INTEGER)),
+        ({"type": "object", "properties": {"n": {"type": "integer"}}}, f'{{"n":{-LARGEST_INTEGER}'),
+        ({"type": "string"}, '"' + "a" * LONGEST_STRING),
+        ({"type": "string", "maxLength": LONGEST_STRING + 9}, '"' + "a" * (LONGEST_STRING + 9)),
+    ],
+    ids=["integer", "object", "string", "limit of its own"],
+)
+def test_values_of_schemas_without_limits_end(
+    single_bytes: Tokenizer, schema: dict[str, object], longest: str
+) -> None:
+    builder = ChainBuilder(single_bytes)
+    state = builder.grammar_state(Grammar.json_schema(schema))
+    for token in single_bytes.encode(longest, add_special=False):
+        state.accept(token)
+    one_more = single_bytes.encode(longest[-1], add_special=False)[0]
+    assert not state.mask()[one_more >> 5] >> (one_more & 31) & 1
 
 
 def test_a_lazy_grammar_rules_only_behind_its_marker(single_bytes: Tokenizer) -> None:

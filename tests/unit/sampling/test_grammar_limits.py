@@ -20,7 +20,8 @@ from ingot.sampling.grammar.trial_main import TrialRequest, TrialResult
 from ingot.tokenizer import Tokenizer
 
 PATIENCE = 300  # seconds, on a machine that does other things
-STRICT = GrammarLimits(quick_seconds=0.05, seconds=0.2, patience=100, memory=96 << 20)
+# More memory than the quickest machine fills in that time.
+STRICT = GrammarLimits(quick_seconds=0.05, seconds=0.2, patience=100, memory=1 << 30)
 # A bomb that runs until somebody stops it, or the test is stopped.
 ENDLESS = GrammarLimits(quick_seconds=0.05, seconds=PATIENCE, patience=10, memory=64 << 30)
 SLOW = properties(1500)  # too slow to be quick

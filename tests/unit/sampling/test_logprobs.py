@@ -10,6 +10,7 @@ from ingot.sampling import (
     SampledToken,
     SamplingParams,
     TokenSampler,
+    arithmetic,
     logprobs_of,
     sample_tokens,
 )
@@ -68,6 +69,17 @@ def test_logprobs_before_and_behind_the_chain(builder: ChainBuilder) -> None:
     assert after.logprob == 0.0
 
 
+def test_banned_tokens_are_not_among_the_likeliest(builder: ChainBuilder) -> None:
+    row = np.zeros(264, np.float32)
+    bans = dict.fromkeys(range(2, 264), False)
+    params = SamplingParams(seed=5, logit_bias=bans, top_k=0, top_p=1, min_p=0)
+    chain = builder.build(params)
+    choice = sample_tokens([TokenSampler(chain, chain_logprobs=True, count=4)], row[np.newaxis])[0]
+    assert isinstance(choice, SampledToken)
+    assert choice.chain_logprobs is not None
+    assert choice.chain_logprobs.top == ((0, -np.log(2)), (1, -np.log(2)))
+
+
 def test_logprobs_behind_the_chain_are_normalized(builder: ChainBuilder) -> None:
     row = np.random.default_rng(3).normal(size=264).astype(np.float32)
     chain = builder.build(SamplingParams(seed=5, top_k=5, top_p=1, min_p=0, temperature=0.5))
@@ -100,6 +112,7 @@ def test_what_the_parameters_want_to_know(builder: ChainBuilder) -> None:
     for fields, expected in (
         ({}, (False, False, 0)),
         ({"logprobs": True}, (True, False, 0)),
+        ({"n_probs": 1}, (True, False, 1)),
         ({"n_probs": 3}, (True, False, 3)),
         ({"n_probs": 3, "post_sampling_probs": True}, (True, True, 3)),
         ({"post_sampling_probs": True}, (False, False, 0)),
@@ -107,3 +120,8 @@ def test_what_the_parameters_want_to_know(builder: ChainBuilder) -> None:
         params = SamplingParams(**fields)
         made = TokenSampler.of(builder.build(params), params)
         assert (made.logprobs, made.chain_logprobs, made.count) == expected
+
+
+def test_the_logarithm_of_nothing() -> None:
+    assert arithmetic.log(0.0) == -np.inf
+    assert arithmetic.log(1.0) == 0.0

@@ -10,8 +10,10 @@ from ingot.sampling.samplers.reasoning_budget import ReasoningBudget
 
 OPEN, CLOSE = b"<think>", b"</think>"
 # Tokens of one letter, parts of tags, and tags that are single tokens.
-TOKENS = [b"a", b"b", b" ", b"<th", b"ink>", b"</th", OPEN, CLOSE, b"</"]
-A, B, SPACE, OPEN_1, MARK_2, CLOSE_1, WHOLE_OPEN, WHOLE_CLOSE, SLASH = range(len(TOKENS))
+TOKENS = [b"a", b"b", b" ", b"<th", b"ink>", b"</th", OPEN, CLOSE, b"</", b"<", b"/think>"]
+A, B, SPACE, OPEN_1, MARK_2, CLOSE_1, WHOLE_OPEN, WHOLE_CLOSE, SLASH, LESS, REST = range(
+    len(TOKENS)
+)
 
 
 def sampler(tokens: int, *, begun: bool = False, forced: tuple[int, ...] = (CLOSE_1, MARK_2)):
@@ -43,6 +45,7 @@ def written(thinking: ReasoningBudget, wanted: list[int]) -> list[int]:
         ([WHOLE_OPEN, A, WHOLE_CLOSE, *[B] * 9], [WHOLE_OPEN, A, WHOLE_CLOSE, *[B] * 9]),
         ([WHOLE_OPEN, A, CLOSE_1, MARK_2, *[B] * 9], [WHOLE_OPEN, A, CLOSE_1, MARK_2, *[B] * 9]),
         ([WHOLE_OPEN, A, B, CLOSE_1, MARK_2, A], [WHOLE_OPEN, A, B, CLOSE_1, MARK_2, A]),
+        ([WHOLE_OPEN, A, B, LESS, REST, A], [WHOLE_OPEN, A, B, LESS, REST, A]),
         ([WHOLE_OPEN, A, B, SLASH, A, A], [WHOLE_OPEN, A, B, SLASH, A, CLOSE_1, MARK_2, A]),
         ([A, WHOLE_OPEN, *[A] * 9], [A, WHOLE_OPEN, *[A] * 9]),
         ([OPEN_1, A, WHOLE_OPEN, *[A] * 9], [OPEN_1, A, WHOLE_OPEN, *[A] * 9]),
@@ -53,6 +56,7 @@ def written(thinking: ReasoningBudget, wanted: list[int]) -> list[int]:
         "closed in time",
         "closed in parts",
         "just being closed",
+        "closed after its first letter",
         "a mark that was none",
         "none at the beginning",
         "no mark",

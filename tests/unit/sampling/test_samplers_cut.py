@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sampler_definitions import Definition, Kept
 
+from ingot import _native
 from ingot.errors import LogitsError
 from ingot.sampling import Candidates, Sampler
 from ingot.sampling.samplers.cuts import (
@@ -149,6 +150,53 @@ def test_a_nucleus_of_many_tokens_is_found_in_a_flat_row() -> None:
     assert len(run(TypicalP(0.9, 1), row, listed=False)) == pytest.approx(18000, abs=20)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_lies_exactly_at_the_bound_stays(listed: bool) -> None:
+    row = np.array([-1.0, 0.0, -2.0, -1.0], np.float32)
+    candidates = Candidates(row, np.zeros(0, np.int32))
+    if listed:
+        candidates.take(np.arange(4, dtype=np.int32), row.copy())
+    candidates.keep_near_top(1.0, least=3)
+    assert candidates.candidate_ids().tolist() == [0, 1, 3], "in the order they had"
+    equal = np.array([3.0, 5.0, 5.0, 1.0], np.float32)
+    assert ids_of(run(MinP(1.0), equal, listed)) == {1, 2}
+
+
+@pytest.mark.parametrize("sampler", [TopP(0.01, 3000), TypicalP(0.01, 3000)])
+def test_many_tokens_stay_on_request(sampler: Sampler) -> None:
+    row = np.random.default_rng(2).normal(size=5000).astype(np.float32)
+    for listed in (False, True):
+        assert len(run(sampler, row, listed)) == 3000
+
+
+@pytest.mark.parametrize("size", [255, 256, 257, 1023, 1024, 1025, 2048])
+def test_rows_as_long_as_what_is_sorted_first(size: int) -> None:
+    row = np.random.default_rng(size).normal(scale=0.5, size=size).astype(np.float32)
+    for name, share in (("top_p", 0.97), ("top_p", 0.3), ("typical_p", 0.97), ("typical_p", 0.3)):
+        make, definition, _ = CUTS[name]
+        kept = definition(definitions.softmax(row), share)
+        assert kept.margin > UNCLEAR / 100
+        assert ids_of(run(make(share), row, listed=False)) == kept.ids, name
+
+
+def test_all_of_the_curvature_has_no_tail() -> None:
+    row = np.array([5.0, 3.0, 2.5, 0.0, -1.0], np.float32)
+    assert ids_of(run(TailFree(1.0), row, listed=False)) == {0, 1, 2, 3, 4}
+    assert ids_of(run(TailFree(0.99), row[:3], listed=False)) == {0}
+
+
+def test_xtc_counts_a_token_at_its_threshold() -> None:
+    assert ids_of(run(Xtc(1.0, 0.5), np.zeros(2, np.float32), listed=False)) == {1}
+
+
+def test_xtc_cuts_by_a_random_number_for_itself() -> None:
+    row = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
+    for place in range(40):
+        candidates = Candidates(row.copy(), np.zeros(0, np.int32), seed=5, generated=place)
+        Xtc(0.25, 0.15).apply(candidates)
+        assert (len(candidates) == 2) == (_native.uniform_at(5, place, 1) < 0.25)
+
+
 def test_xtc_cuts_as_often_as_its_probability_says() -> None:
     row = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
     cut = 0
@@ -199,3 +247,28 @@ def test_the_only_candidate_stays(sampler: Sampler, listed: bool) -> None:
     row = np.full(50, -np.inf, np.float32)
     row[17] = -3.0
     assert ids_of(run(sampler, row, listed)) == {17}
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_one_token_is_enough_if_nobody_asks_for_more(listed: bool) -> None:
+    row = np.array([0.0, 5.0, 1.0], np.float32)
+    assert ids_of(run(TopNSigma(0.1), row, listed)) == {1}
+    assert ids_of(run(TopNSigma(0.0), row, listed)) == {1}
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        TopK(3), Greedy(), TopP(0.9), MinP(0.2), TypicalP(0.5), TailFree(0.9), Epsilon(0.1),
+        Eta(0.1), TopNSigma(1.0), Xtc(1.0, 0.1),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)  # fmt: skip
+def test_tokens_that_were_cut_before_have_no_say(sampler: Sampler) -> None:
+    row = np.random.default_rng(4).normal(scale=2, size=60).astype(np.float32)
+    left = np.argsort(-row)[20:50].astype(np.int32)  # without the likeliest
+    candidates = Candidates(row.copy(), np.zeros(0, np.int32))
+    candidates.take(left, row[left])
+    sampler.apply(candidates)
+    alone = run(sampler, row[left], listed=False)
+    assert ids_of(candidates) == set(left[alone.candidate_ids()].tolist())

@@ -64,6 +64,11 @@ def test_the_draw_takes_its_number_from_seed_and_place() -> None:
     assert tokens == expected
 
 
+def test_without_a_seed_and_a_place_they_are_zero() -> None:
+    candidates = Candidates(np.zeros(3, np.float32), NONE)
+    assert candidates.uniform(4) == _native.uniform_at(0, 0, 4)
+
+
 def test_the_draw_among_listed_candidates_gives_the_token() -> None:
     candidates = Candidates(np.zeros(9, np.float32), NONE, seed=1)
     candidates.take(np.array([7, 2], np.int32), np.array([-np.inf, 0.0], np.float32))
@@ -101,6 +106,26 @@ def test_mirostat_1_keeps_the_count_of_the_paper(seed: int, tau: float) -> None:
     assert found.token in found.candidate_ids()
     order = np.lexsort((np.arange(700), -row))
     assert found.candidate_ids().tolist() == order[: len(found)].tolist()
+
+
+def test_mirostat_1_estimates_from_the_hundred_likeliest() -> None:
+    row = -0.5 * np.log(np.arange(1, 701))
+    row[100:] -= 50.0
+    found = sampled(Mirostat1(4.0, 0.1), row.astype(np.float32), 0)
+    assert len(found) == zipf_count(softmax(row), 8.0) == 25
+
+
+def test_mirostat_1_of_two_candidates() -> None:
+    row = np.array([0.0, 3.0], np.float32)
+    assert sampled(Mirostat1(0.1, 0.1), row, 0).candidate_ids().tolist() == [1]
+    assert sampled(Mirostat1(3.0, 0.1), row, 0).candidate_ids().tolist() == [1, 0]
+
+
+def test_mirostat_1_of_probabilities_that_follow_zipfs_law() -> None:
+    """Of slope 1, to nine digits, for which the paper's formula is 0 / 0."""
+    row = np.array([0.0, -0.693158745765686, -1.0986040830612183], np.float32)
+    for mu, count in ((1.0, 1), (1.5, 2)):  # 2 ** mu / log(3) tokens
+        assert len(sampled(Mirostat1(mu / 2, 0.1), row, 0)) == count
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -184,6 +209,19 @@ def test_adaptive_p_aims_the_other_way_after_a_likely_token() -> None:
     assert sampler.aim == aim
     sampler.reset()
     assert (sampler.aim, copy.aim) == (pytest.approx(0.3), aim)
+
+
+def test_adaptive_p_forgets_the_tokens_before_slowly() -> None:
+    row = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    sampler = AdaptiveP(0.3, 0.9)
+    total, weight, tokens = 0.3 / 0.1, 1 / 0.1, set()
+    for place in range(12):
+        token = sampled(sampler, row, place).token
+        sampler.accept(token)
+        total, weight = softmax(row)[token] + 0.9 * total, 1 + 0.9 * weight
+        assert sampler.aim == pytest.approx(0.6 - total / weight)
+        tokens.add(token)
+    assert len(tokens) > 1
 
 
 def test_adaptive_p_never_takes_what_is_banned() -> None:

@@ -68,6 +68,12 @@ def test_a_temperature_next_to_nothing_leaves_the_likeliest(temperature: float) 
         assert softmax(run(Temperature(temperature), row, listed)).tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("temperature", [float(np.finfo(np.float32).tiny), 2e-38])
+def test_the_smallest_temperatures_leave_all_of_the_likeliest(temperature: float) -> None:
+    row = np.array([100.0, 90.0, 100.0], np.float32)  # divided by these, it is infinite
+    assert softmax(run(Temperature(temperature), row)).tolist() == [0.5, 0.0, 0.5]
+
+
 def test_temperature_leaves_what_cannot_be_chosen_to_the_draw() -> None:
     banned = np.full(5, -np.inf, np.float32)
     assert run(Temperature(0.5), banned).tolist() == banned.tolist()
@@ -91,6 +97,13 @@ def test_dynamic_temperature(seed: int, spread: float, exponent: float, listed: 
     powered = p ** (1 / (low + (high - low) * share**exponent))
     found = run(DynamicTemperature(0.8, spread, exponent), row, listed)
     assert_same_distribution(found, powered / powered.sum())
+
+
+def test_dynamic_temperature_of_two_candidates() -> None:
+    row = np.array([0.0, np.log(3.0)], np.float32)
+    share = (0.25 * np.log(4) + 0.75 * np.log(4 / 3)) / np.log(2)
+    found = run(DynamicTemperature(1.0, 0.5, 1.0), row)
+    assert found[1] - found[0] == pytest.approx(np.log(3) / (0.5 + share), rel=1e-6)
 
 
 def test_dynamic_temperature_of_a_single_candidate() -> None:
@@ -134,6 +147,19 @@ def test_penalties_of_tokens_that_were_cut_do_nothing() -> None:
     Penalties(-1, 2.0, 0.0, 0.0).apply(candidates)
     assert candidates.candidate_ids().tolist() == [4, 2]
     assert candidates.logits.tolist() == [2.0, 2.0]
+
+
+def test_penalties_of_no_tokens_do_nothing() -> None:
+    row = random_row(1)
+    assert run(Penalties(0, 2.0, 1.0, 1.0), row, False, [0, 1, 2]).tolist() == row.tolist()
+
+
+def test_penalties_are_known_ahead_only_if_the_text_is() -> None:
+    text = np.array([2, 7, 2], np.int32)
+    edits = Penalties(-1, 1.5, 0.5, 0.25).edits(text, generated=1, ahead=0)
+    assert edits is not None
+    assert (edits.ids.tolist(), edits.lowered.tolist(), edits.repeat) == ([2, 7], [1.0, 0.75], 1.5)
+    assert Penalties(-1, 1.5, 0.5, 0.25).edits(text, generated=1, ahead=1) is None
 
 
 # DRY: a small alphabet, one letter a token, so that a text is its tokens.
@@ -229,6 +255,47 @@ def test_ends_are_banned_as_long_as_the_text_is_too_short() -> None:
         candidates = Candidates(np.zeros(4, np.float32), np.zeros(0, np.int32), generated=generated)
         sampler.apply(candidates)
         assert (candidates.logits == -np.inf).tolist() == [False, banned, banned, False]
+
+
+def test_a_breaker_does_not_reach_around_the_beginning_of_a_text() -> None:
+    breakers = SequenceBreakers(["ba"], letter_bytes)
+    text = np.array([0, 2, 1], np.int32)  # acb: only its end and its beginning are a breaker
+    assert breakers.tokens_since(text, 10) == 3
+    assert SequenceBreakers(["ac"], letter_bytes).tokens_since(text, 10) == 1
+
+
+@pytest.mark.parametrize("lengths", [[0], [1, 2, 3, 4, 9], [2, 3, 6, 7, 9], [5, 7], [9, 8, 3]])
+def test_breakers_are_found_however_a_text_grows(lengths: list[int]) -> None:
+    text = "ab:cd:xyz"
+    tokens = np.array([LETTERS.index(letter) for letter in text], np.int32)
+    breakers = SequenceBreakers([":"], letter_bytes)
+    for length in lengths:
+        expected = length - 1 - text.rfind(":", 0, length)
+        assert breakers.tokens_since(tokens[:length], 20) == expected
+        assert breakers.tokens_since(tokens[:length], 1) == min(expected, 1)
+
+
+def test_dry_forgets_the_text_before() -> None:
+    d, row = LETTERS.index("d"), np.zeros(len(LETTERS), np.float32)
+    sampler = Dry(1.0, 2.0, 1, -1, SequenceBreakers(["ca"], letter_bytes))
+    run(sampler, row, False, [LETTERS.index(letter) for letter in "xyzxyzxyz"])
+    sampler.reset()
+    text = [LETTERS.index(letter) for letter in "bcabdbcab"]  # one token after the breaker repeats
+    assert run(sampler, row, False, text)[d] == -1.0
+
+
+def test_biases_are_known_ahead() -> None:
+    edits = LogitBias({1: 0.5}).edits(np.zeros(0, np.int32), generated=0, ahead=0)
+    assert edits is not None
+    assert (edits.ids.tolist(), edits.lowered.tolist(), edits.repeat) == ([1], [-0.5], 1.0)
+
+
+def test_ends_are_allowed_ahead_of_time_as_soon_as_the_text_is_long_enough() -> None:
+    sampler = LogitBias({}, ends=[1], min_tokens=3)
+    none = np.zeros(0, np.int32)
+    assert sampler.edits(none, generated=1, ahead=1) is None
+    assert sampler.edits(none, generated=2, ahead=1) is not None
+    assert sampler.edits(none, generated=3, ahead=0) is not None
 
 
 def test_processors_change_the_row_itself() -> None:

@@ -7,6 +7,7 @@ import pytest
 from ingot.sampling.grammar.schema_defaults import (
     LARGEST_INTEGER,
     LONGEST_STRING,
+    MOST_RANGES,
     bounded,
     closed,
 )
@@ -71,3 +72,12 @@ def test_values_are_bounded(schema: dict[str, Any], added: dict[str, Any]) -> No
     assert bounded(schema) == expected
     nested = {"properties": {"a": {"items": schema}}}
     assert bounded(nested) == {"properties": {"a": {"items": expected}}}
+
+
+@pytest.mark.parametrize(("count", "is_bounded"), [(MOST_RANGES, True), (MOST_RANGES + 1, False)])
+def test_only_a_few_integers_get_a_range(count: int, is_bounded: bool) -> None:
+    properties = {f"p{i}": {"type": "integer"} for i in range(count)}
+    schema = {"properties": {**properties, "s": {"type": "string"}}}
+    made = bounded(schema)["properties"]
+    assert ("maximum" in made["p0"]) is is_bounded
+    assert made["s"]["maxLength"] == LONGEST_STRING

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from faulty_os import Fault, FaultyOs
-from ingot import files as store_files
+from faulty_os import PLACES, Fault, FaultyOs
 from ingot import store
 from ingot.config import config
 from ingot.errors import StoreError
@@ -318,7 +317,8 @@ def test_every_call_to_the_disk_fails_once(
         target.write_bytes(damaged)
         faulty = FaultyOs(Fault.NO_SPACE, at)
         with monkeypatch.context() as patch:
-            patch.setattr(store_files, "os", faulty)
+            for place in PLACES:
+                patch.setattr(place, faulty)
             said = None
             try:
                 store.pull()

@@ -120,7 +120,26 @@ def test_it_outlives_the_loader(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("hello"), skip_special=True) == " hello"
 
 
-@pytest.mark.parametrize("kind", ["gemma4", "plamo2", "none", "no_vocab", "whatever"])
+def test_characters_are_merged_line_by_line(make_tokenizer: MakeTokenizer) -> None:
+    """By rank; a run of line ends that is a token stays whole; what is no token becomes bytes."""
+    tokens: list[Token] = [*TOKENS, "a", "b", "▁a", "\n", "\n\n", "c"]
+    made = make_tokenizer(
+        "gemma4", tokens, merges=["▁ a", "a b", "b c"], bos_token_id=1, add_bos_token=False
+    )
+
+    def ids(*pieces: str) -> list[int]:
+        texts = [token if isinstance(token, str) else token[0] for token in tokens]
+        return [texts.index(piece) for piece in pieces]
+
+    assert made.encode("ab ab") == [1, *ids("ab", "▁a", "b")]
+    assert made.encode("a\n\nb\n") == [1, *ids("a", "\n\n", "b", "\n")]
+    assert made.encode("bc") == [1, *ids("<0x62>", "<0x63>")], "a merge that makes no token"
+    assert made.encode("é") == [1, *ids("<0xC3>", "<0xA9>")]
+    text = " a  é\n\n\nab"
+    assert made.decode(made.encode(text), skip_special=True) == text
+
+
+@pytest.mark.parametrize("kind", ["gemma5", "plamo2", "none", "no_vocab", "whatever"])
 def test_an_unknown_kind_is_named(make_tokenizer: MakeTokenizer, kind: str) -> None:
     with pytest.raises(TokenizerError, match=kind):
         make_tokenizer(kind, TOKENS)

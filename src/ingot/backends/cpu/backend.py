@@ -5,22 +5,26 @@ logits in one native call. Weights stay in the mapped file. Which block belongs 
 sequence is the caller's business (`ingot.kvcache`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.adapters import Adapter, LowRank
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.cpu.handover import Handover, native_precision, stored_as
+from ingot.backends.cpu.handover import Handover, native_low_ranks, native_precision, stored_as
+from ingot.backends.cpu.team_size import TeamSize
 from ingot.backends.precision import Precision
 from ingot.errors import ThreadLimitError
-from ingot.gguf import GgufLoader
+from ingot.gguf import HasTensors
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph.fusion import fuse
 from ingot.graph.kv_layout import KvLayout
-from ingot.graph.ops import Value
+from ingot.graph.ops import Op, Value
 
+Pools = Sequence[NDArray[np.uint8]]  # the cache, group by group
 _NO_TABLES = np.empty(0, np.int32)
 
 
@@ -30,7 +34,7 @@ class CpuBackend:
     def __init__(
         self,
         graph: ComputationGraph,
-        model: GgufLoader,
+        model: HasTensors,
         layout: KvLayout,
         *,
         blocks: int,
@@ -40,20 +44,22 @@ class CpuBackend:
         max_tokens: int = 512,
         states: int = 0,
         keep: Collection[str] = (),
+        pools: Pools | None = None,
     ) -> None:
         """`blocks` of every group of the cache, `states` of that of recurrent operations.
 
-        `keep` names values that `kept` can tell after a step.
+        `keep` names values that `kept` can tell after a step. `pools` are the cache of another
+        program, if both share it.
         """
         stored_as(layout.type)  # or say what can be stored, before anything is allocated
         self.layout = layout
         self.max_tokens = max_tokens
-        self.pools = [
+        self.pools = pools or [
             np.empty((states if group.recurrent else blocks) * group.block_bytes, np.uint8)
             for group in layout.groups
         ]
         self._vocabulary = graph.logits.width
-        self._graph = fuse(graph)
+        self._graph = fuse(graph, keep)
         self.plan = MemoryPlan.of(self._graph, keep)
         try:
             self._program = _native.Program(
@@ -69,6 +75,7 @@ class CpuBackend:
                 "for fewer (threads, INGOT_THREADS), end other threads or processes, or raise the "
                 "limit (ulimit -u, or pids of the container)"
             ) from None
+        self._team = TeamSize(threads)
         self._selected = False
         self._ids: dict[str, int] = {}
         handover = Handover(model, layout, graph.kv_layers, self.pools, self._value)
@@ -80,7 +87,9 @@ class CpuBackend:
         """Logits [outputs, vocabulary]."""
         logits = np.empty((len(batch.outputs), self._vocabulary), np.float32)
         tables = [table for tables in batch.tables for table in tables]
-        self._program.run(
+        is_prompt = batch.phase is ExecutionPhase.PROMPT
+        started = perf_counter()
+        waited = self._program.run(
             ids=batch.ids,
             positions=batch.positions,
             counts=batch.counts,
@@ -89,10 +98,39 @@ class CpuBackend:
             outputs=batch.outputs,
             types=batch.types,
             rows=batch.rows,
-            prompt=batch.phase is ExecutionPhase.PROMPT,
+            adapters=batch.adapters,
+            adapter_scales=batch.adapter_scales,
+            encoded=batch.encoded,
+            prompt=is_prompt,
             logits=logits,
+            threads=self._team.most if is_prompt else self._team.size,
         )
+        if not is_prompt:
+            self._team.report(len(batch.ids), perf_counter() - started, waited)
         return logits
+
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot, for the sequences of a batch that name it; None: free it."""
+        adaptable = [op for op in self._graph.ops if op.adapted_table or op.adapted_matrices]
+        additions = [_additions(op, adapter) for op in adaptable]
+        handed = native_low_ranks([low for lows in additions for low in lows])
+        for number, lows in enumerate(additions):
+            for part in range(len(lows)):
+                self._program.adapt(slot=slot, op=number, part=part, weights=next(handed))
+
+    @property
+    def copied_bytes(self) -> int:
+        """The memory that copies of matrices take (`repacking`)."""
+        return self._program.copied_bytes
+
+    @property
+    def copies_replace(self) -> bool:
+        """Whether the matrices themselves are not read any more once all are copied."""
+        return self._program.copies_replace
+
+    def copy_next(self) -> bool:
+        """Copy the next matrix, in any thread; False: all are copied."""
+        return self._program.copy_next()
 
     def kept(self, name: str, tokens: int, out: NDArray[np.float32]) -> None:
         """Copy rows of a value that was to be kept, after a step of so many tokens."""
@@ -122,3 +160,10 @@ class CpuBackend:
                 logits=logits,
             )
         return self._ids[value.name]
+
+
+def _additions(op: Op, adapter: Adapter | None) -> list[LowRank | None]:
+    """What an adapter adds to the parts of an operation."""
+    if op.adapted_table:
+        return [adapter.of_table(op.adapted_table) if adapter else None]
+    return [adapter.of_matrix(weight) if adapter else None for weight in op.adapted_matrices]

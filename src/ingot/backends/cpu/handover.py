@@ -6,7 +6,7 @@ numbers, weights become views of the mapped file or float32 arrays, enum members
 native twins. Knows no particular operation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -16,15 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.adapters import LowRank
 from ingot.backends.precision import Precision
 from ingot.errors import ModelError
-from ingot.gguf import GgufLoader
+from ingot.gguf import HasTensors
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.quant import decode
 
-ENUMS: tuple[type[Enum], ...] = (o.Activation, o.NormKind, o.RopeLayout, o.Gating, Precision)
+_LINE = 64  # bytes of a cache line
+
+ENUMS: tuple[type[Enum], ...] = (
+    o.Activation,
+    o.NormKind,
+    o.RopeLayout,
+    o.SeenPart,
+    o.Gating,
+    Precision,
+)
 
 
 def _twins() -> Mapping[tuple[type[Enum], str], Enum]:
@@ -52,6 +62,43 @@ def native_precision(precision: Precision) -> Enum:
     return _TWINS[Precision, precision.name]
 
 
+def native_low_ranks(lows: Sequence[LowRank | None]) -> Iterator[object | None]:
+    """What an adapter adds to matrices, for native code: copies, in the order of the list."""
+    matrices = [
+        matrix
+        for low in lows
+        if low is not None
+        for matrix in (low.down, low.up.panels(_native.UP_PANEL))
+    ]
+    copies = _together([matrix.data for matrix in matrices])
+    handed = (
+        _native.PARTS["Matrix"](
+            data=copy, type=int(matrix.type), rows=matrix.rows, columns=matrix.columns
+        )
+        for matrix, copy in zip(matrices, copies, strict=True)
+    )
+    for low in lows:
+        if low is None:
+            yield None
+        else:
+            yield _native.PARTS["LowRank"](down=next(handed), up=next(handed), scale=low.scale)
+
+
+def _together(arrays: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
+    """Copies in one piece of memory, each at the start of a cache line.
+
+    NumPy asks for huge pages for a large piece. Adapters are read a few kilobytes at a time, and
+    from small pages many of these wait for an address.
+    """
+    ends = np.cumsum([-(-array.nbytes // _LINE) * _LINE for array in arrays], dtype=np.int64)
+    memory = np.empty(int(ends[-1]) + _LINE if arrays else 0, np.uint8)
+    places = np.split(memory[-memory.ctypes.data % _LINE :], ends)
+    copies = [place[: array.nbytes] for place, array in zip(places, arrays, strict=False)]
+    for copy, array in zip(copies, arrays, strict=True):
+        copy[:] = array
+    return copies
+
+
 def stored_as(type: KvType) -> Enum:
     """The native twin of a storage of keys and values, if the kernels know it."""
     known = _native.CODES["KvType"].__members__
@@ -65,10 +112,10 @@ def stored_as(type: KvType) -> Enum:
 class Handover:
     """What the records of a graph point to: its weights, and the pools of its cache."""
 
-    model: GgufLoader
+    model: HasTensors
     layout: KvLayout
     kv_layers: tuple[o.KvLayer, ...]
-    pools: list[NDArray[np.uint8]]
+    pools: Sequence[NDArray[np.uint8]]  # by group
     value: Callable[[o.Value], int]  # the number of a value in the program
 
     def operation(self, op: o.Op) -> _native.Operation:

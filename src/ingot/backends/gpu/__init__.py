@@ -2,11 +2,13 @@
 
 from ingot.backends.gpu.backend import GpuBackend
 from ingot.backends.gpu.device import Device, find_device, give_back, has_gpu, imagined_device
+from ingot.backends.gpu.input_sums import DeviceSums
 from ingot.backends.gpu.memory import require
 from ingot.backends.gpu.planner import GpuPlan, Planner
 
 __all__ = [
     "Device",
+    "DeviceSums",
     "GpuBackend",
     "GpuPlan",
     "Planner",

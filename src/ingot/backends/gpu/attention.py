@@ -1,23 +1,30 @@
-"""What happens between the linear layers of a layer: heads, KV cache, attention."""
+"""What happens between the linear layers of a layer: heads, KV cache, attention.
+
+Attention over latents is in `latents.py`.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.cache_layers import (
+    LayerCache,
+    launches,
+    padded_size,
+    part_positions,
+)
 from ingot.backends.gpu.device import Device
-from ingot.backends.gpu.inputs import Inputs
 from ingot.backends.gpu.kernels.attend_generation import (
-    MOST_PARTS,
     GenerationTile,
     PartWork,
     attend_generation_kernel,
     join_parts_kernel,
 )
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile, attend_prompt_kernel
-from ingot.backends.gpu.kernels.attention import Attention
+from ingot.backends.gpu.kernels.attention import BOTH_WAYS, CAUSAL, CHUNKED, Attention
 from ingot.backends.gpu.kernels.heads import (
     HeadForm,
     HeadNorm,
@@ -25,44 +32,41 @@ from ingot.backends.gpu.kernels.heads import (
     RopeTable,
     store_kv_kernel,
 )
-from ingot.backends.gpu.kernels.kv_cache import CacheForm, CacheView
+from ingot.backends.gpu.latents import (
+    attend_latents,
+    is_latent,
+    missing_of_latents,
+    prompt_rows,
+    store_latents,
+)
 from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
-from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.rows import norm_rows
 from ingot.backends.gpu.values import HALF_SCALE
-from ingot.errors import ModelError
+from ingot.graph import KvLayer
 from ingot.graph import ops as o
-from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 
-_MAX_TOKENS = 64  # decoded by one launch
-_LEAST_PART = 128  # positions
+_FEWEST_STRIPES = 4  # programs that share the parts of a long text beside many others
+_PROGRAMS_PER_MULTIPROCESSOR = 16  # that are worth starting
+_LONG_HEAD = 256
 _LEAST_SPAN = 16  # what a product on the matrix units takes
-_TYPES = {
-    KvType.F32: torch.float32,
-    KvType.F16: torch.float16,
-    KvType.BF16: torch.bfloat16,
-    KvType.Q8_0: torch.int8,
-    KvType.FP8: torch.uint8,
-}
 
 
-def check_kv_type(type: KvType) -> None:
-    """Refuse a type of the KV cache that no kernel reads."""
-    if type not in _TYPES:
-        raise ModelError(
-            f"the GPU cannot store keys and values as {type}; it can as {', '.join(_TYPES)}"
-        )
-
-
-def part_positions(context: int) -> int:
-    """Positions of one part of a sequence's past: a context has at most 64 parts."""
-    return int(max(_LEAST_PART, triton.next_power_of_2(-(-context // MOST_PARTS.value))))
+def query_tile(layers: Sequence[KvLayer], type: KvType, device: Device) -> PromptTile:
+    """The tile of a model's prompts: what all its layers can take."""
+    latents = [layer for layer in layers if layer.shared_value]
+    largest = max((layer.head_size for layer in layers if not layer.shared_value), default=1)
+    tile = prompt_tile(largest, type, device)
+    return replace(
+        tile, rows=min(tile.rows, *(prompt_rows(layer, type, device) for layer in latents), 1 << 30)
+    )
 
 
 def prompt_tile(size: int, type: KvType, device: Device) -> PromptTile:
     """The tile for heads of a size: as tuned, or as large as shared memory allows."""
     tile = PromptTile(128, _span(type))
+    if padded_size(size) > _LONG_HEAD:  # registers for what is mixed, and memory for two steps
+        tile = PromptTile(64, 32)
     while (
         tile.rows > _LEAST_SPAN
         and _tile_bytes(tile.rows, tile.span, size, type) > device.shared_memory
@@ -94,69 +98,14 @@ def _tile_bytes(rows: int, span: int, size: int, type: KvType) -> int:
     return number * rows * (padded + span) + 2 * (number + stored) * span * padded
 
 
-def padded_size(size: int) -> int:
-    """A head's size as attention holds it."""
-    return int(max(16, triton.next_power_of_2(size)))
+def join_warps(padded: int) -> int:
+    """Of a program that joins the parts of a head of that size."""
+    return max(1, padded // 128)
 
 
-def prompt_warps(tile: PromptTile) -> int:
-    """Warps of 16 queries each, but at least four."""
-    return max(4, tile.rows // 16)
-
-
-def attention_work(memory: DeviceMemory, ops: Sequence[o.Attend], context: int) -> PartWork:
-    """Memory for the parts of the past of the tokens of one launch."""
-    parts = -(-context // part_positions(context))
-    rows = _MAX_TOKENS * parts * max((op.heads for op in ops), default=0)
-    width = max((padded_size(op.query.width // op.heads) for op in ops), default=0)
-    sizes = (4 * rows * width, 4 * rows, 4 * rows)
-    pool = memory.pool(sum(aligned(size) for size in sizes))
-    return PartWork(*(pool.take(size).view(torch.float32) for size in sizes))
-
-
-@dataclass(frozen=True, slots=True)
-class LayerCache:
-    """A layer's part of the cache, in elements of the storage type."""
-
-    group: int
-    pool: torch.Tensor
-    scales: torch.Tensor
-    block_stride: int
-    layer_start: int
-    table_stride: int
-    form: CacheForm
-
-    @classmethod
-    def of(cls, layout: KvLayout, layer: int, context: Context) -> "LayerCache":
-        """The cache of one layer."""
-        place, type = layout.places[layer], _TYPES[layout.type]
-        pool = context.memory.cache[place.group]
-        size = context.plan.graph.kv_layers[layer].head_size
-        return cls(
-            group=place.group,
-            pool=pool.view(type),
-            scales=pool.view(torch.float16),
-            block_stride=layout.groups[place.group].block_bytes // type.itemsize,
-            layer_start=place.offset // type.itemsize,
-            table_stride=context.table_stride,
-            form=CacheForm(
-                size=size,
-                padded=padded_size(size),
-                side=layout.type.row_bytes(size) * BLOCK_TOKENS // type.itemsize,
-                q8=layout.type is KvType.Q8_0,
-            ),
-        )
-
-    def view(self, inputs: Inputs) -> CacheView:
-        """As kernels take it, with the block tables of a batch."""
-        return CacheView(
-            pool=self.pool,
-            scales=self.scales,
-            block_stride=self.block_stride,
-            layer_start=self.layer_start,
-            table=inputs.tables[self.group],
-            table_stride=self.table_stride,
-        )
+def prompt_warps(tile: PromptTile, padded: int) -> int:
+    """Warps of 16 queries each, but at least four; of 8 if heads are that long."""
+    return max(4, tile.rows // 16) * (1 if padded <= _LONG_HEAD else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +114,14 @@ class LayerHeads:
 
     heads: Heads
     form: HeadForm
-    count: int
+    count: int  # of queries
     kv_count: int
     cache: LayerCache
 
     @classmethod
     def of(cls, op: o.StoreKv, context: Context) -> "LayerHeads":
         """The heads that an op stores."""
+        assert op.query is not None, "such an op is refused"
         cache = LayerCache.of(context.layout, op.kv_layer, context)
         size, values, rope = cache.form.size, context.values, op.rope
         query, key = (
@@ -192,6 +142,7 @@ class LayerHeads:
                 key_norm=_kind(key),
                 pairs=len(rope.frequencies) if rope else 0,
                 interleaved=rope is not None and rope.layout is o.RopeLayout.INTERLEAVED,
+                norms_last=op.norms_last,
             ),
             count=op.query.width // size,
             kv_count=op.key.width // size,
@@ -201,7 +152,7 @@ class LayerHeads:
 
 def _is_whole(norm: o.Normalization, head_size: int) -> bool:
     """Whether a norm is over all heads together."""
-    return norm.weight is None or norm.weight.shape[-1] != head_size
+    return norm.run != head_size or norm.bias is not None
 
 
 def _kind(norm: o.Normalization | None) -> int:
@@ -209,29 +160,29 @@ def _kind(norm: o.Normalization | None) -> int:
 
 
 def _head_norm(norm: o.Normalization | None, context: Context) -> HeadNorm:
-    if norm is None or norm.weight is None:
+    if norm is None:
         return HeadNorm()
-    stride = norm.weight.shape[-1] if len(norm.weight.shape) > 1 else 0
+    stride = norm.run if norm.weight is not None and len(norm.weight.shape) > 1 else 0
     return HeadNorm(context.vectors.get(norm.weight), stride, norm.epsilon)
 
 
 @missing.register
 def _(op: o.StoreKv) -> str | None:
-    norms = [norm for norm in (op.query_norm, op.key_norm) if norm]
-    if any(norm.bias for norm in norms):
+    pairs = ((op.query_norm, op.query), (op.key_norm, op.key))
+    norms = [(norm, value) for norm, value in pairs if norm and value]
+    if op.query is None:
+        return "keys and values that another graph reads"
+    if any(norm.bias and norm.run != value.width for norm, value in norms):
         return "norms of heads with biases"
-    if any(norm.weight is None for norm in norms):
-        return "norms of heads without weights"
-    return "norms of heads after RoPE" if op.norms_last else None
+    over_all = bool(norms) and all(norm.run == value.width for norm, value in norms)
+    return "norms of all heads together after RoPE" if op.norms_last and over_all else None
 
 
 @missing.register
 def _(op: o.Attend) -> str | None:
     if op.query.width != op.out.width:
-        return "attention over latents"
-    if op.window and not op.causal:
-        return "windows of encoders"
-    return "attention in chunks" if op.chunked else None
+        return missing_of_latents(op)
+    return None if op.seen is o.SeenPart.ALL else "attention over a part of a sequence"
 
 
 @launch_of.register
@@ -240,12 +191,14 @@ def store_kv(op: o.StoreKv, context: Context) -> Launch:
 
     Norms over all heads together are always computed here.
     """
+    if is_latent(op.kv_layer, context):
+        return store_latents(op, context)
     layer, rotated = LayerHeads.of(op, context), context.memory.rotated
     size, values = layer.cache.form.size, context.values
     before = [
         norm_rows(context, item, norm, values.tensor(item), item.width)
         for item, norm in ((op.query, op.query_norm), (op.key, op.key_norm))
-        if norm is not None and _is_whole(norm, size)
+        if item is not None and norm is not None and _is_whole(norm, size)
     ]
 
     def launch(step: Step) -> None:
@@ -278,11 +231,13 @@ class _AttentionLauncher:
     device: Device
     layer: LayerHeads
     attention: Attention
-    rotated: torch.Tensor  # queries that `store_kv` has left
+    query: torch.Tensor  # after norm and RoPE: halves that `store_kv` has left, or floats
+    stores: bool  # whether it stores keys and values if every sequence has one token
     work: PartWork
     prompt: PromptTile
     generation: GenerationTile
     parts: int  # of a sequence's past
+    seen: int  # which positions tokens see
 
     def run_prompt(self, step: Step) -> None:
         """Tokens of prompts."""
@@ -290,30 +245,32 @@ class _AttentionLauncher:
         step.start(
             attend_prompt_kernel,
             (self.attention.heads, inputs.tile_count),
-            query=self.rotated,
+            query=self.query,
             attention=self.attention,
             cache=self.layer.cache.view(inputs),
             tiles=inputs.tiles,
             positions=inputs.positions,
             FORM=self.layer.cache.form,
             TILE=self.prompt,
-            num_warps=prompt_warps(self.prompt),
+            SEEN=self.seen,
+            num_warps=prompt_warps(self.prompt, self.layer.cache.form.padded),
             enable_fp_fusion=False,  # masked and whole tiles round alike
         )
 
     def run_generation(self, step: Step) -> None:
         """Decoded tokens; if every sequence has one, heads are rotated and stored here, too."""
-        inputs, single = step.inputs, step.single
+        inputs, single = step.inputs, step.single and self.stores
         layer, form = self.layer, self.layer.cache.form
-        heads = layer.heads if single else layer.heads._replace(query=self.rotated)
-        for first in range(0, inputs.tokens, _MAX_TOKENS):
-            count = min(_MAX_TOKENS, inputs.tokens - first)
+        heads = layer.heads if single else layer.heads._replace(query=self.query)
+        heads_of_token = self.attention.heads
+        for first, count in launches(self.work, heads_of_token, self.parts, inputs.tokens):
             step.start(
                 attend_generation_kernel,
-                (self.parts, layer.kv_count, count),
+                (self._stripes(count), layer.kv_count, count),
                 heads=heads,
                 attention=self.attention,
                 cache=layer.cache.view(inputs),
+                parts=self.parts,
                 work=self.work,
                 first=first,
                 positions=inputs.positions,
@@ -322,6 +279,7 @@ class _AttentionLauncher:
                 TILE=self.generation,
                 HEAD=layer.form,
                 STORE=single,
+                SEEN=self.seen,
                 num_warps=8,
                 **self.device.order(),
             )
@@ -337,16 +295,45 @@ class _AttentionLauncher:
                     SIZE=form.size,
                     PADDED=form.padded,
                     PART=self.generation.part,
-                    num_warps=4,
+                    SEEN=self.seen,
+                    num_warps=join_warps(form.padded),
                     **self.device.order(),
                 )
+
+    def _stripes(self, tokens: int) -> int:
+        """Programs of a key head and a token; more than the device holds would only end."""
+        wanted = self.device.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR
+        most = wanted // (self.layer.kv_count * tokens)
+        return min(self.parts, max(_FEWEST_STRIPES, most))
+
+
+def _seen_code(op: o.Attend) -> int:
+    if not op.causal:
+        return int(BOTH_WAYS.value)
+    return int(CHUNKED.value if op.chunked else CAUSAL.value)
+
+
+def _distance_bias(op: o.Attend, context: Context) -> torch.Tensor | None:
+    """What distances add, [heads, distances], flat."""
+    if op.bias is None:
+        return None
+    table = context.vectors.get(op.bias.weight)
+    assert table is not None
+    buckets = torch.tensor(op.bias.buckets, device=table.device)
+    return table.view(op.bias.weight.shape)[buckets].T.contiguous().view(-1)
 
 
 @launch_of.register
 def attend(op: o.Attend, context: Context) -> Launch:
-    """Attention; if sequences have one token each, it stores their heads, too."""
+    """Attention; if sequences have one token each, it stores their heads, too.
+
+    Where a layer reads what another has stored, its queries come as they are.
+    """
+    if is_latent(op.kv_layer, context):
+        return attend_latents(op, context)
     plan, device, type = context.plan, context.device, context.layout.type
-    layer = LayerHeads.of(context.stores[op.kv_layer], context)
+    store = context.stores[op.kv_layer]
+    layer, stores = LayerHeads.of(store, context), store.query == op.query
     group, part = op.heads // op.kv_heads, part_positions(plan.context)
     rows = max(16, triton.next_power_of_2(group))
     launcher = _AttentionLauncher(
@@ -359,16 +346,21 @@ def attend(op: o.Attend, context: Context) -> Launch:
             cap=op.softcap if op.softcap > 0 else None,
             window=op.window,
             sinks=context.vectors.get(op.sinks),
+            bias=_distance_bias(op, context),
+            reach=op.bias.reach if op.bias else 0,
+            slopes=torch.tensor(op.slopes, device=device.torch) if op.slopes else None,
             out=context.values.tensor(op.out),
             out_scale=HALF_SCALE,
         ),
-        rotated=context.memory.rotated,
+        query=context.memory.rotated if stores else context.values.tensor(op.query),
+        stores=stores,
         work=context.memory.attention,
         prompt=plan.query_tile,
         generation=GenerationTile(
             rows, generation_span(rows, layer.cache.form.size, type, device), part
         ),
         parts=-(-plan.context // part),
+        seen=_seen_code(op),
     )
 
     def launch(step: Step) -> None:

@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingot.adapters import Adapter
 from ingot.backends.backend import OnOpening, Prepared, Stage
 from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan, Started
+from ingot.backends.gpu.adapters import AdapterBank
 from ingot.backends.gpu.compile_ahead import compile_ahead
 from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.graphs import Graphs
@@ -33,6 +35,7 @@ from ingot.backends.gpu.variants import Kernels, Start, Variants
 from ingot.backends.gpu.weights import MatrixStore, Vectors, matrix_sources
 from ingot.errors import MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
+from ingot.graph import ops as o
 from ingot.graph.kv_layout import block_count
 
 
@@ -58,11 +61,14 @@ class GpuBackend:
         model: GgufLoader,
         *,
         blocks: int,
+        states: int = 0,
         progress: OnOpening | None = None,
+        weights: MatrixStore | None = None,
     ) -> None:
         """Send the weights, decide all launches, compile and capture them.
 
-        The cache has so many blocks.
+        The cache has so many blocks, and the group of recurrent operations so many `states`.
+        `weights`: those of another backend for the same file, which are sent already.
         """
         self.layout = plan.layout
         self.max_tokens = plan.tokens
@@ -72,9 +78,10 @@ class GpuBackend:
         self.vocabulary = plan.graph.logits.width
         self._at_ready = Prepared()
         with _at_work(plan.device):
-            require(plan.needs.total(blocks), plan.device.free_memory())
-            matrices = self._send(plan, model, progress)
-            self._prepare(plan, model, matrices, blocks)
+            sent = 0 if weights is None else plan.needs.weights
+            require(plan.needs.total(blocks, states) - sent, plan.device.free_memory())
+            self.weights = self._send(plan, model, progress) if weights is None else weights
+            self._prepare(plan, model, self.weights, blocks, states)
             self._warm(progress)
             plan.device.wait()
         self._at_ready = self.prepared
@@ -91,10 +98,12 @@ class GpuBackend:
         return store
 
     def _prepare(
-        self, plan: GpuPlan, model: GgufLoader, matrices: MatrixStore, blocks: int
+        self, plan: GpuPlan, model: GgufLoader, matrices: MatrixStore, blocks: int, states: int
     ) -> None:
         """Ask for the memory of steps and decide all launches."""
         device, tokens = plan.device, plan.tokens
+        # A sequence holds a block of every group of keys and values, or a state.
+        sequences = min(tokens, blocks if plan.needs.block else states)
         memory = StepMemory.of(
             self.memory,
             plan.graph,
@@ -103,6 +112,7 @@ class GpuBackend:
             plan.layout,
             device,
             blocks=blocks,
+            states=states,
             context=plan.context,
             tokens=tokens,
             sequences=plan.sequences,
@@ -111,7 +121,7 @@ class GpuBackend:
         self.inputs = InputBuffer(
             device.torch,
             tokens=tokens,
-            sequences=min(tokens, blocks),
+            sequences=sequences,
             groups=len(plan.layout.groups),
             blocks=block_count(plan.context),
             query_tile=plan.query_tile.rows,
@@ -123,10 +133,22 @@ class GpuBackend:
             vectors=Vectors(model, device.torch, plan.context),
             matrices=matrices,
             memory=memory,
+            adapters=AdapterBank(plan.ops, device, tokens),
             table_stride=self.inputs.blocks,
         )
+        self._ops, self._values = plan.ops, context.values
+        self._bank, self._sampler = context.adapters, memory.sampler
         self._program, self.kernels, self.graphs = lower(context), Kernels(device), Graphs(device)
-        self._decode = DecodeReplay(device, self._program, self.inputs, memory.sampler, self.graphs)
+        self._sequences = plan.sequences
+        self._decode = DecodeReplay(
+            device,
+            self._program,
+            self.inputs,
+            memory.sampler,
+            self.graphs,
+            sequences=plan.sequences,
+        )
+        self._adapted: DecodeReplay | None = None  # decode steps with adapters
         self._prompts = PromptReplay(
             device,
             self._program,
@@ -134,8 +156,9 @@ class GpuBackend:
             memory.sampler,
             self.graphs,
             tokens=tokens,
-            sequences=min(tokens, blocks),
+            sequences=sequences,
             query_tile=plan.query_tile.rows,
+            decodes=plan.sequences > 0,
         )
 
     def _warm(self, progress: OnOpening | None) -> None:
@@ -184,8 +207,17 @@ class GpuBackend:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
         with _at_work(self.device):
             if self._decode.takes(batch):
-                return self._decode.start(batch, [None] * tokens).result().logits
+                return self._replay(batch).start(batch, [None] * tokens).result().logits
             return self._prompts.forward(batch, self.kernels)
+
+    def watch(self, batch: Batch, before: Callable[[o.Op, Values], None]) -> None:
+        """Run a batch kernel by kernel; `before` sees the values that an op is about to read."""
+        with _at_work(self.device):
+            step = self._prompts.send(batch, self.kernels)
+            for number, op in enumerate(self._ops):
+                before(op, self._values)
+                self._program.run(step, slice(number, number + 1))
+            self.device.wait()
 
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
@@ -198,7 +230,40 @@ class GpuBackend:
         """
         assert self._decode.takes(batch), "one token of each sequence"
         with _at_work(self.device):
-            return self._decode.start(batch, plans)
+            return self._replay(batch).start(batch, plans)
+
+    def _replay(self, batch: Batch) -> DecodeReplay:
+        """The decode steps that a batch needs."""
+        if batch.adapters is None:
+            return self._decode
+        assert self._adapted is not None, "an adapter was attached"
+        return self._adapted
+
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot, for the sequences of a batch that name it; None: free it.
+
+        The first one has the decode steps with adapters compiled and captured, and so has one of a
+        larger rank than all before.
+        """
+        with _at_work(self.device):
+            if self._bank.attach(slot, adapter):
+                replay = DecodeReplay(
+                    self.device,
+                    self._program,
+                    self.inputs,
+                    self._sampler,
+                    self.graphs,
+                    sequences=self._sequences,
+                    adapted=True,
+                )
+                for run in () if self.device.interpreted else replay.runs(self.kernels):
+                    run()
+                self.device.wait()
+                for _ in replay.capture(self.kernels):
+                    pass
+                self._adapted = replay
+                self.device.wait()
+                self._at_ready = self.prepared
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 _DECODED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _PROMPT = (16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024)
 _LONG_STEP = 512  # tokens between two buckets of longer prompts
-_WANTED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_WANTED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _TILE_TOKENS = 16  # a prompt chunk has one sequence for so many tokens, at most
 _FEW_TILES = 64
 
 
 def decode_buckets(most: int) -> list[int]:
-    """Sequences of a decode step."""
-    return _up_to(_DECODED, most)
+    """Sequences of a decode step; none if there are no such steps."""
+    return _up_to(_DECODED, most) if most else []
 
 
 def prompt_buckets(most: int) -> list[int]:
@@ -25,7 +25,7 @@ def prompt_buckets(most: int) -> list[int]:
 
 
 def wanted_buckets(most: int) -> list[int]:
-    """Rows of logits of a prompt chunk."""
+    """Rows that come out of a prompt chunk."""
     return _up_to(_WANTED, most)
 
 

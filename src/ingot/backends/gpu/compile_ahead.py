@@ -20,6 +20,7 @@ import triton
 from ingot.backends.backend import OnProgress
 from ingot.backends.gpu.variants import Variant, hash_kernels
 from ingot.errors import ModelError
+from ingot.machine import new_group, usable_cores
 
 _MOST_PROCESSES = 16  # each takes half a gigabyte of memory
 _LAUNCHERS = {
@@ -33,11 +34,12 @@ def compile_ahead(variants: Sequence[Variant], progress: OnProgress | None = Non
     """Compile them; `progress` is called with how many are done, and with how many there are."""
     if not variants:
         return
-    count = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)), len(variants))
+    count = min(_MOST_PROCESSES, usable_cores(), len(variants))
     idle: SimpleQueue[_Process] = SimpleQueue()
     with ExitStack() as stack:
-        for _ in range(count):
-            idle.put(stack.enter_context(_Process()))
+        processes = [stack.enter_context(_Process()) for _ in range(count)]
+        for process in processes:
+            idle.put(process)
 
         def compile_one(variant: Variant) -> None:
             process = idle.get()
@@ -53,9 +55,12 @@ def compile_ahead(variants: Sequence[Variant], progress: OnProgress | None = Non
                 job.result()
                 if progress:
                     progress(done + 1, len(jobs))
-        finally:
+        except BaseException:  # Ctrl-C, too: what is being compiled is not waited for
             for job in jobs:
                 job.cancel()
+            for process in processes:
+                process.kill()
+            raise
 
 
 class _Process:
@@ -68,6 +73,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+            **new_group(),  # Ctrl-C does not reach it, but the process that asked
         )
         return self
 
@@ -87,8 +93,12 @@ class _Process:
         if error is not None:
             raise ModelError(f"{variant.kernel} cannot be compiled for this GPU: {error}")
 
-    def __exit__(self, *_: object) -> None:
+    def kill(self) -> None:
+        """End it at once."""
         self._process.kill()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
         self._process.communicate()
 
 

@@ -93,8 +93,9 @@ def _work(context: Context) -> ExpertWork:
 
 
 @missing.register
-def _(op: o.Route) -> str | None:
-    return "groups of experts" if op.groups > 1 else None
+def _(op: o.ExpertGate) -> str | None:
+    whole = all(part.rows == part.weight.shape[1] for part in op.parts)
+    return None if whole else "gate and up of experts in one tensor"
 
 
 @launch_of.register
@@ -103,12 +104,23 @@ def route(op: o.Route, context: Context) -> Launch:
     experts, groups, device = op.scores.width, _work(context).groups, context.device
     scores, choice = context.values.tensor(op.scores), context.values.tensor(op.out)
     bias, selected = context.vectors.get(op.selection_bias), context.is_selected(op.out)
+    expert_scales = context.vectors.get(op.expert_scales)
+    # A choice that experts do not follow only weighs their input: its pairs are not counted.
+    followed = any(
+        isinstance(later, o.ExpertGate) and later.choice == op.out
+        for later in context.plan.graph.ops
+    )
     router = Router(
         experts=triton.next_power_of_2(experts),
         used=op.used,
         slots=triton.next_power_of_2(op.used),
         gating=code(op.gating),
         normalize=op.normalize,
+        groups=op.groups,
+        groups_used=op.groups_used,
+        group_best=op.group_best,
+        group_slots=triton.next_power_of_2(op.groups),
+        group_room=triton.next_power_of_2(experts // op.groups),
     )
 
     def launch(step: Step) -> None:
@@ -119,6 +131,7 @@ def route(op: o.Route, context: Context) -> Launch:
             (tokens,),
             scores=scores,
             bias=bias,
+            expert_scales=expert_scales,
             choice=choice,
             positions=step.inputs.positions,
             groups=groups,
@@ -126,12 +139,12 @@ def route(op: o.Route, context: Context) -> Launch:
             scale=op.scale,
             near=op.near,
             ROUTER=router,
-            COUNTED=not tiling.single,
+            COUNTED=followed and not tiling.single,
             SELECTED=selected,
             num_warps=1,
             **context.order,
         )
-        if tiling.single:
+        if tiling.single or not followed:
             return
         pairs = tokens * op.used
         step.start(
@@ -165,7 +178,7 @@ def expert_gate(op: o.ExpertGate, context: Context) -> Launch:
 def mix(op: o.ExpertMix, context: Context) -> Launch:
     """Down of the experts, and their mix; with the norm that follows, if it is a linear layer's."""
     work, selected, width = _work(context), context.is_selected(op.out), op.out.width
-    part = o.ExpertPart(weight=op.weight, bias=op.bias)
+    part = o.ExpertPart(weight=op.weight, bias=op.bias, first=0, rows=width)
     linear = _expert_linear(context, op, [part], work.parts, width, 0, gated=False)
     choice, out = context.values.tensor(op.choice), context.values.tensor(op.out)
     residual = context.values.tensor(op.residual) if op.residual else None

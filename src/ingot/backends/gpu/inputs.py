@@ -1,8 +1,9 @@
 """The numbers of a batch on the device: one buffer, one or two transfers a step.
 
 ids, positions, sequence of each token, tokens whose logits are wanted, tiles of queries (prompts),
-and for every cache group a table [sequences, blocks]. Each of them lies in a fixed place, so a
-captured step finds the numbers of the next one there.
+the adapter of each token and its scale, its type, and for every cache group a table [sequences,
+blocks]. Each of them lies in a fixed place, so a captured step finds the numbers of the next one
+there.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,11 @@ from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans
 
+TILE_NUMBERS = 4  # of a tile of queries
 TWINS = 2  # steps that may run at once
 _ALIGNED = 4  # numbers: 16 bytes
-_NO_TILES = np.empty((0, 3), np.int32)
+_PARTS = 7  # of a decode step, a number for each token: ids to scales of adapters, and types
+_NO_TILES = np.empty((0, TILE_NUMBERS), np.int32)
 _NONE = np.empty(0, np.int32)
 _NO_BATCH = Batch(_NONE, _NONE, _NONE, [], _NONE, ExecutionPhase.PROMPT)
 
@@ -31,11 +34,14 @@ class Inputs:
     wanted_count: int
     tile_count: int
     ids: torch.Tensor
+    types: torch.Tensor
     positions: torch.Tensor
     sequences: torch.Tensor
     wanted: torch.Tensor
     tiles: torch.Tensor
     tables: tuple[torch.Tensor, ...]  # a group each
+    adapters: torch.Tensor  # slots of the tokens' adapters, below 0 for none
+    adapter_scales: torch.Tensor  # floats
 
 
 class InputBuffer:
@@ -60,23 +66,35 @@ class InputBuffer:
         self._tokens = tokens
         tiles = sequences + tokens // query_tile
         # The position after those of all tokens is -1: that of a tile without queries.
-        sizes = [tokens, tokens + 1, tokens, tokens, 3 * tiles, *[sequences * blocks] * groups]
+        sizes = [tokens, tokens + 1, tokens, tokens, TILE_NUMBERS * tiles, tokens, tokens, tokens]
+        sizes += [sequences * blocks] * groups
         rooms = [_room(size) for size in sizes]
         ends = np.cumsum(rooms).tolist()
         places = [slice(end - room, end) for end, room in zip(ends, rooms, strict=True)]
         self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
         self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type != "cpu")
         self._parts = [self._device[place] for place in places]
-        self._tables = places[5:]
+        self._tables = places[8:]
         self._numbers = [self._host[place].numpy() for place in places]
         self._numbers[1][tokens:] = -1
         self._sent = torch.cuda.Event() if device.type != "cpu" else None
 
     def inputs(self, tokens: int, wanted: int, tiles: int) -> Inputs:
         """The parts for these counts."""
-        ids, positions, sequences, outputs, queries, *tables = self._parts
+        ids, positions, sequences, outputs, queries, adapters, scales, types, *tables = self._parts
         return Inputs(
-            tokens, wanted, tiles, ids, positions, sequences, outputs, queries, tuple(tables)
+            tokens=tokens,
+            wanted_count=wanted,
+            tile_count=tiles,
+            ids=ids,
+            types=types,
+            positions=positions,
+            sequences=sequences,
+            wanted=outputs,
+            tiles=queries,
+            tables=tuple(tables),
+            adapters=adapters,
+            adapter_scales=scales.view(torch.float32),
         )
 
     def fill(self, batch: Batch, inputs: Inputs, tiles: NDArray[np.int32]) -> None:
@@ -84,9 +102,12 @@ class InputBuffer:
         real, sequences = len(batch.ids), len(batch.counts)
         if self._sent:  # the twin may still be in transfer for the last step
             self._sent.synchronize()
-        ids, positions, of_tokens, wanted, queries, *tables = self._numbers
+        ids, positions, of_tokens, wanted, queries, adapters, scales, types, *tables = self._numbers
         ids[:real] = batch.ids
         ids[real : inputs.tokens] = 0
+        types[: inputs.tokens] = 0
+        if batch.types is not None:
+            types[:real] = batch.types
         positions[:real] = batch.positions
         positions[real : inputs.tokens] = -1
         of_tokens[:real] = np.repeat(np.arange(sequences, dtype=np.int32), batch.counts)
@@ -94,8 +115,9 @@ class InputBuffer:
         wanted[: len(batch.outputs)] = batch.outputs
         wanted[len(batch.outputs) : inputs.wanted_count] = 0
         queries[: tiles.size] = tiles.reshape(-1)
-        rest = queries[tiles.size : 3 * inputs.tile_count].reshape(-1, 3)
-        rest[:] = (0, self._tokens, 0)
+        rest = queries[tiles.size : TILE_NUMBERS * inputs.tile_count].reshape(-1, TILE_NUMBERS)
+        rest[:] = (0, self._tokens, 0, 0)
+        _fill_adapters(batch, adapters[: inputs.tokens], scales[: inputs.tokens])
         for group, table in enumerate(tables):
             rows = table[: sequences * self.blocks].reshape(-1, self.blocks)
             for number, held in enumerate(batch.tables):
@@ -117,6 +139,15 @@ class InputBuffer:
             self._sent.record()
 
 
+def _fill_adapters(batch: Batch, slots: NDArray[np.int32], scale_bits: NDArray[np.int32]) -> None:
+    """The adapter of each token and its scale; tokens that fill a batch up have none."""
+    slots[:] = -1
+    if batch.adapters is not None and batch.adapter_scales is not None:
+        real = len(batch.ids)
+        slots[:real] = np.repeat(batch.adapters, batch.counts)
+        scale_bits[:real] = np.repeat(batch.adapter_scales, batch.counts).view(np.int32)
+
+
 def _room(size: int) -> int:
     """Numbers that a part takes, so that the next one begins at a multiple of 16 bytes."""
     return -(-size // _ALIGNED) * _ALIGNED
@@ -132,15 +163,26 @@ class SingleTokens:
     def __init__(self, buffer: InputBuffer, device: torch.device, size: int) -> None:
         groups, blocks = buffer.groups, buffer.blocks
         room, table = _room(size), _room(size * blocks)
-        count = size * ROW_NUMBERS + 4 * room + groups * table
+        count = size * ROW_NUMBERS + _PARTS * room + groups * table
         self._device = torch.zeros(count, dtype=torch.int32, device=device)
         self._twins = [_Twin(count, buffer, device, size) for _ in range(TWINS)]
         first = size * ROW_NUMBERS
         self.plans = DevicePlans.of(self._device[:first])
-        parts = self._device[first : first + 4 * room].view(4, room)
-        tables = tuple(self._device[first + 4 * room :].view(groups, table))
+        parts = self._device[first : first + _PARTS * room].view(_PARTS, room)
+        tables = tuple(self._device[first + _PARTS * room :].view(groups, table))
         self.inputs = Inputs(
-            size, size, 0, parts[0], parts[1], parts[2], parts[3], parts[0][:0], tables
+            tokens=size,
+            wanted_count=size,
+            tile_count=0,
+            ids=parts[0],
+            types=parts[6],
+            positions=parts[1],
+            sequences=parts[2],
+            wanted=parts[3],
+            tiles=parts[0][:0],
+            tables=tables,
+            adapters=parts[4],
+            adapter_scales=parts[5].view(torch.float32),
         )
 
     def fill(self, twin: int, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
@@ -158,19 +200,27 @@ class SingleTokens:
 
 
 class _Twin:
-    """Sampling plans, ids, positions, sequences, the wanted, and tables of blocks."""
+    """Sampling plans, ids, positions, sequences, the wanted, adapters, and tables of blocks."""
 
     def __init__(self, count: int, buffer: InputBuffer, device: torch.device, size: int) -> None:
         self.host = torch.zeros(count, dtype=torch.int32, pin_memory=device.type != "cpu")
         first = size * ROW_NUMBERS
         self._plans = HostPlans(self.host[:first])
         room, table = _room(size), _room(size * buffer.blocks)
-        parts: NDArray[np.int32] = self.host[first : first + 4 * room].view(4, room).numpy()
+        parts: NDArray[np.int32] = (
+            self.host[first : first + _PARTS * room].view(_PARTS, room).numpy()
+        )
         self._ids, self._positions = parts[0, :size], parts[1, :size]
-        parts[2:, :size] = np.arange(size)  # sequences, and the wanted
+        parts[2:4, :size] = np.arange(size)  # sequences, and the wanted
+        self._adapters, self._scales = parts[4, :size], parts[5, :size]
         self._tables: list[NDArray[np.int32]] = [
             group[: size * buffer.blocks].numpy().reshape(size, buffer.blocks)
-            for group in self.host[first + 4 * room :].view(buffer.groups, table)
+            for group in self.host[first + _PARTS * room :].view(buffer.groups, table)
+        ]
+        # The table of each sequence that is written there. A table that grows is a new array, so
+        # the same array need not be written again.
+        self._written: list[list[NDArray[np.int32] | None]] = [
+            [None] * size for _ in range(buffer.groups)
         ]
 
     def fill(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> None:
@@ -179,19 +229,24 @@ class _Twin:
         self._ids[:real] = batch.ids
         self._positions[:real] = batch.positions
         self._positions[real:] = -1
-        for number, held in enumerate(batch.tables):
-            for group, blocks in enumerate(held):
-                self._tables[group][number, : len(blocks)] = blocks
+        _fill_adapters(batch, self._adapters, self._scales)
+        for group, (table, written) in enumerate(zip(self._tables, self._written, strict=True)):
+            for number, held in enumerate(batch.tables):
+                blocks = held[group]
+                if blocks is not written[number]:
+                    table[number, : len(blocks)] = blocks
+                    written[number] = blocks
 
 
 def query_tiles(batch: Batch, size: int) -> NDArray[np.int32]:
-    """Sequence, first token and number of tokens of every tile of a prompt's queries."""
+    """Sequence, first token, tokens and length of the sequence of every tile of queries."""
     if batch.phase is not ExecutionPhase.PROMPT:
         return _NO_TILES
+    ends = (batch.positions[np.cumsum(batch.counts) - 1] + 1).tolist()
     tiles = []
     start = 0
     for sequence, count in enumerate(batch.counts.tolist()):
         for first in range(0, count, size):
-            tiles.append((sequence, start + first, min(size, count - first)))
+            tiles.append((sequence, start + first, min(size, count - first), ends[sequence]))
         start += count
-    return np.array(tiles, np.int32).reshape(-1, 3)
+    return np.array(tiles, np.int32).reshape(-1, TILE_NUMBERS)

@@ -1,10 +1,9 @@
 """Linear layers: which matrices, which kernel, in which pieces.
 
-Decoding unpacks weights in registers, 64 or 128 rows and up to 64 tokens a program, with columns
-shared out until the device is full. A prompt does the same, without sharing, if its tokens are few.
-From LONG_PROMPT tokens on, of a prompt or of as many sequences, the matrix is unpacked once into
-scratch memory and multiplied there. Products are added in the same order as in the other way, so
-the result does not show where one ends and the other begins.
+Weights are unpacked in registers. For up to 64 tokens a program takes 32 to 128 rows and, when
+decoding, a share of the columns, so that the device is full. For more tokens it takes 128 rows and
+up to 256 tokens (`linear_wide.py`). Products are added in the same order everywhere, so the result
+does not show where one way ends and the other begins.
 """
 
 from collections.abc import Sequence
@@ -14,27 +13,30 @@ import torch
 import triton
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.adapters import PIECE_TOKENS, AdapterBank, AdapterRows
 from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.kernels.adapters import Target
 from ingot.backends.gpu.kernels.codes import activation_code
 from ingot.backends.gpu.kernels.epilogue import Epilogue
 from ingot.backends.gpu.kernels.linear import Matrix, Split, linear_kernel, linear_pair_kernel
-from ingot.backends.gpu.kernels.matmul import Unpacked, dequantize_kernel, matmul_kernel
+from ingot.backends.gpu.kernels.linear_wide import linear_wide_kernel
 from ingot.backends.gpu.kernels.products import ProductTile, Rows
 from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
 from ingot.backends.gpu.memory import DeviceMemory, aligned
-from ingot.backends.gpu.planes import CHUNK, ROW_TILE, Planes, PlaneSizes
-from ingot.backends.gpu.rows import LinearInput, missing_norm
+from ingot.backends.gpu.planes import CHUNK, Planes, PlaneSizes
+from ingot.backends.gpu.rows import LinearInput
 from ingot.backends.gpu.values import HALF_SCALE
 from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixPlan, plan_linear
 from ingot.graph import ops as o
 
-MAX_PARTS = 3  # matrices of one input, in one matrix on the device
 MAX_COLUMNS = 64  # tokens that a program takes when decoding
-LONG_PROMPT = 128  # tokens: from here on unpacking pays (on an H200)
-MATMUL_TILE = 128, 256  # rows and tokens
-SHARED_MATMUL_TILE = 128, 128  # with sums of shares beside the sums of all
+SHORT_PROMPT = 128  # tokens: up to these a wide tile would be half empty
+WIDE_COLUMNS = 256  # tokens that a program takes at most
+_WIDE_TOKENS = 512  # of one launch, if programs leave sums for others
 _MAX_SPLITS = 16
+_WIDE_STAGES = 3  # as tuned on an H200; with fewer, half of the widest tile is faster there
+_FEWEST_GROUPED = 4  # shares: from here on they are added in two groups
 _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough loads under way
 _FEW_COLUMNS = 8
 _ROWS = 32  # of a warp
@@ -50,7 +52,6 @@ class Workspace:
 
     sums: torch.Tensor  # float32: shares of sums
     counters: torch.Tensor  # int32, all 0 between launches
-    scratch: torch.Tensor  # halves: one unpacked matrix
 
     @classmethod
     def of(
@@ -60,13 +61,12 @@ class Workspace:
         plain = [matrix.sizes for matrix in matrices if not matrix.experts]
         sums = max((work_floats(sizes, device) for sizes in plain), default=0)
         counters = max((sizes.rows // 32 for sizes in plain), default=0)
-        scratch = max((sizes.rows * sizes.chunks * CHUNK for sizes in plain), default=0)
         sums, counters = 2 * sums, 2 * counters + 8  # of two matrices in one kernel
-        pool = memory.pool(aligned(4 * sums) + aligned(4 * counters) + aligned(2 * scratch))
+        sums = max(sums, *(_wide_floats(sizes, device) for sizes in plain), 0)
+        counters = max(counters, *(_most_wide_blocks(sizes, device) for sizes in plain), 0)
+        pool = memory.pool(aligned(4 * sums) + aligned(4 * counters))
         return cls(
-            pool.take(4 * sums).view(torch.float32),
-            pool.take(4 * counters).view(torch.int32),
-            pool.take(2 * scratch).view(torch.float16),
+            pool.take(4 * sums).view(torch.float32), pool.take(4 * counters).view(torch.int32)
         )
 
 
@@ -91,6 +91,16 @@ class Cut:
         share = -(-(chunks // unroll) // splits) * unroll
         return cls(-(-chunks // share), share, unroll)
 
+    @property
+    def group(self) -> int:
+        """Shares that are added up before the other half is: a program of many tokens takes one."""
+        return -(-self.splits // 2) if self.splits >= _FEWEST_GROUPED else self.splits
+
+    @property
+    def groups(self) -> int:
+        """How many there are."""
+        return -(-self.splits // self.group)
+
 
 def unroll_of(sizes: PlaneSizes) -> int:
     """Chunks of a step: all that share extras, or two, or three.
@@ -106,20 +116,64 @@ def stages_of(sizes: PlaneSizes, block: int, columns: int, few: int, device: Dev
     """Steps whose loads are under way, and the one that computes; more for `few` columns."""
     unroll = unroll_of(sizes)
     tuned = {1: 6, 2: 4}.get(unroll, 3) if columns <= few else 3
-    weights = (sizes.code_bytes + sizes.extra_bytes + sizes.scale_bytes) // sizes.rows
-    step = unroll * (2 * columns * CHUNK + block * weights // sizes.chunks)
+    step = unroll * (2 * columns * CHUNK + block * sizes.row_bytes // sizes.chunks)
     return device.stages(tuned, step)
-
-
-def matmul_stages(device: Device) -> int:
-    """The same for a product of half floats."""
-    return device.stages(3, 2 * CHUNK * sum(MATMUL_TILE))
 
 
 def work_floats(sizes: PlaneSizes, device: Device) -> int:
     """How many shares of sums decoding writes."""
     splits = Cut.of(sizes, device).splits
     return MAX_COLUMNS * sizes.rows * splits if splits > 1 else 0
+
+
+def _wide_floats(sizes: PlaneSizes, device: Device) -> int:
+    """How many sums of groups a launch for many tokens writes."""
+    groups = Cut.of(sizes, device).groups
+    return _WIDE_TOKENS * sizes.rows * groups if groups > 1 else 0
+
+
+def wide_blocks(sizes: PlaneSizes, tile: ProductTile, tokens: int) -> int:
+    """Blocks of rows and tokens of a launch for many tokens."""
+    return int(triton.cdiv(sizes.rows, tile.rows) * triton.cdiv(tokens, tile.columns))
+
+
+def _most_wide_blocks(sizes: PlaneSizes, device: Device) -> int:
+    """At most, if programs leave sums for others."""
+    cut = Cut.of(sizes, device)
+    tile = wide_tile(sizes, cut, _WIDE_TOKENS, True, device)
+    return wide_blocks(sizes, tile, _WIDE_TOKENS)
+
+
+def wide_tile(sizes: PlaneSizes, cut: Cut, tokens: int, even: bool, device: Device) -> ProductTile:
+    """What a program of many tokens takes; sums of shares leave room for half as many."""
+    rows, columns = _MANY_ROWS, WIDE_COLUMNS // 2
+    if device.interpreted:
+        rows = columns = _ROWS
+    elif cut.splits == 1 and tokens > columns:
+        whole = _wide_stages(sizes, WIDE_COLUMNS, device) == _WIDE_STAGES
+        columns = WIDE_COLUMNS if whole else columns
+    return ProductTile(
+        rows=rows,
+        columns=columns,
+        stages=_wide_stages(sizes, columns, device),
+        even=even,
+        unroll=cut.unroll,
+        splits=cut.splits,
+        group=cut.group,
+    )
+
+
+def _wide_stages(sizes: PlaneSizes, columns: int, device: Device) -> int:
+    """Steps under way; the matrix units of sm_90 read inputs where they wait, in one more place."""
+    unroll, stages = unroll_of(sizes), _WIDE_STAGES
+    inputs = unroll * 2 * columns * CHUNK
+    weights = unroll * _MANY_ROWS * sizes.row_bytes // sizes.chunks
+    while stages > 1:
+        waiting = stages if device.ahead else stages - 1
+        if waiting * inputs + (stages - 1) * weights <= device.shared_memory:
+            break
+        stages -= 1
+    return stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,36 +222,35 @@ class LinearLauncher:
     def run(self, layers: Sequence[LinearLayer], inputs: LinearRows) -> None:
         """out = epilogue(matrix @ x) for all tokens and each of some matrices."""
         decoded = inputs.phase is ExecutionPhase.GENERATION
-        if inputs.tokens >= LONG_PROMPT:
+        if inputs.tokens > (MAX_COLUMNS if decoded else SHORT_PROMPT):
             for layer in layers:
-                self._unpacked(layer, inputs, Cut.of(layer.planes.sizes, self.device, decoded))
+                self._wide(layer, inputs, Cut.of(layer.planes.sizes, self.device, decoded))
         elif decoded:
-            for first in range(0, inputs.tokens, MAX_COLUMNS):
-                self._generation(layers, inputs, first)
+            self._generation(layers, inputs)
         else:
             for layer in layers:
                 self._short_prompt(layer, inputs)
 
-    def _generation(self, layers: Sequence[LinearLayer], inputs: LinearRows, first: int) -> None:
+    def _generation(self, layers: Sequence[LinearLayer], inputs: LinearRows) -> None:
         """Up to MAX_COLUMNS tokens; two matrices in one kernel if their sums are only stored."""
         fewest = 8 if self.device.assembly else 16
-        columns = max(fewest, triton.next_power_of_2(min(MAX_COLUMNS, inputs.tokens - first)))
+        columns = max(fewest, triton.next_power_of_2(inputs.tokens))
         few = columns <= _FEW_COLUMNS
         rows = _ROWS if inputs.tokens == 1 else _FEW_ROWS if few else _MANY_ROWS
         if len(layers) == 2 and all(layer.plain for layer in layers):
-            self._pair(layers[0], layers[1], inputs, first, rows, columns)
+            self._pair(layers[0], layers[1], inputs, rows, columns)
             return
         for layer in layers:
             cut = Cut.of(layer.planes.sizes, self.device)
             tile = self._tile(layer.planes, cut, rows, columns)
-            self._direct(layer, inputs, first, cut.share, tile, rows // _ROWS, 1)
+            self._direct(layer, inputs, cut.share, tile, rows // _ROWS, 1)
 
     def _short_prompt(self, layer: LinearLayer, inputs: LinearRows) -> None:
         sizes = layer.planes.sizes
         cut = Cut.of(sizes, self.device, shared=False)
         tile = self._tile(layer.planes, cut, _MANY_ROWS, MAX_COLUMNS)
         blocks = triton.cdiv(inputs.tokens, MAX_COLUMNS)
-        self._direct(layer, inputs, 0, cut.share, tile, 8, blocks)
+        self._direct(layer, inputs, cut.share, tile, 8, blocks)
 
     def _tile(self, planes: Planes, cut: Cut, rows: int, columns: int) -> ProductTile:
         return ProductTile(
@@ -207,13 +260,13 @@ class LinearLauncher:
             even=planes.even,
             unroll=cut.unroll,
             splits=cut.splits,
+            group=cut.group,
         )
 
     def _direct(
         self,
         layer: LinearLayer,
         inputs: LinearRows,
-        first: int,
         share: int,
         tile: ProductTile,
         warps: int,
@@ -228,7 +281,6 @@ class LinearLauncher:
             weights=planes.weights,
             split=Split(share, self.work.sums, self.work.counters),
             epilogue=layer.epilogue,
-            first=first,
             TILE=tile,
             FORM=planes.form,
             ACTIVATION=layer.activation,
@@ -243,7 +295,6 @@ class LinearLauncher:
         a: LinearLayer,
         b: LinearLayer,
         inputs: LinearRows,
-        first: int,
         rows: int,
         columns: int,
     ) -> None:
@@ -269,7 +320,6 @@ class LinearLauncher:
             tokens=inputs.tokens,
             a=matrices[0],
             b=matrices[1],
-            first=first,
             programs=programs[0],
             TILE_A=tiles[0],
             TILE_B=tiles[1],
@@ -280,48 +330,35 @@ class LinearLauncher:
             **self.device.order(),
         )
 
-    def _unpacked(self, layer: LinearLayer, inputs: LinearRows, cut: Cut) -> None:
-        planes, sizes = layer.planes, layer.planes.sizes
-        inputs.start(
-            dequantize_kernel,
-            (sizes.chunks, sizes.rows // ROW_TILE),
-            weights=planes.weights,
-            out=self.work.scratch,
-            FORM=planes.form,
-            ASM=self.device.assembly,
-            num_warps=2,
-        )
-        rows, columns = MATMUL_TILE if cut.splits == 1 else SHARED_MATMUL_TILE
-        if self.device.interpreted:
-            rows, columns = 32, 32
-        grid = (triton.cdiv(sizes.rows, rows) * triton.cdiv(inputs.tokens, columns),)
-        inputs.start(
-            matmul_kernel,
-            grid,
-            inputs=inputs.of(planes),
-            tokens=inputs.tokens,
-            matrix=Unpacked(self.work.scratch, sizes.chunks * CHUNK, sizes.rows, cut.share * CHUNK),
-            epilogue=layer.epilogue,
-            TILE=ProductTile(
-                rows,
-                columns,
-                matmul_stages(self.device),
-                planes.even,
-                splits=cut.splits,
-            ),
-            ACTIVATION=layer.activation,
-            GATED=layer.gated,
-            num_warps=8,
-        )
+    def _wide(self, layer: LinearLayer, inputs: LinearRows, cut: Cut) -> None:
+        planes, tokens = layer.planes, inputs.tokens
+        tile = wide_tile(planes.sizes, cut, tokens, planes.even, self.device)
+        most = _WIDE_TOKENS if cut.groups > 1 else tokens
+        for first in range(0, tokens, most):
+            columns = min(most, tokens - first)
+            inputs.start(
+                linear_wide_kernel,
+                (wide_blocks(planes.sizes, tile, columns), cut.groups),
+                inputs=inputs.of(planes),
+                tokens=first + columns,
+                first=first,
+                weights=planes.weights,
+                split=Split(cut.share, self.work.sums, self.work.counters),
+                epilogue=layer.epilogue,
+                TILE=tile,
+                FORM=planes.form,
+                ACTIVATION=layer.activation,
+                GATED=layer.gated,
+                ASM=self.device.assembly,
+                num_warps=8,
+                **self.device.order(),
+            )
 
 
 @missing.register
 def _(op: o.FusedLinear) -> str | None:
-    if len(op.parts) > MAX_PARTS:
-        return f"linear layers of more than {MAX_PARTS} matrices"
-    if op.activation and len({part.scale for part in op.parts}) > 1:
-        return "gates and ups of different scales"
-    return missing_norm(op.norm, op.source)
+    scales = {part.scale for part in op.parts}
+    return "gates and ups of different scales" if op.activation and len(scales) > 1 else None
 
 
 @launch_of.register
@@ -340,15 +377,93 @@ def fused_linear(op: o.FusedLinear, context: Context) -> Launch:
         for plan, parts in groups
     ]
     launcher = LinearLauncher(context.device, context.memory.linear)
+    adapted = _adapted(op, layers, source, logits=logits, context=context)
 
     def launch(step: Step) -> None:
         if source.before:
             source.before(step)
         rows = LinearRows(source.x, source.stride, step.rows(selected), step.phase, step.start)
         out = step.logits if logits else None
+        uses = step.adapter_rows(selected) if step.adapted else None
+        if uses and op.activation:
+            adapted.run_activated(launcher, rows, uses)
+            return
         launcher.run([layer.into(out) for layer in layers], rows)
+        if uses:
+            adapted.add(uses, rows, out)
 
     return launch
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedLayer:
+    """A linear layer in steps with adapters.
+
+    What they add comes after the sums are stored. Before an activation the sums go to scratch
+    memory, some tokens at a time, because the kernels of plain steps never store them.
+    """
+
+    op: o.FusedLinear
+    bank: AdapterBank
+    layers: Sequence[LinearLayer]
+    target: Target
+
+    def add(self, uses: AdapterRows, rows: LinearRows, out: torch.Tensor | None) -> None:
+        """Add to values that are stored; `out`: elsewhere than usual."""
+        target = self.target if out is None else self.target._replace(out=out)
+        self.bank.add_linear(self.op, uses, rows.x, rows.stride, target)
+
+    def run_activated(self, launcher: LinearLauncher, rows: LinearRows, uses: AdapterRows) -> None:
+        """Sums, what adapters add, and then the activation, piece by piece."""
+        layer, target = self.layers[0], self.target._replace(out=self.bank.scratch)
+        epilogue, width = layer.epilogue, self.op.parts[0].out.width
+        count = len(self.op.parts)
+        bare = replace(
+            layer,
+            epilogue=epilogue._replace(
+                out=self.bank.scratch, starts=(0,), widths=(count * width,), bases=(0,)
+            ),
+            activation=activation_code(None),
+            gated=False,
+        )
+        for first in range(0, rows.tokens, PIECE_TOKENS):
+            piece = uses.after(first, PIECE_TOKENS)
+            x = rows.x[first * rows.stride :]
+            launcher.run([bare], replace(rows, x=x, tokens=piece.tokens))
+            self.bank.add_linear(self.op, piece, x, rows.stride, target)
+            self.bank.activate(
+                piece,
+                epilogue.out[epilogue.bases[0] + first * width :],
+                width,
+                epilogue.half_scale,
+                layer.activation,
+                gated=layer.gated,
+            )
+
+
+def _adapted(
+    op: o.FusedLinear,
+    layers: Sequence[LinearLayer],
+    source: LinearInput,
+    *,
+    logits: bool,
+    context: Context,
+) -> AdaptedLayer:
+    widths = tuple(part.out.width for part in op.parts)
+    count = len(op.parts)
+    target = Target(
+        out=context.values.arena,
+        factors=tuple(part.scale / source.scale for part in op.parts),
+        widths=widths,
+        bases=(0,) * count if logits else tuple(context.values.offset(p.out) for p in op.parts),
+        stride=widths,
+        step=1,
+    )
+    if op.activation:  # row by row in turn, in scratch memory
+        target = target._replace(
+            bases=tuple(range(count)), stride=(count * widths[0],) * count, step=count
+        )
+    return AdaptedLayer(op, context.adapters, layers, target)
 
 
 def _layer(

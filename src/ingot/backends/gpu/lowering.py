@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.backends.gpu.adapters import AdapterBank, AdapterRows
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import Inputs
+from ingot.backends.gpu.kernels.adapters import Uses
 from ingot.backends.gpu.values import Values
 from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixStore, Vectors
@@ -36,10 +38,17 @@ class Step:
     logits: torch.Tensor
     single: bool  # every sequence has one token, and they are decoded
     start: Start  # what launches its kernels
+    adapted: bool = False  # some of its tokens may use an adapter
 
     def rows(self, selected: bool) -> int:
         """Rows of a value: of all tokens, or of those whose logits are wanted."""
         return self.inputs.wanted_count if selected else self.inputs.tokens
+
+    def adapter_rows(self, selected: bool) -> AdapterRows:
+        """The rows of a value, with their adapters."""
+        inputs = self.inputs
+        uses = Uses(inputs.adapters, inputs.adapter_scales, inputs.wanted if selected else None)
+        return AdapterRows(uses, self.rows(selected), self.phase, self.start)
 
 
 Launch = Callable[[Step], None]
@@ -76,6 +85,7 @@ class Context:
     vectors: Vectors
     matrices: MatrixStore
     memory: "StepMemory"
+    adapters: AdapterBank
     table_stride: int  # blocks of a row of a block table
 
     @property

@@ -171,6 +171,11 @@ class PlaneSizes:
             return 0
         return self.rows * self.chunks * self.form.scale_pairs * 4
 
+    @property
+    def row_bytes(self) -> int:
+        """Of all that belongs to a row."""
+        return (self.code_bytes + self.extra_bytes + self.scale_bytes) // self.rows
+
 
 @dataclass(frozen=True, slots=True)
 class Planes:

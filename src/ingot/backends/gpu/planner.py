@@ -6,22 +6,30 @@ it (`StepMemory`), on PyTorch's device "meta", which has no memory. Graphs that 
 are refused here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from ingot.backends.gpu import rows  # noqa: F401 (registers how its ops are lowered)
-from ingot.backends.gpu.attention import attention_work, check_kv_type, prompt_tile
+from ingot.backends.gpu import (  # noqa: F401 (register how ops are lowered)
+    elementwise,
+    head_linear,
+    rows,
+    streams,
+)
+from ingot.backends.gpu.attention import query_tile
+from ingot.backends.gpu.cache_layers import attention_work, check_kv_type
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
 from ingot.backends.gpu.kernels.attend_generation import PartWork
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
+from ingot.backends.gpu.kernels.delta_rule import DeltaWork
 from ingot.backends.gpu.linear import Workspace
 from ingot.backends.gpu.lowering import missing
 from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.planes import CHUNK, HALF_BITS, packing_bytes
 from ingot.backends.gpu.sampler import SamplerWork
+from ingot.backends.gpu.states import delta_work
 from ingot.backends.gpu.values import half_values, mixed_norms, plan_values, selected_values
 from ingot.backends.gpu.weights import MatrixPlan, plan_matrices
 from ingot.errors import GraphError, ModelError
@@ -43,17 +51,19 @@ class Needs:
     weights: int
     packing: int  # while weights are sent; the pools of steps are made afterwards
     steps: int
-    block: int  # of all groups of the cache
+    block: int  # of all groups of keys and values
+    state: int = 0  # of the group of states
 
-    def total(self, blocks: int) -> int:
-        """With a cache of so many blocks."""
-        return self.weights + max(self.packing, self.steps + blocks * self.block)
+    def total(self, blocks: int, states: int = 0) -> int:
+        """With a cache of so many blocks and states."""
+        cache = blocks * self.block + states * self.state
+        return self.weights + max(self.packing, self.steps + cache)
 
-    def most_blocks(self, room: int) -> int:
+    def most_blocks(self, room: int, states: int = 0) -> int:
         """Blocks of the largest cache that fits; below 0 if not even the rest fits."""
         if self.weights + self.packing > room:
             return -1
-        return (room - self.weights - self.steps) // max(self.block, 1)
+        return (room - self.weights - self.steps - states * self.state) // max(self.block, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class GpuPlan:
     device: Device
     context: int
     tokens: int
-    sequences: int  # that a step decodes, at most
+    sequences: int  # that a step decodes, at most; 0: texts are read, and none is written
     query_tile: PromptTile
     needs: Needs
 
@@ -88,13 +98,15 @@ class GpuPlan:
         context: int,
         tokens: int,
         sequences: int = 64,
+        keep: Collection[str] = (),
     ) -> "GpuPlan":
         """Plan a graph; one that no GPU can run, or a KV cache that no kernel reads, is refused.
 
-        A step has at most `tokens` tokens, and decodes at most `sequences` sequences.
+        A step has at most `tokens` tokens, and decodes at most `sequences` sequences; 0: it reads
+        whole texts only. Fusion leaves the values to `keep`, by name.
         """
         tokens = max(tokens, sequences)
-        fused, cap = _fused(graph)
+        fused, cap = _fused(graph, keep)
         check_kv_type(layout.type)
         values, matrices = plan_values(fused), plan_matrices(fused.ops, model)
         counted = DeviceMemory(torch.device("meta"))
@@ -106,6 +118,7 @@ class GpuPlan:
             layout,
             device,
             blocks=0,
+            states=0,
             context=context,
             tokens=tokens,
             sequences=sequences,
@@ -114,9 +127,9 @@ class GpuPlan:
             weights=sum(matrix.nbytes for matrix in matrices),
             packing=max((_packing(matrix, model) for matrix in matrices), default=0),
             steps=counted.allocated + _BESIDE,
-            block=sum(group.block_bytes for group in layout.groups),
+            block=sum(group.block_bytes for group in layout.groups if not group.recurrent),
+            state=sum(group.block_bytes for group in layout.groups if group.recurrent),
         )
-        largest = max((layer.head_size for layer in fused.kv_layers), default=1)
         return cls(
             graph=fused,
             cap=cap,
@@ -132,7 +145,7 @@ class GpuPlan:
             context=context,
             tokens=tokens,
             sequences=sequences,
-            query_tile=prompt_tile(largest, layout.type, device),
+            query_tile=query_tile(fused.kv_layers, layout.type, device),
             needs=needs,
         )
 
@@ -142,23 +155,24 @@ class GpuPlan:
         return (*self.graph.ops, self.cap) if self.cap else self.graph.ops
 
 
-def _fused(graph: ComputationGraph) -> tuple[FusedGraph, o.SoftCap | None]:
+def _fused(graph: ComputationGraph, keep: Collection[str]) -> tuple[FusedGraph, o.SoftCap | None]:
     """Fuse a graph and set a cap of the logits apart; refuse what no kernel computes."""
     kinds = {
-        "encoders": not graph.causal,
-        "rerankers": graph.scores,
-        "models with states": graph.states,
+        "encoder-decoders": graph.encoder is not None,
     }
     for kind, refused in kinds.items():
         if refused:
             raise ModelError(f"{kind} do not run on a GPU; open the model with device='cpu'")
-    fused, cap = fuse(graph), None
+    fused, cap = fuse(graph, keep), None
     last = fused.ops[-1]
     if isinstance(last, o.SoftCap):
         fused, cap = FusedGraph(fused.ops[:-1], last.source, fused.kv_layers), last
     for op in fused.ops:
         if lacking := missing(op):
             raise ModelError(f"the GPU backend has no {lacking}; open the model with device='cpu'")
+    if not isinstance(fused.ops[-1], o.FusedLinear | o.FusedNorm | o.Select):
+        kind = type(fused.ops[-1]).__name__
+        raise ModelError(f"the GPU backend has no {kind} at the end; take device='cpu'")
     return fused, cap
 
 
@@ -189,6 +203,7 @@ class StepMemory:
     linear: Workspace
     attention: PartWork
     experts: ExpertWork | None
+    delta: DeltaWork | None
     sampler: SamplerWork
 
     @classmethod
@@ -202,6 +217,7 @@ class StepMemory:
         device: Device,
         *,
         blocks: int,
+        states: int,
         context: int,
         tokens: int,
         sequences: int,
@@ -209,18 +225,27 @@ class StepMemory:
         """For a cache of so many blocks, steps of so many tokens, and sequences in decode."""
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
         heads = max((op.query.width for op in attends), default=1)
-        width = max((matrix.sizes.chunks * CHUNK for matrix in matrices), default=CHUNK)
+        maps = (op.source.width for op in graph.ops if isinstance(op, o.HeadLinear))
+        widths = [*(matrix.sizes.chunks * CHUNK for matrix in matrices), *maps, 1]
+        width = -(-max(widths) // CHUNK) * CHUNK
         inputs = memory.pool(2 * tokens * (width + heads) + 512)
         mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
+        deltas = [op for op in graph.ops if isinstance(op, o.DeltaRule)]
         return cls(
-            cache=[memory.pool(blocks * group.block_bytes).memory for group in layout.groups],
+            cache=[
+                memory.pool((states if group.recurrent else blocks) * group.block_bytes).memory
+                for group in layout.groups
+            ],
             arena=memory.pool(values.size * tokens).memory.view(torch.float32),
             x=inputs.take(2 * tokens * width).view(torch.float16),
             rotated=inputs.take(2 * tokens * heads).view(torch.float16),
             linear=Workspace.of(memory, matrices, device),
             attention=attention_work(memory, attends, context),
             experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
-            sampler=SamplerWork.of(memory, graph.logits.width, sequences),
+            delta=delta_work(memory, deltas, tokens),
+            sampler=SamplerWork.of(
+                memory, graph.logits.width, sequences or tokens, sampled=sequences > 0
+            ),
         )
 
 
@@ -270,21 +295,21 @@ class Planner:
         """What the first so many layers take."""
         return self.plan(layers).needs
 
-    def fits(self, layers: int, room: int, blocks: int) -> bool:
-        """Whether so many layers fit, with so many blocks of the cache; not if there is no cut."""
+    def fits(self, layers: int, room: int, blocks: int, states: int = 0) -> bool:
+        """Whether so many layers fit, with a cache of that size; not if there is no cut."""
         try:
-            return self.needs(layers).total(blocks) <= room
+            return self.needs(layers).total(blocks, states) <= room
         except GraphError:  # more than the residual would cross
             return False
 
-    def most_layers(self, room: int, blocks: int) -> int:
+    def most_layers(self, room: int, blocks: int, states: int = 0) -> int:
         """The most that fit; 0: not one."""
-        if self.fits(self.layers, room, blocks):
+        if self.fits(self.layers, room, blocks, states):
             return self.layers
         least, most = 0, self.layers - 1
         while least < most:
             middle = (least + most + 1) // 2
-            if self.fits(middle, room, blocks):
+            if self.fits(middle, room, blocks, states):
                 least = middle
             else:
                 most = middle - 1

@@ -3,7 +3,7 @@
 A chunk has two parts: all layers for all tokens, up to the selection of the tokens whose logits are
 wanted, and the rest for those only. Both are captured for some sizes when a model is opened. A
 batch that no bucket takes (very many short prompts, very many wanted rows, guesses) is launched
-without a capture; its kernels have been compiled, too.
+without a capture; its kernels have been compiled, too. So is one with adapters.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from ingot.backends.gpu.buckets import PromptBucket, next_bucket, prompt_buckets
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.graphs import Graphs, Replay
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
-from ingot.backends.gpu.linear import LONG_PROMPT, MAX_COLUMNS
+from ingot.backends.gpu.linear import MAX_COLUMNS, SHORT_PROMPT
 from ingot.backends.gpu.lowering import Program, Step
 from ingot.backends.gpu.sampler import SamplerWork
 from ingot.backends.gpu.variants import Start
@@ -41,8 +41,9 @@ class PromptReplay:
         tokens: int,
         sequences: int,
         query_tile: int,
+        decodes: bool,
     ) -> None:
-        """Of up to so many tokens and sequences."""
+        """Of up to so many tokens and sequences; if texts are written, there are guesses, too."""
         self._device = device
         self._program, self._inputs, self._work, self._graphs = program, inputs, work, graphs
         self._query_tile = query_tile
@@ -50,7 +51,7 @@ class PromptReplay:
         sizes = prompt_buckets(tokens) if program.body < len(program) else []
         self._buckets = {size: PromptBucket.of(size, sequences, query_tile) for size in sizes}
         self._wanted = wanted_buckets(min(work.rows, tokens))
-        self._tokens = tokens
+        self._tokens, self._decodes = tokens, decodes
         self._body: dict[int, list[Replay]] = {}
         self._tail: dict[int, Replay] = {}
 
@@ -63,10 +64,10 @@ class PromptReplay:
         """A run of every bucket, and of what else may be launched, without any token."""
         for bucket in self._buckets.values():
             yield partial(self._run_empty, self._step(bucket.tokens, 0, bucket.tiles, start))
-        for wanted in {*self._wanted, min(LONG_PROMPT, self._tokens)}:
+        for wanted in {*self._wanted, min(SHORT_PROMPT + 1, self._tokens)}:
             step = self._step(wanted, wanted, 1, start)
             yield partial(self._run_empty, replace(step, logits=self._logits(wanted)))
-        for tokens in _guesses(min(MAX_COLUMNS, self._tokens)):
+        for tokens in _guesses(min(MAX_COLUMNS, self._tokens)) if self._decodes else ():
             step = self._step(tokens, tokens, 0, start)
             step = replace(step, phase=GENERATION, logits=self._logits(tokens))
             yield partial(self._run_empty, step)
@@ -88,20 +89,33 @@ class PromptReplay:
         tokens, wanted = len(batch.ids), len(batch.outputs)
         tiles = query_tiles(batch, self._query_tile)
         rows = next_bucket(self._wanted, wanted)
-        bucket = self._bucket(tokens, len(tiles)) if batch.phase is PROMPT and rows else None
-        logits = self._logits(wanted)
+        plain = batch.phase is PROMPT and rows and batch.adapters is None
+        bucket = self._bucket(tokens, len(tiles)) if plain else None
         if bucket is None or rows is None:
-            inputs = self._inputs.inputs(tokens, wanted, len(tiles))
-            self._inputs.fill(batch, inputs, tiles)
-            self._program.run(Step(inputs, batch.phase, logits, single=False, start=start))
-        else:
-            inputs = self._inputs.inputs(bucket.tokens, rows, bucket.tiles)
-            self._inputs.fill(batch, inputs, tiles)
-            for piece in self._body[bucket.tokens]:
-                piece()
-            if wanted:
-                self._tail[rows]()
-        return self._fetch(logits)
+            step = self.send(batch, start)
+            self._program.run(step)
+            return self._fetch(step.logits)
+        inputs = self._inputs.inputs(bucket.tokens, rows, bucket.tiles)
+        self._inputs.fill(batch, inputs, tiles)
+        for piece in self._body[bucket.tokens]:
+            piece()
+        if wanted:
+            self._tail[rows]()
+        return self._fetch(self._logits(wanted))
+
+    def send(self, batch: Batch, start: Start) -> Step:
+        """A batch on the device, whose kernels are launched one by one."""
+        tiles, wanted = query_tiles(batch, self._query_tile), len(batch.outputs)
+        inputs = self._inputs.inputs(len(batch.ids), wanted, len(tiles))
+        self._inputs.fill(batch, inputs, tiles)
+        return Step(
+            inputs,
+            batch.phase,
+            self._logits(wanted),
+            single=False,
+            start=start,
+            adapted=batch.adapters is not None,
+        )
 
     def _bucket(self, tokens: int, tiles: int) -> PromptBucket | None:
         """The smallest that takes so many tokens and tiles."""

@@ -58,12 +58,17 @@ class DecodeReplay:
         inputs: InputBuffer,
         work: SamplerWork,
         graphs: Graphs,
+        *,
+        sequences: int,
+        adapted: bool = False,
     ) -> None:
+        """Of up to so many sequences. With `adapted`, these may use adapters."""
         self._device = device
+        self._adapted = adapted
         self._program = program
         self._work = work
         self._graphs = graphs
-        self._buckets = decode_buckets(work.rows)
+        self._buckets = decode_buckets(sequences)
         self._tokens = {size: SingleTokens(inputs, device.torch, size) for size in self._buckets}
         self._captured: dict[int, _Captured] = {}
         self._turn = 0
@@ -78,7 +83,7 @@ class DecodeReplay:
         tokens = len(batch.ids)
         return (
             batch.phase is ExecutionPhase.GENERATION
-            and 0 < tokens <= self._work.rows
+            and 0 < tokens <= max(self._buckets, default=0)
             and len(batch.counts) == tokens == len(batch.outputs)
         )
 
@@ -116,6 +121,7 @@ class DecodeReplay:
             self._work.logits[:size],
             single=True,
             start=start,
+            adapted=self._adapted,
         )
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Replayed:

@@ -1,10 +1,13 @@
 """Ops that go row by row: embedding, norms, selection, soft cap, gates of rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
 
+from ingot.backends.gpu.kernels.adapters import Target
+from ingot.backends.gpu.kernels.norm_runs import norm_runs_kernel
 from ingot.backends.gpu.kernels.rows import (
     Embedding,
     Norm,
@@ -21,11 +24,7 @@ from ingot.backends.gpu.weights import plan_embedding
 from ingot.graph import ops as o
 
 _BLOCK = 1024  # values of a row that a program takes
-
-
-@missing.register
-def _(op: o.Embed) -> str | None:
-    return "embeddings of types" if op.types else None
+_SMALL_RUN = 256  # values that one warp norms
 
 
 @launch_of.register
@@ -36,9 +35,12 @@ def embed(op: o.Embed, context: Context) -> Launch:
     embedding = Embedding(
         factor=planes.factor * op.scale,
         learned=context.vectors.get(op.positions),
+        kinds=context.vectors.get(op.types),
         out=context.values.tensor(op.out),
         width=op.out.width,
     )
+    width = op.out.width
+    target = Target(embedding.out, (op.scale,), (width,), (0,), (width,), 1)
 
     def launch(step: Step) -> None:
         step.start(
@@ -47,12 +49,16 @@ def embed(op: o.Embed, context: Context) -> Launch:
             ids=step.inputs.ids,
             sampled=sampled,
             positions=step.inputs.positions,
+            types=step.inputs.types,
             weights=weights,
             embedding=embedding,
             FORM=planes.form,
             num_warps=1,
             **context.order,
         )
+        if step.adapted:
+            rows = step.adapter_rows(selected=False)
+            context.adapters.add_embedding(op, rows, step.inputs.ids, sampled, target)
 
     return launch
 
@@ -61,12 +67,15 @@ def norm_rows(
     context: Context,
     source: o.Value,
     norm: o.Normalization | None,
-    target: torch.Tensor,
+    target: torch.Tensor | None,
     stride: int,
     scale: float = 1.0,
     residual: o.Value | None = None,
 ) -> Launch:
-    """Rows of `stride`, floats or halves as the target is; without a norm only scaled."""
+    """Rows of `stride`, floats or halves as the target is; without a norm only scaled.
+
+    Without a target they are what comes out of the graph.
+    """
     x, width, selected = context.values.tensor(source), source.width, context.is_selected(source)
     added = context.values.tensor(residual) if residual else None
     bundle, kind = Norm(None, None, 0.0), 0
@@ -74,6 +83,23 @@ def norm_rows(
         vectors = context.vectors
         bundle = Norm(vectors.get(norm.weight), vectors.get(norm.bias), norm.epsilon)
         kind = 2 if norm.kind is o.NormKind.LAYER else 1
+    if norm and norm.run != width:
+        own = norm.weight is not None and len(norm.weight.shape) > 1
+        return _norm_runs(
+            context,
+            selected,
+            norm.run,
+            rows=width // norm.run + (stride > width),
+            x=x,
+            norm=bundle,
+            residual=added,
+            out=target,
+            width=width,
+            weight_stride=norm.run if own else 0,
+            stride=stride,
+            scale=scale,
+            NORM=kind,
+        )
 
     def launch(step: Step) -> None:
         step.start(
@@ -82,7 +108,7 @@ def norm_rows(
             x=x,
             norm=bundle,
             residual=added,
-            out=target,
+            out=step.logits if target is None else target,
             width=width,
             stride=stride,
             scale=scale,
@@ -95,24 +121,31 @@ def norm_rows(
     return launch
 
 
-@missing.register
-def _(op: o.FusedNorm) -> str | None:
-    return missing_norm(op.norm, op.source)
+def _norm_runs(
+    context: Context, selected: bool, run: int, *, rows: int, **arguments: Any
+) -> Launch:
+    """Of parts of a row; `rows`: programs of a row."""
+    block = triton.next_power_of_2(max(run, arguments["stride"] - arguments["width"]))
 
+    def launch(step: Step) -> None:
+        step.start(
+            norm_runs_kernel,
+            (rows, step.rows(selected)),
+            run=run,
+            BLOCK=block,
+            num_warps=4 if block > _SMALL_RUN else 1,
+            **arguments,
+            **context.order,
+        )
 
-def missing_norm(norm: o.Normalization | None, source: o.Value) -> str | None:
-    """Norms that no kernel computes."""
-    if norm is None:
-        return None
-    if norm.weight is None:
-        return "norms without weights"
-    return "norms of parts of a row" if norm.run != source.width else None
+    return launch
 
 
 @launch_of.register
 def fused_norm(op: o.FusedNorm, context: Context) -> Launch:
     """A norm that no linear layer has taken over."""
-    target = context.values.tensor(op.out)
+    last = op.out == context.plan.graph.logits
+    target = None if last else context.values.tensor(op.out)
     return norm_rows(context, op.source, op.norm, target, op.out.width, residual=op.residual)
 
 
@@ -185,11 +218,6 @@ def softcap(op: o.SoftCap, context: Context) -> Launch:
     return launch
 
 
-@missing.register
-def _(op: o.FusedGateRows) -> str | None:
-    return None if op.sigmoid else "gates without a sigmoid"
-
-
 @launch_of.register
 def gate_rows(op: o.FusedGateRows, context: Context) -> Launch:
     """Rows times a gate of one number each."""
@@ -207,6 +235,7 @@ def gate_rows(op: o.FusedGateRows, context: Context) -> Launch:
             residual=residual,
             out=out,
             width=width,
+            SIGMOID=op.sigmoid,
             BLOCK=_BLOCK,
             **context.order,
         )

@@ -8,7 +8,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from ingot.backends.device_sampler import SamplingPlan
+from ingot.backends.device_sampler import LogitEdits, SamplingPlan
 from ingot.backends.gpu.kernels.sample import (
     DOUBLES,
     EDITS,
@@ -74,6 +74,8 @@ class HostPlans:
         self._floats: NDArray[np.float32] = views.floats.numpy()
         self._edited: NDArray[np.int32] = views.edited.numpy()
         self._lowered: NDArray[np.float32] = views.lowered.numpy()
+        self._floats[:, 1] = 1.0
+        self._edits: list[LogitEdits | None] = [None] * len(self._ints)  # written, of each row
 
     def fill(self, plans: Sequence[SamplingPlan | None]) -> None:
         """Write the rows' plans; rows without one sample nothing."""
@@ -84,14 +86,20 @@ class HostPlans:
             return
         # Column by column: an assignment for every number of every row would take a millisecond.
         self._doubles[rows, :3] = [(plan.share, plan.distance, plan.uniform) for plan in held]
-        self._ints[rows, :3] = [(plan.count, plan.least, 0) for plan in held]
-        self._floats[rows, :2] = [(plan.temperature, 1.0) for plan in held]
+        self._ints[rows, :2] = [(plan.count, plan.least) for plan in held]
+        self._floats[rows, 0] = [plan.temperature for plan in held]
         for row, plan in zip(rows, held, strict=True):
-            if (edits := plan.edits) is not None and len(edits.ids):
-                count = len(edits.ids)
-                self._edited[row, :count] = edits.ids
-                self._lowered[row, :count] = edits.lowered
-                self._ints[row, 2], self._floats[row, 1] = count, edits.repeat
+            if (edits := plan.edits) is not self._edits[row]:
+                self._edit(row, edits)
+
+    def _edit(self, row: int, edits: LogitEdits | None) -> None:
+        self._edits[row] = edits
+        count = 0 if edits is None else len(edits.ids)
+        self._ints[row, 2], self._floats[row, 1] = count, 1.0
+        if edits is not None:
+            self._edited[row, :count] = edits.ids
+            self._lowered[row, :count] = edits.lowered
+            self._floats[row, 1] = edits.repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +113,16 @@ class SamplerWork:
     tokens: torch.Tensor  # int32 [rows]
 
     @classmethod
-    def of(cls, memory: DeviceMemory, vocabulary: int, rows: int) -> "SamplerWork":
-        """For a vocabulary of that many tokens, and steps of so many rows."""
+    def of(
+        cls, memory: DeviceMemory, vocabulary: int, rows: int, *, sampled: bool = True
+    ) -> "SamplerWork":
+        """For a vocabulary of that many tokens, and steps of so many rows.
+
+        If nothing is `sampled`, there is room for what comes out of a step alone.
+        """
         slices = -(-vocabulary // _SLICE)
-        sizes = [
-            rows * size for size in (4 * vocabulary, 8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4)
-        ]
+        work = (8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4) if sampled else (0, 0, 0, 0)
+        sizes = [rows * size for size in (4 * vocabulary, *work)]
         pool = memory.pool(sum(aligned(size) for size in sizes))
         logits, keys, best, powers, tokens = (pool.take(size) for size in sizes)
         return cls(

@@ -42,6 +42,11 @@ class Values:
         """What a value is multiplied by where it lies."""
         return self.halves.get(value.name, 1.0)
 
+    def rows(self, value: o.Value, tokens: int) -> torch.Tensor:
+        """A value of so many tokens, as float32 [tokens, width]."""
+        stored = self.tensor(value)[: tokens * value.width].view(tokens, value.width)
+        return stored.float() / self.scale(value)
+
 
 @dataclass(frozen=True, slots=True)
 class _Lived:
@@ -62,7 +67,7 @@ def plan_values(graph: FusedGraph) -> MemoryPlan:
     stores = {op.kv_layer: op for op in graph.ops if isinstance(op, o.StoreKv)}
     lived = tuple(
         _Lived((*op.inputs, *stores[op.kv_layer].inputs), op.outputs)
-        if isinstance(op, o.Attend)
+        if isinstance(op, o.Attend) and stores[op.kv_layer].query == op.query
         else _Lived(op.inputs, op.outputs)
         for op in graph.ops
     )
@@ -84,10 +89,15 @@ def mixed_norms(graph: FusedGraph) -> dict[str, o.FusedLinear]:
     for op, following in pairwise(graph.ops):
         if isinstance(op, o.ExpertMix) and isinstance(following, o.FusedLinear):
             norm = following.norm
-            plain = norm is not None and norm.kind is o.NormKind.RMS and norm.bias is None
-            if following.source == op.out and plain:
+            if following.source == op.out and norm and _is_plain(norm, op.out.width):
                 found[op.out.name] = following
     return found
+
+
+def _is_plain(norm: o.Normalization, width: int) -> bool:
+    """Whether it is an RMS norm of whole rows, with weights alone."""
+    weighted = norm.weight is not None and norm.bias is None
+    return norm.kind is o.NormKind.RMS and norm.run == width and weighted
 
 
 def half_values(graph: FusedGraph) -> dict[str, float]:
@@ -104,10 +114,12 @@ def half_values(graph: FusedGraph) -> dict[str, float]:
     halves: dict[str, float] = {}
     for op in graph.ops:
         match op:
-            case o.Attend() | o.ExpertGate() if plain(op.out):
+            case o.Attend() | o.ExpertGate() | o.Activate() | o.Xielu() if plain(op.out):
                 halves[op.out.name] = HALF_SCALE
             case o.FusedLinear() if op.activation and plain(op.outputs[0]):
                 halves[op.outputs[0].name] = HALF_SCALE
+            case o.HeadLinear() if plain(op.out):
+                halves[op.out.name] = HALF_SCALE
             case o.FusedNorm() if not op.residual and plain(op.out):
                 halves[op.out.name] = 1.0
             case o.Select() if op.source.name in halves:
@@ -121,6 +133,8 @@ def _reads_as_it_is(op: o.Op, value: o.Value, plain: Callable[[o.Value], bool]) 
             return op.source == value and op.norm is None and value not in _residuals(op)
         case o.ExpertGate():
             return op.source == value
+        case o.HeadLinear():
+            return op.source.width == op.heads * op.inputs_of_head
         case o.ExpertMix():
             return op.source == value and op.residual != value
         case o.Select():

@@ -2,12 +2,12 @@
 
 Linear layers of one input whose tensors have the same type are one matrix, so that one kernel runs
 them: query, key and value below each other, gate and up row by row in turn. The matrices of experts
-lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything is sent;
-`matrix_sources` are the bytes to send, and `MatrixStore` packs what arrives. `Vectors` are floats
-(norms, biases, positions) and the tables of RoPE.
+or heads lie below each other, each filled up to whole tiles. A `MatrixPlan` says so before anything
+is sent; `matrix_sources` are the bytes to send, and `MatrixStore` packs what arrives. `Vectors` are
+floats (norms, biases, positions) and the tables of RoPE.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -24,6 +24,7 @@ from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ops as o
 from ingot.quant import decode
 
+MAX_PARTS = 3  # tensors below each other in one matrix
 MAX_BLOCK = 128  # rows that a program takes
 _FLOATS = {
     GgmlType.F32: torch.float32,
@@ -33,27 +34,50 @@ _FLOATS = {
 
 
 @dataclass(frozen=True, slots=True)
+class HeadRows:
+    """Which rows of each head in a tensor are its matrix, or the columns of it."""
+
+    heads: int
+    first: int
+    rows: int
+    transposed: bool
+
+    def of(self, raw: torch.Tensor) -> torch.Tensor:
+        """The matrices [heads, rows, ...] in a tensor's rows."""
+        taken = raw.reshape(self.heads, -1, raw.shape[-1])[:, self.first : self.first + self.rows]
+        return taken.transpose(1, 2) if self.transposed else taken
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixPlan:
     """Tensors that make one matrix: below each other, or row by row in turn."""
 
     weights: tuple[o.Weight, ...]
     type: GgmlType
     interleaved: bool = False
+    of_heads: HeadRows | None = None  # a matrix for each head, and none for experts
 
     @property
     def experts(self) -> int:
-        """The number of experts whose matrices it holds; 0: none."""
+        """The number of experts, or of heads, whose matrices it holds; 0: none."""
         shape = self.weights[0].shape
+        if self.of_heads:
+            return self.of_heads.heads
         return shape[0] if len(shape) == 3 else 0
 
     @property
     def columns(self) -> int:
         """As long as an input."""
+        if self.of_heads and self.of_heads.transposed:
+            return self.of_heads.rows
         return self.weights[0].shape[-1]
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Of each tensor, or of each expert in it."""
+        """Of each tensor, or of each expert or head in it."""
+        if self.of_heads:
+            transposed = self.of_heads.transposed
+            return (self.weights[0].shape[-1] if transposed else self.of_heads.rows,)
         return tuple(weight.shape[-2] for weight in self.weights)
 
     @property
@@ -104,14 +128,32 @@ def plan_linear(
     for part in op.parts:
         groups.setdefault((model.tensors[part.weight.name].type, part.scale), []).append(part)
     return [
-        (MatrixPlan(tuple(part.weight for part in parts), type), tuple(parts))
+        (MatrixPlan(tuple(_flat(part.weight) for part in few), type), few)
         for (type, _), parts in groups.items()
+        for few in _at_most(parts, MAX_PARTS)
     ]
+
+
+def _flat(weight: o.Weight) -> o.Weight:
+    """A tensor of several matrices below each other as one matrix."""
+    *rows, columns = weight.shape
+    return weight if len(rows) == 1 else o.Weight(weight.name, (prod(rows), columns))
+
+
+def _at_most(parts: Sequence[o.LinearPart], count: int) -> Iterator[tuple[o.LinearPart, ...]]:
+    return (tuple(parts[at : at + count]) for at in range(0, len(parts), count))
 
 
 def plan_experts(op: o.ExpertGate | o.ExpertMix, model: GgufLoader) -> MatrixPlan:
     """The matrix of all experts."""
     return _plan_turns(list(op.with_role(o.Role.MATRIX)), model)
+
+
+def plan_heads(op: o.HeadLinear, model: GgufLoader) -> MatrixPlan:
+    """The matrices of all heads. Blocks lie along rows, so what is transposed becomes floats."""
+    taken = HeadRows(op.heads, op.first, op.rows, op.transposed)
+    type = GgmlType.F32 if op.transposed else model.tensors[op.weight.name].type
+    return MatrixPlan((op.weight,), type, of_heads=taken)
 
 
 def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
@@ -131,6 +173,8 @@ def plan_matrices(ops: Sequence[o.Op], model: GgufLoader) -> list[MatrixPlan]:
                 plans.update(dict.fromkeys(plan for plan, _ in plan_linear(op, model)))
             case o.ExpertGate() | o.ExpertMix():
                 plans[plan_experts(op, model)] = None
+            case o.HeadLinear():
+                plans[plan_heads(op, model)] = None
     return list(plans)
 
 
@@ -175,6 +219,10 @@ class MatrixStore:
         self._pool = pool
         self._sent: dict[MatrixPlan, Planes] = {}
 
+    def has(self, plans: Iterable[MatrixPlan]) -> bool:
+        """Whether all of these matrices were received."""
+        return self._sent.keys() >= set(plans)
+
     def get(self, plan: MatrixPlan) -> Planes:
         """A matrix that was received."""
         return self._sent[plan]
@@ -189,6 +237,8 @@ class MatrixStore:
     def _joined(self, plan: MatrixPlan, uploader: Uploader) -> torch.Tensor:
         """The blocks of all tensors of a matrix; what was sent is freed."""
         raws = [self._raw(weight, plan.type, uploader) for weight in plan.weights]
+        if plan.of_heads:
+            return plan.of_heads.of(raws[0])
         if len(raws) == 1:
             return raws[0]
         if plan.interleaved:

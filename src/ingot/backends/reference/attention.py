@@ -31,8 +31,12 @@ def attend(
     positions: Ints,
     op: o.Attend,
     sinks: Matrix | None = None,
+    bias: Matrix | None = None,
+    encoded: int = 0,
 ) -> Matrix:
-    """Attention over the cache [positions, kv width]."""
+    """Attention over the cache [positions, kv width], whose first positions may be `encoded`."""
+    if op.seen is o.SeenPart.ENCODED:
+        keys, values = keys[:encoded], values[:encoded]
     tokens, size = len(query), query.shape[1] // op.heads
     repeat = op.heads // op.kv_heads
     q = query.reshape(tokens, op.heads, size).transpose(1, 0, 2)
@@ -43,7 +47,17 @@ def attend(
     if op.softcap:
         scores = softcap(scores, op.softcap)
     distance = positions[:, None] - np.arange(len(keys))[None, :]
-    hidden = distance < 0 if op.causal else np.zeros(distance.shape, bool)
+    if op.bias and bias is not None:
+        reach = op.bias.reach
+        buckets = np.asarray(op.bias.buckets)[np.clip(-distance, -reach, reach) + reach]
+        scores = scores + bias[buckets].transpose(2, 0, 1)
+    if op.slopes:
+        slopes = np.asarray(op.slopes, query.dtype)[:, None, None]
+        scores = scores - slopes * np.abs(distance).astype(query.dtype)
+    causal = op.causal and op.seen is not o.SeenPart.ENCODED
+    hidden = distance < 0 if causal else np.zeros(distance.shape, bool)
+    if op.seen is o.SeenPart.DECODED:
+        hidden[:, :encoded] = True
     if op.window and not op.causal:
         hidden |= np.abs(distance) > op.window // 2
     elif op.chunked:
@@ -75,7 +89,8 @@ def _(op: o.WriteKv, step: Step) -> None:
 def _(op: o.Attend, step: Step) -> Matrix:
     keys, values = step.cache.keys[op.kv_layer], step.cache.values[op.kv_layer]
     query, sinks = step.value(op.query), step.optional(op.sinks)
-    return attend(query, keys, values, step.positions, op, sinks)
+    bias = step.weight(op.bias.weight) if op.bias else None
+    return attend(query, keys, values, step.positions, op, sinks, bias, step.cache.encoded)
 
 
 @compute.register

@@ -9,7 +9,12 @@ from ingot.graph import ops as o
 from ingot.graph.ops import Gating, Route
 
 
-def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Matrix:
+def route(
+    scores: Matrix,
+    op: Route,
+    selection_bias: Matrix | None = None,
+    expert_scales: Matrix | None = None,
+) -> Matrix:
     """The chosen experts of every token, best first, then their weights."""
     if op.gating is Gating.SPARSE_MIXER:
         chosen, weights = _sparse_mixer(scores, op)
@@ -24,6 +29,8 @@ def route(scores: Matrix, op: Route, selection_bias: Matrix | None = None) -> Ma
             weights = softmax(weights)
     if op.normalize:
         weights = weights / weights.sum(axis=-1, keepdims=True)
+    if expert_scales is not None:
+        weights = weights * expert_scales[chosen]
     return np.concatenate([chosen.astype(scores.dtype), weights * scores.dtype.type(op.scale)], 1)
 
 
@@ -74,13 +81,16 @@ def mix_experts(x: Matrix, choice: Matrix) -> Matrix:
 
 @compute.register
 def _(op: o.Route, step: Step) -> Matrix:
-    return route(step.value(op.scores), op, step.optional(op.selection_bias))
+    vectors = step.optional(op.selection_bias), step.optional(op.expert_scales)
+    return route(step.value(op.scores), op, *vectors)
 
 
 @compute.register
 def _(op: o.ExpertLinear, step: Step) -> Matrix:
-    weights = step.weight(op.weight), step.optional(op.bias)
-    return expert_linear(step.value(op.source), step.value(op.choice), *weights)
+    read = slice(op.first, op.first + op.part.rows)
+    weight, bias = step.weight(op.weight)[:, read], step.optional(op.bias)
+    own = None if bias is None else bias[:, read]
+    return expert_linear(step.value(op.source), step.value(op.choice), weight, own)
 
 
 @compute.register

@@ -88,7 +88,11 @@ def sigmoid(x: Matrix) -> Matrix:
 
 @compute.register
 def _(op: o.Embed, step: Step) -> Matrix:
-    rows: Matrix = step.weight(op.weight)[step.ids] * step.dtype(op.scale)
+    rows: Matrix = step.weight(op.weight)[step.ids]
+    low = step.adapter and step.adapter.of_table(op.weight)
+    if low:
+        rows = rows + step.low_rank(low, step.floats(low.down)[step.ids])
+    rows = rows * step.dtype(op.scale)
     positions, types = step.optional(op.positions), step.optional(op.types)
     if positions is not None:
         rows = rows + positions[step.positions]
@@ -125,6 +129,20 @@ def _(op: o.Xielu, step: Step) -> Matrix:
 @compute.register
 def _(op: o.Add, step: Step) -> Matrix:
     return step.value(op.left) + step.value(op.right)
+
+
+@compute.register
+def _(op: o.Scale, step: Step) -> Matrix:
+    scaled = step.value(op.source) * step.dtype(op.factor)
+    return scaled if op.weight is None else scaled * step.weight(op.weight)
+
+
+@compute.register
+def _(op: o.KeepPeaks, step: Step) -> Matrix:
+    x = step.value(op.source)
+    least = x.mean(axis=-1, keepdims=True) + op.deviations * x.std(axis=-1, keepdims=True)
+    peaks: Matrix = np.maximum(x - least.astype(step.dtype), 0)
+    return peaks
 
 
 @compute.register

@@ -1,7 +1,8 @@
 """Interpret a graph for the tokens of one sequence.
 
 Token ids and a `Cache` (what the sequence has said so far) come in, logits of every token
-go out. Knows nothing of batches, blocks of cache or threads, and no particular operation.
+go out. Of an encoder-decoder, `encode` reads a prompt first. Knows nothing of batches, blocks of
+cache or threads, and no particular operation.
 """
 
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.adapters import Adapter
 from ingot.backends.reference.step import Cache, Matrix, Step, compute
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
@@ -40,6 +42,8 @@ class Reference:
         outputs: list[int] | None = None,
         types: list[int] | None = None,
         rows: Matrix | None = None,
+        adapter: Adapter | None = None,
+        adapter_scale: float = 1.0,
     ) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary] of the tokens that follow what the cache holds.
 
@@ -63,10 +67,35 @@ class Reference:
             cache=cache,
             tensors=self._weights,
             dtype=self._dtype,
+            adapter=adapter,
+            adapter_scale=adapter_scale,
         )
-        for op in self.graph.ops:
+        return self._run(self.graph, step)
+
+    def encode(self, token_ids: list[int], cache: Cache) -> NDArray[np.float32]:
+        """Read the prompt of an encoder-decoder into an empty cache; the encoder's rows."""
+        encoder = self.graph.encoder
+        if encoder is None:
+            raise ModelError("there is no encoder before this network")
+        ids = np.asarray(token_ids, dtype=np.int64)
+        step = Step(
+            ids=ids,
+            positions=np.arange(len(ids)),
+            types=np.zeros(len(ids), np.int64),
+            outputs=None,
+            rows=None,
+            cache=cache,
+            tensors=self._weights,
+            dtype=self._dtype,
+        )
+        rows = self._run(encoder, step)
+        cache.encoded = len(ids)
+        return rows
+
+    def _run(self, graph: ComputationGraph, step: Step) -> NDArray[np.float32]:
+        for op in graph.ops:
             result = compute(op, step)
             if result is not None:
                 step.values[op.outputs[0].name] = result
-        cache.length += len(ids)
-        return step.values[self.graph.logits.name].astype(np.float32)
+        step.cache.length += len(step.ids)
+        return step.values[graph.logits.name].astype(np.float32)

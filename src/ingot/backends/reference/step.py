@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.adapters import Adapter, FloatMatrix, LowRank
 from ingot.errors import ModelError
 from ingot.graph import ops as o
 
@@ -27,11 +28,17 @@ class Cache:
     values: dict[int, Matrix] = field(default_factory=dict)
     states: dict[int, Matrix] = field(default_factory=dict)  # of recurrent operations
     length: int = 0
+    encoded: int = 0  # positions that an encoder wrote
 
     def store(self, kv_layer: int, key: Matrix, value: Matrix) -> None:
-        """Add keys and values of the next positions to a layer."""
+        """Add keys and values of the next positions to a layer.
+
+        Positions that it does not have, because only the encoder has this layer, are 0.
+        """
         for kept, new in ((self.keys, key), (self.values, value)):
-            kept[kv_layer] = np.concatenate([kept[kv_layer], new]) if kv_layer in kept else new
+            before = kept.get(kv_layer, new[:0])
+            gap = np.zeros((self.length - len(before), new.shape[1]), new.dtype)
+            kept[kv_layer] = np.concatenate([before, gap, new])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class Step:
     cache: Cache
     tensors: Mapping[str, Matrix]
     dtype: type[np.floating[Any]]
+    adapter: Adapter | None = None
+    adapter_scale: float = 1.0
     values: dict[str, Matrix] = field(default_factory=dict)
 
     def value(self, value: o.Value) -> Matrix:
@@ -55,6 +64,15 @@ class Step:
     def weight(self, weight: o.Weight) -> Matrix:
         """A tensor, or the rows of it that are read."""
         return self.tensors[weight.name][weight.rows]
+
+    def floats(self, matrix: FloatMatrix) -> Matrix:
+        """A matrix of the adapter."""
+        return matrix.floats().astype(self.dtype)
+
+    def low_rank(self, low: LowRank, inside: Matrix) -> Matrix:
+        """What the adapter adds, from the row of its rank."""
+        out: Matrix = inside @ self.floats(low.up).T
+        return out * self.dtype(low.scale * self.adapter_scale)
 
     def optional(self, weight: o.Weight | None) -> Matrix | None:
         """A tensor that may be missing."""

@@ -12,19 +12,22 @@ from ingot.chat import Overflow
 from ingot.cli.chat.conversation import Conversation
 from ingot.cli.chat.reading import ReadLine, Terminal, read_message, read_piped_line
 from ingot.cli.chat.slash_commands import find_command, run_command
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.interrupts import INTERRUPTED, survive_interrupts
 from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
+    DraftOption,
     GpuLayersOption,
     KvTypeOption,
     PrecisionOption,
+    SpeculationOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import guess_fields, open_llm, parse_gpu_layers, show_placement
 from ingot.cli.shared.output import error_text, notice
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.config import config
@@ -53,10 +56,13 @@ def command(
     threads: ThreadsOption = None,
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
-    weights: WeightsOption = "map",
+    weights: WeightsOption = "auto",
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    speculation: SpeculationOption = "auto",
+    draft: DraftOption = None,
+    adapters: AdapterFlags,
 ) -> None:
     """Chat with a model in the terminal. Answers stream to stdout, notices go to stderr.
 
@@ -75,6 +81,8 @@ def command(
         precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
+        **guess_fields(speculation, draft),
+        **adapters.fields(),
     ) as llm:
         params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
         conversation = Conversation(llm, system, params, cast("Overflow", overflow))

@@ -15,6 +15,10 @@ JSON (`--json`):
     logits_bytes_per_token  for each token that needs logits
     kv_cache                type, and per group of layers: window (0: none), bytes_per_token;
                             state_bytes per sequence, if layers are recurrent
+    encoder                 of an encoder-decoder: the same of the graph that reads prompts (with
+                            the same cache); null for others
+
+A drawing of an encoder-decoder shows its decoder.
 """
 
 from pathlib import Path
@@ -24,6 +28,7 @@ from ingot.cli.shared.output import notice, printable, size, write_columns, writ
 from ingot.errors import ConfigError
 from ingot.files import write_file
 from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
 from ingot.graph.dot import to_dot
 from ingot.graph.drawing import Drawing
 from ingot.graph.fusion import fuse
@@ -45,7 +50,11 @@ def show_graph(
         known = ", ".join(_WRITERS)
         raise ConfigError(f"--output is {str(output)!r}; its name must end in one of {known}")
     graph = build_graph(loader)
-    listing = GraphListing.of(fuse(graph) if fused else graph)
+
+    def listed(part: ComputationGraph) -> GraphListing:
+        return GraphListing.of(fuse(part) if fused else part)
+
+    listing, encoder = listed(graph), listed(graph.encoder) if graph.encoder else None
     layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
     if output:
         title = f"{loader.path.name}{'' if fused else ', before fusion'}"
@@ -53,9 +62,14 @@ def show_graph(
         write_file(output, [text.encode()])
         notice(f"wrote {output}")
     elif json:
-        write_json(_json(listing, layout, fused=fused))
+        own = _json(encoder, layout, fused=fused) if encoder else None
+        write_json({**_json(listing, layout, fused=fused), "encoder": own})
     else:
-        _write_text(listing, layout, loader.path.name, fused=fused)
+        name = loader.path.name
+        if encoder:
+            _write_text(encoder, layout, f"the encoder of {name}", fused=fused)
+            print()
+        _write_text(listing, layout, f"the decoder of {name}" if encoder else name, fused=fused)
 
 
 def _values(listing: GraphListing) -> list[ListedValue]:

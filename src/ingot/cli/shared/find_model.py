@@ -13,9 +13,10 @@ from ingot import store
 from ingot.bar import DownloadBar
 from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.output import notice, size
+from ingot.convert import locate_quantized
 
 MODEL_HELP = (
-    "A GGUF file, a folder with safetensors, hf:OWNER/REPO[:QUANT|/FILE], https://..., "
+    "A GGUF file, a folder with safetensors[:QUANT], hf:OWNER/REPO[:QUANT|/FILE], https://..., "
     "ollama:NAME[:TAG], or a name of `ingot list`. Default: SmolLM2 (see `ingot pull`)."
 )
 
@@ -36,4 +37,4 @@ def locate(name: str | None) -> Path:
         name = store.DEFAULT
         notice(f"no model given: using the default, {store.default_model.DEFAULT_MODEL.file}")
     with download_bar() as progress:
-        return store.resolve(name, progress)
+        return locate_quantized(name, progress) or store.resolve(name, progress)

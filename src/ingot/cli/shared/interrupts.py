@@ -7,7 +7,7 @@ exception there would print a traceback, so the process exits at once, with the 
 import atexit
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -26,6 +26,24 @@ def exit_on_second_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, _leave)
+
+
+@contextmanager
+def cancel_on_interrupt(cancel: Callable[[], object]) -> Iterator[None]:
+    """Let the first Ctrl-C call a function, for an event loop; any later one ends the process.
+
+    An exception would arise inside of whatever the loop does just then.
+    """
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGINT, _leave)
+        cancel()
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

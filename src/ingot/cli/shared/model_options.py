@@ -32,8 +32,9 @@ WeightsOption = Annotated[
     str,
     typer.Option(
         "--weights",
-        help="map: use the weights in the mapped file; lock: also lock them in memory; "
-        "read: copy them into memory.",
+        help="map: use the weights in the mapped file; lock: also lock them in memory; read: copy "
+        "them into memory; repack: copy them in the order in which the CPU reads them fastest, "
+        "while the first tokens run; auto: repack if memory allows it.",
     ),
 ]
 PrecisionOption = Annotated[
@@ -58,5 +59,31 @@ GpuLayersOption = Annotated[
         metavar="N",
         help="Run the first N layers on the GPU and the rest on the CPU; auto: as many as fit. "
         "Default: all; with --device auto, as many as fit.",
+    ),
+]
+SpeculationOption = Annotated[
+    str,
+    typer.Option(
+        "--speculation",
+        help="Guess tokens and verify them together, which changes no text. auto: only if it is "
+        "faster; mtp: by layers of the model that predict several tokens; ngram: from the text "
+        "itself; off.",
+    ),
+]
+DraftOption = Annotated[
+    str | None,
+    typer.Option(
+        "--draft",
+        metavar="MODEL",
+        help="A smaller model that guesses tokens, or an EAGLE-3 draft of the model.",
+    ),
+]
+ParallelOption = Annotated[
+    int | None,
+    typer.Option(
+        "-np",
+        "--parallel",
+        help="Requests decoded at once. Default: 32; on a GPU as many as have 1024 tokens each in "
+        "a quarter of its free memory, up to 256.",
     ),
 ]

@@ -1,15 +1,16 @@
 """Open a model for a command: a progress bar for the GPU upload, and a notice of where it runs."""
 
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Self, TypedDict, Unpack, cast
 
 from ingot.api import LLM
 from ingot.backends.backend import Stage
 from ingot.bar import Bar
+from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.output import notice
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.placement import GpuLayers
-from ingot.engine.options import EngineFields
+from ingot.engine.options import EngineFields, Speculation
 from ingot.errors import ConfigError
 
 
@@ -52,6 +53,21 @@ def parse_gpu_layers(text: str | None) -> GpuLayers:
     if not (text.isascii() and text.isdigit()):
         raise ConfigError(f"--gpu-layers is {text!r}; it must be a number or auto")
     return int(text)
+
+
+class GuessFields(TypedDict):
+    """The fields of `EngineOptions` about guesses."""
+
+    speculation: Speculation
+    draft: Path | None
+
+
+def guess_fields(speculation: str, draft: str | None) -> GuessFields:
+    """The values of `--speculation` and `--draft`."""
+    return {
+        "speculation": cast("Speculation", speculation),
+        "draft": None if draft is None else locate(draft),
+    }
 
 
 def show_placement(model: LoadedModel) -> None:

@@ -2,30 +2,32 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.completion import complete_model
-from ingot.cli.shared.find_model import MODEL_HELP, locate
+from ingot.cli.shared.find_model import MODEL_HELP
 from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
+    DraftOption,
     GpuLayersOption,
     KvTypeOption,
+    ParallelOption,
     PrecisionOption,
+    SpeculationOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import parse_gpu_layers
+from ingot.cli.shared.open_model import guess_fields, parse_gpu_layers
 from ingot.cli.shared.output import read_text
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
 from ingot.models import Pooling
+from ingot.reply.style import ReasoningFormat
 from ingot.tokenizer.chat_template import CHATML
-
-if TYPE_CHECKING:
-    from ingot.engine.options import Speculation
 
 _MODELS = "Models"
 
@@ -41,7 +43,7 @@ class EngineFlags:
     threads: ThreadsOption = None
     context: ContextOption = None
     kv_type: KvTypeOption = "f16"
-    weights: WeightsOption = "map"
+    weights: WeightsOption = "auto"
     precision: PrecisionOption = None
     device: DeviceOption = "cpu"
     gpu_layers: GpuLayersOption = None
@@ -61,19 +63,9 @@ class EngineFlags:
             "128; 1024 on a GPU.",
         ),
     ] = None
-    speculation: Annotated[
-        str | None,
-        typer.Option(
-            "--speculation", help="ngram: guess tokens from the text itself. [no guesses]"
-        ),
-    ] = None
-    draft: Annotated[
-        str | None,
-        typer.Option("--draft", metavar="MODEL", help="A smaller model that guesses tokens."),
-    ] = None
-    parallel: Annotated[
-        int, typer.Option("-np", "--parallel", help="Requests decoded at once.")
-    ] = EngineOptions().max_running
+    speculation: SpeculationOption = "auto"
+    draft: DraftOption = None
+    parallel: ParallelOption = None
     queue: Annotated[
         int,
         typer.Option(
@@ -88,10 +80,21 @@ class EngineFlags:
             rich_help_panel="Limits",
         ),
     ] = EngineOptions().step_timeout
+    engine_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--engine-process/--no-engine-process",
+            help="Run each model in a process for itself, which does not wait for HTTP. "
+            "Default: with --device cuda, unless there are LoRA adapters, which need this process.",
+        ),
+    ] = None
 
-    def options(self) -> EngineOptions:
+    def options(self, adapters: AdapterFlags) -> EngineOptions:
         """How the engines of the models are set up."""
+        given = adapters.fields()
+        alone = self.device == "cuda" and not given["adapters"]
         return EngineOptions(
+            **given,
             threads=self.threads,
             context=self.context,
             kv_type=self.kv_type,
@@ -101,11 +104,11 @@ class EngineFlags:
             gpu_layers=parse_gpu_layers(self.gpu_layers),
             cache_tokens=self.cache_tokens,
             chunk_tokens=self.chunk_tokens,
-            speculation=cast("Speculation | None", self.speculation),
-            draft=None if self.draft is None else locate(self.draft),
+            **guess_fields(self.speculation, self.draft),
             max_running=self.parallel,
             max_queue=self.queue,
             step_timeout=self.step_timeout,
+            engine_process=alone if self.engine_process is None else self.engine_process,
         )
 
 
@@ -135,6 +138,21 @@ class ModelFlags:
         bool,
         _option("--store", text="Serve all models of `ingot list`, each opened on first use."),
     ] = False
+    allow_downloads: Annotated[
+        bool,
+        _option(
+            "--allow-downloads",
+            text="Let clients and the page download models of the hub and of Ollama; implies "
+            "--store.",
+        ),
+    ] = False
+    allow_deletes: Annotated[
+        bool,
+        _option(
+            "--allow-deletes",
+            text="Let clients delete models of `ingot list` from the disk; implies --store.",
+        ),
+    ] = False
     models_file: Annotated[
         Path | None,
         _option("--models-file", text="A TOML file with options of single models."),
@@ -162,15 +180,15 @@ class ModelFlags:
         Path | None, _option("--chat-template-file", text="A file with such a template.")
     ] = None
     reasoning_format: Annotated[
-        str,
+        ReasoningFormat,
         _option(
             "--reasoning-format",
             text="auto or deepseek: reasoning is separate from the answer; none: it stays in it.",
         ),
     ] = "auto"
     pooling: Annotated[
-        str | None,
-        _option("--pooling", text="Pooling of embeddings: mean, cls or last. [what the file says]"),
+        Pooling | None,
+        _option("--pooling", text="Pooling of embeddings. [what the file says]"),
     ] = None
     predict: Annotated[
         int | None,
@@ -182,14 +200,10 @@ class ModelFlags:
         ),
     ] = None
 
-    def __post_init__(self) -> None:
-        if self.pooling is not None and self.pooling not in get_args(Pooling):
-            raise ConfigError(f"--pooling is {self.pooling!r}; it must be mean, cls or last")
-        if self.reasoning_format not in ("auto", "deepseek", "none"):
-            raise ConfigError(
-                f"--reasoning-format is {self.reasoning_format!r}; it must be auto, deepseek or "
-                "none"
-            )
+    @property
+    def serves_store(self) -> bool:
+        """Whether all models of the store are served."""
+        return self.store or self.allow_downloads or self.allow_deletes
 
     def template(self) -> str | None:
         """The source of the chat template; None: the model's own."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot import store
+from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
 from ingot.errors import ConfigError
 from ingot.recommended import recommended_sampling
-from ingot.server.catalog import model_name
+from ingot.server.catalog import model_name, split_name
 from ingot.server.model_folder import find_models
 from ingot.server.models_file import ModelsFile
 from ingot.server.options import ServedModel
@@ -24,7 +25,9 @@ class ServedModels:
     discover: Callable[[], Sequence[ServedModel]] | None
 
 
-def served_models(flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlags) -> ServedModels:
+def served_models(
+    flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlags, adapters: AdapterFlags
+) -> ServedModels:
     """The models that the command line asks for; the default model if it names none."""
     defaults = sampling.names()
     if flags.predict is not None:
@@ -32,11 +35,11 @@ def served_models(flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlag
     base = ServedModel(
         name="",
         path=Path(),
-        engine=engine.options(),
+        engine=engine.options(adapters),
         sampling=defaults,
         chat_template=flags.template(),
-        reasoning_format=flags.reasoning_format,  # type: ignore[arg-type]  # it was checked
-        pooling=flags.pooling,  # type: ignore[arg-type]  # it was checked
+        reasoning_format=flags.reasoning_format,
+        pooling=flags.pooling,
         context_shift=flags.context_shift,
     )
     file = None if flags.models_file is None else ModelsFile.read(flags.models_file)
@@ -48,14 +51,21 @@ def served_models(flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlag
 
     def discover() -> list[ServedModel]:
         found = {} if flags.models_dir is None else find_models(flags.models_dir)
-        if flags.store:
+        if flags.serves_store:
             found = {**{model.name: model.path for model in store.list_models()}, **found}
         return [served(name, path) for name, path in found.items()]
 
     models = [served(*_named(given)) for given in flags.models or ()]
     if file is not None:
         models += file.named_models(base, locate)
-    if flags.models_dir is not None or flags.store:
+    if base.engine.adapters and (
+        len(models) > 1 or flags.models_dir is not None or flags.serves_store
+    ):
+        raise ConfigError(
+            "--lora is for a server of one model; with several, give each its adapters in a "
+            "--models-file"
+        )
+    if flags.models_dir is not None or flags.serves_store:
         return ServedModels(tuple(models), discover)
     if not models:
         models = [served(*_named(None))]
@@ -63,11 +73,7 @@ def served_models(flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlag
 
 
 def _named(given: str | None) -> tuple[str, Path]:
-    """Split `NAME=MODEL` into the name, by default that of the file, and the file."""
-    if given is None or "=" not in given or Path(given).exists() or store.is_remote(given):
-        path = locate(given)
-        return model_name(path), path
-    name, _, model = given.partition("=")
-    if not name:
-        raise ConfigError(f"{given!r} has no name before the equals sign; use NAME=MODEL")
-    return name, locate(model)
+    """The name of `[NAME=]MODEL`, by default that of the file, and the file."""
+    name, model = (None, None) if given is None else split_name(given)
+    path = locate(model)
+    return name or model_name(path), path

@@ -6,12 +6,12 @@ without memory.
 
 from dataclasses import dataclass
 
-from ingot import _native
 from ingot.backends.gpu import Device, Planner
+from ingot.engine.model.memory import DEFAULT_RUNNING, CacheSize
 from ingot.engine.model.placement import STEP_TOKENS
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph.kv_layout import BLOCK_TOKENS, block_count, whole_blocks
+from ingot.graph.kv_layout import BLOCK_TOKENS, whole_blocks
 from ingot.graph.kv_type import KvType
 
 _GPU_STEP_TOKENS = 4096  # fill a GPU, and unpack every matrix once for all of them
@@ -30,10 +30,17 @@ class GpuFit:
     context: int
 
 
-def step_tokens(context: int, *, whole: bool) -> int:
+def step_tokens(context: int, *, whole: bool, causal: bool = True) -> int:
     """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
+    if not causal:  # a text runs whole
+        return whole_blocks(context)
     # The CPU, which runs the other layers, takes fewer.
     return min(_GPU_STEP_TOKENS if whole else STEP_TOKENS, whole_blocks(context))
+
+
+def writes_nothing(graph: ComputationGraph) -> bool:
+    """Whether a model only reads texts: it is an encoder or a reranker."""
+    return graph.hidden or graph.scores
 
 
 def make_planner(
@@ -42,7 +49,7 @@ def make_planner(
     kv_type: KvType,
     device: Device,
     context: int,
-    sequences: int = _native.MAX_GENERATION_TOKENS,
+    sequences: int = DEFAULT_RUNNING,
 ) -> Planner:
     """The planner of a model that decodes at most so many sequences at once."""
     return Planner(
@@ -51,9 +58,9 @@ def make_planner(
         kv_type,
         device,
         context=context,
-        tokens=step_tokens(context, whole=True),
-        split_tokens=step_tokens(context, whole=False),
-        sequences=sequences,
+        tokens=step_tokens(context, whole=True, causal=graph.causal),
+        split_tokens=step_tokens(context, whole=False, causal=graph.causal),
+        sequences=0 if writes_nothing(graph) else sequences,
     )
 
 
@@ -68,13 +75,17 @@ def fit_gpu(
 ) -> GpuFit:
     """How much of the model fits `room` bytes."""
     planner = make_planner(graph, file, kv_type, device, context)
-    needs = planner.needs(planner.layers)
-    layers = planner.most_layers(room, block_count(context))
+    plan = planner.plan(planner.layers)
+    needs, least = plan.needs, CacheSize.of(plan.layout, context, None, 0)
+    layers = planner.most_layers(room, least.blocks, least.states)
+    tokens = context  # states are as large for any number of tokens
+    if needs.block:
+        tokens = needs.most_blocks(room, least.states) * BLOCK_TOKENS
     return GpuFit(
         weights=needs.weights,
         steps=needs.total(0) - needs.weights,
         token=needs.block // BLOCK_TOKENS,
-        cache_tokens=needs.most_blocks(room) * BLOCK_TOKENS if layers == planner.layers else 0,
+        cache_tokens=tokens if layers == planner.layers else 0,
         layers=layers,
         of_layers=planner.layers,
         context=context,

@@ -2,7 +2,8 @@
 
 For a reranker it returns scores instead. It is a second program over the same weights, with its own
 KV cache, that ends before the logits or with a head that scores texts. It runs beside the engine's,
-in the caller's thread, always on the CPU.
+in the caller's thread, on the GPU if all of the model is there and memory is left; an encoder or a
+reranker on a GPU has but one program. What layers make is told by the CPU alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from threading import Lock
 import numpy as np
 
 from ingot.arrays import Floats, Ints
+from ingot.backends.backend import Backend
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.cpu import CpuBackend
 from ingot.engine.health import Home
@@ -30,18 +32,33 @@ _STATES = 16  # of a recurrent model: two for each text of a step
 class HiddenStateRunner:
     """Runs texts for their hidden states or scores. Threads take turns."""
 
-    def __init__(self, model: LoadedModel, graph: ComputationGraph) -> None:
-        """`graph` is built from the same file; its output is hidden states, or scores."""
-        layout = model.layout
-        if layout.type is KvType.FP8:  # only a GPU stores it
-            layout = KvLayout.of(graph.kv_layers, KvType.F16)
-        blocks = block_count(model.context)
-        states = _STATES if model.layout.recurrent else 0
-        self._streams = _streams(graph) if graph.hidden else []
+    def __init__(
+        self, model: LoadedModel, graph: ComputationGraph, *, on_cpu: bool = False
+    ) -> None:
+        """`graph` is built from the same file; its output is hidden states, or scores.
+
+        `on_cpu`: even if the model is on a GPU.
+        """
         self._output = graph.logits
         self._causal = graph.causal
-        self._file = model.file
-        self._backend = CpuBackend(
+        self._streams: list[Value] = []
+        self._cpu: CpuBackend | None = None
+        self._backend, self._pool = (None if on_cpu else _on_gpu(model, graph)) or self._on_cpu(
+            model, graph
+        )
+        self._read_file = model.file if self._cpu and model.file.is_mapped else None
+        self._home = Home(str(model.file.path))
+        self._lock = Lock()
+
+    def _on_cpu(self, model: LoadedModel, graph: ComputationGraph) -> tuple[CpuBackend, BlockPool]:
+        kind = model.layout.type
+        if kind is KvType.FP8:  # only a GPU stores it
+            kind = KvType.F16
+        layout = KvLayout.of(graph.kv_layers, kind, graph.states)
+        blocks, states = _cache_size(model, layout)
+        self._streams = _streams(graph) if graph.hidden else []
+        few = STEP_TOKENS if graph.causal else model.context
+        self._cpu = CpuBackend(
             graph,
             model.file,
             layout,
@@ -50,12 +67,10 @@ class HiddenStateRunner:
             context=model.context,
             threads=model.threads,
             precision=model.precision,
-            max_tokens=STEP_TOKENS if model.on_gpu else model.step_tokens,
+            max_tokens=few if model.on_gpu else model.step_tokens,
             keep=[value.name for value in self._streams if value != graph.logits],
         )
-        self._pool = BlockPool(layout, blocks, states)
-        self._home = Home(str(model.file.path))
-        self._lock = Lock()
+        return self._cpu, BlockPool(layout, blocks, states)
 
     def last_states(self, texts: Sequence[Ints]) -> Iterator[Floats]:
         """The last hidden states of each text's tokens: [tokens, width], text by text."""
@@ -105,6 +120,7 @@ class HiddenStateRunner:
 
     def layer_states(self, text: Ints) -> Floats:
         """The embedding and the hidden state after each layer: [1 + layers, tokens, width]."""
+        assert self._cpu is not None, "a GPU does not tell them"
         states = np.empty((len(self._streams), len(text), self._output.width), np.float32)
         with self._turn():
             sequence = SequenceBlocks(self._pool)
@@ -117,7 +133,7 @@ class HiddenStateRunner:
                         if value == self._output:
                             rows[:] = output
                         else:
-                            self._backend.kept(value.name, len(chunk), rows)
+                            self._cpu.kept(value.name, len(chunk), rows)
             finally:
                 sequence.close()
         return states
@@ -167,13 +183,32 @@ class HiddenStateRunner:
             sequence.grow(len(text))
         if outputs is None:
             outputs = np.arange(sum(map(len, texts)), dtype=np.int32)
-        batch = build_batch(sequences, texts, outputs, ExecutionPhase.PROMPT, types)
+        counts = np.array([len(text) for text in texts], np.int32)
+        batch = build_batch(
+            sequences, np.concatenate(texts), counts, outputs, ExecutionPhase.PROMPT, types
+        )
         states = self._backend.forward(batch)
-        if self._file.is_mapped:
-            self._file.check()
+        if self._read_file is not None:
+            self._read_file.check()
         for sequence in sequences:
             sequence.release_passed()
         return states
+
+
+def _on_gpu(model: LoadedModel, graph: ComputationGraph) -> tuple[Backend, BlockPool] | None:
+    """A backend and a cache; None if the GPU has no place for them."""
+    own = model.own_program(graph)
+    if own is not None:
+        return own, model.pool
+    layout = KvLayout.of(graph.kv_layers, model.layout.type, graph.states)
+    blocks, states = _cache_size(model, layout)
+    backend = model.add_gpu_program(graph, layout, blocks=blocks, states=states)
+    return None if backend is None else (backend, BlockPool(layout, blocks, states))
+
+
+def _cache_size(model: LoadedModel, layout: KvLayout) -> tuple[int, int]:
+    """Blocks for one context, and states if there are any."""
+    return block_count(model.context), _STATES if layout.recurrent else 0
 
 
 def _streams(graph: ComputationGraph) -> list[Value]:

@@ -9,28 +9,37 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.arrays import Bytes, Ints, Logits
+from ingot.adapters import Adapter, open_adapter
+from ingot.arrays import Bytes, Floats, Ints, Logits
 from ingot.backends.backend import Backend, OnOpening, Prepared
 from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.cpu import CpuBackend, Repacking
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.backends.precision import Precision
 from ingot.config import MAX_THREADS, config
 from ingot.convert import open_model
 from ingot.engine.model import memory
 from ingot.engine.model.placement import GpuLayers, Placed
-from ingot.errors import ConfigError, ContextLengthError, ModelError
+from ingot.errors import ConfigError, ContextLengthError, MemoryShortageError, ModelError
+from ingot.gguf import GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph import ops as o
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.kvcache import BlockCopy, BlockPool, KvCache, Reuse, SequenceBlocks
-from ingot.models import build_graph
+from ingot.models import build_graph, mtp_layer
+
+if TYPE_CHECKING:
+    from ingot.backends.gpu import GpuBackend
 
 DEFAULT_CONTEXT = 8192  # tokens, if the model allows as many
 _SAMPLE = 256  # bytes
+_SPARE = 2  # times what copies of matrices take: memory that must be available, unless asked for
 _NO_PROMPT = "a prompt is a text or one flat list of whole numbers, its token ids; batch takes many"
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -39,13 +48,17 @@ _E = TypeVar("_E", bound=StrEnum)
 class Weights(StrEnum):
     """Where the weights are while the model runs."""
 
+    AUTO = "auto"  # repacked if there is memory for them twice, else mapped
+    REPACK = "repack"  # mapped, and copied into memory in the order in which the CPU reads them
     MAP = "map"  # in the file, mapped: the system reads what is used and can drop it again
     LOCK = "lock"  # mapped, read now and kept in memory
-    READ = "read"  # copied into the memory of this process
+    READ = "read"  # copied into the memory of this process as they are
 
 
 class LoadedModel:
     """A model on a device with memory for its sequences. One thread at a time."""
+
+    repacking: Repacking | None = None
 
     def __init__(
         self,
@@ -54,20 +67,25 @@ class LoadedModel:
         threads: int | None = None,
         context: int | None = None,
         kv_type: str = "f16",
-        weights: str = Weights.MAP,
+        weights: str = Weights.AUTO,
         precision: str | None = None,
         cache_tokens: int | None = None,
         reuse: str = Reuse.NONE,
         device: str = "cpu",
         gpu_layers: GpuLayers = None,
         sequences: int | None = None,
+        mtp: bool | None = False,
+        hidden_layers: Sequence[int] = (),
         progress: OnOpening | None = None,
     ) -> None:
         """`context` is the longest sequence; the cache has room for `cache_tokens` of all of them.
 
         By default these are four contexts, if they take no more than a quarter of the memory. The
         first `gpu_layers` layers run on the GPU, the others on the CPU; "auto": as many as fit.
-        A GPU decodes at most `sequences` at once. `progress` is told what an opening on a GPU does.
+        A GPU decodes at most `sequences` at once; None: what its memory allows. `mtp`: keep the
+        hidden states that multi-token prediction needs; None: if the file has layers for it.
+        `hidden_layers`: keep what these layers read, for a draft; the number after the last one
+        stands for what that gives. `progress` is told what an opening on a GPU does.
         """
         self.threads = _checked_threads(threads)
         kind = _choice(KvType, "kv_type", kv_type.lower())
@@ -77,7 +95,15 @@ class LoadedModel:
         found = _choice(Reuse, "reuse", reuse)
         self.file = open_model(path, mapped=place is not Weights.READ)
         try:
-            self.graph = build_graph(self.file, context or DEFAULT_CONTEXT)
+            has_mtp = _checked_mtp(mtp, self.file, device)
+            _check_hidden_device(hidden_layers, device)
+            longest = context or DEFAULT_CONTEXT
+            self.graph = build_graph(self.file, longest, every_row=has_mtp)
+            if len(self.graph.streams) - 1 in hidden_layers:  # rows of all tokens, of the last one
+                self.graph = build_graph(self.file, longest, every_row=True)
+            self._hidden = self._streams(hidden_layers)
+            if has_mtp:
+                self._hidden = (_before_selection(self.graph),)
             self.context = _checked_context(context, self.graph.context_length)
             self.layout = KvLayout.of(self.graph.kv_layers, kind, self.graph.states)
             self._place_weights(place)
@@ -93,21 +119,26 @@ class LoadedModel:
                 gpu_layers=gpu_layers,
                 sequences=sequences,
                 progress=progress,
+                keep=[value.name for value in self._hidden],
             )
             self.file.check()  # that what was read is what was checked
+            self._check_copies(place, placed.cpu_backend)
         except BaseException:
             self.file.close()
             raise
         self._backend: Backend | None = placed.backend
+        self._cpu_backend = placed.cpu_backend
         self.device_sampler: DeviceSampler | None = placed.device_sampler
         self.gpu = placed.gpu  # None: all layers are on the CPU
         self.why_cpu = placed.why_cpu  # if the device is "auto"
         self._gpu_backend = placed.gpu_backend
         self.decode_sequences = placed.decode_sequences  # the most of a decode step
+        self.default_running = placed.default_running  # sequences at once
         self._give_back = placed.give_back
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
+        self.repacking = self._repack(place, placed.cpu_backend)
 
     @property
     def placement(self) -> str | None:
@@ -120,6 +151,34 @@ class LoadedModel:
     def on_gpu(self) -> bool:
         """Whether all layers run on the GPU."""
         return self.gpu is not None and self.gpu.whole
+
+    def own_program(self, graph: ComputationGraph) -> Backend | None:
+        """What runs the model, if some of it is on a GPU and this is the model's graph."""
+        return self._backend if self.gpu is not None and graph == self.graph else None
+
+    def add_gpu_program(
+        self, graph: ComputationGraph, layout: KvLayout, *, blocks: int, states: int
+    ) -> "GpuBackend | None":
+        """A backend for another graph of the file, beside the model's; None if there cannot be one.
+
+        All layers must be on the GPU, and there must be memory.
+        """
+        if self._gpu_backend is None or not self.on_gpu:
+            return None
+        from ingot.engine.model.gpu_programs import add_program  # noqa: PLC0415 (PyTorch)
+
+        try:
+            return add_program(
+                self._gpu_backend,
+                graph,
+                self.file,
+                layout,
+                context=self.context,
+                blocks=blocks,
+                states=states,
+            )
+        except (MemoryShortageError, ModelError):  # no memory, or no kernel
+            return None
 
     @property
     def prepared(self) -> Prepared:
@@ -134,6 +193,14 @@ class LoadedModel:
     def sequence(self) -> SequenceBlocks:
         """A new, empty sequence that shares no blocks; the caller closes it."""
         return SequenceBlocks(self.pool)
+
+    def read_adapter(self, path: str | os.PathLike[str]) -> Adapter:
+        """Open an adapter for this model."""
+        return open_adapter(path, self.file, self.graph)
+
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot, between two steps; None: free the slot."""
+        self._running.attach(slot, adapter)
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """Copy the blocks of a fork."""
@@ -154,14 +221,18 @@ class LoadedModel:
         ids: Sequence[Ints],
         outputs: Ints,
         phase: ExecutionPhase,
+        encoded: Ints | None = None,
     ) -> Logits:
         """Run the next tokens of some sequences: logits [outputs, vocabulary].
 
-        `outputs` counts through the tokens of all sequences in order.
+        `outputs` counts through the tokens of all sequences in order. `encoded`: how many tokens of
+        each sequence an encoder has read, when its decoder runs.
         """
         for sequence, new in zip(sequences, ids, strict=True):
             sequence.grow(len(new))
-        logits = self.forward(build_batch(sequences, ids, outputs, phase))
+        counts = np.array([len(new) for new in ids], np.int32)
+        batch = build_batch(sequences, np.concatenate(ids), counts, outputs, phase, encoded=encoded)
+        logits = self.forward(batch)
         for sequence in sequences:
             sequence.release_passed()
         return logits
@@ -177,6 +248,24 @@ class LoadedModel:
         if self.device_sampler is None or not any(plans):
             return Finished(self.forward(batch))
         return self.device_sampler.start(batch, plans)
+
+    @property
+    def keeps_hidden(self) -> bool:
+        """Whether `last_hidden` tells hidden states."""
+        return bool(self._hidden)
+
+    def last_hidden(self, tokens: int) -> Floats:
+        """The hidden states [tokens, width] of the last step, which had so many tokens.
+
+        For multi-token prediction: what the output matrix takes. For a draft: what some layers
+        read, side by side.
+        """
+        assert self._cpu_backend is not None, "it is open"
+        kept = []
+        for value in self._hidden:
+            kept.append(np.empty((tokens, value.width), np.float32))
+            self._cpu_backend.kept(value.name, tokens, kept[-1])
+        return kept[0] if len(kept) == 1 else np.concatenate(kept, axis=1)
 
     @property
     def change(self) -> str | None:
@@ -200,8 +289,8 @@ class LoadedModel:
         self.check_file()
         return digest.hexdigest()
 
-    def require_logits(self) -> None:
-        """Raise an error if the model generates no text."""
+    def require_logits(self, *, of_prompts: bool = False) -> None:
+        """Raise an error if the model generates no text, or has no logits of a prompt's tokens."""
         if self.graph.scores:
             raise ModelError(
                 f"{self.file.path} is a reranker: it scores texts for a query (LLM.rerank), "
@@ -212,11 +301,18 @@ class LoadedModel:
                 f"{self.file.path} is an encoder: it has a row for every token of a text, "
                 "and writes none"
             )
+        if of_prompts and self.graph.encoder is not None:
+            raise ModelError(
+                f"{self.file.path} is an encoder-decoder: it has logits of what it writes, and "
+                "none of the tokens of a prompt"
+            )
 
     def check_ids(self, token_ids: Sequence[int] | NDArray[np.integer]) -> Ints:
         """The ids of a prompt as the backend wants them; what cannot be run is an error."""
         size = self.graph.vocabulary_size
-        if len(token_ids) > self.context:  # before an array is made of them
+        # What a decoder begins with is no part of the prompt.
+        room = self.context - (self.graph.start_token is not None)
+        if len(token_ids) > room:  # before an array is made of them
             raise ContextLengthError(
                 f"the prompt has {len(token_ids)} tokens and the context {self.context}; shorten "
                 f"the prompt or open the model with a larger context (at most "
@@ -241,7 +337,10 @@ class LoadedModel:
 
     def close(self) -> None:
         """Stop the threads and free the memory."""
-        self._backend = self.device_sampler = self._gpu_backend = None
+        if self.repacking is not None:
+            self.repacking.close()
+            self.repacking = None
+        self._backend = self.device_sampler = self._gpu_backend = self._cpu_backend = None
         self.file.close()
         if self._give_back is not None:
             self._give_back()
@@ -258,9 +357,21 @@ class LoadedModel:
             raise ModelError(f"{self.file.path} is closed; open it again")
         return self._backend
 
+    def _streams(self, layers: Sequence[int]) -> tuple[o.Value, ...]:
+        """What some layers read; an error if there are no such layers."""
+        streams = self.graph.streams
+        for layer in layers:
+            if not 0 <= layer < len(streams):
+                raise ConfigError(
+                    f"the draft reads the hidden states before layer {layer} of its target, and "
+                    f"{self.file.path} has {len(streams) - 1} layers; take the draft that was made "
+                    "for this model"
+                )
+        return tuple(streams[layer] for layer in layers)
+
     def _place_weights(self, place: Weights) -> None:
         size = sum(tensor.nbytes for tensor in self.file.tensors.values())
-        if place is Weights.MAP:
+        if place in {Weights.AUTO, Weights.REPACK, Weights.MAP}:
             if size <= memory.available():  # or else reading the end would drop the beginning
                 self.file.prefetch()
             return
@@ -270,28 +381,77 @@ class LoadedModel:
         if place is Weights.LOCK:
             self.file.lock()
 
+    def _check_copies(self, place: Weights, backend: CpuBackend | None) -> None:
+        if place is Weights.REPACK and backend is not None:
+            memory.require(
+                backend.copied_bytes,
+                "weights='repack'",
+                "take weights='map', which uses the mapped file",
+            )
+
+    def _repack(self, place: Weights, backend: CpuBackend | None) -> Repacking | None:
+        """Begin to copy matrices, if that was asked for or there is memory to spare."""
+        if backend is None or not (size := backend.copied_bytes):
+            return None
+        if place is Weights.AUTO and _SPARE * size > memory.available():
+            return None
+        if place not in {Weights.AUTO, Weights.REPACK}:
+            return None
+        return Repacking(
+            backend,
+            is_intact=lambda: self.file.change is None,
+            on_end=self.file.release if backend.copies_replace else lambda: None,
+        )
+
 
 def build_batch(
     sequences: Sequence[SequenceBlocks],
-    ids: Sequence[Ints],
+    ids: Ints,
+    counts: Ints,
     outputs: Ints,
     phase: ExecutionPhase,
     types: Ints | None = None,
+    adapters: Sequence[tuple[int, float] | None] = (),
+    rows: Floats | None = None,
+    encoded: Ints | None = None,
 ) -> Batch:
-    """The last tokens of some sequences, which have grown already."""
-    positions = [
-        np.arange(sequence.length - len(new), sequence.length, dtype=np.int32)
-        for sequence, new in zip(sequences, ids, strict=True)
-    ]
+    """The last tokens of some sequences, `counts` of each, which have grown already.
+
+    `adapters` are the slot and the scale of each sequence, or none at all. `rows` are for a graph
+    that begins with them. `encoded`: how many tokens of each an encoder has read.
+    """
+    lengths = np.fromiter((sequence.length for sequence in sequences), np.int32, len(sequences))
+    # A token's position is its place in `ids`, moved by that of its sequence.
+    moved = lengths - np.cumsum(counts, dtype=np.int32)
     return Batch(
-        ids=np.concatenate(ids),
-        positions=np.concatenate(positions),
-        counts=np.array([len(new) for new in ids], np.int32),
+        ids=ids,
+        positions=np.arange(len(ids), dtype=np.int32) + np.repeat(moved, counts),
+        counts=counts,
         tables=[sequence.tables for sequence in sequences],
         outputs=outputs,
         phase=phase,
         types=types,
+        rows=rows,
+        encoded=encoded,
+        **batch_adapters(adapters),
     )
+
+
+class BatchAdapters(TypedDict, total=False):
+    """The fields of a batch that has adapters."""
+
+    adapters: Ints
+    adapter_scales: Floats
+
+
+def batch_adapters(uses: Sequence[tuple[int, float] | None]) -> BatchAdapters:
+    """The adapters of some sequences, as fields of a batch."""
+    if not any(uses):
+        return {}
+    return {
+        "adapters": np.array([use[0] if use else -1 for use in uses], np.int32),
+        "adapter_scales": np.array([use[1] if use else 0.0 for use in uses], np.float32),
+    }
 
 
 def _checked_threads(threads: int | None) -> int:
@@ -309,6 +469,35 @@ def _checked_context(context: int | None, trained: int) -> int:
     if not isinstance(context, int) or not 1 <= context <= trained:
         raise ContextLengthError(f"context is {context!r}; this model allows 1 to {trained} tokens")
     return context
+
+
+def _checked_mtp(mtp: bool | None, file: GgufLoader, device: str) -> bool:
+    """Whether to keep hidden states for multi-token prediction; an error if it is impossible."""
+    can = mtp_layer(file) is not None
+    if mtp and not can:
+        raise ConfigError(
+            f"{file.path} has no layers for multi-token prediction (nextn); take a file that has, "
+            "or speculation='auto', which also guesses from the text itself"
+        )
+    if mtp and device != "cpu":
+        raise ConfigError(
+            f"multi-token prediction runs on the CPU, and the device is {device!r}; leave out one "
+            "of the two, or take speculation='auto'"
+        )
+    return can and mtp is not False and device == "cpu"
+
+
+def _check_hidden_device(layers: Sequence[int], device: str) -> None:
+    if layers and device != "cpu":
+        raise ConfigError(
+            f"a draft that reads hidden states (EAGLE-3) runs on the CPU, and the device is "
+            f"{device!r}; leave out one of the two, or take a draft model"
+        )
+
+
+def _before_selection(graph: ComputationGraph) -> o.Value:
+    """The last value with a row for every token."""
+    return next(op.source for op in graph.ops if isinstance(op, o.Select))
 
 
 def _choice(kind: type[_E], field: str, name: str) -> _E:

@@ -16,6 +16,7 @@ from ingot.machine import available_memory
 _CONTEXTS, _MEMORY_SHARE = 4, 4
 _SEQUENCE_BLOCKS = 32  # of one of many sequences: 1024 tokens
 _STATES = 64  # two for each of 32 running sequences
+DEFAULT_RUNNING, _MOST_RUNNING = 32, 256  # sequences at once, if no number is asked for
 _FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
 
 available = available_memory
@@ -76,6 +77,17 @@ class CacheSize:
             f"a cache for {' and '.join(kept)}",
             "choose a smaller context or cache, or a smaller kv_type",
         )
+
+
+def sequences_for(layout: KvLayout, context: int, room: int) -> int:
+    """How many sequences a GPU decodes at once by default, if it has `room` bytes free.
+
+    As many as have 1024 tokens each in the cache's share of them, from 32 to 256.
+    """
+    kv_bytes, _ = _block_bytes(layout)
+    one = max(kv_bytes * min(_SEQUENCE_BLOCKS, block_count(context)), 1)
+    fitting = room // _MEMORY_SHARE // one
+    return max(DEFAULT_RUNNING, min(fitting // DEFAULT_RUNNING * DEFAULT_RUNNING, _MOST_RUNNING))
 
 
 def most_tokens(layout: KvLayout, room: int) -> int:

@@ -1,13 +1,14 @@
 """Where the layers of a model run (CPU, GPU, or the first layers on a GPU), and its cache size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ingot import _native
 from ingot.backends.backend import Backend, OnOpening, choose_device
-from ingot.backends.cpu import CpuBackend
+from ingot.backends.cpu import CpuBackend, Pools
 from ingot.backends.device_sampler import DeviceSampler
+from ingot.backends.encoder_decoder import EncoderDecoder
 from ingot.backends.precision import Precision
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine.model import memory
@@ -16,7 +17,7 @@ from ingot.errors import ConfigError, GraphError, IngotError, MemoryShortageErro
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.cut import cut, layer_count
-from ingot.graph.kv_layout import KvLayout, block_count
+from ingot.graph.kv_layout import KvLayout
 
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device, GpuBackend, GpuPlan
@@ -70,7 +71,9 @@ class Placed:
     why_cpu: str | None = None  # why, if the device is "auto"
     device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
     gpu_backend: "GpuBackend | None" = None
+    cpu_backend: CpuBackend | None = None  # of the layers that are there
     decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
+    default_running: int = memory.DEFAULT_RUNNING  # sequences at once, if no number is asked for
     give_back: Callable[[], None] | None = None  # frees device memory that a closed model leaves
 
     def __init__(
@@ -87,16 +90,19 @@ class Placed:
         gpu_layers: GpuLayers = None,
         sequences: int | None = None,
         progress: OnOpening | None = None,
+        keep: Collection[str] = (),
     ) -> None:
         """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
 
         The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
-        as many as fit if the device is "auto". A GPU decodes at most `sequences` at once.
+        as many as fit if the device is "auto". A GPU decodes at most `sequences` at once. `keep`
+        names values that the CPU can tell after a step (`cpu_backend`).
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
-        self._precision, self._progress = precision, progress
-        self._sequences = sequences or _native.MAX_GENERATION_TOKENS
+        self._precision, self._progress, self._keep = precision, progress, keep
+        self._asked_sequences = sequences
+        self._sequences = sequences or memory.DEFAULT_RUNNING
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
         if layers != 0:
             try:
@@ -117,47 +123,61 @@ class Placed:
     def _place_on(self, gpu: "Device", layers: int | None) -> None:
         """Place that many layers, or as many as fit; raise an error if they do not fit."""
         from ingot.backends.gpu import require  # noqa: PLC0415 (PyTorch, if asked for)
-        from ingot.engine.model.gpu_fit import make_planner  # noqa: PLC0415
+        from ingot.engine.model.gpu_fit import make_planner, writes_nothing  # noqa: PLC0415
 
-        kv_type = self._layout.type
-        planner = make_planner(
-            self._graph, self._file, kv_type, gpu, self._context, self._sequences
-        )
-        room, least = gpu.free_memory(), self._least_blocks()
+        kind, context = self._layout.type, self._context
+        planner = make_planner(self._graph, self._file, kind, gpu, context, self._sequences)
+        room, least = gpu.free_memory(), self._least_size()
+        if self._asked_sequences is None and not writes_nothing(self._graph):
+            many = memory.sequences_for(self._layout, context, room)
+            larger = make_planner(self._graph, self._file, kind, gpu, context, many)
+            if larger.fits(larger.layers, room, least.blocks, least.states):
+                planner, self._sequences = larger, many
         if layers is None:
-            layers = planner.most_layers(room, least)
-        if not layers or not planner.fits(layers, room, least):
-            most = planner.most_layers(room, least)
+            layers = planner.most_layers(room, least.blocks, least.states)
+        if not layers or not planner.fits(layers, room, least.blocks, least.states):
+            most = planner.most_layers(room, least.blocks, least.states)
             remedy = f"gpu_layers={most} would fit; or " if most else "not one layer would fit; "
-            require(planner.needs(layers or planner.layers).total(least), room, remedy)
+            needs = planner.needs(layers or planner.layers)
+            require(needs.total(least.blocks, least.states), room, remedy)
         place = self._whole_on if layers == planner.layers else self._split_on
-        plan = planner.plan(layers)
-        place(gpu, plan, layers, plan.needs.most_blocks(room))
+        place(gpu, planner.plan(layers), layers, room)
 
-    def _least_blocks(self) -> int:
+    def _least_size(self) -> CacheSize:
         """The smallest cache: what was asked for, or one context."""
-        if self._cache_tokens is None:
-            return block_count(self._context)
-        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0).blocks
+        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0)
 
-    def _whole_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
+    def _fitting(self, wanted: CacheSize, plan: "GpuPlan", room: int) -> CacheSize:
+        """A cache of this size, or a smaller one if a GPU with `room` bytes cannot hold it."""
+        needs, least = plan.needs, self._least_size()
+        states = wanted.states
+        if needs.state:  # they leave the other half to keys and values
+            free = room - needs.total(least.blocks)
+            states = min(states, max(least.states, free // 2 // needs.state))
+        return CacheSize(min(wanted.blocks, needs.most_blocks(room, states)), states)
+
+    def _whole_on(self, gpu: "Device", plan: "GpuPlan", layers: int, room: int) -> None:
         wanted = CacheSize.of(
             self._layout, self._context, self._cache_tokens, gpu.free_memory(), self._sequences
         )
-        self.size = CacheSize(min(wanted.blocks, most_blocks), wanted.states)
-        self.backend = self.device_sampler = self._on_gpu(plan, layers)
-        self.decode_sequences = plan.sequences
+        self.size = self._fitting(wanted, plan, room)
+        backend = self.backend = self._on_gpu(plan, layers)
+        if plan.sequences:
+            self.device_sampler = backend
+            self.decode_sequences = self.default_running = plan.sequences
 
-    def _split_on(self, gpu: "Device", plan: "GpuPlan", layers: int, most_blocks: int) -> None:
+    def _split_on(self, gpu: "Device", plan: "GpuPlan", layers: int, room: int) -> None:
         """Place the first layers on the GPU; the cache has as many blocks in both places."""
         parts = cut(self._graph, layers)
         first = PartLayout.of(parts.first, self._layout)
         second = PartLayout.of(parts.second, self._layout)
         there, here = (
-            CacheSize.of(part.own, self._context, self._cache_tokens, room)
-            for part, room in ((first, gpu.free_memory()), (second, memory.available()))
+            CacheSize.of(part.own, self._context, self._cache_tokens, free)
+            for part, free in ((first, gpu.free_memory()), (second, memory.available()))
         )
-        self.size = CacheSize(min(there.blocks, here.blocks, most_blocks), here.states)
+        states = [size.states for size in (there, here) if size.states]
+        wanted = CacheSize(min(there.blocks, here.blocks), min(states, default=0))
+        self.size = self._fitting(wanted, plan, room)
         self.size.require(second.own)
         # First the CPU, so that its errors come before the upload.
         second_backend = self._on_cpu(parts.second, second.own, self.size)
@@ -168,7 +188,13 @@ class Placed:
         from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
 
         self.give_back = give_back
-        backend = GpuBackend(plan, self._file, blocks=self.size.blocks, progress=self._progress)
+        backend = GpuBackend(
+            plan,
+            self._file,
+            blocks=self.size.blocks,
+            states=self.size.states,
+            progress=self._progress,
+        )
         self.gpu_backend = backend
         self.gpu = OnGpu(
             device=plan.device.name,
@@ -183,7 +209,9 @@ class Placed:
         return backend
 
     def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:
-        try:
+        def program(
+            graph: ComputationGraph, keep: Collection[str], pools: Pools | None = None
+        ) -> CpuBackend:
             return CpuBackend(
                 graph,
                 self._file,
@@ -194,7 +222,15 @@ class Placed:
                 threads=self._threads,
                 precision=self._precision,
                 max_tokens=STEP_TOKENS if graph.causal else self._context,
+                keep=keep,
+                pools=pools,
             )
+
+        try:
+            self.cpu_backend = backend = program(graph, self._keep)
+            if graph.encoder is None:
+                return backend
+            return EncoderDecoder(program(graph.encoder, (), backend.pools), backend)
         except IngotError:
             raise
         except MemoryError as error:  # a limit of the process, not of the system

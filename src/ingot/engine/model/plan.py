@@ -16,11 +16,9 @@ from ingot.engine.options import EngineOptions
 from ingot.errors import ConfigError, GraphError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
-from ingot.graph.fusion import fuse
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.graph.memory_plan import MemoryPlan
-from ingot.memory_estimate import BATCH_TOKENS
+from ingot.memory_estimate import arena_bytes
 from ingot.models import build_graph
 
 _ROUND = 1024  # tokens, to which a context that memory limits is rounded down
@@ -61,13 +59,12 @@ def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
         trained = graph.context_length
         context = options.context or _longest(graph, file, layout, options)
         size = CacheSize.of(layout, context, options.cache_tokens, memory.available())
-        batch = min(context, BATCH_TOKENS) if graph.causal else context
         return ModelPlan(
             context=context,
             trained=trained,
             weights=sum(tensor.nbytes for tensor in file.tensors.values()),
             cache=size.nbytes(layout),
-            arena=MemoryPlan.of(fuse(graph)).size * batch,
+            arena=arena_bytes(graph, context),
         )
 
 

@@ -6,8 +6,8 @@ dataclass. Its fields name what it reads, writes and keeps; its docstring says w
 its methods say what must fit, what it is fused with and how a listing describes it. Nothing here
 knows a backend, an architecture or a tensor's bytes.
 
-Families of operations: `rows`, `linear`, `attention`, `experts`, `recurrent`. Each names its
-operations in `__all__`; this package re-exports them all.
+Families of operations: `rows`, `linear`, `attention`, `experts`, `recurrent`, `streams`. Each names
+its operations in `__all__`; this package re-exports them all.
 """
 
 from ingot.graph.ops.attention import *
@@ -16,3 +16,4 @@ from ingot.graph.ops.linear import *
 from ingot.graph.ops.record import *
 from ingot.graph.ops.recurrent import *
 from ingot.graph.ops.rows import *
+from ingot.graph.ops.streams import *

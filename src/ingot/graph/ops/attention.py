@@ -1,6 +1,6 @@
 """Attention: rotary embedding (RoPE), the write to the KV cache, and attention over it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
@@ -25,11 +25,13 @@ from ingot.graph.ops.rows import Norm, Normalization
 
 __all__ = [
     "Attend",
+    "DistanceBias",
     "HeadLinear",
     "PickHeads",
     "Rope",
     "RopeLayout",
     "Rotary",
+    "SeenPart",
     "StoreKv",
     "Temper",
     "WriteKv",
@@ -41,6 +43,30 @@ class RopeLayout(StrEnum):
 
     INTERLEAVED = "interleaved"  # 2i with 2i+1
     HALF_SPLIT = "half-split"  # i with i + rotary/2
+
+
+class SeenPart(StrEnum):
+    """Which positions of a sequence attention looks at."""
+
+    ALL = "all"
+    ENCODED = "encoded"  # those that an encoder wrote, whatever the position of the token
+    DECODED = "decoded"  # those after them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceBias(Record):
+    """What is added to the scores of every head, by the distance from query to key.
+
+    Head h adds weight[buckets[distance + reach], h]; farther keys count as those `reach` away.
+    """
+
+    weight: Weight = field(metadata=VECTOR)  # [buckets, heads]
+    buckets: tuple[int, ...]  # of the distances from -reach to reach
+
+    @property
+    def reach(self) -> int:
+        """The largest distance that differs from the one before."""
+        return len(self.buckets) // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +110,6 @@ class Rope(Op):
         whole = not self.source.width % self.head_size
         return self.same_width() and rotated <= self.head_size and whole
 
-    def fuse(self, around: Neighbours) -> None:
-        """Only the heads of an attention are rotated: `StoreKv`."""
-
 
 def _rotary_words(rotary: Rotary | None) -> str:
     if rotary is None:
@@ -116,8 +139,11 @@ class WriteKv(Op):
         """Only a shared value may have another width than its key."""
         return self.shared or self.same_width()
 
-    def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
+    def check_cache(
+        self, layers: Sequence[KvLayer], stored: set[int], encoded: Collection[int]
+    ) -> None:
         """Each layer of the cache is written once, in its own width."""
+        del encoded  # a decoder may write other positions of the same layer
         layer = _cache_layer(self, self.kv_layer, layers)
         if self.kv_layer in stored:
             raise GraphError(f"{self}: layer {self.kv_layer} is stored a second time")
@@ -130,14 +156,27 @@ class WriteKv(Op):
         stored.add(self.kv_layer)
 
     def fuse(self, around: Neighbours) -> "StoreKv":
-        """Takes the head norms and the RoPE of its key and of the query that attends to it."""
-        query = next(
-            (op.query for op in around.ops if isinstance(op, Attend) and self._is_for(op)), None
-        )
-        if query is None:
-            raise GraphError("a layer of the cache is stored or read, but not both")
-        heads, key = _Heads.of(around, query), _Heads.of(around, self.key)
-        around.take(heads.norm, heads.rope, key.norm, key.rope)
+        """Takes the head norms and the RoPE of its key and of the query that attends to it.
+
+        There is no such query if another graph attends to what this one stores.
+        """
+        attend = _first_reader(around, self.kv_layer)
+        key = _Heads.of(around, self.key, self, self)
+        around.take(key.norm, key.rope)
+        if attend is None:
+            return StoreKv(
+                query=None,
+                key=key.value,
+                value=self.value,
+                query_norm=None,
+                key_norm=key.norm.normalization if key.norm else None,
+                rope=key.rope.rotary if key.rope else None,
+                norms_last=key.norm_last,
+                kv_layer=self.kv_layer,
+                layer=self.layer,
+            )
+        heads = _Heads.of(around, attend.query, attend, self)
+        around.take(heads.norm, heads.rope)
         ropes = [op.rope.rotary if op.rope else None for op in (heads, key)]
         if ropes[0] != ropes[1]:
             raise GraphError(
@@ -160,9 +199,6 @@ class WriteKv(Op):
             layer=self.layer,
         )
 
-    def _is_for(self, attend: "Attend") -> bool:
-        return attend.kv_layer == self.kv_layer
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKv(Op):
@@ -176,7 +212,7 @@ class StoreKv(Op):
     needs_all_tokens: ClassVar[bool] = True
     cache_use: ClassVar[CacheUse] = CacheUse.WRITTEN
 
-    query: Value = field(metadata=INPUT)
+    query: Value | None = field(metadata=INPUT)  # None: another graph attends to the layer
     key: Value = field(metadata=INPUT)
     value: Value = field(metadata=INPUT)
     query_norm: Normalization | None
@@ -204,6 +240,9 @@ class Attend(Op):
     lie side by side, and a token sees those positions of its own that are not later. Query head h
     reads key head h // (heads / kv_heads). With sinks, softmax of head h also counts one more
     score, sinks[h], that has no value.
+
+    Added to scores, after scale and cap: a `bias` by distance, and -slopes[h] * |distance|. `seen`:
+    of a sequence that begins with encoded positions, only those, all of them; or only the others.
     """
 
     label: ClassVar[str] = "attend"
@@ -222,6 +261,9 @@ class Attend(Op):
     sinks: Weight | None = field(default=None, metadata=VECTOR)
     causal: bool = True
     chunked: bool = False
+    seen: SeenPart = SeenPart.ALL
+    bias: DistanceBias | None = None
+    slopes: tuple[float, ...] = ()  # one for each head
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -232,6 +274,9 @@ class Attend(Op):
             f"{'chunks of' if self.chunked else 'window'} {self.window}" if self.window else "",
             f"soft cap {self.softcap:g}" if self.softcap else "",
             "sinks" if self.sinks else "",
+            f"over {self.seen} positions" if self.seen is not SeenPart.ALL else "",
+            f"bias of distances up to {self.bias.reach}" if self.bias else "",
+            "ALiBi" if self.slopes else "",
         )
 
     @property
@@ -240,16 +285,27 @@ class Attend(Op):
         return not self.causal
 
     def fits(self) -> bool:
-        """Groups of heads are whole; only a causal attention has chunks."""
+        """Groups of heads are whole; only a causal attention has chunks, or sees a part."""
         grouped = self.kv_heads > 0 and self.heads % self.kv_heads == 0
         sinks_fit = self.sinks is None or self.sinks.shape == (self.heads,)
         seen = not self.chunked or (self.causal and self.window > 0)
-        return grouped and sinks_fit and seen
+        part = self.seen is SeenPart.ALL or (self.causal and not self.window)
+        slopes = len(self.slopes) in (0, self.heads)
+        return grouped and sinks_fit and seen and part and slopes and self._bias_fits()
 
-    def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
+    def _bias_fits(self) -> bool:
+        if self.bias is None:
+            return True
+        buckets, heads = self.bias.weight.shape
+        known = all(bucket in range(buckets) for bucket in self.bias.buckets)
+        return heads == self.heads and len(self.bias.buckets) % 2 == 1 and known
+
+    def check_cache(
+        self, layers: Sequence[KvLayer], stored: set[int], encoded: Collection[int]
+    ) -> None:
         """The layer was written, with these heads."""
         layer = _cache_layer(self, self.kv_layer, layers)
-        if self.kv_layer not in stored:
+        if self.kv_layer not in (encoded if self.seen is SeenPart.ENCODED else stored):
             raise GraphError(f"{self}: layer {self.kv_layer} is read before it is stored")
         value_size = layer.value_width // layer.heads
         kept = layer.heads, self.heads * layer.head_size, self.heads * value_size, layer.window
@@ -262,8 +318,16 @@ class Attend(Op):
             )
 
     def fuse(self, around: Neighbours) -> "Attend":
-        """`StoreKv` norms and rotates its query in place."""
-        return replace(self, query=_Heads.of(around, self.query).value)
+        """`StoreKv` norms and rotates the query of the first that reads its layer in place."""
+        if self.seen is SeenPart.ENCODED or _first_reader(around, self.kv_layer) != self:
+            return self
+        return replace(self, query=_Heads.of(around, self.query, self, self).value)
+
+
+def _first_reader(around: Neighbours, kv_layer: int) -> Attend | None:
+    """The first attention over a layer of the cache."""
+    readers = (op for op in around.ops if isinstance(op, Attend) and op.kv_layer == kv_layer)
+    return next(readers, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +340,8 @@ class _Heads:
     norm_last: bool  # after RoPE
 
     @classmethod
-    def of(cls, around: Neighbours, value: Value) -> "_Heads":
+    def of(cls, around: Neighbours, value: Value, reader: Op, at: Op) -> "_Heads":
+        """Those of a value that `reader` reads; they are changed in place where `at` is."""
         rope: Rope | None = None
         norm: Norm | None = None
         norm_last = False
@@ -291,8 +356,13 @@ class _Heads:
                 break
             chain.append(before.source)
             before = around.writer(before.source)
-        for link in chain:
-            if around.only_reader(link) is None:
+        # What is changed in place may be read before, but not as it is in between, nor later.
+        later = {id(op) for op in around.following(at)}
+        for link, changer in zip(chain, [reader, *map(around.writer, chain)], strict=False):
+            others = [op for op in around.readers(link) if op is not changer]
+            if link == chain[-1]:
+                others = [op for op in others if id(op) in later]
+            if others and len(chain) > 1:
                 raise GraphError(
                     f"{link.name} is read by others too, but heads are changed in place"
                 )

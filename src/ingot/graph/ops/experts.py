@@ -48,7 +48,7 @@ class Route(Op):
 
     out = the numbers of the `used` experts that are chosen, best first, then their weights. The
     selection bias is added only to choose; normalized weights are divided by their sum; all are
-    multiplied by `scale`.
+    multiplied by `scale`, and each by the one of its expert.
 
     Experts lie in `groups` of equal size. Only those of the best `groups_used` are chosen; a group
     counts as much as the `group_best` largest ranks in it together.
@@ -64,6 +64,7 @@ class Route(Op):
     scale: float = 1.0
     near: float = 0.0  # of the sparse mixer
     selection_bias: Weight | None = field(default=None, metadata=VECTOR)
+    expert_scales: Weight | None = field(default=None, metadata=VECTOR)
     groups: int = 1
     groups_used: int = 1
     group_best: int = 1
@@ -78,15 +79,16 @@ class Route(Op):
             "selection bias" if self.selection_bias else "",
             "normalized" if self.normalize else "",
             times(self.scale),
+            "times a scale of each" if self.expert_scales else "",
         )
 
     def fits(self) -> bool:
         """At least one and at most all experts are chosen, those of all groups that are used."""
-        bias = self.selection_bias
+        vectors = [w for w in (self.selection_bias, self.expert_scales) if w]
         size, rest = divmod(self.scores.width, self.groups)
         grouped = not rest and self.groups_used <= self.groups and 1 <= self.group_best <= size
         chosen = 1 <= self.used <= self.groups_used * size and self.out.width == 2 * self.used
-        return grouped and chosen and (bias is None or bias.shape == (self.scores.width,))
+        return grouped and chosen and all(w.shape == (self.scores.width,) for w in vectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,8 @@ class ExpertLinear(Op):
     """A linear map of every expert that a Route chose, side by side in the order of the choice.
 
     out[k] = x @ weight[expert k].T + bias[expert k], where x is the source, or its k-th part if
-    it is as wide as all of them together. Weights are [experts, rows, columns].
+    it is as wide as all of them together. Weights are [experts, rows, columns]; of an expert's rows
+    `rows` from `first` on are read, or all.
     """
 
     label: ClassVar[str] = "expert linear"
@@ -104,11 +107,19 @@ class ExpertLinear(Op):
     out: Value = field(metadata=OUTPUT)
     weight: Weight = field(metadata=MATRIX)
     bias: Weight | None = field(default=None, metadata=VECTOR)
+    first: int = 0
+    rows: int | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """How many experts work."""
         return (_experts(self.choice, self.weight),)
+
+    @property
+    def part(self) -> "ExpertPart":
+        """The same without its values, as a part of other operations."""
+        rows = self.weight.shape[1] if self.rows is None else self.rows
+        return ExpertPart(weight=self.weight, bias=self.bias, first=self.first, rows=rows)
 
     def fits(self) -> bool:
         """One matrix for each expert; one input for all that a token uses, or one for each."""
@@ -117,13 +128,15 @@ class ExpertLinear(Op):
         experts, rows, columns = self.weight.shape
         used = self.choice.width // 2
         bias_fits = self.bias is None or self.bias.shape == (experts, rows)
-        inputs = {columns, used * columns}
-        return bias_fits and self.out.width == used * rows and self.source.width in inputs
+        inside = 0 <= self.first < self.first + self.part.rows <= rows
+        whole = self.out.width == used * self.part.rows
+        return bias_fits and inside and whole and self.source.width in {columns, used * columns}
 
     def fuse(self, around: Neighbours) -> "ExpertGate | ExpertMix":
         """A gate takes its up and activation, a down takes its mix and the residual."""
         reader = around.only_reader(self.out)
-        if isinstance(reader, MixExperts) and reader.choice == self.choice:
+        all_rows = self.part.rows == self.weight.shape[1]
+        if isinstance(reader, MixExperts) and reader.choice == self.choice and all_rows:
             around.take(reader)
             out, residual = take_residual(around, reader.out)
             return ExpertMix(
@@ -143,11 +156,7 @@ class ExpertLinear(Op):
                 return ExpertGate(
                     source=self.source,
                     choice=self.choice,
-                    parts=tuple(
-                        ExpertPart(weight=op.weight, bias=op.bias)
-                        for op in (self, up)
-                        if isinstance(op, ExpertLinear)
-                    ),
+                    parts=tuple(op.part for op in (self, up) if isinstance(op, ExpertLinear)),
                     activation=reader.kind,
                     out=reader.out,
                     layer=self.layer,
@@ -164,10 +173,15 @@ def _experts(choice: Value, weight: Weight) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertPart(Record):
-    """The matrices of all experts, [experts, rows, columns], and their biases."""
+    """The matrices of all experts, [experts, rows, columns], and their biases.
+
+    Of an expert's rows, `rows` from `first` on are read.
+    """
 
     weight: Weight = field(metadata=MATRIX)
     bias: Weight | None = field(metadata=VECTOR)
+    first: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Linear maps, and what is computed in the same pass: norm before, activation or residual after."""
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import ClassVar
 
 from ingot.graph.ops.neighbours import Neighbours
@@ -23,7 +24,10 @@ __all__ = ["FusedLinear", "Linear", "LinearPart"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Op):
-    """out = scale * (source @ weight.T + bias)."""
+    """out = scale * (source @ weight.T + bias).
+
+    A stack of matrices counts as one with the rows of all.
+    """
 
     label: ClassVar[str] = "linear"
     colour: ClassVar[str] = "#dbe9ff"
@@ -39,10 +43,16 @@ class Linear(Op):
         """Its scale."""
         return (times(self.scale),)
 
+    @property
+    def adapted_matrices(self) -> tuple[Weight, ...]:
+        """Its matrix."""
+        return (self.weight,)
+
     def fits(self) -> bool:
         """The matrix stands between its values."""
-        shape = (self.out.width, self.source.width)
-        return self.weight.shape == shape and (self.bias is None or self.bias.shape == shape[:1])
+        *rows, columns = self.weight.shape
+        bias_fits = self.bias is None or self.bias.shape == (self.out.width,)
+        return (prod(rows), columns) == (self.out.width, self.source.width) and bias_fits
 
     def fuse(self, around: Neighbours) -> "FusedLinear":
         """Takes the linear maps of the same input that follow it (query, key, value; gate and up).
@@ -85,9 +95,9 @@ class Linear(Op):
 def _norm_before(around: Neighbours, source: Value) -> Norm | None:
     """The norm that makes an input, if only linear maps read it."""
     norm = around.writer(source)
-    if isinstance(norm, Norm) and all(isinstance(op, Linear) for op in around.readers(source)):
-        return norm
-    return None
+    if not isinstance(norm, Norm) or around.is_kept(source):
+        return None
+    return norm if all(isinstance(op, Linear) for op in around.readers(source)) else None
 
 
 def _activation_of(around: Neighbours, group: list[Linear]) -> Activate | None:
@@ -130,6 +140,11 @@ class FusedLinear(Op):
     def outputs(self) -> tuple[Value, ...]:
         """Those of the parts; with an activation there is one."""
         return tuple(part.out for part in (self.parts[:1] if self.activation else self.parts))
+
+    @property
+    def adapted_matrices(self) -> tuple[Weight, ...]:
+        """Those of the parts."""
+        return tuple(part.weight for part in self.parts)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Operations in order come in. Who writes and reads a value goes out; an operation
 of another one is noted. Knows no particular operation: the rules are `Op.fuse` of each.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 class Neighbours:
     """Writers and readers of every value."""
 
-    def __init__(self, ops: "Sequence[Op]") -> None:
+    def __init__(self, ops: "Sequence[Op]", keep: Collection[str] = ()) -> None:
+        """`keep` names values that are also read after the last operation."""
         self.ops = ops
+        self._keep = frozenset(keep)
         self._place: dict[int, int] = {}  # of an operation, by its id
         self._writer: dict[str, int] = {}
         self._readers: dict[str, list[Op]] = {}
@@ -38,7 +40,11 @@ class Neighbours:
     def only_reader(self, value: "Value") -> "Op | None":
         """The operation that reads a value, if it is the only one."""
         readers = self.readers(value)
-        return readers[0] if len(readers) == 1 else None
+        return readers[0] if len(readers) == 1 and not self.is_kept(value) else None
+
+    def is_kept(self, value: "Value") -> bool:
+        """Whether a value is read after the last operation."""
+        return value.name in self._keep
 
     def is_written_before(self, one: "Value", other: "Value") -> bool:
         """Whether a value is written before another one."""

@@ -5,7 +5,7 @@ code) read an operation only through the roles of its fields and the methods of 
 particular operation, so a new one needs no change to them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum, auto
 from functools import cache
@@ -104,9 +104,12 @@ class CacheUse(StrEnum):
     MOVED_ON = "moved on"
 
 
-def layer_prefix(layer: int | None) -> str:
-    """How the names of a layer's tensors and values begin in a GGUF file."""
-    return "" if layer is None else f"blk.{layer}."
+def layer_prefix(layer: int | None, stack: str = "") -> str:
+    """How the names of a layer's tensors and values begin in a GGUF file.
+
+    If a model has two stacks of layers, the name of the stack comes first.
+    """
+    return "" if layer is None else f"{stack}blk.{layer}."
 
 
 @cache
@@ -183,6 +186,16 @@ class Op(Record):
         return False
 
     @property
+    def adapted_matrices(self) -> tuple[Weight, ...]:
+        """Matrices whose products an adapter may add to, in order."""
+        return ()
+
+    @property
+    def adapted_table(self) -> Weight | None:
+        """A matrix whose rows are looked up by token id, and which an adapter may add to."""
+        return None
+
+    @property
     def state_floats(self) -> int:
         """Floats that it keeps of a sequence between steps, beside keys and values."""
         return 0
@@ -195,8 +208,13 @@ class Op(Record):
         """Whether all values have the same width."""
         return len({value.width for value in (*self.inputs, *self.outputs)}) == 1
 
-    def check_cache(self, layers: Sequence[KvLayer], stored: set[int]) -> None:
-        """Raise a GraphError if it does not fit the cache; note in `stored` what it writes."""
+    def check_cache(
+        self, layers: Sequence[KvLayer], stored: set[int], encoded: Collection[int]
+    ) -> None:
+        """Raise a GraphError if it does not fit the cache; note in `stored` what it writes.
+
+        An encoder has written the `encoded` layers.
+        """
 
     def fuse(self, around: Neighbours) -> "Op | None":  # noqa: ARG002
         """The operation that takes its place, with the neighbours that it `take`s.

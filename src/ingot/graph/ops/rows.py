@@ -26,9 +26,11 @@ __all__ = [
     "FusedGateRows",
     "FusedNorm",
     "GateRows",
+    "KeepPeaks",
     "Norm",
     "NormKind",
     "Normalization",
+    "Scale",
     "Select",
     "SoftCap",
     "TakeRows",
@@ -83,6 +85,11 @@ class Embed(Op):
         """Its scale and what is added."""
         added = ("+ positions" if self.positions else "", "+ types" if self.types else "")
         return (times(self.scale), *added)
+
+    @property
+    def adapted_table(self) -> Weight:
+        """Its rows."""
+        return self.weight
 
     @property
     def token_ids(self) -> int:
@@ -240,7 +247,7 @@ class Xielu(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Op):
-    """out = left + right. Fusion adds a residual in the operation before it."""
+    """out = left + right. If it can, fusion adds a residual in the operation before it."""
 
     label: ClassVar[str] = "add"
 
@@ -248,8 +255,44 @@ class Add(Op):
     right: Value = field(metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
 
-    def fuse(self, around: Neighbours) -> None:
-        """No backend runs it alone."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale(Op):
+    """out = factor * source * weight; the weight has a number for each element, or one for all."""
+
+    label: ClassVar[str] = "scale"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    factor: float = 1.0
+    weight: Weight | None = field(default=None, metadata=VECTOR)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What it multiplies by."""
+        return times(self.factor), "times a weight" if self.weight else ""
+
+    def fits(self) -> bool:
+        """The weight is as wide as the row, or one number."""
+        return self.same_width() and (
+            self.weight is None or self.weight.shape in {(1,), (self.out.width,)}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPeaks(Op):
+    """out = max(source - mean - deviations * standard deviation, 0), both those of the row."""
+
+    label: ClassVar[str] = "keep peaks"
+
+    source: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    deviations: float
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How far above the mean they are."""
+        return (f"above {self.deviations:g} deviations",)
 
 
 def take_residual(around: Neighbours, value: Value) -> tuple[Value, Value | None]:

@@ -8,7 +8,9 @@ compiled.
 
 import json
 
+from ingot.errors import GrammarError
 from ingot.sampling.grammar.forced_bytes import may_force_much
+from ingot.sampling.grammar.schema_defaults import bounded
 from ingot.sampling.grammar.spec import Grammar, GrammarKind
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
@@ -33,7 +35,7 @@ def body_of(grammar: Grammar) -> dict[str, object]:
     source = grammar.source
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
-            return {"name": "body", "json_schema": _bounded(json.loads(source))}
+            return {"name": "body", "json_schema": _bounded_schema(json.loads(source))}
         case GrammarKind.REGEX:
             return lark_body(f"start: /{regex_to_lark(source)}/")
         case GrammarKind.CHOICES:
@@ -72,10 +74,14 @@ def _lazy(grammar: Grammar, vocabulary: GrammarVocabulary) -> str:
     return "\n".join([f"start: (({markers}) @body)* last", *lines])
 
 
-def _bounded(schema: object) -> object:
-    """A schema with a bound on white space, unless it has its own settings for llguidance."""
+def _bounded_schema(schema: object) -> object:
+    """A schema whose integers and strings end, and its white space, unless the schema has its own
+    settings for llguidance."""
     if schema is True:
         schema = {}
-    if not isinstance(schema, dict) or _SETTINGS in schema:
+    if not isinstance(schema, dict):
         return schema
-    return {**schema, _SETTINGS: {"whitespace_pattern": _BLANKS}}
+    try:
+        return {_SETTINGS: {"whitespace_pattern": _BLANKS}, **bounded(schema)}
+    except RecursionError:
+        raise GrammarError("the JSON schema is nested too deeply") from None

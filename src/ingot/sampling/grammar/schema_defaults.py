@@ -4,7 +4,7 @@ In: a schema. Out: a copy of it with keywords added where it says nothing. JSON 
 further key and numbers and strings of any length; a model that may write them often does not stop.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Schema = dict[str, Any]
@@ -13,6 +13,7 @@ _Change = Callable[[Schema, bool], Schema]
 
 LONGEST_STRING = 16_384  # characters
 LARGEST_INTEGER = 2**53 - 1  # the largest that every JSON parser reads exactly
+MOST_RANGES = 256  # integers that get a range; llguidance refuses schemas with 1000 of them
 
 _ONE = ("items", "additionalProperties", "contains")
 _SEVERAL = ("anyOf", "oneOf", "prefixItems")
@@ -44,23 +45,37 @@ def closed(schema: Mapping[str, object]) -> Schema:
 
 
 def bounded(schema: Mapping[str, object]) -> Schema:
-    """The same schema, with limits for integers and strings that have none."""
-    return _changed(schema, _bound, frozenset())
+    """The same schema, with limits for strings that have none, and for integers if they are few."""
+    made = _changed(schema, _bound_string, frozenset())
+    ranges = 0
+
+    def bound(one: Schema, _: bool) -> Schema:
+        nonlocal ranges
+        found = _bound_integer(one)
+        ranges += found is not one
+        return found
+
+    with_ranges = _changed(made, bound, frozenset())
+    return with_ranges if ranges <= MOST_RANGES else made
 
 
-def _bound(made: Schema, _: bool) -> Schema:
-    kinds = made.get("type")
+def _bound_string(made: Schema, _: bool) -> Schema:
+    least = made.get("minLength", 0)
+    if not _may_be("string", made, _STRING_LIMITS) or not isinstance(least, int):
+        return made
+    return {**made, "maxLength": max(least, LONGEST_STRING)}
+
+
+def _may_be(kind: str, schema: Schema, limits: Sequence[str]) -> bool:
+    """Whether a schema allows values of a type, without one of the keywords that limit them."""
+    kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
-    if "string" in kinds and not any(name in made for name in _STRING_LIMITS):
-        least = made.get("minLength", 0)
-        if isinstance(least, int):
-            made = {**made, "maxLength": max(least, LONGEST_STRING)}
-    if "integer" in kinds and not any(name in made for name in _INTEGER_LIMITS):
-        made = _bound_integer(made)
-    return made
+    return kind in kinds and not any(name in schema for name in limits)
 
 
 def _bound_integer(made: Schema) -> Schema:
+    if not _may_be("integer", made, _INTEGER_LIMITS):
+        return made
     low = made.get("minimum", made.get("exclusiveMinimum"))
     high = made.get("maximum", made.get("exclusiveMaximum"))
     if low is None and (high is None or _is_at_most(high, LARGEST_INTEGER)):

@@ -2,20 +2,25 @@
 
 trial_process.py runs this file. It reads a vocabulary, then one grammar after the other, and
 answers with the result of each. Every grammar is compiled in a fork with limits that the kernel
-enforces: whatever a grammar does to llguidance, only the fork ends. It imports nothing of Ingot
-unless a grammar is GBNF. Messages are marshalled, because both ends run the same Python.
+enforces: whatever a grammar does to llguidance, only the fork ends. Windows has neither forks nor
+such limits: there the process compiles a grammar itself and ends if that takes too long; its exit
+status is the answer. It imports nothing of Ingot unless a grammar is GBNF. Messages are
+marshalled, because both ends run the same Python.
 """
 
+import faulthandler
 import json
 import marshal
 import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypedDict
+
+if sys.platform != "win32":
+    import resource
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -75,8 +80,9 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
     sys.path[:], tokens, special, ends = marshal.load(read)
     from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (by that path)
 
-    os.nice(_NICE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "win32":
+        os.nice(_NICE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     wrapper = TokenizerWrapper(_Tokens(tokens, special, ends[0]))
     vocabulary = LLTokenizer(wrapper, eos_token=ends)
     with suppress(EOFError):
@@ -84,52 +90,72 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
             asked = marshal.load(read)
             if asked["gbnf"]:
                 import ingot.sampling.grammar.gbnf  # noqa: F401, PLC0415 (once, not in each fork)
-            marshal.dump(dict(_fork(asked, vocabulary)), write)
+            marshal.dump(dict(_attempt(asked, vocabulary)), write)
             write.flush()
 
 
-def _fork(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
-    """The result of a trial in a fork, or the signal that ended it."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
+if sys.platform == "win32":
+
+    def _attempt(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
+        """The result of a trial in this process, which ends with status 1 if it takes too long."""
+        # The watching thread needs no interpreter lock, which llguidance may hold all the time.
+        faulthandler.dump_traceback_later(asked["patience"], exit=True, file=sys.stderr)
         try:
-            _limit(asked)
-            with os.fdopen(writable, "wb") as result:
-                marshal.dump(dict(_try(asked, vocabulary)), result)
-            status = 0
+            return _try(asked, vocabulary)
         finally:
-            os._exit(status)
-    os.close(writable)
-    with os.fdopen(readable, "rb") as result:
-        answer = result.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code:
-        return {"ended": code}
-    result_of_child: TrialResult = marshal.loads(answer)
-    return result_of_child
+            faulthandler.cancel_dump_traceback_later()
 
+    def _peak_memory() -> int:
+        return 0  # not known here
 
-def _limit(limits: TrialRequest) -> None:
-    """Let the kernel end this process when it exceeds a limit."""
-    signal.setitimer(signal.ITIMER_PROF, limits["seconds"])
-    signal.setitimer(signal.ITIMER_REAL, limits["patience"])
-    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    half = (_THREAD_STACK if stack == resource.RLIM_INFINITY else stack) // 2
-    with suppress(ValueError, OSError):  # half of what a thread of the serving process has
-        resource.setrlimit(resource.RLIMIT_STACK, (half, half))
-    with suppress(ValueError, OSError):  # some systems lack /proc or the limit
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + limits["memory"]
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+else:
+
+    def _attempt(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
+        """The result of a trial in a fork, or the signal that ended it."""
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                _limit(asked)
+                with os.fdopen(writable, "wb") as result:
+                    marshal.dump(dict(_try(asked, vocabulary)), result)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writable)
+        with os.fdopen(readable, "rb") as result:
+            answer = result.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code:
+            return {"ended": code}
+        result_of_child: TrialResult = marshal.loads(answer)
+        return result_of_child
+
+    def _limit(limits: TrialRequest) -> None:
+        """Let the kernel end this process when it exceeds a limit."""
+        signal.setitimer(signal.ITIMER_PROF, limits["seconds"])
+        signal.setitimer(signal.ITIMER_REAL, limits["patience"])
+        stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+        half = (_THREAD_STACK if stack == resource.RLIM_INFINITY else stack) // 2
+        with suppress(ValueError, OSError):  # half of what a thread of the serving process has
+            resource.setrlimit(resource.RLIMIT_STACK, (half, half))
+        with suppress(ValueError, OSError):  # some systems lack /proc or the limit
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + limits["memory"]
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    def _peak_memory() -> int:
+        """The most bytes this process ever had."""
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _try(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
     """Convert, validate and compile a grammar, and compute its first mask."""
     from llguidance import LLMatcher  # noqa: PLC0415 (loaded already)
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _peak_memory()
     text = asked["text"]
     try:
         if asked["gbnf"]:
@@ -146,9 +172,7 @@ def _try(asked: TrialRequest, vocabulary: "LLTokenizer") -> TrialResult:
         return {"refused": str(error)[:_MAX_REASON]}
     if matcher.is_error():
         return {"refused": matcher.get_error().partition("\n<state>")[0].strip()[:_MAX_REASON]}
-    unit = 1 if sys.platform == "darwin" else 1024
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"text": text, "grown": grown * unit}
+    return {"text": text, "grown": _peak_memory() - before}
 
 
 def _converted(text: str) -> str:

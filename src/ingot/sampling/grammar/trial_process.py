@@ -18,6 +18,7 @@ from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError, QueueFullError
+from ingot.machine import end_group, new_group
 from ingot.sampling.grammar.vocabulary import GrammarVocabulary
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 _PROGRAM = Path(__file__).with_name("trial_main.py")
 _START = 60.0  # seconds that the process may take to start on a busy machine
-_OVERTIME = (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU)
+# Signals by which the kernel ends a fork; without forks, the process ends itself with status 1.
+_OVERTIME = (-1,) if sys.platform == "win32" else (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU)
 
 
 class OvertimeError(GrammarError):
@@ -84,8 +86,7 @@ class TrialProcess:
         with self._lock:
             if self._process is not None:
                 self._killed = True
-                with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                end_group(self._process.pid, force=True)
 
     def close(self) -> None:
         """End the process; the next grammar starts another one."""
@@ -125,7 +126,12 @@ class TrialProcess:
         assert process.stdout is not None
         marshal.dump(dict(request), process.stdin)
         process.stdin.flush()
-        answer: TrialResult = marshal.load(process.stdout)
+        try:
+            answer: TrialResult = marshal.load(process.stdout)
+        except EOFError:
+            if sys.platform != "win32" or self._killed:
+                raise
+            return {"ended": process.wait()}  # by the grammar, because there was no fork
         return answer
 
     def _start(self) -> None:
@@ -136,7 +142,7 @@ class TrialProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C does not reach it; killing the group kills its forks
+            **new_group(),  # Ctrl-C does not reach it; killing the group kills its forks
         )
         with self._lock:
             self._process = process

@@ -44,31 +44,30 @@ class TopP(Sampler):
     least: int = 1
 
     def apply(self, candidates: Candidates) -> None:
-        if candidates.ids is not None:
+        if candidates.ids is None:
+            reached = self._sort_enough(candidates)
+        else:
             candidates.keep_top(len(candidates))
-            self._cut(candidates, candidates.probabilities())
-            return
-        # Sorting the whole vocabulary would be slow, so only as many as needed are sorted.
+            reached = self._reached(candidates.probabilities())
+        count = max(reached + 1, self.least)
+        candidates.take(candidates.candidate_ids()[:count], candidates.logits[:count])
+
+    def _sort_enough(self, candidates: Candidates) -> int:
+        """Sort as many of the likeliest as are needed: the whole vocabulary would be slow."""
         row = candidates.row
         largest, total = arithmetic.largest_and_total(row)
         count = max(_TOP_P_FIRST, self.least)
         while True:
             candidates.take(*arithmetic.top(row, count))
-            found = len(candidates)
             powers = _native.exp(candidates.logits.astype(np.float64) - largest)
-            if self._cut(candidates, powers / total) or found < count or count >= len(row):
-                return
+            reached = self._reached(powers / total)
+            if reached < len(candidates) or len(candidates) < count:
+                return reached
             count *= _GROWTH
 
-    def _cut(self, candidates: Candidates, probabilities: NDArray[np.float64]) -> bool:
-        """Cut sorted candidates; False if their probabilities do not add up to `share`."""
-        reached = int(np.searchsorted(np.cumsum(probabilities), self.share))
-        count = max(reached + 1, self.least)
-        if count > len(candidates):
-            return False
-        assert candidates.ids is not None, "the candidates are listed"
-        candidates.take(candidates.ids[:count], candidates.logits[:count])
-        return True
+    def _reached(self, probabilities: NDArray[np.float64]) -> int:
+        """The index at which the probabilities add up to `share`; after the last if they do not."""
+        return int(np.searchsorted(np.cumsum(probabilities), self.share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +100,16 @@ class TypicalP(Sampler):
         logprobs = logits.astype(np.float64) - arithmetic.log_sum_exp(logits)
         distances = np.abs(-logprobs - arithmetic.entropy(logits))
         ids = candidates.candidate_ids()
-        sorted_count = _TYPICAL_FIRST
+        sorted_count = max(_TYPICAL_FIRST, self.least)
         while True:
             is_partial = sorted_count < len(distances)
             bound = np.partition(distances, sorted_count)[sorted_count] if is_partial else np.inf
             nearest = np.flatnonzero(distances <= bound)
             nearest = nearest[np.lexsort((ids[nearest], distances[nearest]))]
             masses = np.cumsum(_native.exp(logprobs[nearest]))
-            count = max(int(np.searchsorted(masses, self.share)) + 1, self.least)
-            if count <= len(nearest) or not is_partial:
-                candidates.keep(nearest[:count])
+            reached = int(np.searchsorted(masses, self.share))
+            if reached < len(nearest) or not is_partial:
+                candidates.keep(nearest[: max(reached + 1, self.least)])
                 return
             sorted_count *= _GROWTH
 
@@ -132,8 +131,7 @@ class TailFree(Sampler):
             return
         curvature = np.abs(np.diff(candidates.probabilities(), 2))
         passed = np.cumsum(curvature)
-        if passed[-1] == 0.0:
-            return  # all equally likely: there is no tail
+        # Nothing is beyond if all are equally likely: there is no tail.
         beyond = np.flatnonzero(passed > self.mass * passed[-1])
         count = max(int(beyond[0]) if len(beyond) else len(candidates), self.least)
         candidates.keep(np.arange(min(count, len(candidates))))

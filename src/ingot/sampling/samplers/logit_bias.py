@@ -25,6 +25,7 @@ class LogitBias(Sampler):
         self._biases = np.array(list(biases.values()), np.float32)
         self._ends = np.array(sorted(ends), np.int32)
         self._min_tokens = min_tokens
+        self._edits = LogitEdits(self._ids, -self._biases, 1.0)
 
     def apply(self, candidates: Candidates) -> None:
         if len(self._ids):
@@ -38,4 +39,4 @@ class LogitBias(Sampler):
         del token_ids
         if generated + ahead < self._min_tokens:
             return None
-        return LogitEdits(self._ids, -self._biases, 1.0)
+        return self._edits

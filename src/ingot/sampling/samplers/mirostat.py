@@ -65,10 +65,8 @@ class Mirostat1(_Mirostat):
         if len(steps) == 0:
             return
         slope = float(np.cumsum(steps * differences)[-1] / np.cumsum(steps * steps)[-1])
-        count = self._count(slope, vocabulary)
-        if count > _ESTIMATED_FROM:
-            candidates.logits, candidates.ids = row, ids
-        candidates.keep_top(count)
+        candidates.logits, candidates.ids = row, ids
+        candidates.keep_top(self._count(slope, vocabulary))
 
     def _count(self, slope: float, vocabulary: int) -> int:
         """k = (e * 2^mu / (1 - n^-e))^(1/slope) with e = slope - 1."""

@@ -59,7 +59,7 @@ class SequenceBreakers:
 
     def __init__(self, texts: Sequence[str], token_bytes: Callable[[int], bytes]) -> None:
         self._texts = [text.encode() for text in texts]
-        self._reach = max((len(text) for text in self._texts), default=1) - 1
+        self._reach = max(map(len, self._texts), default=0)
         self._token_bytes = token_bytes
         self._known: dict[int, bytes] = {}
         self.reset()
@@ -78,7 +78,7 @@ class SequenceBreakers:
     def tokens_since(self, token_ids: Ints, most: int) -> int:
         """How many tokens came after the last token in which a breaker ended, up to `most`."""
         length = len(token_ids)
-        if length == self._length + 1 and self._length > 0:
+        if length == self._length + 1:
             self._since = 0 if self._ends_at(token_ids, length - 1) else self._since + 1
         elif length != self._length:
             first = max(0, length - most)
@@ -148,8 +148,6 @@ class Dry(Sampler):
     def apply(self, candidates: Candidates) -> None:
         tokens = candidates.token_ids
         size = len(tokens) if self._window < 0 else min(self._window, len(tokens))
-        if size <= self._allowed:
-            return
         limit = self._breakers.tokens_since(tokens, size)
         if limit < self._allowed:
             return

@@ -231,7 +231,9 @@ def chat_of(body: Conversation, options: RequestOptions) -> Chat:
         form = body.output_config.format
         schema = {"type": "json_schema", "json_schema": {"schema": form.schema_}}
     choice = body.tool_choice
-    stops = body.stop_sequences if isinstance(body, MessagesBody) else None
+    stops, priority = None, None
+    if isinstance(body, MessagesBody):
+        stops, priority = body.stop_sequences, body.priority
     return Chat(
         messages=template_messages(body.messages, body.system),
         params=params_of(body, options, stop=stops, response_format=schema),
@@ -240,6 +242,7 @@ def chat_of(body: Conversation, options: RequestOptions) -> Chat:
         parallel_tool_calls=not (choice and choice.disable_parallel_tool_use),
         thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
         separates_reasoning=options.separates_reasoning,
+        priority=priority or 0,
         template_options=_template_options(body),
     )
 

@@ -1,6 +1,7 @@
 """`/v1/messages/batches`: many messages at once, in Anthropic's form."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -11,13 +12,16 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from ingot.server.batches.run import Answer, BatchRequest, BatchRun
+from ingot.server.batches.records import BatchRecords
+from ingot.server.batches.requests import Answer, BatchRequest
+from ingot.server.batches.run import BatchRun
 from ingot.server.body_limits import Many
 from ingot.server.error_bodies import AnthropicError, error_responses
 from ingot.server.errors import ApiError
 from ingot.server.openai.shared import new_id
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
+from ingot.server.threads import run_in_thread
 
 _MOST_BATCHES = 256
 _WINDOW = timedelta(hours=24)
@@ -81,6 +85,7 @@ class DeletedBatch(BaseModel):
 class _Job:
     id: str
     run: BatchRun
+    records: BatchRecords
     created: datetime
     ended: datetime | None = None
     cancelled: datetime | None = None
@@ -111,14 +116,39 @@ class _Job:
             results_url=url if self.ended else None,
         )
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """What is kept of the batch, besides its requests and answers."""
+        times = {"created_at": self.created, "ended": self.ended, "cancelled": self.cancelled}
+        return {"id": self.id, **{name: time and time.isoformat() for name, time in times.items()}}
+
+    def start(self, app: ASGIApp, server: Server) -> None:
+        """Answer the requests that are left."""
+        self.run.start(app, server, self.records.writer(self.id), self.end)
+
+    def resume(self, app: ASGIApp, server: Server) -> None:
+        """Go on after a restart."""
+        if self.ended is None and self.cancelled is None:
+            self.start(app, server)
+        elif self.ended is None:
+            self.run.give_up()
+            self.end()
+
     def end(self) -> None:
         self.ended = datetime.now(UTC)
+        self.records.update(self.id, self.state)
 
 
-def router(server: Server) -> APIRouter:
-    """The endpoints."""
+def router(server: Server, records: BatchRecords) -> APIRouter:
+    """The endpoints; batches of an earlier server go on when this one starts."""
     routes = APIRouter(tags=["Anthropic"], responses=error_responses(AnthropicError))
-    jobs: dict[str, _Job] = {}
+    jobs = {job.id: job for job in _stored(records)}
+
+    def resume(app: ASGIApp) -> None:
+        for job in jobs.values():
+            job.resume(app, server)
+
+    server.at_start.append(resume)
 
     def found(batch_id: str) -> _Job:
         if batch_id not in jobs:
@@ -129,14 +159,14 @@ def router(server: Server) -> APIRouter:
     async def create(body: BatchBody, http: HttpRequest) -> MessageBatch:
         """Begin a batch; its messages are generated in the background."""
         _check(body)
-        _make_room(jobs)
+        _make_room(jobs, records)
         requests = [
             BatchRequest(each.custom_id, "/v1/messages", each.params) for each in body.requests
         ]
-        job = _Job(new_id("msgbatch_"), BatchRun(requests), datetime.now(UTC))
+        job = _Job(new_id("msgbatch_"), BatchRun(requests), records, datetime.now(UTC))
+        await run_in_thread(records.create, job.id, job.state, requests)
         jobs[job.id] = job
-        app: ASGIApp = http.app
-        job.run.start(app, server, job.end)
+        job.start(http.app, server)
         return job.now(http)
 
     @routes.get("/v1/messages/batches")
@@ -174,6 +204,7 @@ def router(server: Server) -> APIRouter:
         job = found(batch_id)
         if job.ended is None and job.cancelled is None:
             job.cancelled = datetime.now(UTC)
+            records.update(job.id, job.state)
             job.run.cancel()
         return job.now(http)
 
@@ -182,6 +213,7 @@ def router(server: Server) -> APIRouter:
         """Delete a batch that has ended, with its results."""
         if found(batch_id).ended is None:
             raise ApiError(400, "the batch is still running; cancel it first")
+        records.remove(batch_id)
         del jobs[batch_id]
         return DeletedBatch(id=batch_id)
 
@@ -213,13 +245,28 @@ def _check(body: BatchBody) -> None:
         raise ApiError(400, "a message of a batch cannot be streamed", param="requests")
 
 
-def _make_room(jobs: dict[str, _Job]) -> None:
+def _stored(records: BatchRecords) -> Iterator[_Job]:
+    """The batches of an earlier server."""
+    for found in records.load():
+        run = BatchRun(found.requests, found.answers)
+        created, ended, cancelled = (
+            None if (text := found.state[name]) is None else datetime.fromisoformat(text)
+            for name in ("created_at", "ended", "cancelled")
+        )
+        assert created is not None
+        if ended is not None:
+            run.give_up()
+        yield _Job(found.state["id"], run, records, created, ended, cancelled)
+
+
+def _make_room(jobs: dict[str, _Job], records: BatchRecords) -> None:
     """Forget the oldest batch that has ended, if there are too many."""
     if len(jobs) < _MOST_BATCHES:
         return
     ended = [name for name, job in jobs.items() if job.ended is not None]
     if not ended:
         raise ApiError(429, f"{_MOST_BATCHES} batches are running", retry=True)
+    records.remove(ended[0])
     del jobs[ended[0]]
 
 

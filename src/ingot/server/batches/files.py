@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from email import message_from_bytes
 from email.policy import HTTP
+from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeVar
 
 from fastapi import APIRouter, Query
@@ -10,6 +11,8 @@ from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from ingot.errors import ConfigError
+from ingot.files import remove_file, sweep, write_file
 from ingot.server.errors import ApiError
 from ingot.server.openai.shared import ERRORS, new_id, now
 from ingot.server.threads import run_in_thread
@@ -52,14 +55,20 @@ class DeletedFile(BaseModel):
 
 
 class FileStore:
-    """Files in memory, by id."""
+    """Files by id, in memory or in a folder."""
 
-    def __init__(self) -> None:
-        self._files: OrderedDict[str, tuple[FileObject, bytes]] = OrderedDict()
+    def __init__(self, folder: Path | None = None) -> None:
+        self._files: OrderedDict[str, FileObject] = OrderedDict()
+        self._contents: dict[str, bytes] = {}  # if there is no folder
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sweep(folder)
+            self._files.update((file.id, file) for file in _stored(folder))
 
     def add(self, filename: str, purpose: Purpose, content: bytes) -> FileObject:
         """Keep a file; if there is no room for it, it is refused."""
-        held = sum(file.bytes for file, _ in self._files.values())
+        held = sum(file.bytes for file in self._files.values())
         if len(self._files) >= _MOST_FILES or held + len(content) > _MOST_BYTES:
             raise ApiError(
                 413,
@@ -74,7 +83,13 @@ class FileStore:
             filename=filename[:_LONGEST_NAME],
             purpose=purpose,
         )
-        self._files[file.id] = (file, content)
+        if self._folder is None:
+            self._contents[file.id] = content
+        else:
+            write_file(self._folder / file.id, [content], mode=0o600)
+            described = file.model_dump_json().encode()
+            write_file(self._folder / f"{file.id}.json", [described], mode=0o600)
+        self._files[file.id] = file
         return file
 
     def find(self, file_id: str, param: str | None = None) -> tuple[FileObject, bytes]:
@@ -82,17 +97,35 @@ class FileStore:
         if file_id not in self._files:
             status = 404 if param is None else 400
             raise ApiError(status, f"there is no file {file_id!r:.60}", param=param)
-        return self._files[file_id]
+        if self._folder is None:
+            return self._files[file_id], self._contents[file_id]
+        return self._files[file_id], (self._folder / file_id).read_bytes()
 
     def remove(self, file_id: str) -> None:
         """Delete a file."""
         self.find(file_id)
+        if self._folder is None:
+            del self._contents[file_id]
+        else:
+            remove_file(self._folder / f"{file_id}.json")
+            remove_file(self._folder / file_id)
         del self._files[file_id]
 
     @property
     def files(self) -> list[FileObject]:
         """All files, the oldest first."""
-        return [file for file, _ in self._files.values()]
+        return list(self._files.values())
+
+
+def _stored(folder: Path) -> list[FileObject]:
+    """The files of an earlier server, the oldest first."""
+    found: list[FileObject] = []
+    for path in folder.glob("file-*.json"):
+        try:
+            found.append(FileObject.model_validate_json(path.read_bytes()))
+        except ValueError:
+            raise ConfigError(f"{path} is not a file of this server") from None
+    return sorted(found, key=lambda file: file.created_at)
 
 
 def router(store: FileStore) -> APIRouter:

@@ -1,24 +1,26 @@
 """`/v1/batches`: the requests of an uploaded file, answered into another file."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from ingot.server.batches.files import FileStore, page_of
-from ingot.server.batches.run import Answer, BatchRequest, BatchRun
+from ingot.server.batches.lines import ENDPOINTS, LineError, answer_line, read_line
+from ingot.server.batches.records import BatchRecords
+from ingot.server.batches.requests import Answer, BatchRequest
+from ingot.server.batches.run import BatchRun
 from ingot.server.errors import ApiError
-from ingot.server.http.body import check_json
 from ingot.server.openai.shared import ERRORS, new_id, now
 from ingot.server.sampling_body import Body
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
-_ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 _MOST_REQUESTS = 50_000  # OpenAI's limit
 _MOST_BATCHES = 256
 _MOST_ERRORS = 100  # of a file that is not valid
@@ -95,19 +97,11 @@ class BatchList(BaseModel):
     has_more: bool
 
 
-class _Line(Body):
-    """A line of the file."""
-
-    custom_id: str
-    method: Literal["POST"]
-    url: str
-    body: dict[str, Any]
-
-
 @dataclass(slots=True)
 class _Job:
     batch: Batch
     run: BatchRun
+    records: BatchRecords
 
     def now(self) -> Batch:
         """The batch with the counts so far."""
@@ -118,12 +112,31 @@ class _Job:
         )
         return self.batch.model_copy(update={"request_counts": counts})
 
+    def save(self) -> None:
+        """Keep the state of the batch."""
+        self.records.update(self.batch.id, self.batch.model_dump())
+
+    def start(self, app: ASGIApp, server: Server, store: FileStore) -> None:
+        """Answer the requests that are left."""
+        keep = self.records.writer(self.batch.id)
+        self.run.start(app, server, keep, lambda: self.end(store))
+
+    def resume(self, app: ASGIApp, server: Server, store: FileStore) -> None:
+        """Go on after a restart."""
+        if self.batch.status == "in_progress":
+            self.start(app, server, store)
+        elif self.batch.status == "cancelling":
+            self.run.give_up()
+            self.end(store)
+
     def end(self, store: FileStore) -> None:
         """Write the files with the answers, and say how the batch ended."""
         self.batch.finalizing_at = now()
         pairs = list(zip(self.run.requests, _in_order(self.run), strict=True))
-        good = [_line(request, each) for request, each in pairs if each.is_success]
-        bad = [_line(request, each) for request, each in pairs if not each.is_success]
+        good = [answer_line(request.custom_id, each) for request, each in pairs if each.is_success]
+        bad = [
+            answer_line(request.custom_id, each) for request, each in pairs if not each.is_success
+        ]
         if good:
             self.batch.output_file_id = _written(store, f"{self.batch.id}_output.jsonl", good)
         if bad:
@@ -132,12 +145,19 @@ class _Job:
             self.batch.status, self.batch.cancelled_at = "cancelled", now()
         else:
             self.batch.status, self.batch.completed_at = "completed", now()
+        self.save()
 
 
-def router(server: Server, store: FileStore) -> APIRouter:
-    """The endpoints."""
+def router(server: Server, store: FileStore, records: BatchRecords) -> APIRouter:
+    """The endpoints; batches of an earlier server go on when this one starts."""
     routes = APIRouter(tags=["OpenAI"], responses=ERRORS)
-    jobs: dict[str, _Job] = {}
+    jobs = {job.batch.id: job for job in _stored(records)}
+
+    def resume(app: ASGIApp) -> None:
+        for job in jobs.values():
+            job.resume(app, server, store)
+
+    server.at_start.append(resume)
 
     def found(batch_id: str) -> _Job:
         if batch_id not in jobs:
@@ -147,17 +167,17 @@ def router(server: Server, store: FileStore) -> APIRouter:
     @routes.post("/v1/batches")
     async def create(body: BatchBody, http: HttpRequest) -> Batch:
         """Begin a batch; its requests are answered in the background."""
-        if body.endpoint not in _ENDPOINTS:
-            known = ", ".join(_ENDPOINTS)
+        if body.endpoint not in ENDPOINTS:
+            known = ", ".join(ENDPOINTS)
             raise ApiError(400, f"endpoint must be one of {known}", param="endpoint")
-        _make_room(jobs)
+        _make_room(jobs, records)
         _, content = store.find(body.input_file_id, "input_file_id")
         requests, errors = await run_in_thread(_requests, content, body.endpoint)
-        job = _Job(_new(body, errors), BatchRun(requests))
+        job = _Job(_new(body, errors), BatchRun(requests), records)
+        await run_in_thread(records.create, job.batch.id, job.batch.model_dump(), requests)
         jobs[job.batch.id] = job
         if not errors:
-            app: ASGIApp = http.app
-            job.run.start(app, server, lambda: job.end(store))
+            job.start(http.app, server, store)
         return job.now()
 
     @routes.get("/v1/batches")
@@ -180,19 +200,31 @@ def router(server: Server, store: FileStore) -> APIRouter:
         job = found(batch_id)
         if job.batch.status == "in_progress":
             job.batch.status, job.batch.cancelling_at = "cancelling", now()
+            job.save()
             job.run.cancel()
         return job.now()
 
     return routes
 
 
-def _make_room(jobs: dict[str, _Job]) -> None:
+def _stored(records: BatchRecords) -> Iterator[_Job]:
+    """The batches of an earlier server."""
+    for found in records.load():
+        run = BatchRun(found.requests, found.answers)
+        batch = Batch.model_validate(found.state)
+        if batch.status not in ("in_progress", "cancelling"):
+            run.give_up()
+        yield _Job(batch, run, records)
+
+
+def _make_room(jobs: dict[str, _Job], records: BatchRecords) -> None:
     """Forget the oldest batch that has ended, if there are too many."""
     if len(jobs) < _MOST_BATCHES:
         return
     ended = [name for name, job in jobs.items() if job.batch.status != "in_progress"]
     if not ended:
         raise ApiError(429, f"{_MOST_BATCHES} batches are running", retry=True)
+    records.remove(ended[0])
     del jobs[ended[0]]
 
 
@@ -222,15 +254,9 @@ def _requests(content: bytes, endpoint: str) -> tuple[list[BatchRequest], list[B
         if not text.strip() or len(errors) == _MOST_ERRORS:
             continue
         try:
-            check_json(text)
-            line = _Line.model_validate_json(text)
-        except (ApiError, ValidationError) as error:
-            errors.append(BatchError(code="invalid_line", message=_reason(error), line=number))
-            continue
-        if (problem := _problem(line, endpoint, seen)) is not None:
-            errors.append(BatchError(code=problem[0], message=problem[1], line=number))
-        seen.add(line.custom_id)
-        requests.append(BatchRequest(line.custom_id, endpoint, line.body))
+            requests.append(read_line(text, seen, endpoint))
+        except LineError as error:
+            errors.append(BatchError(code=error.code, message=error.message, line=number))
     if not requests and not errors:
         errors.append(BatchError(code="empty_file", message="the file has no requests", line=0))
     if len(requests) > _MOST_REQUESTS:
@@ -241,46 +267,8 @@ def _requests(content: bytes, endpoint: str) -> tuple[list[BatchRequest], list[B
     return requests, errors
 
 
-def _reason(error: ApiError | ValidationError) -> str:
-    if isinstance(error, ApiError):
-        return error.info.message
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"
-
-
-def _problem(line: _Line, endpoint: str, seen: set[str]) -> tuple[str, str] | None:
-    if line.url != endpoint:
-        return "mismatched_url", f"url is {line.url!r:.60}; the batch's endpoint is {endpoint}"
-    if line.custom_id in seen:
-        return "duplicate_custom_id", f"custom_id {line.custom_id!r:.60} occurs twice"
-    if line.body.get("stream"):
-        return "invalid_request", "a request of a batch cannot be streamed"
-    return None
-
-
 def _in_order(run: BatchRun) -> list[Answer]:
     return [run.answers[number] for number in range(len(run.requests))]
-
-
-def _line(request: BatchRequest, answer: Answer) -> dict[str, object]:
-    response, error = None, None
-    if answer.status is None:
-        error = {
-            "code": "batch_cancelled",
-            "message": "the batch was cancelled before this request",
-        }
-    else:
-        response = {
-            "status_code": answer.status,
-            "request_id": answer.request_id,
-            "body": answer.body,
-        }
-    return {
-        "id": new_id("batch_req_"),
-        "custom_id": request.custom_id,
-        "response": response,
-        "error": error,
-    }
 
 
 def _written(store: FileStore, name: str, lines: list[dict[str, object]]) -> str:

@@ -28,7 +28,7 @@ class AccessRecord:
 
     def count(self, requests: Sequence[Request]) -> None:
         """Add the timings of the engine's requests."""
-        self.timings = [request.timings for request in requests]
+        self.timings += [request.timings for request in requests]
 
     def log(self, scope: Scope, status: int, seconds: float) -> None:
         """Write a line to stderr."""

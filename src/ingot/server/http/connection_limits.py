@@ -4,10 +4,10 @@ Programs and tests may change them; `ingot serve` has an option only for the num
 (`ServerOptions.max_connections`).
 """
 
-import sys
 from dataclasses import dataclass
 
 from ingot.errors import ConfigError
+from ingot.machine import allow_open_files
 
 _RESERVED = 128  # descriptors for model files, saved caches, logs and the event loop
 _FEWEST = 8  # connections with which the server still starts
@@ -38,21 +38,14 @@ def room_for(connections: int, spare: int) -> int:
 
     Raises the process's soft limit as far as necessary and as the hard limit allows.
     """
-    if sys.platform == "win32":
-        return connections
-    import resource  # noqa: PLC0415 (Windows has none)
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + spare + _RESERVED
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    limit = allow_open_files(wanted)
+    if limit >= wanted:
         return connections
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if limit > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    room = max(limit, soft) - spare - _RESERVED
+    room = limit - spare - _RESERVED
     if room < _FEWEST:
         raise ConfigError(
             f"the process may open only {limit} files; raise the limit (ulimit -n) "
             f"to {spare + _RESERVED + _FEWEST} or more"
         )
-    return min(room, connections)
+    return room

@@ -6,13 +6,14 @@ content.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ingot.server.errors import ClientGoneError
-from ingot.server.generation import Generation, disconnected
+from ingot.server.generation import disconnected
 from ingot.server.http.json_response import dumps, json_pieces
 from ingot.server.threads import iterate_in_threads
 
@@ -54,11 +55,12 @@ async def long_event(value: object) -> AsyncIterator[bytes]:
 class WatchStream(Response):
     """A response whose events are sent until the client disconnects or the events end."""
 
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, events: AsyncIterator[bytes], content_type: str = EVENTS) -> None:
         super().__init__()
+        self._content_type = (b"content-type", content_type.encode())
         self._events = events
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         sending = asyncio.create_task(self._send(send))
         gone = asyncio.create_task(disconnected(receive))
@@ -70,39 +72,61 @@ class WatchStream(Response):
             await asyncio.gather(sending, gone, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        headers = [(b"content-type", EVENTS.encode()), *_HEADERS]
+        headers = [self._content_type, *_HEADERS]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for sent in self._events:
             await send({"type": "http.response.body", "body": sent, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
+class Work(Protocol):
+    """What a stream tells of: a context, and a way to end it early."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def cancel(self) -> None:
+        """End it, because the client is gone."""
+
+
 class EventStream(Response):
     """A response whose events are sent as tokens are generated."""
 
     def __init__(
-        self, generation: Generation, events: AsyncIterator[bytes], content_type: str = EVENTS
+        self, generation: Work, events: AsyncIterator[bytes], content_type: str = EVENTS
     ) -> None:
         super().__init__()
         self._content_type = (b"content-type", content_type.encode())
         self._generation = generation
         self._events = events
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; a client that disconnects cancels the generation."""
         gone = asyncio.create_task(self._cancel_when_gone(receive))
+        # A task for itself: each event would otherwise pass through all frames of the application.
+        sending = asyncio.create_task(self._send(send))
         try:
             async with self._generation:
-                headers = [self._content_type, *_HEADERS]
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                try:
-                    async for sent in self._events:
-                        await send({"type": "http.response.body", "body": sent, "more_body": True})
-                except ClientGoneError:
-                    return
-                await send({"type": "http.response.body", "body": b""})
+                await sending
         finally:
             gone.cancel()
+            sending.cancel()
+
+    async def _send(self, send: Send) -> None:
+        headers = [self._content_type, *_HEADERS]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for sent in self._events:
+                await send({"type": "http.response.body", "body": sent, "more_body": True})
+        except ClientGoneError:
+            return
+        await send({"type": "http.response.body", "body": b""})
 
     async def _cancel_when_gone(self, receive: Receive) -> None:
         await disconnected(receive)

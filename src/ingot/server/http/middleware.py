@@ -101,7 +101,9 @@ class RequestMiddleware:
             seconds = time.perf_counter() - record.started
             path = getattr(asked.get("route"), "path", "other")
             self._server.metrics.observe(record, scope["method"], path, status, seconds)
-            record.log(scope, status, seconds)
+            self._server.history.end(record)
+            if self._server.options.access_log:
+                record.log(scope, status, seconds)
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request by its headers."""

@@ -108,6 +108,8 @@ async def _complete(
             body.n_cmpl or 1,
             reuse=body.cache_prompt is not False,
             keep=body.n_keep or 0,
+            lora=body.lora,
+            priority=body.priority or 0,
         )
 
     generation = await server.generations.begin(

@@ -25,6 +25,7 @@ from ingot.server.body_limits import (
 )
 from ingot.server.errors import ApiError
 from ingot.server.options import RequestOptions
+from ingot.server.request_adapters import AdapterScale
 from ingot.server.sampling_body import MAX_STOP_LENGTH, Number, SamplingBody, params_of
 
 
@@ -120,11 +121,12 @@ class LlamaBody(SamplingBody):
     timings_per_token: bool | None = None
     return_progress: bool | None = None
     response_fields: Few[Name] | None = None
+    lora: Few[AdapterScale] | None = None
 
 
 def sampling_params(body: LlamaBody, llm: LLM, options: RequestOptions) -> SamplingParams:
     """The sampling parameters of a body; some depend on the model's vocabulary."""
-    slots = llm.engine.options.max_running
+    slots = llm.engine.max_running
     if body.id_slot is not None and body.id_slot >= slots:
         raise ApiError(400, f"id_slot is {body.id_slot}; there are {slots} slots", param="id_slot")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []

@@ -57,7 +57,7 @@ def router(server: Server) -> APIRouter:
             ids = [llm.engine.model.check_ids(tokens_of(llm, prompt)) for prompt in prompts]
             return check_finite(llm.embed(ids, pooling=body.pooling, normalize=False))
 
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record_of(http.scope).model = lease.name
             vectors = await run_in_thread(embed, lease.llm)
         return LongJsonResponse(

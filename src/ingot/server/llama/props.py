@@ -8,11 +8,10 @@ from pydantic import BaseModel
 from ingot import __version__
 from ingot.sampling import SamplingParams
 from ingot.server.body_limits import Few
-from ingot.server.errors import ApiError
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
 from ingot.server.model_entry import Lease
 from ingot.server.options import RequestOptions
-from ingot.server.sampling_body import Body, Number
+from ingot.server.request_adapters import AdapterScale, scales_by_name
 from ingot.server.state import Server
 
 
@@ -45,19 +44,15 @@ class Props(BaseModel):
     is_sleeping: bool = False
 
 
-class AdapterScale(Body):
-    """The scale of a LoRA adapter."""
-
-    id: int
-    scale: Number
-
-
 class Adapter(BaseModel):
-    """A LoRA adapter."""
+    """A LoRA adapter; `scale` is that of requests that do not set it."""
 
     id: int
+    name: str
     path: str
     scale: float
+    task_name: str
+    prompt_prefix: str
 
 
 class Success(BaseModel):
@@ -77,15 +72,26 @@ def router(server: Server) -> APIRouter:
             return _props(lease, server.request_options(lease.name))
 
     @routes.get("/lora-adapters")
-    async def adapters() -> list[Adapter]:
-        """The LoRA adapters; there are none."""
-        return []
+    async def adapters(model: str | None = None) -> list[Adapter]:
+        """The LoRA adapters of a model."""
+        with await server.catalog.lease(model) as lease:
+            return [
+                Adapter(
+                    id=number,
+                    name=info.name,
+                    path=info.path,
+                    scale=info.scale,
+                    task_name=info.task,
+                    prompt_prefix=info.prompt_prefix,
+                )
+                for number, info in enumerate(lease.llm.engine.adapters.infos)
+            ]
 
     @routes.post("/lora-adapters")
-    async def set_adapters(body: Few[AdapterScale]) -> Success:
-        """Set the scales of LoRA adapters; only an empty list is valid."""
-        if body:
-            raise ApiError(400, f"there is no adapter {body[0].id}: this server has none")
+    async def set_adapters(body: Few[AdapterScale], model: str | None = None) -> Success:
+        """Set the scales of requests that do not set their own; adapters left out are not used."""
+        with await server.catalog.lease(model) as lease:
+            lease.llm.engine.adapters.set_scales(scales_by_name(lease.llm, body, "id"))
         return Success()
 
     return routes
@@ -99,7 +105,7 @@ def _props(lease: Lease, options: RequestOptions) -> Props:
         default_generation_settings=DefaultSettings(
             n_ctx=llm.context, params=settings_of(defaults)
         ),
-        total_slots=llm.engine.options.max_running,
+        total_slots=llm.engine.max_running,
         model_alias=lease.name,
         model_path=str(llm.path),
         chat_template=template.source,

@@ -75,7 +75,7 @@ def router(server: Server) -> APIRouter:
         documents = body.documents if body.documents is not None else body.texts
         if documents is None:
             raise ApiError(400, "documents is required", param="documents")
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record_of(http.scope).model = lease.name
             found = await run_in_thread(lease.llm.rerank, body.query, documents)
             tokens = await run_in_thread(pair_tokens, lease.llm, body.query, documents)

@@ -186,7 +186,7 @@ def _status(slot: Slot, lease: Lease) -> SlotStatus:
         id=slot.id,
         id_task=slot.task,
         n_ctx=lease.llm.context,
-        speculative=bool(options.speculation or options.draft),
+        speculative=options.guesses,
         is_processing=slot.is_busy,
         params=settings_of(params, seed=None if request is None else request.seed),
         next_token=NextToken(

@@ -128,7 +128,7 @@ async def _counted(server: Server, body: TokenizeBody) -> Response:
             return llm.tokenizer.encode(body.prompt, body.add_special_tokens, parse_special=True)
         given = ChatBody(
             messages=body.messages or [],
-            tools=body.tools,
+            tools=[*(body.tools or ())],
             add_generation_prompt=body.add_generation_prompt,
         )
         return prepare(llm, chat_of(given, server.request_options(body.model)))[0]

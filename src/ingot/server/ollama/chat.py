@@ -151,6 +151,7 @@ def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
         params=params_of_body(body, options),
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
         separates_reasoning=options.separates_reasoning,
+        priority=body.priority,
         template_options=thinking_options(body.think),
     )
 

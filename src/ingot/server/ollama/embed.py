@@ -68,7 +68,7 @@ def router(server: Server) -> APIRouter:
             ids = [llm.tokenizer.encode(text)[:most] for text in texts]
             return check_finite(llm.embed(ids)), sum(map(len, ids))
 
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
             loaded = elapsed(record)
             vectors, count = await run_in_thread(vectors_of, lease.llm)
@@ -94,7 +94,7 @@ def router(server: Server) -> APIRouter:
         def vectors_of(llm: LLM) -> Floats:
             return check_finite(llm.embed([body.prompt], normalize=False))
 
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
             (vector,) = await run_in_thread(vectors_of, lease.llm)
         return EmbeddingsResponse(embedding=vector.tolist(), warnings=record.warnings or None)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.engine import Completion
-from ingot.server.body_limits import Few, Tokens
+from ingot.server.body_limits import Tokens
 from ingot.server.chat import Chat, PreparedChat
 from ingot.server.errors import ApiError
 from ingot.server.fill_middle import middle_prompt
@@ -38,8 +38,6 @@ class GenerateBody(TextBody):
     system: str | None = None
     raw: bool | None = None  # use the prompt without the chat template
     context: Tokens | None = None  # of an earlier response, which this prompt continues
-    template: str | None = None
-    images: Few[str] | None = None
 
 
 class GenerateResponse(Counts):
@@ -91,12 +89,6 @@ def _text(part: Part) -> dict[str, object]:
 
 def _refuse(body: GenerateBody) -> None:
     """Refuse what would be left out of the prompt silently."""
-    if body.images:
-        raise ApiError(400, "images are not supported, only text", param="images")
-    if body.template:
-        raise ApiError(
-            400, "template is not supported: the model's own template is used", param="template"
-        )
     if body.raw and (body.system or body.context):
         name = "system" if body.system else "context"
         raise ApiError(400, f"a raw prompt is the whole prompt: it has no {name}", param=name)
@@ -119,6 +111,7 @@ class _Prompt:
                 messages,
                 self._params,
                 separates_reasoning=options.separates_reasoning,
+                priority=body.priority,
                 template_options=thinking_options(body.think),
             )
         )
@@ -132,7 +125,7 @@ class _Prompt:
             ids = middle_prompt(llm.tokenizer, body.prompt or "", body.suffix)
         else:
             ids = llm.tokenizer.encode(body.prompt or "", parse_special=True)
-        return PromptSet([llm.engine.encode(ids)], self._params)
+        return PromptSet([llm.engine.encode(ids)], self._params, priority=body.priority)
 
     def _continued(self, llm: LLM, rendered: PromptSet) -> PromptSet:
         """The prompt after the context of an earlier response, which begins with BOS already."""

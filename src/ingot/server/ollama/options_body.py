@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ingot.api import LLM
 from ingot.sampling import SamplingParams
+from ingot.server import structured_outputs
 from ingot.server.body_limits import Name
 from ingot.server.errors import ApiError
 from ingot.server.http.access_log import AccessRecord
@@ -56,9 +57,19 @@ class TextBody(ModelBody):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
 
+    @property
+    def priority(self) -> int:
+        """Its place among the requests that wait; lower values are admitted first."""
+        return (self.options and self.options.priority) or 0
+
 
 def check_body(body: ModelBody, record: AccessRecord, options: ServerOptions) -> None:
     """Refuse parameters and options that would change the answer, or note warnings about them."""
+    for name in structured_outputs.FIELDS:
+        if (body.model_extra or {}).get(name):
+            raise ApiError(
+                400, f"{name} is not supported here: put it in options, or use format", param=name
+            )
     check_parameters(body, record, options)
     if body.options is None:
         return

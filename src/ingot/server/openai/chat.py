@@ -24,6 +24,8 @@ from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event
 from ingot.server.http.json_response import JsonResponse, LongJsonResponse, dumps
 from ingot.server.openai.chat_body import ChatBody, chat_of
 from ingot.server.openai.logprobs import TokenLogprob, token_logprobs
+from ingot.server.openai.mcp_body import McpTools, asks_for_mcp, offered_tools
+from ingot.server.openai.mcp_chat import chat_with_mcp
 from ingot.server.openai.shared import (
     ERRORS,
     FINGERPRINT,
@@ -107,6 +109,8 @@ def router(server: Server) -> APIRouter:
     async def chat(body: ChatBody, http: HttpRequest) -> Response:
         """Generate the next message of a conversation."""
         check_parameters(body, record_of(http.scope), server.options)
+        if asks_for_mcp(body.tools):
+            return await chat_with_mcp(server, body, http)
         prepared = PreparedChat(chat_of(body, server.request_options(body.model)))
         generation = await server.generations.begin(
             server.catalog, body.model, record_of(http.scope), prepared, http.receive
@@ -122,9 +126,10 @@ def router(server: Server) -> APIRouter:
     @routes.post("/chat/completions/input_tokens", include_in_schema=False)
     async def input_tokens(body: ChatBody) -> InputTokens:
         """Count the tokens of a conversation."""
-        return await count_tokens(
-            server, body.model, chat_of(body, server.request_options(body.model))
-        )
+        own = [tool.function.name for tool in body.tools or () if not isinstance(tool, McpTools)]
+        offered = await offered_tools(server, body.tools, own)
+        chat = chat_of(body, server.request_options(body.model), offered)
+        return await count_tokens(server, body.model, chat)
 
     return routes
 

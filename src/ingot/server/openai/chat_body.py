@@ -1,16 +1,21 @@
 """The body of `/v1/chat/completions`: messages, tools, formats, and the `Chat` they ask for."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ingot.reply import ToolChoice
+from ingot.reply.style import ReasoningFormat
 from ingot.sampling.checks import MOST_PROBABILITIES
-from ingot.server.body_limits import MAX_NAME_LENGTH, Many, Tools
+from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
+from ingot.server.mcp.servers import OfferedTool
+from ingot.server.openai.mcp_body import OneOf, functions
 from ingot.server.openai.shared import Choices, PromptTokens, StreamOptions
-from ingot.server.options import ReasoningFormat, RequestOptions
+from ingot.server.options import RequestOptions
+from ingot.server.request_adapters import AdapterScale
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
 
@@ -36,6 +41,16 @@ class ToolCall(Body):
     function: CalledFunction
 
 
+class McpCall(Body):
+    """A call that the server has run for an earlier answer."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    output: str | None = None
+    error: str | None = None
+
+
 class ChatMessage(Body):
     """A message."""
 
@@ -45,6 +60,7 @@ class ChatMessage(Body):
     tool_calls: Many[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    mcp_calls: Many[McpCall] | None = None  # that came before the content
 
 
 Messages = Annotated[Many[ChatMessage], Field(min_length=1)]
@@ -52,7 +68,36 @@ Messages = Annotated[Many[ChatMessage], Field(min_length=1)]
 
 def template_messages(messages: list[ChatMessage]) -> list[Message]:
     """The messages as chat templates read them: content is text."""
-    return [_message(number, message) for number, message in enumerate(messages)]
+    return [
+        made
+        for number, message in enumerate(messages)
+        for made in (*_mcp_messages(message), _message(number, message))
+    ]
+
+
+def _mcp_messages(message: ChatMessage) -> list[Message]:
+    """The calls that the server ran before it gave an answer, and their results."""
+    if not message.mcp_calls:
+        return []
+    calls = [
+        ToolCall(id=call.id, function=CalledFunction(name=call.name, arguments=call.arguments))
+        for call in message.mcp_calls
+    ]
+    said: Message = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [_call(each) for each in calls],
+    }
+    results: list[Message] = [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "name": call.name,
+            "content": call.output or call.error or "",
+        }
+        for call in message.mcp_calls
+    ]
+    return [said, *results]
 
 
 def _message(number: int, message: ChatMessage) -> Message:
@@ -153,7 +198,7 @@ class ChatBody(SamplingBody):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     n_probs: Annotated[int, Field(ge=0, le=MOST_PROBABILITIES)] | None = None
     response_format: ResponseFormat | None = None
-    tools: Tools[FunctionTool] | None = None
+    tools: Tools[OneOf[FunctionTool]] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
@@ -165,6 +210,8 @@ class ChatBody(SamplingBody):
     include_stop_str_in_output: bool | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    lora: Few[AdapterScale] | None = None
     user: str | None = None
 
     @property
@@ -178,8 +225,12 @@ class ChatBody(SamplingBody):
         return bool(self.logprobs or self.n_probs)
 
 
-def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
-    """The chat that a body asks for."""
+def chat_of(
+    body: ChatBody, options: RequestOptions, offered: Mapping[str, OfferedTool] | None = None
+) -> Chat:
+    """The chat that a body asks for; `offered` are its tools of MCP servers."""
+    own = functions(body.tools, offered)
+    mcp = (offered or {}).values()
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
     if body.continue_final_message and body.add_generation_prompt:
@@ -204,13 +255,18 @@ def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
         messages=template_messages(body.messages),
         params=params,
         count=body.n or 1,
-        tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
-        tool_choice=_choice(body),
+        tools=[
+            *(tool.model_dump(exclude_none=True) for tool in own),
+            *(tool.function for tool in mcp),
+        ],
+        tool_choice=_choice(body, [*(tool.function.name for tool in own), *(offered or ())]),
         parallel_tool_calls=body.parallel_tool_calls is not False,
         include_stop=bool(body.include_stop_str_in_output),
         most_prompt_tokens=body.truncate_prompt_tokens,
         continues_last=body.continue_final_message,
         separates_reasoning=_separates_reasoning(body, options),
+        lora=body.lora,
+        priority=body.priority or 0,
         template_options=_template_options(body),
     )
 
@@ -221,10 +277,10 @@ def _separates_reasoning(body: ChatBody, options: RequestOptions) -> bool:
     return body.reasoning_format != "none"
 
 
-def _choice(body: ChatBody) -> ToolChoice:
+def _choice(body: ChatBody, names: Sequence[str]) -> ToolChoice:
     match body.tool_choice:
         case NamedChoice(function=function):
-            return named_tool(function.name, [tool.function.name for tool in body.tools or ()])
+            return named_tool(function.name, names)
         case None:
             return "auto"
         case choice:

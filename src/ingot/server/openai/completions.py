@@ -16,13 +16,13 @@ from ingot.api import LLM
 from ingot.engine import Completion
 from ingot.errors import IngotError
 from ingot.sampling import SamplingParams, TokenLogprobs
-from ingot.server.body_limits import Tokens
+from ingot.server.body_limits import Few, Tokens
 from ingot.server.errors import ApiError
 from ingot.server.fill_middle import middle_prompt
-from ingot.server.generation import Generation, Guidance, PromptSet, while_connected
+from ingot.server.generation import Generation, Guidance, Piece, PromptSet, while_connected
 from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import DONE, STREAMED, EventStream, event, long_event
-from ingot.server.http.json_response import JsonResponse, LongJsonResponse
+from ingot.server.http.json_response import JsonResponse, LongJsonResponse, dumps
 from ingot.server.openai.logprobs import CompletionLogprobs, CompletionLogprobsWriter
 from ingot.server.openai.shared import (
     ERRORS,
@@ -41,6 +41,7 @@ from ingot.server.openai.shared import (
 )
 from ingot.server.parameters import check_parameters
 from ingot.server.prompt_logprobs import prompt_logprobs
+from ingot.server.request_adapters import AdapterScale, adapter_choice
 from ingot.server.sampling_body import Number, SamplingBody, params_of
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -70,6 +71,7 @@ class CompletionBody(SamplingBody):
     include_stop_str_in_output: bool | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
+    lora: Few[AdapterScale] | None = None
     user: str | None = None
 
     @property
@@ -129,6 +131,8 @@ def router(server: Server) -> APIRouter:
                 include_stop=bool(body.include_stop_str_in_output),
                 guidance=_guidance(llm, body),
                 heal=bool(body.token_healing),
+                lora=body.lora,
+                priority=body.priority or 0,
             )
 
         generation = await server.generations.begin(
@@ -176,7 +180,8 @@ async def _scores(body: CompletionBody, server: Server, count: int) -> list[list
     """The logprobs of every prompt. The completions reuse the prefill from the prefix cache."""
     with await server.catalog.lease(body.model) as lease:
         prompts = await run_in_thread(_encoded, lease.llm, body)
-        return await prompt_logprobs(lease.llm, prompts, count)
+        adapter = adapter_choice(lease.llm, body.lora, lease.adapter)
+        return await prompt_logprobs(lease.llm, prompts, count, adapter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +263,14 @@ class _Responder:
                 if self._body.echo:
                     async for piece_of_event in long_event(self._echo_chunk(index, writers[index])):
                         yield piece_of_event
+            frames = [self._frame(index) for index in range(len(writers))]
             sent = [0] * len(writers)
             completions: dict[int, Completion] = {}
             async for piece in self._generation.pieces(progress=bool(self._body.return_progress)):
+                if self._is_plain(piece):
+                    before, after = frames[piece.index]
+                    yield f"{before}{dumps(piece.text)}{after}".encode()
+                    continue
                 request = self._generation.requests[piece.index]
                 choice = Choice(index=piece.index, text=piece.text)
                 if piece.done is not None:
@@ -286,6 +296,28 @@ class _Responder:
             yield DONE
         except (ApiError, IngotError) as error:
             yield error_events(error)
+
+    def _is_plain(self, piece: Piece) -> bool:
+        """Whether a chunk holds nothing but text, and no chunk before it is still due."""
+        return (
+            piece.done is None
+            and piece.progress is None
+            and self._body.alternatives is None
+            and not self._body.timings_per_token
+            and self._warnings is None
+        )
+
+    def _frame(self, index: int) -> tuple[str, str]:
+        """What comes before and after the text in the chunks of a completion that hold only text.
+
+        It is made once: most chunks are such ones.
+        """
+        mark = "\x00"
+        warnings, self._warnings = self._warnings, None
+        chunk = dumps(self._chunk(Choice(index=index, text=mark).model_dump()))
+        self._warnings = warnings
+        before, _, after = chunk.partition(dumps(mark))
+        return f"data: {before}", f"{after}\n\n"
 
     def _echo(self, prompt: int) -> str:
         if not self._body.echo:

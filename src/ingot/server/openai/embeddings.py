@@ -61,7 +61,7 @@ def router(server: Server) -> APIRouter:
         """Compute embedding vectors."""
         record = record_of(http.scope)
         check_parameters(body, record, server.options)
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
             prompts = prompt_list(body.input)
             vectors, tokens = await run_in_thread(embed, lease.llm, prompts)

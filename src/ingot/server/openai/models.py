@@ -50,6 +50,7 @@ class Model(BaseModel):
     created_at: datetime
     created: int
     owned_by: str = "ingot"
+    parent: str | None = None  # of a LoRA adapter: its model
     aliases: list[str]
     status: ModelState | FailedState
     capabilities: list[str] | None = None
@@ -73,8 +74,11 @@ def router(server: Server) -> APIRouter:
     """The endpoints."""
     routes = APIRouter(responses=ERRORS)
 
-    async def described(entry: Entry) -> Model:
-        return _model(entry, await server.facts.read_if_possible(entry.model.path))
+    async def described(name: str) -> Model:
+        entry = server.catalog.find(name)
+        made = _model(entry, await server.facts.read_if_possible(entry.model.path))
+        adapter = server.catalog.adapter_of(entry, name)
+        return made if adapter is None else _adapter(made, adapter)
 
     @routes.get("/v1/models")
     @routes.get("/models", include_in_schema=False)
@@ -85,10 +89,12 @@ def router(server: Server) -> APIRouter:
     ) -> ModelList:
         """List the models; the parameters ask for a page."""
         server.catalog.discover()
-        names = list(server.catalog.entries)
+        entries = server.catalog.entries
+        names = [name for entry in entries.values() for name in (entry.name, *entry.adapters)]
+        names = list(dict.fromkeys(names))
         page, has_more = _page(names, limit, after_id, before_id)
         return ModelList(
-            data=[await described(server.catalog.entries[name]) for name in page],
+            data=[await described(name) for name in page],
             first_id=page[0] if page else None,
             last_id=page[-1] if page else None,
             has_more=has_more,
@@ -98,7 +104,7 @@ def router(server: Server) -> APIRouter:
     @routes.get("/models/{name:path}", include_in_schema=False)
     async def model(name: str) -> Model:
         """One model."""
-        return await described(server.catalog.find(name))
+        return await described(name)
 
     return routes
 
@@ -117,6 +123,12 @@ def _page(
     count = len(names) if limit is None else limit
     page = names[-count:] if before is not None and after is None else names[:count]
     return page, len(page) < len(names)
+
+
+def _adapter(model: Model, name: str) -> Model:
+    """A LoRA adapter, which clients may name as their model."""
+    changes = {"id": name, "display_name": name, "parent": model.id, "aliases": []}
+    return model.model_copy(update=changes)
 
 
 def _model(entry: Entry, facts: ModelFacts | None) -> Model:

@@ -64,7 +64,48 @@ class FunctionCallItem(BaseModel):
     arguments: str = ""
 
 
-OutputItem = MessageItem | ReasoningItem | FunctionCallItem
+class McpListToolsItem(BaseModel):
+    """The tools of an MCP server that the model may call."""
+
+    type: Literal["mcp_list_tools"] = "mcp_list_tools"
+    id: str
+    server_label: str
+    tools: list[dict[str, Any]]
+    error: None = None
+
+
+class McpCallItem(BaseModel):
+    """A call of an MCP server's tool, which this server runs."""
+
+    type: Literal["mcp_call"] = "mcp_call"
+    id: str
+    status: Status | Literal["failed"] = "in_progress"
+    server_label: str
+    name: str
+    arguments: str = ""
+    output: str | None = None
+    error: str | None = None
+    approval_request_id: str | None = None
+
+
+class McpApprovalRequestItem(BaseModel):
+    """A call that this server runs if the client approves it."""
+
+    type: Literal["mcp_approval_request"] = "mcp_approval_request"
+    id: str
+    server_label: str
+    name: str
+    arguments: str = ""
+
+
+OutputItem = (
+    MessageItem
+    | ReasoningItem
+    | FunctionCallItem
+    | McpListToolsItem
+    | McpCallItem
+    | McpApprovalRequestItem
+)
 
 
 class Output:
@@ -118,7 +159,7 @@ class Output:
                     "name": item.name,
                     "arguments": text,
                 }
-            case None:
+            case _:
                 return
         item.status = status
         yield self._item("done", item)

@@ -1,6 +1,6 @@
 """The response object of `/v1/responses`, whole and as a stream of events."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -107,13 +107,14 @@ class ResponseBuilder:
         body: ResponsesBody,
         reader: ReplyReader,
         keep: Callable[[ResponseObject], None],
+        output: Output | None = None,
     ) -> None:
         self._generation = generation
         self._body = body
         self._reader = reader
         self._parser = reader.parser()
         self._keep = keep
-        self._output = Output()
+        self._output = output or Output()
         self._id = new_id("resp_")
         self._created = now()
         self._sent = 0  # events
@@ -125,8 +126,8 @@ class ResponseBuilder:
         parts = merged([*self._parser.push(done.text), *self._parser.finish(cut=done.is_cut)])
         for part in self._reader.allowed(parts):
             list(self._output.push(part))
-        list(self._output.close(_status(done)))
-        return self._ended(done).as_json()
+        list(self._output.close(status_of(done)))
+        return self._ended([done]).as_json()
 
     async def events(self) -> AsyncIterator[bytes]:
         """The response as a stream of events."""
@@ -146,16 +147,20 @@ class ResponseBuilder:
                     for item_event in self._output.push(part):
                         yield self._event(item_event)
                 if piece.done is not None:
-                    for item_event in self._output.close(_status(piece.done)):
+                    for item_event in self._output.close(status_of(piece.done)):
                         yield self._event(item_event)
-                    response = self._ended(piece.done)
+                    response = self._ended([piece.done])
                     kind = f"response.{response.status}"
                     yield self._event({"type": kind, "response": response.as_json()})
         except (ApiError, IngotError) as error:
-            info = error_info(error)
-            failure = ResponseFailure(code=info.code or info.kind, message=info.message)
-            failed = self._response("failed").model_copy(update={"error": failure})
-            yield self._event({"type": "response.failed", "response": failed.as_json()})
+            yield self._failure(error)
+
+    def _failure(self, error: ApiError | IngotError) -> bytes:
+        """The last event after an error."""
+        info = error_info(error)
+        failure = ResponseFailure(code=info.code or info.kind, message=info.message)
+        failed = self._response("failed").model_copy(update={"error": failure})
+        return self._event({"type": "response.failed", "response": failed.as_json()})
 
     def _times(self, piece: Piece) -> dict[str, object]:
         """The timings of a piece's events, or the progress of the prompt, if asked for."""
@@ -171,15 +176,17 @@ class ResponseBuilder:
         self._sent += 1
         return numbered
 
-    def _ended(self, done: Completion) -> ResponseObject:
-        status = _status(done)
+    def _ended(self, completions: Sequence[Completion]) -> ResponseObject:
+        """The response after the last of its completions."""
+        done = completions[-1]
+        status = status_of(done)
         response = self._response(status).model_copy(
             update={
                 "completed_at": now() if status == "completed" else None,
                 "incomplete_details": None
                 if status == "completed"
                 else Incomplete(reason="max_output_tokens"),
-                "usage": self._usage(done),
+                "usage": self._usage(completions),
                 "timings": timings_of(done.timings),
             }
         )
@@ -212,7 +219,7 @@ class ResponseBuilder:
             warnings=self._generation.warnings,
         )
 
-    def _usage(self, done: Completion) -> ResponseUsage:
+    def _usage(self, completions: Sequence[Completion]) -> ResponseUsage:
         """The tokens; those of reasoning are counted in its text, without its marks."""
         reasoning_texts = [
             part.text
@@ -222,17 +229,20 @@ class ResponseBuilder:
         ]
         tokenizer = self._generation.llm.tokenizer
         reasoning = sum(len(tokenizer.encode(text, add_special=False)) for text in reasoning_texts)
-        read, generated = done.timings.prompt_tokens, len(done.token_ids)
+        read = sum(done.timings.prompt_tokens for done in completions)
+        reused = sum(done.timings.reused_tokens for done in completions)
+        generated = sum(len(done.token_ids) for done in completions)
         return ResponseUsage(
             input_tokens=read,
-            input_tokens_details=InputDetails(cached_tokens=done.timings.reused_tokens),
+            input_tokens_details=InputDetails(cached_tokens=reused),
             output_tokens=generated,
             output_tokens_details=OutputDetails(reasoning_tokens=min(reasoning, generated)),
             total_tokens=read + generated,
         )
 
 
-def _status(done: Completion) -> Literal["completed", "incomplete"]:
+def status_of(done: Completion) -> Literal["completed", "incomplete"]:
+    """Whether a completion came to its end."""
     return "incomplete" if done.is_cut else "completed"
 
 

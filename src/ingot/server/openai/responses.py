@@ -1,6 +1,7 @@
 """`/v1/responses`: the endpoints, and the responses that are stored in memory."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -15,12 +16,15 @@ from ingot.server.generation import while_connected
 from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import STREAMED, EventStream
 from ingot.server.http.json_response import JsonResponse
+from ingot.server.openai.mcp_body import McpTools, asks_for_mcp, offered_tools
+from ingot.server.openai.mcp_responses import respond_with_mcp
 from ingot.server.openai.response_object import ResponseBuilder, ResponseObject
 from ingot.server.openai.responses_body import Item, ResponsesBody, chat_of
 from ingot.server.openai.shared import ERRORS, InputTokens, count_tokens
 from ingot.server.parameters import check_parameters
 from ingot.server.state import Server
 
+_CALLS = ("function_call", "mcp_call")
 _MAX_RESPONSES = 1024
 _MAX_CHARACTERS = 64 << 20  # of all stored conversations; the oldest are dropped first
 
@@ -102,27 +106,34 @@ def router(server: Server) -> APIRouter:
         before = () if body.previous_response_id is None else _previous(store, body).items
         return (*before, *body.items)
 
-    @routes.post("/v1/responses", response_model=ResponseObject, responses=STREAMED)
-    @routes.post("/responses", include_in_schema=False)
-    async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
-        """Generate the next items of a conversation."""
-        check_parameters(body, record_of(http.scope), server.options)
-        items = conversation(body)
-        prepared = PreparedChat(chat_of(body, items, server.request_options(body.model)))
-        generation = await server.generations.begin(
-            server.catalog, body.model, record_of(http.scope), prepared, http.receive
-        )
+    def keeper(items: tuple[Item, ...]) -> Callable[[ResponseObject], None]:
+        """What stores the response to a conversation."""
 
         def keep(response: ResponseObject) -> None:
             content = response.as_json()
             output = tuple(
                 Item.model_validate(item)
                 for item in content["output"]
-                if (item["type"], item["status"]) != ("function_call", "incomplete")
+                if not (item["type"] in _CALLS and item["status"] == "incomplete")
             )
             store.add(response.id, StoredResponse(content, (*items, *output), len(items)))
 
-        builder = ResponseBuilder(generation, body, prepared.reader, keep)
+        return keep
+
+    @routes.post("/v1/responses", response_model=ResponseObject, responses=STREAMED)
+    @routes.post("/responses", include_in_schema=False)
+    async def respond(body: ResponsesBody, http: HttpRequest) -> Response:
+        """Generate the next items of a conversation."""
+        check_parameters(body, record_of(http.scope), server.options)
+        items = conversation(body)
+        if asks_for_mcp(body.tools):
+            return await respond_with_mcp(server, body, items, http, keeper(items))
+        prepared = PreparedChat(chat_of(body, items, server.request_options(body.model)))
+        generation = await server.generations.begin(
+            server.catalog, body.model, record_of(http.scope), prepared, http.receive
+        )
+
+        builder = ResponseBuilder(generation, body, prepared.reader, keeper(items))
         if body.stream:
             return EventStream(generation, builder.events())
         async with generation:
@@ -132,7 +143,10 @@ def router(server: Server) -> APIRouter:
     @routes.post("/responses/input_tokens", include_in_schema=False)
     async def input_tokens(body: ResponsesBody) -> InputTokens:
         """Count the tokens of a conversation."""
-        chat = chat_of(body, conversation(body), server.request_options(body.model))
+        own = [tool.name for tool in body.tools or () if not isinstance(tool, McpTools)]
+        offered = await offered_tools(server, body.tools, own)
+        options = server.request_options(body.model)
+        chat = chat_of(body, conversation(body), options, offered)
         return await count_tokens(server, body.model, chat)
 
     @routes.get("/v1/responses/{response_id}/input_items", response_model=ItemList)

@@ -4,7 +4,7 @@ Items become messages in the form of `/v1/chat/completions`. Reasoning, text and
 the model that follow each other become one message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -13,6 +13,7 @@ from ingot.reply import ToolChoice
 from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Name, Tools
 from ingot.server.chat import Chat, named_tool
 from ingot.server.errors import ApiError
+from ingot.server.mcp.servers import OfferedTool
 from ingot.server.openai.chat_body import (
     CalledFunction,
     ChatMessage,
@@ -20,6 +21,7 @@ from ingot.server.openai.chat_body import (
     ToolCall,
     template_messages,
 )
+from ingot.server.openai.mcp_body import OneOf, functions
 from ingot.server.options import RequestOptions
 from ingot.server.sampling_body import Body, SamplingBody, params_of
 
@@ -36,12 +38,17 @@ class Item(Body):
     name: str | None = None
     arguments: str | None = None
     output: str | Many[Part] | None = None
+    server_label: str | None = None
+    error: str | None = None
+    approval_request_id: str | None = None
+    approve: bool | None = None
 
 
 def messages_of(items: Iterable[Item]) -> list[ChatMessage]:
     """The messages that items become."""
     messages: list[ChatMessage] = []
     names: dict[str, str] = {}  # function names by the ids of their calls
+    requests: dict[str, Item] = {}  # for approval
     reasoning: str | None = None
     for number, item in enumerate(items):
         where = f"input[{number}]"
@@ -65,11 +72,48 @@ def messages_of(items: Iterable[Item]) -> list[ChatMessage]:
                 messages[-1].tool_calls.append(call)
             case "function_call_output":
                 messages.append(_result(where, item, names))
+            case "mcp_call" | "mcp_approval_request" | "mcp_approval_response" | "mcp_list_tools":
+                messages += _mcp_messages(where, item, requests)
             case kind:
                 raise ApiError(
                     400, f"{where} is of type {kind!r:.60}, which this server does not support"
                 )
     return messages
+
+
+def approved_calls(items: Iterable[Item]) -> list[Item]:
+    """The requests for approval that the client has approved and that have not run yet."""
+    items = list(items)
+    approved = {item.approval_request_id for item in items if item.approve}
+    done = {item.approval_request_id for item in items if item.type == "mcp_call"}
+    return [
+        item for item in items if item.type == "mcp_approval_request" and item.id in approved - done
+    ]
+
+
+def _mcp_messages(where: str, item: Item, requests: dict[str, Item]) -> list[ChatMessage]:
+    """The messages that an item about MCP becomes; `requests` for approval are kept by their id."""
+    match item.type:
+        case "mcp_call":
+            return _ran(where, item, item.output or item.error or "")
+        case "mcp_approval_request":
+            requests[str(item.id)] = item
+        case "mcp_approval_response":
+            if (request := requests.get(str(item.approval_request_id))) is None:
+                raise ApiError(400, f"{where} does not match an earlier mcp_approval_request")
+            if not item.approve:
+                return _ran(where, request, "The user does not allow this call.")
+    return []  # approved calls run now; the servers are asked for their tools again
+
+
+def _ran(where: str, item: Item, output: str | list[Part]) -> list[ChatMessage]:
+    """A call of an MCP tool, and its result."""
+    if item.name is None or item.id is None:
+        raise _missing(where, "id" if item.name else "name")
+    function = CalledFunction(name=item.name, arguments=item.arguments or "{}")
+    said = ChatMessage(role="assistant", tool_calls=[ToolCall(id=item.id, function=function)])
+    result = ChatMessage(role="tool", content=output, tool_call_id=item.id, name=item.name)
+    return [said, result]
 
 
 def _reasoning(item: Item) -> str | None:
@@ -152,13 +196,14 @@ class ResponsesBody(SamplingBody):
     store: bool | None = None
     stream: bool | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    tools: Tools[FunctionTool] | None = None
+    tools: Tools[OneOf[FunctionTool]] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     metadata: Annotated[dict[str, _MetadataText], Field(max_length=16)] | None = None
     include: Few[Name] | None = None
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
     user: str | None = None
@@ -171,9 +216,18 @@ class ResponsesBody(SamplingBody):
         return tuple(self.input)
 
 
-def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: RequestOptions) -> Chat:
-    """The chat that a body asks for; `items` are the whole conversation."""
+def chat_of(
+    body: ResponsesBody,
+    items: tuple[Item, ...],
+    options: RequestOptions,
+    offered: Mapping[str, OfferedTool] | None = None,
+) -> Chat:
+    """The chat that a body asks for; `items` are the whole conversation.
+
+    `offered` are its tools of MCP servers.
+    """
     _refuse(body)
+    own = functions(body.tools, offered)
     messages = messages_of(items)
     if body.instructions:
         messages.insert(0, ChatMessage(role="system", content=body.instructions))
@@ -183,10 +237,14 @@ def chat_of(body: ResponsesBody, items: tuple[Item, ...], options: RequestOption
         params=params_of(
             body, options, max_tokens=body.max_output_tokens, response_format=_form(body)
         ),
-        tools=[_tool(number, tool) for number, tool in enumerate(body.tools or ())],
-        tool_choice=_choice(body),
+        tools=[
+            *(_tool(number, tool) for number, tool in enumerate(own)),
+            *(tool.function for tool in (offered or {}).values()),
+        ],
+        tool_choice=_choice(body, [*(tool.name for tool in own), *(offered or ())]),
         parallel_tool_calls=body.parallel_tool_calls is not False,
         separates_reasoning=options.separates_reasoning,
+        priority=body.priority or 0,
         template_options={"reasoning_effort": effort} if isinstance(effort, str) else {},
     )
 
@@ -201,17 +259,17 @@ def _tool(number: int, tool: FunctionTool) -> dict[str, object]:
     if tool.type != "function":
         raise ApiError(
             400,
-            f"tools[{number}] is of type {tool.type!r:.60}; only functions are supported",
+            f"tools[{number}] is of type {tool.type!r:.60}; only functions and mcp are supported",
             param=f"tools[{number}].type",
         )
     function = tool.model_dump(exclude={"type"}, exclude_none=True)
     return {"type": "function", "function": function}
 
 
-def _choice(body: ResponsesBody) -> ToolChoice:
+def _choice(body: ResponsesBody, names: Sequence[str | None]) -> ToolChoice:
     match body.tool_choice:
         case NamedChoice(name=name):
-            return named_tool(name, [tool.name for tool in body.tools or ()])
+            return named_tool(name, names)
         case None:
             return "auto"
         case choice:

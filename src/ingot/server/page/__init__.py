@@ -1,6 +1,7 @@
 """The web page at `/`: a chat, a token view, a dashboard.
 
-Its router serves the files under `static/` from memory. The page knows the server only by its API.
+Its router serves the files under `static/` from memory, and reads PDF files that are attached to
+messages. The page knows the server only by its API.
 A strict content security policy lets the browser run only the page's own scripts and connect only
 to this server, and forbids turning text into markup (trusted types).
 """
@@ -15,6 +16,7 @@ from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from ingot.server.page import pdf_text
 from ingot.server.page.reference import reference
 
 _TYPES: Final = MappingProxyType(
@@ -76,7 +78,7 @@ def _answer(file: _File, request: Request) -> Response:
 
 
 def router() -> APIRouter:
-    """Serve the page at `/`, its files under `/page/` and the list of endpoints at `/docs`."""
+    """Serve the page at `/`, its files under `/page/`, the list of endpoints at `/docs`."""
     entries = _walk(files(__name__) / "static")
     static = {name: _file(name, entry.read_bytes()) for name, entry in entries}
     routes = APIRouter(include_in_schema=False)
@@ -96,4 +98,5 @@ def router() -> APIRouter:
             raise HTTPException(404)
         return _answer(static[name], request)
 
+    routes.include_router(pdf_text.router())
     return routes

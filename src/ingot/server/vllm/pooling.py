@@ -55,7 +55,7 @@ def router(server: Server) -> APIRouter:
         """Compute the pooled vector of each input."""
         record = record_of(http.scope)
         check_parameters(body, record, server.options)
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
             vectors, tokens = await run_in_thread(embed, lease.llm, prompt_list(body.input))
         response = PoolingResponse(

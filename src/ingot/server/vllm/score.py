@@ -62,7 +62,7 @@ def router(server: Server) -> APIRouter:
         record = record_of(http.scope)
         check_parameters(body, record, server.options)
         first, second = _pairs(body)
-        with await server.catalog.lease(body.model) as lease:
+        with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
             scores, tokens = await run_in_thread(_scores, lease.llm, first, second)
         return ScoreList(

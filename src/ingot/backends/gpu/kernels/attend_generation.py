@@ -1,9 +1,9 @@
 """Attention of one new token of each sequence: its past is shared out in parts of fixed bounds.
 
-A program takes the query heads of one key head and one part of the positions. If a token sees
-several parts, `join_parts_kernel` joins them, one program a head and token. With STORE, queries,
-keys and values come as linear layers leave them: every program rotates its queries, and that of the
-newest part stores key and value first.
+A program takes the query heads of one key head and a stripe of the parts: one of them if tokens are
+few, every fourth if they are many. If a token sees several parts, `join_parts_kernel` joins them,
+one program a head and token. With STORE, queries, keys and values come as linear layers leave them:
+every program rotates its queries, and that of the newest part stores key and value first.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,14 @@ import torch
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, write_mean
+from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, oldest_seen, write_mean
 from ingot.backends.gpu.kernels.epilogue import to_half
 from ingot.backends.gpu.kernels.heads import rotated_heads, store_head
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 
 MOST_PARTS = tl.constexpr(64)
+_JOINED = tl.constexpr(8)  # parts at a time
 
 
 class PartWork(NamedTuple):
@@ -41,40 +42,39 @@ class GenerationTile:
 
 @triton.jit
 def attend_generation_kernel(
-    heads,  # with STORE; else queries are rotated, normalized halves, and keys and values stored
+    heads,  # with STORE; else queries are normalized and rotated, and keys and values stored
     first,
     positions,
     sequences,
     cache,
     attention,
+    parts,
     work,
     FORM: tl.constexpr,
     TILE: tl.constexpr,
     HEAD: tl.constexpr,
     STORE: tl.constexpr,
+    SEEN: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """Parts that a token does not see have nothing to do."""
+    """A stripe without a part that its token sees has nothing to do."""
     SIZE: tl.constexpr = FORM.size
     PADDED: tl.constexpr = FORM.padded
     ROWS: tl.constexpr = TILE.rows
     SPAN: tl.constexpr = TILE.span
     PART: tl.constexpr = TILE.part
     group = attention.group
-    part = tl.program_id(0)
+    stripe, stripes = tl.program_id(0), tl.num_programs(0)
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
     position = tl.load(positions + token)
-    oldest = 0
-    if attention.window > 0:
-        oldest = tl.maximum(position - attention.window + 1, 0)
+    oldest = oldest_seen(position, attention.window, SEEN)
     first_part = oldest // PART
     last_part = position // PART
-    low = tl.maximum(part * PART, oldest // SPAN * SPAN)
-    high = tl.minimum(part * PART + PART, position + 1)
+    nearest = first_part + (stripe + stripes - first_part % stripes) % stripes
     sequence = tl.load(sequences + token)
-    mine = (position >= 0) & (part >= first_part) & (part <= last_part)
-    if mine | (part == 0):  # so that one program waits, whatever the positions
+    mine = (position >= 0) & (nearest <= last_part)
+    if mine | (stripe == 0):  # so that one program waits, whatever the positions
         wait_for_last(AHEAD)
         start_next(AHEAD)
     if mine:
@@ -98,7 +98,7 @@ def attend_generation_kernel(
                 HEAD,
             )
             q = to_half(q)
-            if part == last_part:
+            if last_part % stripes == stripe:
                 start = tl.zeros((1,), tl.int64) + (token * tl.num_programs(1) + kv_head) * SIZE
                 block = tl.load(
                     cache.table + sequence * cache.table_stride + position // BLOCK_TOKENS
@@ -107,37 +107,55 @@ def attend_generation_kernel(
             tl.debug_barrier()
         else:
             q = tl.load(heads.query + place, mask=mask, other=0.0)
-        if cache.pool.dtype.element_ty == tl.float32:
+            if heads.query.dtype.element_ty == tl.float32:
+                q = to_half(q)
+        FLOATS: tl.constexpr = cache.pool.dtype.element_ty == tl.float32
+        LOADS: tl.constexpr = 1 if FLOATS else STAGES  # Triton 3.6 fails with two for gfx1100
+        if FLOATS:
             q = q.to(tl.float32)
-        best = tl.full((ROWS,), LOWEST, tl.float32)
-        total = tl.zeros((ROWS,), tl.float32)
-        mixed = tl.zeros((ROWS, PADDED), tl.float32)
-        for base in tl.range(low, high, SPAN, num_stages=STAGES):
-            where = base + tl.arange(0, SPAN)
-            known = (where <= position) & (where >= oldest)
-            block = tl.load(
-                cache.table + sequence * cache.table_stride + where // BLOCK_TOKENS,
-                mask=known,
-                other=0,
-            )
-            slot = where % BLOCK_TOKENS
-            start = side_start(block, cache, kv_head, 0, FORM)
-            keys = read_tile(cache, start, slot, known, at, True, FORM)
-            start = side_start(block, cache, kv_head, 1, FORM)
-            values = read_tile(cache, start, slot, known, at, True, FORM)
-            best, total, mixed = absorb(
-                q, keys, values, known[None, :], best, total, mixed, attention, True
-            )
-        if first_part < last_part:
-            real = row < group
-            member = tl.program_id(2).to(tl.int64) * attention.heads + head
-            here = member * tl.num_programs(0) + part
-            mixed_at = work.mixed + here[:, None] * PADDED + at[None, :]
-            tl.store(mixed_at, mixed, mask=real[:, None])
-            tl.store(work.best + here, best, mask=real)
-            tl.store(work.total + here, total, mask=real)
-        else:
-            write_mean(best, total, mixed, head, row < group, place, mask, attention)
+        for part in range(nearest, last_part + 1, stripes):
+            low = tl.maximum(part * PART, oldest // SPAN * SPAN)
+            high = tl.minimum(part * PART + PART, position + 1)
+            best = tl.full((ROWS,), LOWEST, tl.float32)
+            total = tl.zeros((ROWS,), tl.float32)
+            mixed = tl.zeros((ROWS, PADDED), tl.float32)
+            for base in tl.range(low, high, SPAN, num_stages=LOADS):
+                where = base + tl.arange(0, SPAN)
+                known = (where <= position) & (where >= oldest)
+                block = tl.load(
+                    cache.table + sequence * cache.table_stride + where // BLOCK_TOKENS,
+                    mask=known,
+                    other=0,
+                )
+                slot = where % BLOCK_TOKENS
+                start = side_start(block, cache, kv_head, 0, FORM)
+                keys = read_tile(cache, start, slot, known, at, True, FORM)
+                start = side_start(block, cache, kv_head, 1, FORM)
+                values = read_tile(cache, start, slot, known, at, True, FORM)
+                distance = tl.zeros((ROWS, 1), tl.int32) + (position - where)[None, :]
+                best, total, mixed = absorb(
+                    q,
+                    keys,
+                    values,
+                    distance,
+                    tl.minimum(head, attention.heads - 1)[:, None],
+                    known[None, :],
+                    best,
+                    total,
+                    mixed,
+                    attention,
+                    True,
+                )
+            if first_part < last_part:
+                real = row < group
+                member = tl.program_id(2).to(tl.int64) * attention.heads + head
+                here = member * parts + part
+                mixed_at = work.mixed + here[:, None] * PADDED + at[None, :]
+                tl.store(mixed_at, mixed, mask=real[:, None])
+                tl.store(work.best + here, best, mask=real)
+                tl.store(work.total + here, total, mask=real)
+            else:
+                write_mean(best, total, mixed, head, row < group, place, mask, attention)
 
 
 @triton.jit
@@ -150,15 +168,14 @@ def join_parts_kernel(
     SIZE: tl.constexpr,
     PADDED: tl.constexpr,
     PART: tl.constexpr,
+    SEEN: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """All parts are read at once; if a token sees only one, its attention is there already."""
+    """Some parts at a time; if a token sees only one, its attention is there already."""
     head = tl.program_id(0)
     token = first + tl.program_id(1).to(tl.int64)
     position = tl.load(positions + token)
-    oldest = 0
-    if attention.window > 0:
-        oldest = tl.maximum(position - attention.window + 1, 0)
+    oldest = oldest_seen(position, attention.window, SEEN)
     first_part = oldest // PART
     count = position // PART - first_part + 1
     wait_for_last(AHEAD)
@@ -171,16 +188,24 @@ def join_parts_kernel(
         place = member * parts + first_part + number
         best = tl.load(work.best + place, mask=known, other=LOWEST)
         total = tl.load(work.total + place, mask=known, other=0.0)
-        mixed = tl.load(
-            work.mixed + place[:, None] * PADDED + at[None, :], mask=known[:, None], other=0.0
-        )
         highest = tl.max(best, axis=0)
         share = tl.where(known, tl.exp2(best - highest), 0.0)
+        mixed = tl.zeros((PADDED,), tl.float32)
+        for base in range(0, count, _JOINED):
+            next = base + tl.arange(0, _JOINED)
+            some = member * parts + first_part + next
+            score = tl.load(work.best + some, mask=next < count, other=LOWEST)
+            values = tl.load(
+                work.mixed + some[:, None] * PADDED + at[None, :],
+                mask=(next < count)[:, None],
+                other=0.0,
+            )
+            mixed += tl.sum(values * tl.exp2(score - highest)[:, None], axis=0)
         one = tl.zeros((1,), tl.int32)
         write_mean(
             highest + tl.zeros((1,), tl.float32),
             tl.sum(total * share, axis=0) + tl.zeros((1,), tl.float32),
-            tl.sum(mixed * share[:, None], axis=0)[None, :],
+            mixed[None, :],
             one + head,
             one == 0,
             token * (attention.heads * SIZE) + head * SIZE + at[None, :],

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, with_sink
-from ingot.backends.gpu.kernels.epilogue import store_rounded
+from ingot.backends.gpu.kernels.attention import (
+    BOTH_WAYS,
+    LOWEST,
+    STAGES,
+    absorb,
+    is_seen,
+    oldest_seen,
+    with_sink,
+)
+from ingot.backends.gpu.kernels.epilogue import store_rounded, to_half
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
 
 
@@ -24,13 +32,14 @@ class PromptTile:
 
 @triton.jit
 def attend_prompt_kernel(
-    query,  # halves [tokens, heads * size]
-    tiles,  # int32 [tiles, 3]: sequence, first token, tokens
+    query,  # halves [tokens, heads * size], or floats
+    tiles,  # int32 [tiles, 4]: sequence, first token, tokens, length of the sequence
     positions,
     cache,
     attention,
     FORM: tl.constexpr,
     TILE: tl.constexpr,
+    SEEN: tl.constexpr,
 ):
     """The last tiles, which see most, begin first."""
     ROWS: tl.constexpr = TILE.rows
@@ -40,9 +49,9 @@ def attend_prompt_kernel(
     window = attention.window
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     head = tl.program_id(0)
-    sequence = tl.load(tiles + 3 * tile)
-    first = tl.load(tiles + 3 * tile + 1)
-    count = tl.load(tiles + 3 * tile + 2)
+    sequence = tl.load(tiles + 4 * tile)
+    first = tl.load(tiles + 4 * tile + 1)
+    count = tl.load(tiles + 4 * tile + 2)
     if count == 0:  # a captured step has more tiles than most batches
         return
     row = tl.arange(0, ROWS)
@@ -53,20 +62,27 @@ def attend_prompt_kernel(
     place = token[:, None] * (attention.heads * SIZE) + head * SIZE + at[None, :]
     mask = live[:, None] & (at < SIZE)[None, :]
     q = tl.load(query + place, mask=mask, other=0.0)
+    if query.dtype.element_ty == tl.float32:
+        q = to_half(q)
     if cache.pool.dtype.element_ty == tl.float32:
         q = q.to(tl.float32)
     kv_head = head // attention.group
     lowest = tl.load(positions + first)
-    end = lowest + count
-    begin = 0
-    if window > 0:
-        begin = tl.maximum(lowest - window + 1, 0) // SPAN * SPAN
+    highest = lowest + count - 1
+    end, after = highest + 1, lowest + 1  # of what some queries see, and of what all do
+    if SEEN == BOTH_WAYS:
+        end = tl.load(tiles + 4 * tile + 3)
+        after = end
+        if window > 0:
+            after = tl.minimum(lowest + window // 2 + 1, end)
+            end = tl.minimum(highest + window // 2 + 1, end)
+    begin = oldest_seen(lowest, window, SEEN) // SPAN * SPAN
     # Tiles that every query of this one sees whole need no mask.
     whole = begin
     if window > 0:
-        whole = tl.maximum(lowest + ROWS - window, 0)
+        whole = oldest_seen(highest, window, SEEN)
         whole = tl.minimum((whole + SPAN - 1) // SPAN * SPAN, end)
-    masked = tl.maximum((lowest + 1) // SPAN * SPAN, whole)
+    masked = tl.maximum(after // SPAN * SPAN, whole)
     best = tl.full((ROWS,), LOWEST, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     mixed = tl.zeros((ROWS, PADDED), tl.float32)
@@ -82,6 +98,7 @@ def attend_prompt_kernel(
                     end,
                     position,
                     pages,
+                    head,
                     kv_head,
                     best,
                     total,
@@ -91,6 +108,7 @@ def attend_prompt_kernel(
                     stretch != 1,
                     FORM,
                     TILE,
+                    SEEN,
                 )
     if attention.sinks is not None:
         shrink, total = with_sink(best, total, tl.load(attention.sinks + head))
@@ -106,6 +124,7 @@ def _positions(
     end,
     position,
     pages,
+    head,
     kv_head,
     best,
     total,
@@ -115,6 +134,7 @@ def _positions(
     MASKED: tl.constexpr,
     FORM: tl.constexpr,
     TILE: tl.constexpr,
+    SEEN: tl.constexpr,
 ):
     """The state after the positions from `base` on."""
     at = tl.arange(0, FORM.padded)
@@ -123,10 +143,7 @@ def _positions(
     known = where < end
     if MASKED:
         block = tl.load(pages + where // BLOCK_TOKENS, mask=known, other=0)
-        distance = position[:, None] - where[None, :]
-        seen = distance >= 0
-        if attention.window > 0:
-            seen &= distance < attention.window
+        seen = is_seen(position, where, attention.window, SEEN) & known[None, :]
     else:
         block = tl.load(pages + where // BLOCK_TOKENS)
         seen = known[None, :]
@@ -135,4 +152,5 @@ def _positions(
     )
     start = side_start(block, cache, kv_head, 1, FORM)
     values = read_tile(cache, start, slot, known, at, MASKED, FORM)
-    return absorb(q, keys, values, seen, best, total, mixed, attention, MASKED)
+    distance = position[:, None] - where[None, :]
+    return absorb(q, keys, values, distance, head, seen, best, total, mixed, attention, MASKED)

@@ -62,6 +62,19 @@ def part_of(row, epilogue):
 
 
 @triton.jit
+def paired_rows(block, BLOCK: tl.constexpr, GATED: tl.constexpr):
+    """The rows of a block, in the order in which a program of many tokens takes them.
+
+    A gate and the row beside it are eight apart, so that the matrix units leave both sums in the
+    registers of one thread.
+    """
+    row = tl.arange(0, BLOCK)
+    if GATED:
+        row = row // 16 * 16 + row % 8 * 2 + row // 8 % 2
+    return block * BLOCK + row
+
+
+@triton.jit
 def additions(row, token, tokens, part, epilogue):
     """Bias and residual of a tile, [tokens, rows]; asked for early, they are there in time."""
     added = tl.zeros((token.shape[0], row.shape[0]), tl.float32)
@@ -79,29 +92,40 @@ def additions(row, token, tokens, part, epilogue):
 def finish(
     sums,  # [rows, tokens]
     added,  # [tokens, rows]
-    row,  # of the whole matrix
+    begin,  # the first row of the block, of the whole matrix
     token,
     tokens,
     part,
     epilogue,
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
+    PAIRED: tl.constexpr = False,  # whether rows are in the order of `paired_rows`
 ):
     """Store the sums of a tile, all rows of which are of one part."""
     first, width, base = part
-    value = tl.trans(sums * epilogue.factor)  # [tokens, rows]
-    if epilogue.bias is not None or epilogue.residual is not None:
-        value += added
-    at = row - first
-    if GATED:
-        COLS: tl.constexpr = value.shape[0]
-        PAIRS: tl.constexpr = value.shape[1] // 2
-        gate, up = tl.split(tl.reshape(value, (COLS, PAIRS, 2)))
+    ROWS: tl.constexpr = sums.shape[0]
+    COLS: tl.constexpr = sums.shape[1]
+    if GATED and PAIRED:
+        value = sums * epilogue.factor
+        if epilogue.bias is not None:
+            value += tl.trans(added)
+        eights = tl.permute(tl.reshape(value, (ROWS // 16, 2, 8, COLS)), (0, 2, 3, 1))
+        gate, up = tl.split(eights)
         value = activate_pair(gate, up, ACTIVATION)
-        at, _ = tl.split(tl.reshape(at, (PAIRS, 2)))
-        at = at // 2
+        value = tl.trans(tl.reshape(value, (ROWS // 2, COLS)))
     else:
-        value = activate(value, ACTIVATION)
+        value = tl.trans(sums * epilogue.factor)  # [tokens, rows]
+        if epilogue.bias is not None or epilogue.residual is not None:
+            value += added
+        if GATED:
+            gate, up = tl.split(tl.reshape(value, (COLS, ROWS // 2, 2)))
+            value = activate_pair(gate, up, ACTIVATION)
+        else:
+            value = activate(value, ACTIVATION)
+    if GATED:
+        at = tl.multiple_of((begin - first) // 2, ROWS // 2) + tl.arange(0, ROWS // 2)
+    else:
+        at = begin - first + tl.arange(0, ROWS)
     place = base + token[:, None] * width + at[None, :]
     mask = (at < width)[None, :] & (token < tokens)[:, None]
     store_rounded(epilogue.out + place, value, epilogue.half_scale, mask)

@@ -56,12 +56,18 @@ class Router:
     slots: int  # the same, filled up
     gating: int
     normalize: bool
+    groups: int = 1  # of equal size; only experts of the best `groups_used` are chosen
+    groups_used: int = 1
+    group_best: int = 1  # ranks that a group counts for
+    group_slots: int = 1  # groups, filled up
+    group_room: int = 1  # experts of a group, filled up
 
 
 @triton.jit
 def route_kernel(
     scores,
     bias,
+    expert_scales,
     choice,  # out
     positions,
     groups,
@@ -83,16 +89,33 @@ def route_kernel(
     at = tl.arange(0, ROUTER.experts)
     real = at < experts
     score = tl.load(scores + token * experts + at, mask=real, other=_NEVER)
-    share = score
+    largest, total = score, score
     if GATING == SOFTMAX:
-        powers = tl.exp(score - tl.max(score, axis=0))
-        share = powers / tl.sum(powers, axis=0)
-    elif GATING == SIGMOID:
-        share = 1.0 / (1.0 + tl.exp(-score))
-    rank = share
-    if bias is not None:
-        rank += tl.load(bias + at, mask=real, other=0.0)
-    rank = tl.where(real, rank, _NEVER)
+        largest = tl.max(score, axis=0)
+        total = tl.sum(tl.exp(score - largest), axis=0)
+    share = _share(score, largest, total, GATING)
+    rank = _rank(share, bias, at, real)
+    if ROUTER.groups > 1:
+        GROUPS: tl.constexpr = ROUTER.group_slots
+        GROUP_BEST: tl.constexpr = ROUTER.group_best
+        GROUPS_USED: tl.constexpr = ROUTER.groups_used
+        size = experts // ROUTER.groups
+        group = tl.arange(0, GROUPS)
+        inner = tl.arange(0, ROUTER.group_room)
+        place = group[:, None] * size + inner[None, :]
+        grouped = (group < ROUTER.groups)[:, None] & (inner < size)[None, :]
+        ranks = tl.load(scores + token * experts + place, mask=grouped, other=_NEVER)
+        ranks = _rank(_share(ranks, largest, total, GATING), bias, place, grouped)
+        worth = tl.zeros((GROUPS,), tl.float32)
+        for _ in tl.static_range(GROUP_BEST):
+            worth += tl.max(ranks, axis=1)
+            ranks = tl.where(inner[None, :] == tl.argmax(ranks, axis=1)[:, None], _NEVER, ranks)
+        allowed = at < 0
+        for _ in tl.static_range(GROUPS_USED):
+            best_group = tl.argmax(worth, axis=0)
+            allowed |= at // size == best_group
+            worth = tl.where(group == best_group, _NEVER, worth)
+        rank = tl.where(allowed, rank, _NEVER)
     slot = tl.arange(0, SLOTS)
     chosen = tl.zeros((SLOTS,), tl.int32)
     weight = tl.zeros((SLOTS,), tl.float32)
@@ -115,6 +138,8 @@ def route_kernel(
         weight = weight / tl.sum(weight, axis=0)
     if ROUTER.normalize:
         weight = weight / tl.sum(tl.where(used, weight, 0.0), axis=0)
+    if expert_scales is not None:
+        weight *= tl.load(expert_scales + chosen, mask=used, other=0.0)
     place = choice + token * (2 * USED) + slot
     tl.store(place, chosen.to(tl.float32), mask=used)
     tl.store(place + USED, weight * scale, mask=used)
@@ -124,6 +149,25 @@ def route_kernel(
             live = used & (tl.load(positions + token) >= 0)
         order = tl.atomic_add(groups.counts + chosen, 1, mask=live)
         tl.store(groups.ranks + token * USED + slot, tl.where(live, order, -1), mask=used)
+
+
+@triton.jit
+def _share(score, largest, total, GATING: tl.constexpr):
+    """What a score counts before experts are chosen."""
+    if GATING == SOFTMAX:
+        return tl.exp(score - largest) / total
+    elif GATING == SIGMOID:
+        return 1.0 / (1.0 + tl.exp(-score))
+    else:
+        return score
+
+
+@triton.jit
+def _rank(share, bias, at, real):
+    """What experts are chosen by."""
+    if bias is not None:
+        share += tl.load(bias + at, mask=real, other=0.0)
+    return tl.where(real, share, _NEVER)
 
 
 @triton.jit(do_not_specialize=["most", "pairs"])
@@ -224,7 +268,7 @@ def expert_kernel(
     finish(
         sums,
         added,
-        row,
+        tl.program_id(0) * BLOCK,
         tl.where(live, pair, pairs).to(tl.int64),
         pairs,
         (0, epilogue.widths[0], 0),

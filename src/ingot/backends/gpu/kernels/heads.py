@@ -49,6 +49,7 @@ class HeadForm:
     key_norm: int
     pairs: int  # values of a head that are rotated, by two; 0: none
     interleaved: bool  # the layout of RoPE; else half-split
+    norms_last: bool = False  # after RoPE
 
 
 @triton.jit
@@ -67,16 +68,15 @@ def rotated_heads(
 ):
     """Floats [heads, padded size]. Sums are so exact that the order of additions does not show."""
     inside = real[:, None] & (at < SIZE)[None, :]
+    BEFORE: tl.constexpr = 0 if HEAD.norms_last else NORM
     value = tl.load(x + start[:, None] + at[None, :], mask=inside, other=0.0)
     mean = tl.zeros((start.shape[0],), tl.float32)
-    if NORM == 2:
-        mean = (tl.sum(value.to(tl.float64), axis=1) / SIZE).to(tl.float32)
-        value = tl.where(inside, value - mean[:, None], 0.0)
-    if NORM > 0:
-        square = (tl.sum((value * value).to(tl.float64), axis=1) / SIZE).to(tl.float32)
-        inverse = (1.0 / tl.sqrt(square + norm.epsilon))[:, None]
-        weights = norm.weight + weight_start[:, None]
-        value *= inverse * tl.load(weights + at[None, :], mask=inside, other=0.0)
+    inverse = tl.full((start.shape[0],), 1.0, tl.float32)
+    if BEFORE > 0:
+        value, mean, inverse = _normed(value, inside, norm.epsilon, SIZE, BEFORE)
+        if norm.weight is not None:
+            weights = norm.weight + weight_start[:, None]
+            value *= tl.load(weights + at[None, :], mask=inside, other=0.0)
     PAIRS: tl.constexpr = HEAD.pairs
     if PAIRS > 0:
         if HEAD.interleaved:
@@ -87,14 +87,32 @@ def rotated_heads(
         rotated = at < 2 * PAIRS
         both = real[:, None] & rotated[None, :]
         other = tl.load(x + start[:, None] + partner[None, :], mask=both, other=0.0)
-        if NORM > 0:
-            theirs = tl.load(weights + partner[None, :], mask=both, other=0.0)
-            other = (other - mean[:, None]) * inverse * theirs
+        if BEFORE > 0:
+            other = (other - mean[:, None]) * inverse[:, None]
+            if norm.weight is not None:
+                other *= tl.load(weights + partner[None, :], mask=both, other=0.0)
         place = position.to(tl.int64) * PAIRS + pair
         c = tl.load(rope.cos + place, mask=rotated, other=1.0)
         s = tl.load(rope.sin + place, mask=rotated, other=0.0)
         value = value * c[None, :] + other * tl.where(second, s, -s)[None, :]
+    if HEAD.norms_last and NORM > 0:
+        value, mean, inverse = _normed(value, inside, norm.epsilon, SIZE, NORM)
+        if norm.weight is not None:
+            weights = norm.weight + weight_start[:, None]
+            value *= tl.load(weights + at[None, :], mask=inside, other=0.0)
     return value
+
+
+@triton.jit
+def _normed(value, inside, epsilon, SIZE: tl.constexpr, NORM: tl.constexpr):
+    """Heads after their norm, before its weights; the mean and 1 / deviation of each."""
+    mean = tl.zeros((value.shape[0],), tl.float32)
+    if NORM == 2:
+        mean = (tl.sum(value.to(tl.float64), axis=1) / SIZE).to(tl.float32)
+        value = tl.where(inside, value - mean[:, None], 0.0)
+    square = (tl.sum((value * value).to(tl.float64), axis=1) / SIZE).to(tl.float32)
+    inverse = 1.0 / tl.sqrt(square + epsilon)
+    return value * inverse[:, None], mean, inverse
 
 
 @triton.jit

@@ -1,9 +1,10 @@
-"""A linear layer straight from quantized weights: each block of them is unpacked in registers.
+"""A linear layer of up to 64 tokens: each block of weights is unpacked in registers.
 
 Inputs are half floats [tokens, columns]; a program takes some rows of the matrix, a share of its
-columns and some tokens from `first` on. If the columns are shared out, the program that comes last
-adds the shares, in their order. Two matrices of different formats that read the same input run in
-one kernel, so that neither waits for the other.
+columns and some tokens. If the columns are shared out, the program that comes last
+adds the shares, in their order, group by group. Two matrices of different formats that read the
+same input run in one kernel, so that neither waits for the other. `linear_wide.py` is for more
+tokens.
 """
 
 from typing import NamedTuple
@@ -38,7 +39,6 @@ class Matrix(NamedTuple):
 def linear_kernel(
     inputs,
     tokens,
-    first,
     weights,
     split,
     epilogue,
@@ -50,7 +50,7 @@ def linear_kernel(
     AHEAD: tl.constexpr,
 ):
     """out = epilogue(weights @ x)."""
-    token = first + tl.program_id(2) * TILE.columns + tl.arange(0, TILE.columns)
+    token = tl.program_id(2) * TILE.columns + tl.arange(0, TILE.columns)
     wait_for_last(AHEAD)
     _share(
         tl.program_id(0),
@@ -74,7 +74,6 @@ def linear_kernel(
 def linear_pair_kernel(
     inputs,
     tokens,
-    first,
     programs,
     a,
     b,
@@ -86,7 +85,7 @@ def linear_pair_kernel(
     AHEAD: tl.constexpr,
 ):
     """Two matrices, a and b: the first `programs` are of a."""
-    token = first + tl.program_id(1) * TILE_A.columns + tl.arange(0, TILE_A.columns)
+    token = tl.program_id(1) * TILE_A.columns + tl.arange(0, TILE_A.columns)
     program = tl.program_id(0)
     wait_for_last(AHEAD)
     if program < programs:
@@ -146,6 +145,7 @@ def _share(
     """A block of rows, and one of the shares of its columns."""
     UNROLL: tl.constexpr = TILE.unroll
     SPLITS: tl.constexpr = TILE.splits
+    GROUP: tl.constexpr = TILE.group
     BLOCK: tl.constexpr = TILE.rows
     COLS: tl.constexpr = TILE.columns
     rows = weights.rows
@@ -171,7 +171,7 @@ def _share(
     )
     start_next(AHEAD)
     if SPLITS == 1:
-        finish(sums, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)
+        finish(sums, added, block * BLOCK, token, tokens, part, epilogue, ACTIVATION, GATED)
     else:
         column = tl.arange(0, COLS)
         share_at = split.sums + column[None, :] * (rows * SPLITS) + row[:, None]
@@ -182,9 +182,12 @@ def _share(
         ticket = tl.atomic_add(counter, 1, sem="acq_rel")
         if ticket == SPLITS - 1:
             total = tl.zeros((BLOCK, COLS), tl.float32)
-            for other in tl.static_range(SPLITS):
-                total += tl.load(
-                    share_at + other * rows, mask=ours, other=0.0, cache_modifier=".cg"
-                )
+            for first in tl.static_range(0, SPLITS, GROUP):
+                group = tl.zeros((BLOCK, COLS), tl.float32)
+                for other in tl.static_range(first, min(first + GROUP, SPLITS)):
+                    group += tl.load(
+                        share_at + other * rows, mask=ours, other=0.0, cache_modifier=".cg"
+                    )
+                total += group
             tl.store(counter, 0)
-            finish(total, added, row, token, tokens, part, epilogue, ACTIVATION, GATED)
+            finish(total, added, block * BLOCK, token, tokens, part, epilogue, ACTIVATION, GATED)

@@ -40,13 +40,32 @@ class ProductTile:
     stages: int  # steps of its loop whose loads are under way
     even: bool  # whether inputs fill whole chunks
     unroll: int = 1  # chunks of a step
-    splits: int = 1  # programs that share the columns of the matrix
+    splits: int = 1  # shares of the columns of the matrix
+    group: int = 1  # shares that are added up before others
 
 
 @triton.jit
 def _inputs(inputs, start, live, column, EVEN: tl.constexpr):
     """A slice of the inputs, [16, inputs]."""
     at = column + tl.arange(0, SLICE)
+    place = inputs.x + start[None, :] + at[:, None]
+    if EVEN:
+        return tl.load(place, mask=live[None, :], other=0.0)
+    else:
+        return tl.load(place, mask=live[None, :] & (at < inputs.columns)[:, None], other=0.0)
+
+
+@triton.jit
+def _chunk(w0, w1, w2, w3):
+    """Four slices as one, [rows, 64]: neither moves from its registers."""
+    pairs = tl.join(tl.join(w0, w1), tl.join(w2, w3))  # [rows, 16, 2, 2]
+    return tl.reshape(tl.permute(pairs, (0, 3, 2, 1)), (w0.shape[0], CHUNK))
+
+
+@triton.jit
+def _chunk_inputs(inputs, start, live, column, EVEN: tl.constexpr):
+    """A chunk of the inputs, [64, inputs]."""
+    at = column + tl.arange(0, CHUNK)
     place = inputs.x + start[None, :] + at[:, None]
     if EVEN:
         return tl.load(place, mask=live[None, :], other=0.0)
@@ -67,8 +86,12 @@ def products(
     TILE: tl.constexpr,
     FORM: tl.constexpr,
     ASM: tl.constexpr,
+    WHOLE: tl.constexpr = False,
 ):
-    """The sums [rows, inputs] over the chunks of some steps."""
+    """The sums [rows, inputs] over the chunks of some steps.
+
+    With WHOLE a chunk is one product, not one for each of its slices: better for many inputs.
+    """
     UNROLL: tl.constexpr = TILE.unroll
     word = lane[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
     chunks = weights.chunks
@@ -102,8 +125,12 @@ def products(
                 extra = 0
             w0, w1, w2, w3 = chunk_slices(code_words, extra, group_scales, chunk, FORM, ASM)
             column = chunk * CHUNK
-            sums = tl.dot(w0, _inputs(inputs, start, live, column, TILE.even), sums)
-            sums = tl.dot(w1, _inputs(inputs, start, live, column + 16, TILE.even), sums)
-            sums = tl.dot(w2, _inputs(inputs, start, live, column + 32, TILE.even), sums)
-            sums = tl.dot(w3, _inputs(inputs, start, live, column + 48, TILE.even), sums)
+            if WHOLE:
+                w = _chunk(w0, w1, w2, w3)
+                sums = tl.dot(w, _chunk_inputs(inputs, start, live, column, TILE.even), sums)
+            else:
+                sums = tl.dot(w0, _inputs(inputs, start, live, column, TILE.even), sums)
+                sums = tl.dot(w1, _inputs(inputs, start, live, column + 16, TILE.even), sums)
+                sums = tl.dot(w2, _inputs(inputs, start, live, column + 32, TILE.even), sums)
+                sums = tl.dot(w3, _inputs(inputs, start, live, column + 48, TILE.even), sums)
     return sums

@@ -32,6 +32,7 @@ class Embedding(NamedTuple):
 
     factor: float
     learned: torch.Tensor | None  # floats [positions, width], added
+    kinds: torch.Tensor | None  # floats [types, width], added
     out: torch.Tensor
     width: int
 
@@ -41,12 +42,13 @@ def embed_kernel(
     ids,  # -1 - r: the token that row r of the step before sampled
     sampled,
     positions,
+    types,
     weights,
     embedding,
     FORM: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """out[token] = factor * row ids[token] + its position's.
+    """out[token] = factor * row ids[token] + those of its position and its type.
 
     A program unpacks a chunk of one row.
     """
@@ -71,10 +73,13 @@ def embed_kernel(
     w0, w1, w2, w3 = chunk_slices(code_words, extra, group_scales, chunk, FORM, False)
     position = tl.maximum(tl.load(positions + token), 0).to(tl.int64)
     learned_row, first = position * embedding.width, chunk * CHUNK
-    _store(w0, embedding, learned_row, token, first)
-    _store(w1, embedding, learned_row, token, first + 16)
-    _store(w2, embedding, learned_row, token, first + 32)
-    _store(w3, embedding, learned_row, token, first + 48)
+    kind_row = 0
+    if embedding.kinds is not None:
+        kind_row = tl.load(types + token) * embedding.width
+    _store(w0, embedding, learned_row, kind_row, token, first)
+    _store(w1, embedding, learned_row, kind_row, token, first + 16)
+    _store(w2, embedding, learned_row, kind_row, token, first + 32)
+    _store(w3, embedding, learned_row, kind_row, token, first + 48)
 
 
 @triton.jit
@@ -82,6 +87,7 @@ def _store(
     weights,  # [1, 16]
     embedding,
     learned_row,
+    kind_row,
     token,
     first,
 ):
@@ -91,6 +97,8 @@ def _store(
     value = weights.to(tl.float32) * embedding.factor
     if embedding.learned is not None:
         value += tl.load(embedding.learned + learned_row + at, mask=inside, other=0.0)
+    if embedding.kinds is not None:
+        value += tl.load(embedding.kinds + kind_row + at, mask=inside, other=0.0)
     tl.store(embedding.out + token * embedding.width + at, value, mask=inside)
 
 
@@ -114,7 +122,7 @@ def norm_kernel(
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < width
-    if NORM > 0:
+    if norm.weight is not None:
         gain = tl.load(norm.weight + at, mask=inside, other=0.0)
     wait_for_last(AHEAD)
     start_next(AHEAD)
@@ -123,7 +131,8 @@ def norm_kernel(
         value = tl.where(inside, value - tl.sum(value) / width, 0.0)
     if NORM > 0:
         value = value / tl.sqrt(tl.sum(value * value) / width + norm.epsilon)
-        value *= gain
+        if norm.weight is not None:
+            value *= gain
         if norm.bias is not None:
             value += tl.load(norm.bias + at, mask=inside, other=0.0)
     if residual is not None:
@@ -141,16 +150,19 @@ def gate_rows_kernel(
     residual,
     out,
     width,
+    SIGMOID: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """out = sigmoid(gate) * x + residual; a token's gate is one number."""
+    """out = sigmoid(gate) * x + residual, or gate * x + residual; a gate is one number."""
     wait_for_last(AHEAD)
     start_next(AHEAD)
     token = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
-    share = 1.0 / (1.0 + tl.exp(-tl.load(gate + token)))
+    share = tl.load(gate + token)
+    if SIGMOID:
+        share = 1.0 / (1.0 + tl.exp(-share))
     value = tl.load(x + token * width + at, mask=inside, other=0.0) * share
     if residual is not None:
         value += tl.load(residual + token * width + at, mask=inside, other=0.0)

@@ -1,8 +1,9 @@
 // The page starts here: it creates the parts and connects them.
 
-import { modelNames, samplingDefaults, serverStatus } from "./api/client.js";
+import { listModels, samplingDefaults, serverStatus } from "./api/client.js";
 import { Composer } from "./chat/composer.js";
 import { Transcript } from "./chat/transcript.js";
+import { Compare } from "./compare/view.js";
 import { Dashboard } from "./dashboard/view.js";
 import { find } from "./dom.js";
 import { fillIcons } from "./icons.js";
@@ -10,12 +11,14 @@ import { Library } from "./model/library.js";
 import { storageFull } from "./model/storage.js";
 import { askForKey, showShortcuts } from "./shell/dialogs.js";
 import { Drawers } from "./shell/drawers.js";
+import { listenForImports } from "./shell/import.js";
 import { ModelChoice } from "./shell/models.js";
 import { SettingsPanel } from "./shell/settings.js";
 import { listenForShortcuts } from "./shell/shortcuts.js";
 import { Sidebar } from "./shell/sidebar.js";
 import { announce, toast } from "./shell/toast.js";
 
+const TITLES = { dashboard: "Dashboard", compare: "Compare" }; // of the views beside the chat
 const RETRY = 3000; // milliseconds until a server that did not answer is asked again
 
 const mouse = matchMedia("(pointer: fine)");
@@ -24,7 +27,7 @@ fillIcons(document);
 const library = new Library();
 const drawers = new Drawers();
 const dashboard = new Dashboard();
-const models = new ModelChoice(library, showContext);
+const models = new ModelChoice(library, showContext, learn);
 const settings = new SettingsPanel(library, learn);
 const sidebar = new Sidebar(library, write);
 const transcript = new Transcript(library, {
@@ -38,6 +41,10 @@ const transcript = new Transcript(library, {
   lostFocus: write,
 });
 const composer = new Composer(library, () => transcript.last("user")?.edit());
+const compare = new Compare(library, (conversation) => {
+  library.adopt(conversation);
+  location.hash = `#/chat/${conversation.id}`;
+});
 let contexts = new Map(); // how many tokens each model can see
 let retry = null;
 
@@ -45,7 +52,8 @@ let retry = null;
 async function learn() {
   clearTimeout(retry);
   try {
-    models.offer(await modelNames());
+    models.offer(await listModels());
+    compare.offer(models.names);
     find("#connection").hidden = true;
   } catch (failure) {
     if (failure.kind === "key") {
@@ -61,6 +69,7 @@ async function learn() {
     () => {},
   );
   learnContexts();
+  library.toolbox.learn();
 }
 
 async function learnContexts() {
@@ -85,38 +94,47 @@ function begin() {
   write();
 }
 
+/** Which view the URL names. */
+function viewOf() {
+  const [, name] = location.hash.split("/");
+  return name in TITLES ? name : "chat";
+}
+
 /** Show the view of the current URL. */
 function route() {
-  const [, view, id] = location.hash.split("/");
-  const board = view === "dashboard";
-  find("#chat").hidden = board;
-  find("#dashboard").hidden = !board;
-  find("#dashboard-link").ariaCurrent = board ? "page" : null;
-  find("#app").classList.toggle("on-dashboard", board);
-  dashboard.watch(board);
-  if (!board) library.open(id);
+  const view = viewOf();
+  for (const name of ["chat", ...Object.keys(TITLES)]) {
+    find(`#${name}`).hidden = name !== view;
+    const link = document.querySelector(`#${name}-link`);
+    if (link) link.ariaCurrent = name === view ? "page" : null;
+  }
+  find("#app").classList.toggle("beside-chat", view !== "chat");
+  dashboard.watch(view === "dashboard");
+  if (view === "compare") compare.offer(models.names);
+  if (view === "chat") library.open(location.hash.split("/")[2]);
   else if (!library.current) library.open(null);
-  if (board) drawers.toggle("settings", false);
+  if (view !== "chat") drawers.toggle("settings", false);
   drawers.closeOverlays();
   showTitle();
 }
 
 function showTitle() {
-  const board = !find("#dashboard").hidden;
-  const name = board ? "Dashboard" : library.current.title || "New conversation";
+  const own = TITLES[viewOf()];
+  const name = own ?? (library.current.title || "New conversation");
   find("#title").textContent = name;
-  document.title = board || library.current.title ? `${name} · Ingot` : "Ingot";
+  document.title = own || library.current.title ? `${name} · Ingot` : "Ingot";
 }
 
 function escape() {
   if (drawers.closeOverlays() || drawers.closeAround(document.activeElement)) return;
-  library.generation(library.current)?.stop();
+  if (viewOf() === "compare") compare.stop();
+  else library.generation(library.current)?.stop();
 }
 
 library.listed.listen(() => {
   showTitle();
   const { current } = library;
-  if (location.hash !== "#/dashboard" && !current.empty && !location.hash.endsWith(current.id)) {
+  if (viewOf() === "chat" && !current.empty && !location.hash.endsWith(current.id)) {
     history.replaceState(null, "", `#/chat/${current.id}`);
   }
 });
@@ -130,6 +148,11 @@ storageFull.listen(() =>
   toast("The browser's storage is full. Export and delete old conversations."),
 );
 
+/** A command that shows a view, or the chat again. */
+const toggleView = (name) => () => {
+  location.hash = viewOf() === name ? `#/chat/${library.current.id}` : `#/${name}`;
+};
+
 /** A command that needs the chat in view, and the last message of a role in it. */
 const onLast = (role, command) => () => {
   const view = find("#chat").hidden ? null : transcript.last(role);
@@ -141,12 +164,14 @@ listenForShortcuts({
     drawers.toggle("sidebar", true);
     sidebar.focusSearch();
   },
-  composer: () => find("#chat").hidden || composer.focus(),
-  sidebar: () => drawers.toggle("sidebar"),
-  settings: () => find("#dashboard").hidden && drawers.toggle("settings"),
-  dashboard: () => {
-    location.hash = find("#dashboard").hidden ? "#/dashboard" : `#/chat/${library.current.id}`;
+  composer: () => {
+    if (viewOf() === "chat") composer.focus();
+    if (viewOf() === "compare") compare.focus();
   },
+  sidebar: () => drawers.toggle("sidebar"),
+  settings: () => viewOf() === "chat" && drawers.toggle("settings"),
+  compare: toggleView("compare"),
+  dashboard: toggleView("dashboard"),
   tokens: onLast("assistant", (answer) => answer.toggleTokens(true)),
   again: onLast("assistant", (answer) => library.again(answer.node)),
   edit: onLast("user", (question) => question.edit()),
@@ -157,6 +182,9 @@ listenForShortcuts({
 });
 for (const button of document.querySelectorAll("[data-do=new]"))
   button.addEventListener("click", begin);
+listenForImports(library, ({ id }) => {
+  location.hash = `#/chat/${id}`;
+});
 find("#shortcuts").addEventListener("click", showShortcuts);
 find("#retry-connection").addEventListener("click", learn);
 addEventListener("hashchange", route);

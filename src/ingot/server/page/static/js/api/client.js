@@ -25,10 +25,32 @@ async function ask(path, options = {}) {
   return response;
 }
 
+const postJson = (path, body, signal) =>
+  ask(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+
 const getJson = (path) => ask(path).then((response) => response.json());
 
-/** The names of the models that the server offers. */
-export const modelNames = async () => (await getJson("v1/models")).data.map((model) => model.id);
+/** The models that the server offers, as it lists them. */
+export const listModels = async () => (await getJson("v1/models")).data;
+
+export const loadModel = (model) => postJson("models/load", { model });
+export const unloadModel = (model) => postJson("models/unload", { model });
+
+/** Whether the server downloads models for clients, and the downloads under way. */
+export const modelDownloads = () => getJson("models/downloads");
+
+export const downloadModel = (model) => postJson("models/download", { model });
+export const cancelDownload = (model) => postJson("models/download/cancel", { model });
+
+/** What happens to the models, as it happens. */
+export async function* modelEvents(signal) {
+  for await (const data of eventData(await ask("models/sse", { signal }))) yield JSON.parse(data);
+}
 
 /** The server's default settings (llama-server's `/props`). */
 export async function samplingDefaults() {
@@ -39,14 +61,23 @@ export async function samplingDefaults() {
 /** Counters and gauges of every model. */
 export const serverStatus = () => getJson("api/status");
 
+/** The same of the last two minutes, oldest first. */
+export const serverHistory = async () => (await getJson("api/status/history")).samples;
+
+/** The text of a PDF, whose bytes are given in base64. */
+export const pdfText = async (data) =>
+  (await (await postJson("api/pdf-text", { data })).json()).text;
+
+/** The MCP servers with their tools; fails if the server has none. */
+export const mcpServers = async () => (await getJson("mcp/servers")).data;
+
+export const callTool = async (server, tool, args) =>
+  (await postJson("mcp/call", { server, tool, arguments: args })).json();
+
 /** The chunks of an answer, as they arrive. */
 export async function* chatChunks(body, signal) {
-  const response = await ask("v1/chat/completions", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
-    signal,
-  });
+  const streamed = { ...body, stream: true, stream_options: { include_usage: true } };
+  const response = await postJson("v1/chat/completions", streamed, signal);
   try {
     for await (const data of eventData(response)) {
       if (data === "[DONE]") return;

@@ -9,9 +9,10 @@ import { loadTokens } from "../model/storage.js";
 import { copyButton } from "../shell/copy.js";
 import { TokenView } from "../tokens/view.js";
 import { branchSwitch } from "./branches.js";
+import { CallsView } from "./calls.js";
+import { editInPlace } from "./edit.js";
+import { factsOf } from "./facts.js";
 import { Reasoning } from "./reasoning.js";
-
-const SHORTEST = 0.05; // seconds of writing that say something about speed
 
 export class Answer {
   #library;
@@ -19,6 +20,7 @@ export class Answer {
   #reasoning = new Reasoning();
   #text = new MarkdownView();
   #tokens = null;
+  #calls;
   #waiting = element(
     "p",
     { class: "waiting" },
@@ -28,26 +30,61 @@ export class Answer {
   #notice = element("div", { class: "notice", role: "alert", hidden: true });
   #facts = element("span", { class: "facts" });
   #bar = element("div", { class: "message-bar" });
+  #continue = iconButton("forward", "Continue", () => this.#library.continue(this.node));
 
   constructor(library, node, actions) {
     this.#library = library;
     this.#generation = library.generation(library.current);
     if (this.#generation?.node !== node) this.#generation = null;
     this.node = node;
+    this.#calls = new CallsView(library, node);
     this.actions = actions;
     this.#text.element.classList.add("answer-text");
-    this.element = element(
-      "article",
-      { class: "message answer", "aria-label": "Answer", "data-node": node.id },
+    this.element = element("article", {
+      class: "message answer",
+      "aria-label": "Answer",
+      "data-node": node.id,
+    });
+    this.#fillBar();
+    this.#read();
+    this.#generation?.changed.listen(oncePerFrame(() => this.show()));
+    this.show();
+  }
+
+  #read() {
+    this.element.classList.remove("editing");
+    this.element.replaceChildren(
       this.#reasoning.element,
       this.#waiting,
       this.#text.element,
+      this.#calls.element,
       this.#notice,
       this.#bar,
     );
-    this.#fillBar();
-    this.#generation?.changed.listen(oncePerFrame(() => this.show()));
-    this.show();
+  }
+
+  /** Turn the answer into a field. What is saved is another version. */
+  edit() {
+    if (this.writing || this.element.classList.contains("editing")) return;
+    if (this.#tokens) this.toggleTokens();
+    const library = this.#library;
+    editInPlace(this.element, {
+      text: this.node.content,
+      label: "Edit the answer",
+      actions: [
+        ["Save and continue", (text) => library.continue(library.revise(this.node, text))],
+        ["Save", (text) => library.revise(this.node, text)],
+      ],
+      cancel: () => {
+        this.#read();
+        this.element.querySelector("[aria-label=Edit]").focus();
+      },
+    });
+  }
+
+  /** Whether the view shows what this generation writes. */
+  follows(generation) {
+    return this.#generation === generation;
   }
 
   get writing() {
@@ -60,11 +97,14 @@ export class Answer {
     this.element.classList.toggle("writing", writing);
     this.#reasoning.show(node, writing);
     this.#text.show(node.content, writing);
+    this.#calls.show(writing);
     this.#showWaiting();
     this.#showNotice();
     setText(this.#facts, writing ? "" : factsOf(node));
     this.#bar.hidden = writing;
-    this.element.classList.toggle("says-nothing", !node.content && !node.reasoning);
+    this.#continue.hidden =
+      !node.content || ["stop", "tool_calls"].includes(node.finish) || node.children.length > 0;
+    this.element.classList.toggle("says-nothing", !node.content && !node.reasoning && !node.calls);
     this.#tokens?.show(this.#keptTokens());
     this.actions.grew();
   }
@@ -90,14 +130,17 @@ export class Answer {
   }
 
   #fillBar() {
-    const tokens = iconButton("tokens", "Show tokens (T)", () => this.toggleTokens(), {
+    const tokens = iconButton("tokens", "Show tokens", () => this.toggleTokens(), {
+      key: "T",
       class: "icon-button tokens-button",
       "aria-pressed": "false",
     });
     this.#bar.append(
       branchSwitch(this.#library, this.node) ?? "",
       copyButton("Copy answer", () => this.node.content),
-      iconButton("redo", "Regenerate (R)", () => this.#library.again(this.node)),
+      iconButton("pencil", "Edit", () => this.edit()),
+      iconButton("redo", "Regenerate", () => this.#library.again(this.node), { key: "R" }),
+      this.#continue,
       tokens,
       this.#facts,
     );
@@ -106,15 +149,26 @@ export class Answer {
   #showWaiting() {
     const { node } = this;
     const retryAt = this.#generation?.retryAt;
-    this.#waiting.hidden = !this.writing || Boolean(node.content || node.reasoning);
+    this.#waiting.hidden = !this.writing || Boolean(node.content || node.reasoning || node.calls);
     this.#waiting.classList.toggle("patient", !retryAt);
-    if (!retryAt)
-      return setText(
-        this.#waiting.lastChild,
-        "Processing the prompt. A model that is not loaded is loaded first.",
-      );
+    if (!retryAt) return this.#showProgress(this.#generation?.progress);
     const seconds = Math.max(1, Math.ceil((retryAt - Date.now()) / 1000));
     setText(this.#waiting.lastChild, `The server is busy. Retrying in ${seconds} s.`);
+  }
+
+  /** How much of the prompt is read. Prompts that are read at once show nothing of it. */
+  #showProgress(progress) {
+    const whole = !progress || progress.processed >= progress.total;
+    const count = (tokens) => tokens.toLocaleString("en");
+    this.#waiting.classList.toggle("patient", whole);
+    this.#waiting.style.setProperty("--done", whole ? 0 : progress.processed / progress.total);
+    this.#waiting.classList.toggle("reading", !whole);
+    setText(
+      this.#waiting.lastChild,
+      whole
+        ? "Reading the prompt. A model that is not loaded is loaded first."
+        : `Reading the prompt: ${count(progress.processed)} of ${count(progress.total)} tokens`,
+    );
   }
 
   #showNotice() {
@@ -139,12 +193,14 @@ export class Answer {
   #whatWentWrong() {
     const { node } = this;
     const again = ["Try again", () => this.#library.again(node)];
+    const goOn = ["Continue", () => this.#library.continue(node)];
     if (node.failure) {
       const { kind, message } = node.failure;
       const text = [advice(kind), kind === "gone" ? "" : message].filter(Boolean).join(" ");
       const buttons = {
         key: [["Enter key", () => this.actions.askKey(node)]],
         context: [["New conversation", this.actions.begin], again],
+        cut: node.content ? [goOn, again] : [again],
       }[kind] ?? [again];
       return { title: heading(kind), text, buttons };
     }
@@ -152,7 +208,7 @@ export class Answer {
       return {
         title: "This answer is incomplete",
         text: "The page was closed while it was being generated.",
-        buttons: [again],
+        buttons: node.content ? [goOn, again] : [again],
         mild: true,
       };
     }
@@ -160,22 +216,10 @@ export class Answer {
       return {
         title: "The answer reached its length limit",
         text: "It reached max tokens or the end of the model's context.",
-        buttons: [["Continue", () => this.#library.send("Continue.")]],
+        buttons: node.content ? [goOn] : [again],
         mild: true,
       };
     }
     return null;
   }
-}
-
-/** The model, the number of tokens and the speed. */
-function factsOf({ model, usage, times, finish }) {
-  const facts = [];
-  if (model) facts.push(model);
-  if (usage?.written) facts.push(`${usage.written} tokens`);
-  if (usage?.written > 1 && times?.writing > SHORTEST)
-    facts.push(`${((usage.written - 1) / times.writing).toFixed(1)} per second`);
-  if (times) facts.push(`first after ${times.first.toFixed(2)} s`);
-  if (finish === "stopped") facts.push("stopped");
-  return facts.join(" · ");
 }

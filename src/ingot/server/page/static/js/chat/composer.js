@@ -1,27 +1,23 @@
-// The message field. Enter sends, Shift+Enter starts a line (on a phone, Enter does). While an
-// answer is generated, the button stops it.
+// The message field and its files. Enter sends, Shift+Enter starts a line (on a phone, Enter does).
+// A message that is sent while an answer is generated waits until the answer is complete.
 
-import { element, find } from "../dom.js";
+import { element, find, fitHeight, isSendKey, touch } from "../dom.js";
 import { icon } from "../icons.js";
-
-const touch = matchMedia("(pointer: coarse)");
-
-/** Make a field as high as its text, up to what the style allows. */
-export function fitHeight(field) {
-  field.style.height = "auto";
-  field.style.height = `${field.scrollHeight}px`;
-}
+import { Attachments } from "./attach.js";
+import { QueueView } from "./queue.js";
 
 export class Composer {
   #field = find("#message");
   #button = find("#send");
+  #halt = find("#halt");
+  #attachments = new Attachments();
   #library;
 
   constructor(library, editLast) {
     this.#library = library;
     this.#field.addEventListener("input", () => this.#changed());
     this.#field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !touch.matches) {
+      if (isSendKey(event)) {
         event.preventDefault();
         this.send();
       } else if (event.key === "ArrowUp" && this.#field.value === "") {
@@ -31,25 +27,30 @@ export class Composer {
     });
     find("#composer").addEventListener("submit", (event) => {
       event.preventDefault();
-      const generation = this.#generation();
-      if (generation) generation.stop();
-      else this.send();
+      this.send();
     });
+    this.#button.append(icon("send"));
+    this.#halt.addEventListener("click", () => this.#generation()?.stop());
+    this.#attachments.changed.listen(() => this.show());
+    new QueueView(library, ({ content, attachments }) => this.begin(content, attachments));
     library.listed.listen(() => this.show());
     this.show();
   }
 
+  /** Send the message now, or after the answer that is being generated. */
   send() {
-    const content = this.#field.value.trim();
-    if (!content || this.#generation()) return;
+    if (this.#empty) return;
+    const message = { content: this.#field.value.trim(), attachments: this.#attachments.take() };
     this.#field.value = "";
     this.#changed();
-    this.#library.send(content);
+    if (this.#generation()) this.#library.enqueue(message);
+    else this.#library.send(message);
   }
 
-  /** Fill in a text, ready to edit. */
-  begin(text) {
+  /** Fill in a message, ready to edit. */
+  begin(text, attachments = []) {
     this.#field.value = text;
+    this.#attachments.restore(attachments);
     this.#changed();
     this.focus();
   }
@@ -78,12 +79,15 @@ export class Composer {
 
   show() {
     const writing = this.#generation() !== null;
-    const label = writing ? "Stop (Esc)" : "Send (Enter)";
-    this.#button.classList.toggle("stop", writing);
+    const label = writing ? "Send after this answer" : "Send";
+    this.#halt.hidden = !writing;
     this.#button.setAttribute("aria-label", label);
-    this.#button.title = label;
-    this.#button.replaceChildren(icon(writing ? "stop" : "send"));
-    this.#button.disabled = !writing && this.#field.value.trim() === "";
+    this.#button.title = touch.matches ? label : `${label} (Enter)`;
+    this.#button.disabled = this.#empty;
+  }
+
+  get #empty() {
+    return this.#field.value.trim() === "" && this.#attachments.empty;
   }
 
   #changed() {

@@ -2,9 +2,11 @@
 
 import { element } from "../dom.js";
 import { iconButton } from "../icons.js";
+import { fullText } from "../model/attachments.js";
 import { copyButton } from "../shell/copy.js";
+import { attachmentList } from "./attach.js";
 import { branchSwitch } from "./branches.js";
-import { fitHeight } from "./composer.js";
+import { editInPlace } from "./edit.js";
 
 export class Question {
   #library;
@@ -25,55 +27,33 @@ export class Question {
       "div",
       { class: "message-bar" },
       branchSwitch(this.#library, this.node),
-      copyButton("Copy message", () => this.node.content),
-      iconButton("pencil", "Edit (E)", () => this.edit()),
+      copyButton("Copy message", () => fullText(this.node)),
+      iconButton("pencil", "Edit", () => this.edit(), { key: "E" }),
     );
     this.element.classList.remove("editing");
-    this.element.replaceChildren(element("div", { class: "bubble" }, this.node.content), bar);
+    const { content, attachments } = this.node;
+    const bubble = content ? element("div", { class: "bubble" }, content) : "";
+    this.element.replaceChildren(attachmentList(attachments) ?? "", bubble, bar);
   }
 
-  /** Turn the message into a field. */
+  /** Turn the message into a field. What is sent is another version; its files stay. */
   edit() {
     if (this.element.classList.contains("editing")) return;
-    const field = element("textarea", {
-      class: "edit-field",
-      "aria-label": "Edit your message",
-      rows: "1",
-    });
-    field.value = this.node.content;
-    const cancel = () => this.#read();
-    const send = () => {
-      const content = field.value.trim();
-      if (!content || this.#library.generation(this.#library.current)) return;
-      this.#library.send(content, this.#library.current.parent(this.node));
+    const { content, attachments = [] } = this.node;
+    const send = (text) => {
+      if (this.#library.generation(this.#library.current)) return;
+      this.#library.send({ content: text, attachments }, this.#library.current.parent(this.node));
     };
-    field.addEventListener("input", () => fitHeight(field));
-    field.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") {
-        event.stopPropagation();
-        cancel();
-        this.element.querySelector("[title^=Edit]").focus();
-      }
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        send();
-      }
+    editInPlace(this.element, {
+      text: content,
+      label: "Edit your message",
+      actions: [["Send", send]],
+      canBeEmpty: attachments.length > 0,
+      entersAtOnce: true,
+      cancel: () => {
+        this.#read();
+        this.element.querySelector("[aria-label=Edit]").focus();
+      },
     });
-    this.element.classList.add("editing");
-    this.element.replaceChildren(
-      field,
-      element(
-        "div",
-        { class: "edit-actions" },
-        element("button", { type: "button", class: "button", click: cancel }, "Cancel"),
-        element(
-          "button",
-          { type: "button", class: "button primary", click: send },
-          "Send as a new branch",
-        ),
-      ),
-    );
-    fitHeight(field);
-    field.focus();
   }
 }

@@ -23,6 +23,7 @@ export class Transcript {
     this.#library = library;
     this.#actions = { ...actions, grew: () => this.#follow() };
     library.shown.listen(() => this.show());
+    library.changed.listen((node) => this.#views.find((view) => view.node === node)?.show());
     this.#scroll.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#jump.addEventListener("click", () => this.toEnd(true));
     new ResizeObserver(() => this.#follow()).observe(this.#scroll);
@@ -61,13 +62,15 @@ export class Transcript {
     this.#jump.hidden = true;
   }
 
-  /** How many views from the top still show the right message with the right number of branches. */
+  /** How many views from the top still show the right message with the right number of versions. */
   #sameUpTo(path) {
     const { current } = this.#library;
+    const generation = this.#library.generation(current);
     const changed = path.findIndex((node, index) => {
       const view = this.#views[index];
       return (
         view?.node !== node ||
+        (node === generation?.node && !view.follows(generation)) || // it is being continued
         view.branches !== current.place(node).count ||
         view.element.classList.contains("editing")
       );

@@ -3,7 +3,15 @@
 
 export const WINDOW = 120; // seconds that are kept
 
-const COUNTERS = ["generated_tokens", "prompt_tokens", "reused_tokens", "steps"];
+const COUNTERS = [
+  "generated_tokens",
+  "prompt_tokens",
+  "reused_tokens",
+  "steps",
+  "text_steps",
+  "guessed_tokens",
+  "accepted_tokens",
+];
 
 export class History {
   samples = [];
@@ -15,8 +23,8 @@ export class History {
     this.#before = { at, model };
     const restarted = before && COUNTERS.some((name) => model[name] < before.model[name]);
     if (!before || restarted || at <= before.at) return;
-    const rate = (name) => (model[name] - before.model[name]) / (at - before.at);
-    const steps = model.steps - before.model.steps;
+    const more = (name) => model[name] - before.model[name];
+    const rate = (name) => more(name) / (at - before.at);
     this.samples.push({
       at,
       generated: rate("generated_tokens"),
@@ -24,7 +32,9 @@ export class History {
       reused: rate("reused_tokens"),
       running: model.running,
       waiting: model.waiting,
-      batch: steps ? (model.generated_tokens - before.model.generated_tokens) / steps : 0,
+      batch: ratio(more("text_steps"), more("steps")),
+      perStep: ratio(more("generated_tokens"), more("text_steps")),
+      accepted: share(more("accepted_tokens"), more("guessed_tokens")),
       held: share(model.cache_blocks_held, model.cache_blocks),
       kept: share(model.cache_blocks_kept, model.cache_blocks),
     });
@@ -32,4 +42,5 @@ export class History {
   }
 }
 
-const share = (part, whole) => (whole ? (100 * part) / whole : 0);
+const ratio = (part, whole) => (whole ? part / whole : 0);
+const share = (part, whole) => 100 * ratio(part, whole);

@@ -97,7 +97,11 @@ export class Plot {
       "g",
       { class: "plot-grid" },
       svgElement("line", { x1: EDGE.left, x2: this.#width - EDGE.right, y1: y, y2: y }),
-      svgElement("text", { x: EDGE.left - 8, y: y + 4, "text-anchor": "end" }, brief(value)),
+      svgElement(
+        "text",
+        { x: EDGE.left - 8, y: y + 4, "text-anchor": "end" },
+        brief(value) + this.#unit,
+      ),
     );
   }
 

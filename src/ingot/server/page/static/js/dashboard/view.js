@@ -5,10 +5,20 @@ import { element, find, setText } from "../dom.js";
 import { Feed } from "./feed.js";
 import { History } from "./history.js";
 import { Plot } from "./plot.js";
-import { requestRows } from "./requests.js";
+import { replicaRows } from "./replicas.js";
 import { brief, duration } from "./scale.js";
+import { waterfallLegend, waterfallRows } from "./waterfall.js";
 
-const TILES = ["Tokens/s", "Running", "Waiting", "Cache in use", "Prompt reused", "Uptime"];
+const TILES = [
+  "Tokens",
+  "Running",
+  "Waiting",
+  "Cache in use",
+  "Prompt reused",
+  "Accepted guesses",
+  "Tokens per step",
+  "Uptime",
+];
 
 export class Dashboard {
   #feed = new Feed();
@@ -18,9 +28,29 @@ export class Dashboard {
   #now = 0;
   #tiles = TILES.map(() => element("strong", {}, "–"));
   #slots = element("div", { class: "slots", role: "img" });
+  #free = element("span");
   #models = element("div", { class: "model-tabs", role: "group", "aria-label": "Model" });
   #notice = element("div", { class: "notice", role: "alert", hidden: true });
-  #rows = element("tbody");
+  #rows = element("ul", { class: "fall" });
+  #replicas = element("ul", { class: "replicas" });
+  #replicasPlace = element(
+    "section",
+    { class: "plot requests", hidden: true },
+    element("div", { class: "requests-head" }, element("h2", {}, "Replicas")),
+    this.#replicas,
+  );
+  #guesses = new Plot({
+    title: "Accepted guesses",
+    unit: "%",
+    least: 100,
+    series: [{ name: "accepted", label: "accepted", kind: "main" }],
+  });
+  #perStep = new Plot({
+    title: "Tokens per step of a request",
+    unit: "",
+    least: 2,
+    series: [{ name: "perStep", label: "tokens", kind: "main" }],
+  });
   #plots = [
     new Plot({
       title: "Generated tokens per second",
@@ -59,16 +89,15 @@ export class Dashboard {
       title: "Requests per step",
       unit: "",
       least: 3,
-      series: [{ name: "batch", label: "tokens per step", kind: "main" }],
+      series: [{ name: "batch", label: "requests", kind: "main" }],
     }),
+    this.#guesses,
+    this.#perStep,
   ];
 
   constructor() {
     const tiles = TILES.map((label, index) =>
       element("div", { class: "tile" }, element("span", {}, label), this.#tiles[index]),
-    );
-    const head = ["Request", "State", "Prompt", "Generated", "Time", "Speed"].map((label) =>
-      element("th", { scope: "col" }, label),
     );
     find("#dashboard").append(
       element(
@@ -77,24 +106,23 @@ export class Dashboard {
         this.#models,
         this.#notice,
         element("div", { class: "tiles" }, ...tiles),
-        element("div", { class: "slots-place" }, "Slots", this.#slots),
+        element("div", { class: "slots-place" }, "Slots", this.#free, this.#slots),
+        this.#replicasPlace,
         element(
-          "div",
-          { class: "plots" },
-          ...this.#plots.map((plot) => plot.element),
+          "section",
+          { class: "plot requests" },
           element(
-            "section",
-            { class: "plot requests" },
-            element("h2", {}, "Current requests"),
-            element(
-              "div",
-              { class: "table", tabindex: "0", role: "group", "aria-label": "Current requests" },
-              element("table", {}, element("thead", {}, element("tr", {}, ...head)), this.#rows),
-            ),
+            "div",
+            { class: "requests-head" },
+            element("h2", {}, "Latest requests"),
+            element("div", { class: "plot-legend" }, ...waterfallLegend()),
           ),
+          this.#rows,
         ),
+        element("div", { class: "plots" }, ...this.#plots.map((plot) => plot.element)),
       ),
     );
+    this.#feed.past.listen((samples) => this.#remember(samples));
     this.#feed.came.listen(({ at, status }) => this.#take(at, status));
     this.#feed.failed.listen((failure) => this.#fail(failure));
   }
@@ -109,14 +137,26 @@ export class Dashboard {
     this.#now = at;
     this.#newest = status;
     for (const model of status.models.filter(({ loaded }) => loaded)) {
-      if (!this.#histories.has(model.name)) this.#histories.set(model.name, new History());
-      this.#histories.get(model.name).take(at, model);
+      this.#history(model.name).take(at, model);
     }
     this.#draw();
   }
 
+  /** Begin with what the server remembers. */
+  #remember(samples) {
+    this.#histories.clear();
+    for (const { at, models } of samples) {
+      for (const [name, counts] of Object.entries(models)) this.#history(name).take(at, counts);
+    }
+  }
+
+  #history(name) {
+    if (!this.#histories.has(name)) this.#histories.set(name, new History());
+    return this.#histories.get(name);
+  }
+
   #draw() {
-    const { models, uptime_seconds: uptime } = this.#newest;
+    const { models, ended = [], uptime_seconds: uptime } = this.#newest;
     const model =
       models.find(({ name }) => name === this.#chosen) ??
       models.find(({ loaded }) => loaded) ??
@@ -127,7 +167,9 @@ export class Dashboard {
     const loaded = model?.loaded ? model : null;
     this.#fillTiles(loaded, samples, uptime);
     this.#fillSlots(loaded);
-    this.#rows.replaceChildren(...requestRows(loaded));
+    this.#rows.replaceChildren(...waterfallRows(loaded, ended));
+    this.#replicas.replaceChildren(...replicaRows(loaded));
+    this.#replicasPlace.hidden = !loaded?.replicas;
   }
 
   #offer(models, chosen) {
@@ -156,34 +198,50 @@ export class Dashboard {
     const last = samples.at(-1);
     const read = model ? model.prompt_tokens + model.reused_tokens : 0;
     const values = [
-      last ? brief(last.generated) : "–",
+      last ? `${brief(last.generated)}/s` : "–",
       model ? `${model.running} of ${model.slots}` : "–",
       model ? String(model.waiting) : "–",
       model?.cache_blocks ? `${brief((100 * model.cache_blocks_held) / model.cache_blocks)}%` : "–",
       read ? `${brief((100 * model.reused_tokens) / read)}%` : "–",
+      model?.guessed_tokens
+        ? `${brief((100 * model.accepted_tokens) / model.guessed_tokens)}%`
+        : null,
+      model?.guessed_tokens && model.text_steps
+        ? (model.generated_tokens / model.text_steps).toFixed(2)
+        : null,
       duration(uptime),
     ];
-    values.forEach((value, index) => setText(this.#tiles[index], value));
+    values.forEach((value, index) => {
+      this.#tiles[index].parentElement.hidden = value === null;
+      setText(this.#tiles[index], value ?? "");
+    });
+    for (const plot of [this.#guesses, this.#perStep]) {
+      plot.element.hidden = !model?.guessed_tokens; // speculation is off
+    }
   }
 
+  /** One mark per slot; a line of text while all are free. */
   #fillSlots(model) {
     const count = model?.slots ?? 0;
+    const running = model?.running ?? 0;
+    this.#slots.hidden = running === 0;
+    this.#free.hidden = running > 0;
+    setText(this.#free, model ? `${count} free` : "no model is loaded");
     if (this.#slots.childElementCount !== count) {
       this.#slots.replaceChildren(...Array.from({ length: count }, () => element("span")));
     }
     [...this.#slots.children].forEach((slot, index) =>
-      slot.classList.toggle("taken", index < model.running),
+      slot.classList.toggle("taken", index < running),
     );
-    this.#slots.setAttribute(
-      "aria-label",
-      model ? `${model.running} of ${count} slots are taken` : "no model is loaded",
-    );
+    this.#slots.setAttribute("aria-label", `${running} of ${count} slots are taken`);
   }
 
   #fail({ kind, message }) {
     this.#notice.hidden = false;
     const text =
-      kind === "gone" ? "The numbers continue when it responds again." : `${advice(kind)} ${message}`;
+      kind === "gone"
+        ? "The numbers continue when it responds again."
+        : `${advice(kind)} ${message}`;
     this.#notice.replaceChildren(
       element("div", {}, element("strong", {}, heading(kind)), element("p", {}, text)),
     );

@@ -1,5 +1,5 @@
 // Markdown's blocks. Text comes in; blocks go out, with the places where they begin and end:
-//   heading, paragraph, code, rule, quote, list, table.
+//   heading, paragraph, code, math, rule, quote, list, table.
 // What models write is read leniently: a fence may be open, nested lists may be indented by two.
 // A block of HTML is a paragraph like any other; indented code and underlined headings are not
 // supported, because in a stream they would change what is already shown.
@@ -12,6 +12,7 @@ const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
 const DIVIDER = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const MATH = /^ {0,3}(\$\$|\\\[)/;
 const BLANK = /^[ \t]*$/;
 
 /** The blocks of a text, in order. */
@@ -64,6 +65,7 @@ class Reader {
 function readBlock(reader, depth) {
   const { line } = reader;
   if (FENCE.test(line)) return readCode(reader);
+  if (MATH.test(line)) return readMath(reader);
   const heading = HEADING.exec(line);
   if (heading) {
     reader.take();
@@ -100,6 +102,24 @@ function readCode(reader) {
 
 function code(info, lines, closed) {
   return { kind: "code", language: info.trim().split(/\s/, 1)[0], text: lines.join("\n"), closed };
+}
+
+/** A formula between $$ or \[ and \], which holds no blank line. Without its end it is text. */
+function readMath(reader) {
+  const [, mark] = MATH.exec(reader.line);
+  const end = mark === "$$" ? "$$" : "\\]";
+  const lines = [];
+  while (!reader.done && !BLANK.test(reader.line)) {
+    lines.push(reader.take());
+    const text = lines.join("\n").trim();
+    const close = text.indexOf(end, mark.length);
+    if (close < 0) continue;
+    if (close === text.length - end.length)
+      return { kind: "math", text: text.slice(mark.length, close) };
+    break; // text follows it: a paragraph with a formula in it
+  }
+  while (!reader.done && !BLANK.test(reader.line) && !begins(reader)) lines.push(reader.take());
+  return paragraph(lines);
 }
 
 function readQuote(reader, depth) {
@@ -186,13 +206,24 @@ function cellsOf(line) {
 function readParagraph(reader) {
   const lines = [reader.take()];
   while (!reader.done && !BLANK.test(reader.line) && !begins(reader)) lines.push(reader.take());
+  return paragraph(lines);
+}
+
+function paragraph(lines) {
   return { kind: "paragraph", text: lines.map((line) => line.replace(/^[ \t]+/, "")).join("\n") };
 }
 
 /** Whether the current line ends a paragraph before it. A list that starts at 7 does not. */
 function begins(reader) {
   const { line } = reader;
-  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line)) return true;
+  if (
+    FENCE.test(line) ||
+    MATH.test(line) ||
+    HEADING.test(line) ||
+    RULE.test(line) ||
+    QUOTE.test(line)
+  )
+    return true;
   const item = ITEM.exec(line);
   if (item?.[4] && (!/\d/.test(item[2]) || parseInt(item[2], 10) === 1)) return true;
   return beginsTable(reader);

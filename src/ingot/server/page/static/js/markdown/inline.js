@@ -1,8 +1,9 @@
-// Markdown within a line: emphasis, code, links, breaks. Text comes in, DOM nodes go out.
+// Markdown within a line: emphasis, code, formulas, links, breaks. Text comes in, DOM nodes go out.
 // HTML is text. Pictures are links: the page loads nothing from elsewhere. Links lead only
 // to http and https; anything else stays as text.
 
 import { element } from "../dom.js";
+import { mathNode } from "../math/latex.js";
 
 const DEEPEST = 12;
 const LONGEST_LINK = 2000;
@@ -12,6 +13,13 @@ const LABEL = /(?:\\.|`[^`]*`|[^[\]\\`]|\[[^\]]*\])*/.source;
 const TARGET = /[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*/.source;
 const TITLE = /(?:\s+(?:"[^"]*"|'[^']*'))?/.source;
 const LINK = new RegExp(`^!?\\[(${LABEL})\\]\\(\\s*<?(${TARGET})>?${TITLE}\\s*\\)`);
+const FORMULAS = [
+  { open: "$$", close: "$$", display: true },
+  { open: "\\[", close: "\\]", display: true },
+  { open: "\\(", close: "\\)" },
+  { open: "$", close: "$", dollar: true },
+];
+const LONGEST_FORMULA = 2000;
 const MARKS = [
   { mark: "**", tag: "strong" },
   { mark: "__", tag: "strong", words: true },
@@ -50,8 +58,10 @@ class Line {
 
   #special(character) {
     switch (character) {
+      case "$":
+        return FORMULAS.some((form) => this.#formula(form));
       case "\\":
-        return this.#escape();
+        return FORMULAS.some((form) => this.#formula(form)) || this.#escape();
       case "`":
         return this.#code();
       case "\n":
@@ -81,6 +91,25 @@ class Line {
     this.#plain += next;
     this.at += 2;
     return true;
+  }
+
+  /** A formula. Prices are none: a dollar sign opens before and closes after something that is not a
+   * space, and no digit follows the end. */
+  #formula({ open, close, display = false, dollar = false }) {
+    const { text, at } = this;
+    if (!text.startsWith(open, at) || this.#endless.has(open)) return false;
+    const from = at + open.length;
+    const to = text.indexOf(close, from);
+    if (to < 0 || to - from > LONGEST_FORMULA) {
+      this.#endless.add(open);
+      return false;
+    }
+    if (to === from) return false;
+    const isPrice = /\s/.test(text[from] + text[to - 1]) || /\d/.test(text[to + 1] ?? "");
+    if (dollar && isPrice) return false;
+    const node = mathNode(text.slice(from, to), display);
+    if (!node) return this.#push(element("code", {}, text.slice(from, to)), to + close.length - at);
+    return this.#push(node, to + close.length - at);
   }
 
   #code() {

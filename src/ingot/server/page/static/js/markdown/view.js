@@ -3,6 +3,7 @@
 
 import { element } from "../dom.js";
 import { parseBlocks } from "./blocks.js";
+import { mathNode } from "../math/latex.js";
 import { CodeBlock } from "./code.js";
 import { inlineNodes } from "./inline.js";
 
@@ -57,6 +58,12 @@ export class MarkdownView {
   }
 }
 
+/** A formula in a line of its own; a wide one scrolls, also by keyboard. */
+function mathBlock(block) {
+  const attributes = { class: "math-block", tabindex: "0", role: "group", "aria-label": "Formula" };
+  return element("div", attributes, mathNode(block.text, true) ?? codeOf(block));
+}
+
 /** The node of one block. */
 function blockNode(block, open = false) {
   switch (block.kind) {
@@ -64,6 +71,8 @@ function blockNode(block, open = false) {
       return element(`h${block.level}`, {}, ...inlineNodes(block.text, open));
     case "code":
       return new CodeBlock(block).element;
+    case "math":
+      return mathBlock(block);
     case "rule":
       return element("hr");
     case "quote":
@@ -76,6 +85,9 @@ function blockNode(block, open = false) {
       return element("p", {}, ...inlineNodes(block.text, open));
   }
 }
+
+/** The source of a formula that cannot be drawn. */
+const codeOf = ({ text }) => new CodeBlock({ language: "latex", text: text.trim() }).element;
 
 function blockNodes(blocks, open) {
   return blocks.map((block, index) => blockNode(block, open && index === blocks.length - 1));

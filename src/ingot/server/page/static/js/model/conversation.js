@@ -2,6 +2,9 @@
 // Every message remembers the chosen child, so one path leads from the root to a leaf.
 // It is only data: it knows neither the page nor the server.
 
+import { fullText } from "./attachments.js";
+import { callMessages } from "./toolbox.js";
+
 const ROOT = "root";
 const TITLE_LENGTH = 60;
 
@@ -11,9 +14,9 @@ export const newId = () =>
 export class Conversation {
   /** From a record that `record` returned; throws if it is invalid. */
   constructor(record) {
-    const { id, title, named, created, updated, settings, nodes } = record;
+    const { id, title, named, created, updated, settings, nodes, allowed = [] } = record;
     if (!id || !nodes?.[ROOT]) throw new TypeError("not a conversation");
-    Object.assign(this, { id, title, named, created, updated, settings, nodes });
+    Object.assign(this, { id, title, named, created, updated, settings, nodes, allowed });
   }
 
   static begin(settings) {
@@ -56,8 +59,7 @@ export class Conversation {
     this.nodes[node.id] = node;
     parent.children.push(node.id);
     parent.chosen = node.id;
-    if (role === "user" && !this.named && parent.id === ROOT)
-      this.title = titleFrom(fields.content);
+    if (role === "user" && !this.named && parent.id === ROOT) this.title = titleFrom(fields);
     this.touch();
     return node;
   }
@@ -89,7 +91,9 @@ export class Conversation {
   messagesUpTo(node) {
     const messages = [];
     for (let at = node; at.id !== ROOT; at = this.parent(at)) {
-      if (at.content) messages.unshift({ role: at.role, content: at.content });
+      const content = fullText(at);
+      if (at.calls?.length) messages.unshift(...callMessages(at));
+      else if (content) messages.unshift({ role: at.role, content });
     }
     const system = this.settings.system?.trim();
     return system ? [{ role: "system", content: system }, ...messages] : messages;
@@ -98,7 +102,7 @@ export class Conversation {
   rename(title) {
     this.named = title.trim() !== "";
     const first = this.nodes[this.nodes[ROOT].children[0]];
-    this.title = this.named ? title.trim() : titleFrom(first?.content ?? "");
+    this.title = this.named ? title.trim() : titleFrom(first ?? { content: "" });
   }
 
   touch() {
@@ -106,7 +110,8 @@ export class Conversation {
   }
 }
 
-function titleFrom(content) {
-  const line = content.trim().split("\n", 1)[0].replace(/\s+/g, " ");
+function titleFrom({ content, attachments }) {
+  const text = content.trim() || attachments?.[0]?.name || "";
+  const line = text.split("\n", 1)[0].replace(/\s+/g, " ");
   return line.length > TITLE_LENGTH ? `${line.slice(0, TITLE_LENGTH - 1).trimEnd()}…` : line;
 }

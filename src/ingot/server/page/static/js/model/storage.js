@@ -7,6 +7,7 @@ import { Signal } from "../signal.js";
 const CONVERSATION = "ingot/conversation/";
 const TOKENS = "ingot/tokens/";
 const PREFERENCES = "ingot/preferences";
+const PRESETS = "ingot/presets";
 
 /** Emitted when something could not be stored. */
 export const storageFull = new Signal();
@@ -68,6 +69,9 @@ export const loadTokens = (nodeId) => read(TOKENS + nodeId)?.tokens ?? [];
 
 export const loadPreferences = () => read(PREFERENCES) ?? {};
 export const savePreferences = (value) => write(PREFERENCES, JSON.stringify(value));
+
+export const loadPresets = () => read(PRESETS) ?? {};
+export const savePresets = (value) => write(PRESETS, JSON.stringify(value));
 
 function write(key, text) {
   try {

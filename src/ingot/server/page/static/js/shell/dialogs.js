@@ -1,4 +1,4 @@
-// The two dialogs: the API key, and the list of shortcuts.
+// The dialogs: the API key, a name, and the list of shortcuts.
 
 import { apiKey } from "../api/client.js";
 import { find } from "../dom.js";
@@ -22,6 +22,21 @@ export function askForKey() {
       },
       { once: true },
     );
+  });
+}
+
+/** Ask for a name. Resolves to the name, or to null if there is none. */
+export function askForName(title, name = "") {
+  const dialog = find("#name-dialog");
+  const field = find("#name");
+  find("#name-title").textContent = title;
+  field.value = name;
+  dialog.returnValue = "";
+  dialog.showModal();
+  field.select();
+  return new Promise((resolve) => {
+    const close = () => resolve(dialog.returnValue === "keep" ? field.value.trim() || null : null);
+    dialog.addEventListener("close", close, { once: true });
   });
 }
 

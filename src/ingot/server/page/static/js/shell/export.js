@@ -1,13 +1,14 @@
 // A conversation as a file: the branch in view as Markdown, or everything as JSON.
 
 import { element } from "../dom.js";
+import { fullText } from "../model/attachments.js";
 
 export function asMarkdown(conversation) {
   const parts = [`# ${conversation.title}`];
   if (conversation.settings.system) parts.push(`**System**\n\n${conversation.settings.system}`);
-  for (const { role, content, model } of conversation.path()) {
-    const who = role === "user" ? "You" : (model ?? "Model");
-    parts.push(`## ${who}\n\n${content}`);
+  for (const node of conversation.path()) {
+    const who = node.role === "user" ? "You" : (node.model ?? "Model");
+    parts.push(`## ${who}\n\n${fullText(node)}`);
   }
   return `${parts.join("\n\n")}\n`;
 }

@@ -34,7 +34,7 @@ export function openMenu(button, entries) {
     const next = items.indexOf(document.activeElement) + step;
     items[(next + items.length) % items.length].focus();
   });
-  document.body.append(menu);
+  button.closest("nav, main, aside").append(menu); // part of the same landmark
   menu.showPopover();
   place(menu, button.getBoundingClientRect());
   items[0].focus();

@@ -11,6 +11,7 @@ export function listenForShortcuts(commands) {
     "[": commands.back,
     "]": commands.on,
     b: commands.sidebar,
+    c: commands.compare,
     d: commands.dashboard,
     e: commands.edit,
     n: commands.new,

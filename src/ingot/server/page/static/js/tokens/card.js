@@ -1,4 +1,4 @@
-// The card of a token: its alternatives and their probabilities.
+// The card of a token: its place among the alternatives, and their probabilities.
 
 import { element } from "../dom.js";
 import { newId } from "../model/conversation.js";
@@ -16,18 +16,14 @@ export class TokenCard {
 
   /** Show the card of a token under its span, inside `frame`. */
   show(token, span, frame) {
-    const rows = token.alternatives.map(({ text, probability, chosen }) => {
-      const bar = element("span", { class: "token-bar" }, element("span"));
-      bar.firstChild.style.width = `${(probability * 100).toFixed(1)}%`;
-      return element(
-        "li",
-        { class: chosen ? "chosen" : null },
-        element("code", {}, visible(text)),
-        bar,
-        element("span", { class: "token-percent" }, percent(probability)),
-      );
-    });
-    this.element.replaceChildren(element("ol", {}, ...rows));
+    const rows = token.alternatives.map(({ text, probability, chosen }) =>
+      row(element("code", {}, visible(text)), probability, chosen ? "chosen" : null),
+    );
+    if (token.rest > 0) rows.push(row(element("em", {}, "all others"), token.rest, "rest"));
+    this.element.replaceChildren(
+      element("p", { class: "token-place" }, placeOf(token)),
+      element("ol", {}, ...rows),
+    );
     this.element.hidden = false;
     span.setAttribute("aria-describedby", this.element.id);
     this.#place(span.getClientRects()[0], frame.getBoundingClientRect());
@@ -48,6 +44,20 @@ export class TokenCard {
     this.element.style.top = `${top - frame.top}px`;
     this.element.style.left = `${left - frame.left}px`;
   }
+}
+
+function row(label, probability, kind) {
+  const bar = element("span", { class: "token-bar" }, element("span"));
+  bar.firstChild.style.width = `${(probability * 100).toFixed(1)}%`;
+  const share = element("span", { class: "token-percent" }, percent(probability));
+  return element("li", { class: kind }, label, bar, share);
+}
+
+/** The place of a token among the most likely ones. */
+function placeOf({ rank, alternatives }) {
+  if (rank === null) return `Not among the ${alternatives.length - 1} most likely tokens`;
+  const place = { 1: "The", 2: "The 2nd", 3: "The 3rd" }[rank] ?? `The ${rank}th`;
+  return `${place} most likely token`;
 }
 
 function percent(probability) {

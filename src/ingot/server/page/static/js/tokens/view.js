@@ -1,5 +1,6 @@
 // An answer token by token; less likely tokens have warmer colours. One token at a time has the
-// focus; arrow keys move it, and a card shows the alternatives.
+// focus; arrow keys move it, and a card shows the alternatives. A slider shows the probabilities at
+// another temperature.
 
 import { element, setText } from "../dom.js";
 import { perplexity, read, visible } from "../model/tokens.js";
@@ -13,6 +14,8 @@ export class TokenView {
   #spans = [];
   #card = new TokenCard();
   #facts = element("span", { class: "token-facts" });
+  #temperature = 1;
+  #shown = -1; // the token whose card is open
   #text = element("div", {
     class: "token-text",
     role: "group",
@@ -23,7 +26,7 @@ export class TokenView {
     this.element = element(
       "div",
       { class: "token-view" },
-      element("div", { class: "token-legend" }, legend(), this.#facts),
+      element("div", { class: "token-legend" }, legend(), this.#slider(), this.#facts),
       this.#text,
       this.#card.element,
     );
@@ -38,13 +41,13 @@ export class TokenView {
   /** Show more tokens of the same answer. */
   show(tokens) {
     for (const kept of tokens.slice(this.#tokens.length)) {
-      const token = read(kept);
-      const node = span(token, this.#spans.length === 0);
+      const node = span(read(kept, this.#temperature), this.#spans.length === 0);
       this.#spans.push(node);
       this.#text.append(node);
     }
     this.#tokens = [...tokens];
     setText(this.#facts, factsOf(tokens));
+    this.element.querySelector(".token-heat").hidden = !tokens.length;
     if (!tokens.length) setText(this.#text, "The tokens of this answer were not stored.");
   }
 
@@ -52,9 +55,32 @@ export class TokenView {
     this.#spans[0]?.focus({ preventScroll: true });
   }
 
+  /** Probabilities at another temperature: the colours and the open card change. */
+  #slider() {
+    const value = element("output", {}, "1.00");
+    const slide = element("input", { type: "range", min: 0, max: 2, step: 0.05, value: 1 });
+    slide.addEventListener("input", () => {
+      this.#temperature = Number(slide.value);
+      setText(value, this.#temperature.toFixed(2));
+      this.#tokens.forEach((token, index) => paint(this.#spans[index], this.#read(token)));
+      if (this.#shown >= 0) this.#open(this.#shown);
+    });
+    const title = "The probabilities that the same tokens have at another temperature";
+    return element("label", { class: "token-heat", title }, "temperature", slide, value);
+  }
+
+  #read(token) {
+    return read(token, this.#temperature);
+  }
+
+  #open(index) {
+    this.#shown = index;
+    this.#card.show(this.#read(this.#tokens[index]), this.#spans[index], this.element);
+  }
+
   #point(target) {
     const index = this.#spans.indexOf(target.closest(".token"));
-    if (index >= 0) this.#card.show(read(this.#tokens[index]), this.#spans[index], this.element);
+    if (index >= 0) this.#open(index);
   }
 
   #leave() {
@@ -100,16 +126,23 @@ export class TokenView {
 }
 
 function span(token, first) {
+  const node = element(
+    "span",
+    { tabindex: first ? "0" : "-1", role: "img" },
+    token.text.replaceAll("\n", "↵\n") || "∅",
+  );
+  paint(node, token);
+  return node;
+}
+
+function paint(node, token) {
   const shade = SHADES.findIndex((lowest) => token.probability >= lowest);
   const kinds = ["token", `shade-${shade}`];
   if (!token.likeliest) kinds.push("unlikely");
   if (token.thought) kinds.push("thought");
-  const label = `${visible(token.text)}, ${(token.probability * 100).toFixed(1)} percent`;
-  return element(
-    "span",
-    { class: kinds.join(" "), tabindex: first ? "0" : "-1", role: "img", "aria-label": label },
-    token.text.replaceAll("\n", "↵\n") || "∅",
-  );
+  node.className = kinds.join(" ");
+  const percent = (token.probability * 100).toFixed(1);
+  node.setAttribute("aria-label", `${visible(token.text)}, ${percent} percent`);
 }
 
 function legend() {

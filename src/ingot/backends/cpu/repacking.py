@@ -1,0 +1,67 @@
+"""Copy the matrices of a model into memory, with their rows interleaved, while it runs.
+
+A CPU reads such a copy in one stream, straight into its lanes (`native/kernels/linear_strips.h`).
+A thread of low priority copies one matrix after the other. Kernels use each copy as soon as it is
+there, and give the same bits as without. Formats that gain nothing have no copies.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingot.backends.cpu.backend import CpuBackend
+
+_NICE = 10
+
+
+class Repacking:
+    """The thread that copies the matrices of a backend, to `size` bytes."""
+
+    def __init__(
+        self,
+        backend: "CpuBackend",
+        is_intact: Callable[[], bool],
+        on_end: Callable[[], None],
+    ) -> None:
+        """Begin. `is_intact` says whether what was just copied may be used; else no more is copied.
+
+        `on_end` is called, in the thread, after the last copy.
+        """
+        self.size = backend.copied_bytes
+        self._backend = backend
+        self._is_intact, self._on_end = is_intact, on_end
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._copy, name="ingot-repack", daemon=True)
+        self._thread.start()
+
+    def _copy(self) -> None:
+        _be_nice()
+        while not self._stop.is_set():
+            try:
+                copied = self._backend.copy_next()
+            except MemoryError:  # others took it meanwhile; the file serves as well
+                return
+            if not self._is_intact():
+                return
+            if not copied:
+                self._on_end()
+                return
+
+    def wait(self) -> None:
+        """Wait until all is copied."""
+        self._thread.join()
+
+    def close(self) -> None:
+        """Stop after the matrix that is being copied."""
+        self._stop.set()
+        self._thread.join()
+
+
+def _be_nice() -> None:
+    """Let the threads that compute go first, if the system knows priorities of threads."""
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

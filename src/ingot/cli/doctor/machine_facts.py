@@ -1,0 +1,189 @@
+"""What the operating system says about this machine, as far as speed depends on it.
+
+In: the files under /proc, /sys and /dev (`root` is another place in tests). Out: `MachineFacts`. A
+fact that the system does not tell is None or empty; nothing here raises because a file is missing,
+as on macOS and Windows.
+"""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number if there is no limit
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "afs", "beegfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A data cache of the first CPU."""
+
+    level: int
+    bytes: int
+    shared_by: int  # CPUs
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """One machine at one moment; sizes are in bytes."""
+
+    system: str  # Linux, Darwin, Windows
+    cpu: str
+    cpus: int  # online
+    allowed_cpus: int  # for this process
+    cores: int | None  # physical, of the online CPUs
+    cpu_quota: float | None  # CPUs that the container may use, on average
+    busy: float | None  # share of the last ten seconds in which somebody waited for a CPU
+    caches: tuple[Cache, ...]
+    numa_nodes: int
+    memory: int | None
+    available: int | None
+    memory_limit: int | None  # of the container
+    swap_used: int | None
+    huge_pages: str | None  # always, madvise, never
+    gpu_devices: tuple[str, ...]  # device files of GPUs
+
+    @property
+    def usable_memory(self) -> int | None:
+        """Memory that models can take: what is available, within the container's limit."""
+        known = [size for size in (self.available, self.memory_limit) if size is not None]
+        return min(known, default=None)
+
+
+def read_machine(root: Path = Path("/")) -> MachineFacts:
+    """Read all of them."""
+    cpuinfo = _text(root / "proc/cpuinfo")
+    meminfo = _meminfo(root)
+    swap, unused = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
+    cpus = os.cpu_count() or 1
+    return MachineFacts(
+        system=platform.system(),
+        cpu=_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
+        cpus=cpus,
+        allowed_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cpus,
+        cores=_cores(cpuinfo),
+        cpu_quota=_cpu_quota(root),
+        busy=_busy(root),
+        caches=_caches(root),
+        numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        memory=meminfo.get("MemTotal"),
+        available=meminfo.get("MemAvailable"),
+        memory_limit=_memory_limit(root),
+        swap_used=None if swap is None or unused is None else swap - unused,
+        huge_pages=_chosen(_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        gpu_devices=tuple(
+            f"/dev/{device.name}"
+            for pattern in ("nvidia[0-9]*", "kfd")
+            for device in sorted((root / "dev").glob(pattern))
+        ),
+    )
+
+
+def network_file_system(path: Path, root: Path = Path("/")) -> str | None:
+    """The type of the file system that a file is on, if it is one of a network."""
+    path, best, kind = path.resolve(), "", None
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        # number, parent, device, root, mount point, ... - type, ...
+        left, _, right = line.partition(" - ")
+        mounted_at, *_ = left.split()[4:] or [""]
+        if path.is_relative_to(mounted_at) and right and len(mounted_at) >= len(best):
+            best, kind = mounted_at, right.split()[0]
+    return kind if kind in _NETWORK or (kind or "").startswith("fuse.") else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+def _field(cpuinfo: str, name: str) -> str | None:
+    found = re.search(rf"^{name}\s*:\s*(.+)$", cpuinfo, re.M)
+    return found[1].strip() if found else None
+
+
+def _cores(cpuinfo: str) -> int | None:
+    sockets = re.findall(r"^physical id\s*:\s*(\d+)$", cpuinfo, re.M)
+    cores = re.findall(r"^core id\s*:\s*(\d+)$", cpuinfo, re.M)
+    return len(set(zip(sockets, cores, strict=True))) if len(sockets) == len(cores) > 0 else None
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", _text(root / "proc/meminfo"), re.M)
+    return {name: int(count) * 1024 for name, count in lines}
+
+
+def _caches(root: Path) -> tuple[Cache, ...]:
+    found = []
+    for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index[0-9]*")):
+        level, size = _number(index / "level"), _text(index / "size").strip()
+        if level and size.endswith("K") and _text(index / "type").strip() != "Instruction":
+            sharing = _text(index / "shared_cpu_list").strip()
+            found.append(Cache(level, int(size[:-1]) * 1024, _listed(sharing)))
+    return tuple(found)
+
+
+def _listed(cpus: str) -> int:
+    """How many CPUs a list such as `0-3,8` names."""
+    total = 0
+    for part in filter(None, cpus.split(",")):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total or 1
+
+
+def _chosen(text: str) -> str | None:
+    """The word in brackets, by which the kernel marks the setting in use."""
+    found = re.search(r"\[(\w+)\]", text)
+    return found[1] if found else None
+
+
+def _busy(root: Path) -> float | None:
+    found = re.search(r"^some avg10=([\d.]+)", _text(root / "proc/pressure/cpu"), re.M)
+    return float(found[1]) / 100 if found else None
+
+
+def _groups(root: Path, controller: str) -> list[Path]:
+    """The folders of this process's control groups, from its own up to the root of the tree."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(",") or not names:
+            top = root / "sys/fs/cgroup" / (controller if names else "")
+            own = top / path.lstrip("/")
+            folders = [own, *(p for p in own.parents if p.is_relative_to(top))]
+            if any(folder.is_dir() for folder in folders) and (names or _is_unified(top)):
+                return folders
+    return []
+
+
+def _is_unified(top: Path) -> bool:
+    return (top / "cgroup.controllers").exists()
+
+
+def _cpu_quota(root: Path) -> float | None:
+    quotas = []
+    for folder in _groups(root, "cpu"):
+        quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+        if not quota:
+            quota = str(_number(folder / "cpu.cfs_quota_us"))
+            period = str(_number(folder / "cpu.cfs_period_us"))
+        if quota.isdigit() and period.isdigit() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def _memory_limit(root: Path) -> int | None:
+    limits = []
+    for folder in _groups(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _number(folder / name)
+            if limit is not None and 0 < limit < _NO_LIMIT:
+                limits.append(limit)
+    return min(limits, default=None)

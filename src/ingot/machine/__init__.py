@@ -1,0 +1,101 @@
+"""The machine and its operating system: everything that differs between Linux, macOS and Windows.
+
+| name                             | what it does                                                  |
+|----------------------------------|---------------------------------------------------------------|
+| `usable_cores`                   | counts the cores for the threads of a model                   |
+| `total_memory`, `available_memory` | count bytes of memory                                       |
+| `lock_memory`, `lock_advice`     | keep a range in memory; say why that may fail                 |
+| `open_file`                      | opens a file that may be renamed and removed while it is open |
+| `NO_WAIT`, `NO_FOLLOW`           | flags of `open_file`                                          |
+| `read_at`                        | reads at an offset, in any thread                             |
+| `copy_range`                     | appends a part of a file to another one without reading it    |
+| `lock_file`                      | locks a file for one process                                  |
+| `sync_file`, `sync_folder`, `set_permissions` | do what the file system can                      |
+| `link_file`                      | gives a file a second name                                    |
+| `caches_under`                   | finds the folder for caches in a home folder                  |
+| `allow_open_files`               | raises the limit of open files                                |
+| `new_group`, `end_group`         | start a process with a group of its own, and end the group    |
+| `END_SIGNALS`                    | the signals that ask a process to end                         |
+| `claim_address`                  | reserves the address of a listening socket                    |
+
+Mapping files into memory is in `native/system`. Free disk space and the width of a terminal are
+the same on all systems in Python's `shutil`. Two scripts that import nothing of Ingot have their
+own branches: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`.
+"""
+
+import sys
+
+if sys.platform == "win32":
+    from ingot.machine.windows import (
+        END_SIGNALS,
+        NO_FOLLOW,
+        NO_WAIT,
+        allow_open_files,
+        available_memory,
+        caches_under,
+        claim_address,
+        copy_range,
+        end_group,
+        link_file,
+        lock_advice,
+        lock_file,
+        lock_memory,
+        new_group,
+        open_file,
+        read_at,
+        set_permissions,
+        sync_file,
+        sync_folder,
+        total_memory,
+        usable_cores,
+    )
+else:
+    from ingot.machine.posix import (
+        END_SIGNALS,
+        NO_FOLLOW,
+        NO_WAIT,
+        allow_open_files,
+        claim_address,
+        copy_range,
+        end_group,
+        link_file,
+        lock_advice,
+        lock_file,
+        lock_memory,
+        new_group,
+        open_file,
+        read_at,
+        set_permissions,
+        sync_file,
+        sync_folder,
+        total_memory,
+    )
+
+    if sys.platform == "darwin":
+        from ingot.machine.macos import available_memory, caches_under, usable_cores
+    else:
+        from ingot.machine.linux import available_memory, caches_under, usable_cores
+
+__all__ = [
+    "END_SIGNALS",
+    "NO_FOLLOW",
+    "NO_WAIT",
+    "allow_open_files",
+    "available_memory",
+    "caches_under",
+    "claim_address",
+    "copy_range",
+    "end_group",
+    "link_file",
+    "lock_advice",
+    "lock_file",
+    "lock_memory",
+    "new_group",
+    "open_file",
+    "read_at",
+    "set_permissions",
+    "sync_file",
+    "sync_folder",
+    "total_memory",
+    "usable_cores",
+]

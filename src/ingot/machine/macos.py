@@ -1,0 +1,32 @@
+"""What only macOS has: facts by `sysctlbyname`, and fast and slow cores."""
+
+import ctypes
+import os
+from pathlib import Path
+
+# Pages that are free, that programs offered to lose, and that files can be read into again.
+_AVAILABLE = ("vm.page_free_count", "vm.page_purgeable_count", "vm.page_pageable_external_count")
+
+
+def usable_cores() -> int:
+    """The fast cores: all threads of a model wait for the slowest one."""
+    return _fact("hw.perflevel0.logicalcpu") or os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes the system can give without compressing or swapping what is in use."""
+    return sum(_fact(name) or 0 for name in _AVAILABLE) * os.sysconf("SC_PAGE_SIZE")
+
+
+def caches_under(home: Path) -> Path:
+    """The folder for caches of a user."""
+    return home / "Library" / "Caches"
+
+
+def _fact(name: str) -> int | None:
+    """The whole number that the kernel knows by this name; None if this kernel has none."""
+    value = ctypes.c_uint64(0)  # facts of 32 bits fill its low half
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = libc.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
+    return None if failed else value.value

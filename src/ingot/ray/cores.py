@@ -1,0 +1,81 @@
+"""Core sets: which cores of a machine a replica keeps to, so that replicas do not share any.
+
+The cores that a process may use are split into sets, none of which reaches over two NUMA nodes if
+that can be. A replica claims a set by locking a file, which the system unlocks when it ends. It
+does not know Ray, which counts cores but does not give them out.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from ingot.errors import ConfigError
+from ingot.machine import lock_file
+
+_NODES = Path("/sys/devices/system/node")
+
+
+class CoreSet:
+    """Cores that belong to this process while it lives."""
+
+    def __init__(self, cores: frozenset[int], lock: BinaryIO) -> None:
+        self.cores = cores
+        self._lock = lock
+
+    def keep_to(self) -> None:
+        """Run this thread, and those that it starts, on these cores only."""
+        os.sched_setaffinity(0, self.cores)
+
+    def release(self) -> None:
+        """Leave the set to others."""
+        self._lock.close()
+
+
+def claim(size: int, folder: Path | None = None) -> CoreSet:
+    """A free set of `size` cores; an error if all sets of that size are taken."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise ConfigError("cores can be pinned on Linux only; leave `pin` out")
+    place = folder or Path(tempfile.gettempdir()) / f"ingot-cores-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    sets = core_sets(sorted(os.sched_getaffinity(0)), numa_nodes(), size)
+    for cores in sets:
+        lock = (place / f"{min(cores)}-{size}").open("ab")
+        if lock_file(lock.fileno(), wait=False):
+            return CoreSet(cores, lock)
+        lock.close()
+    raise ConfigError(
+        f"this machine has {len(sets)} sets of {size} cores, and other replicas have all of them; "
+        "start fewer, with fewer cores each, or without `pin`"
+    )
+
+
+def core_sets(
+    cores: Sequence[int], nodes: Sequence[frozenset[int]], size: int
+) -> list[frozenset[int]]:
+    """All sets of `size` cores, within NUMA nodes if these are large enough."""
+    groups = [sorted(node & set(cores)) for node in nodes]
+    if not groups or max(map(len, groups)) < size:
+        groups = [sorted(cores)]
+    return [
+        frozenset(group[start : start + size])
+        for group in groups
+        for start in range(0, len(group) - size + 1, size)
+    ]
+
+
+def numa_nodes(folder: Path = _NODES) -> list[frozenset[int]]:
+    """The cores of each NUMA node; none if the system does not tell."""
+    lists = sorted(folder.glob("node[0-9]*/cpulist"))
+    return [frozenset(_cores(each.read_text())) for each in lists]
+
+
+def _cores(text: str) -> list[int]:
+    """The numbers of a list like `0-3,8`."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found += range(int(first), int(last or first) + 1)
+    return found

@@ -1,0 +1,57 @@
+"""Compare the coverage of a run with what it must not fall below.
+
+    python tests/coverage_floors.py build/coverage/report.json [--accept]
+
+A report of coverage.py comes in; a table of packages goes out. `coverage_floors.json` beside this
+file has the percentage of each package that a run has reached; less is an error, `--accept` writes
+the percentages of this run, if they are higher.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path, PurePosixPath
+
+FLOORS = Path(__file__).with_name("coverage_floors.json")
+
+
+def by_package(report: dict[str, dict[str, dict[str, dict[str, int]]]]) -> dict[str, float]:
+    """The share of lines that ran, in percent, of every folder below the package, and of all."""
+    counts: dict[str, list[int]] = {}
+    for file, found in report["files"].items():
+        parts = PurePosixPath(file).parts
+        inside = parts[len(parts) - parts[::-1].index("ingot") :]
+        for package in ("all", inside[0] if len(inside) > 1 else "modules"):
+            count = counts.setdefault(package, [0, 0])
+            count[0] += found["summary"]["covered_lines"]
+            count[1] += found["summary"]["num_statements"]
+    return {name: 100 * ran / max(of, 1) for name, (ran, of) in sorted(counts.items())}
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("report", type=Path)
+    parser.add_argument("--accept", action="store_true", help="write what is higher than before")
+    parser.add_argument("--floors", type=Path, default=FLOORS)
+    options = parser.parse_args()
+    found = by_package(json.loads(options.report.read_text()))
+    floors: dict[str, float] = json.loads(options.floors.read_text())
+    fallen = []
+    for name, share in found.items():
+        floor = floors.get(name)
+        print(f"{name:14}{share:7.1f}%" + ("" if floor is None else f"  (at least {floor}%)"))
+        if floor is not None and share < floor:
+            fallen.append(name)
+    if options.accept:
+        higher = {name: int(share * 10) / 10 for name, share in found.items()}
+        kept = {
+            name: max(higher.get(name, 0.0), floors.get(name, 0.0)) for name in {*higher, *floors}
+        }
+        options.floors.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n")
+    if fallen:
+        sys.exit(f"less code is tested than before: {', '.join(fallen)}")
+
+
+if __name__ == "__main__":
+    main()

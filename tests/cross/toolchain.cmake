@@ -1,0 +1,9 @@
+# Cross-compiling with zig, which has the headers and libraries of every system in itself.
+# build.py writes the programs in INGOT_TOOLS.
+set(CMAKE_SYSTEM_NAME ${INGOT_SYSTEM})
+set(CMAKE_SYSTEM_PROCESSOR ${INGOT_PROCESSOR})
+set(CMAKE_CXX_COMPILER ${INGOT_TOOLS}/c++)
+set(CMAKE_AR ${INGOT_TOOLS}/ar)
+set(CMAKE_RANLIB ${INGOT_TOOLS}/ranlib)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY NEVER)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES INGOT_SYSTEM INGOT_PROCESSOR INGOT_TOOLS)

@@ -1,0 +1,73 @@
+"""Adapters of every matrix that can be adapted, on the architectures that compute differently."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.adapters import Adapter, FloatMatrix, LowRank, combined
+from ingot.adapters.adapter import EMBEDDING, OUTPUT
+from ingot.adapters.merge import merge_adapter
+from ingot.backends.reference import Reference
+from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.models import build_graph
+from models.test_split import SplitRunner
+from models.tiny_models import Fixture
+from run_batches import Runner
+
+# Fused matrices, scales, biases, parallel layers, experts with shared ones, latents, states.
+NAMES = ("phi3", "gpt2", "gemma3", "granite", "command-r", "qwen2moe", "deepseek2", "falcon-h1")
+
+
+def made_up(graph: ComputationGraph, rank: int) -> Adapter:
+    """An adapter of all that can be adapted."""
+    random = np.random.default_rng(rank)
+
+    def matrix(rows: int, columns: int) -> FloatMatrix:
+        return FloatMatrix.of(random.normal(0, 0.2, (rows, columns)).astype(np.float32))
+
+    tensors = {}
+    for op in graph.ops:
+        for weight in op.adapted_matrices:
+            rows, columns = weight.tensor_shape
+            name = OUTPUT if weight.name == EMBEDDING else weight.name
+            tensors[name] = LowRank(matrix(rank, columns), matrix(rows, rank), 0.3)
+        if op.adapted_table:
+            rows, columns = op.adapted_table.tensor_shape
+            tensors[op.adapted_table.name] = LowRank(matrix(rows, rank), matrix(columns, rank), 0.3)
+    adapter = Adapter("made up", tensors)
+    adapter.require_fit(graph)
+    return adapter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
+    fixture = Fixture.load(name)
+    model = GgufLoader(fixture.write(tmp_path / "model.gguf"))
+    graph, ids = build_graph(model), list(fixture.token_ids)
+    adapter = made_up(graph, 3)
+    wanted = Reference(graph, model, np.float64).forward(ids, adapter=adapter, adapter_scale=0.5)
+    runner = Runner(graph, model, positions=96)
+    runner.backend.attach(0, adapter)
+    found = runner.run(ids, generated=3, adapter=(0, 0.5))
+    np.testing.assert_allclose(found, wanted, atol=5e-3 * np.abs(wanted).max())
+    merged = tmp_path / "merged.gguf"
+    merge_adapter(model, combined([(adapter, 0.5)]), merged, kind=GgmlType.F32)
+    with GgufLoader(merged) as file:
+        twin = Reference(build_graph(file), file, np.float64).forward(ids)
+    np.testing.assert_allclose(twin, wanted, atol=1e-4 * np.abs(wanted).max())
+    plain = Reference(graph, model).forward(ids)
+    assert np.abs(wanted - plain).max() > 0.02 * np.abs(plain).max()
+
+
+def test_both_parts_of_a_split_model_have_the_adapter(tmp_path: Path) -> None:
+    fixture = Fixture.load("llama")
+    model = GgufLoader(fixture.write(tmp_path / "model.gguf"))
+    graph, ids = build_graph(model), list(fixture.token_ids)
+    adapter = made_up(graph, 2)
+    runner = SplitRunner(graph, model, 1)
+    runner.backend.attach(0, adapter)
+    wanted = Reference(graph, model, np.float64).forward(ids, adapter=adapter)
+    found = runner.run(ids, generated=2, adapter=(0, 1.0))
+    np.testing.assert_allclose(found, wanted, atol=5e-3 * np.abs(wanted).max())

@@ -1,0 +1,48 @@
+"""Which cores a replica keeps to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingot.errors import ConfigError
+from ingot.ray.cores import claim, core_sets, numa_nodes
+
+
+def test_sets_stay_within_numa_nodes() -> None:
+    nodes = [frozenset(range(6)), frozenset(range(6, 12))]
+    assert core_sets(range(12), nodes, 4) == [frozenset({0, 1, 2, 3}), frozenset({6, 7, 8, 9})]
+    assert core_sets(range(12), nodes, 8) == [frozenset(range(8))]  # no node is that large
+    assert core_sets([1, 2, 7], nodes, 1) == [frozenset({1}), frozenset({2}), frozenset({7})]
+    assert core_sets(range(4), [], 2) == [frozenset({0, 1}), frozenset({2, 3})]
+    assert core_sets(range(2), nodes, 3) == []
+
+
+def test_what_the_system_tells(tmp_path: Path) -> None:
+    for name, text in (("node0", "0-2,8\n"), ("node1", "3\n"), ("node2", "\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cpulist").write_text(text)
+    assert numa_nodes(tmp_path) == [frozenset({0, 1, 2, 8}), frozenset({3}), frozenset()]
+    assert numa_nodes(tmp_path / "nothing") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux pins threads")
+def test_a_set_has_one_owner(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    claimed = [claim(1, tmp_path) for _ in before]
+    assert frozenset.union(*(each.cores for each in claimed)) == before
+    with pytest.raises(ConfigError, match="other replicas have all of them"):
+        claim(1, tmp_path)
+    claimed[0].release()
+    again = claim(1, tmp_path)
+    assert again.cores == claimed[0].cores
+    code = "import os; print(len(os.sched_getaffinity(0)))"
+    try:
+        again.keep_to()
+        assert subprocess.check_output([sys.executable, "-c", code]) == b"1\n"
+    finally:
+        os.sched_setaffinity(0, before)
+        for each in [*claimed, again]:
+            each.release()

@@ -1,0 +1,212 @@
+"""LoRA adapters beside PEFT: the same logits for all target modules, on tiny models."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkpoints import TOKENIZER
+from ingot import LLM
+from ingot.adapters.gguf_adapter import read_gguf_adapter, write_gguf_adapter
+from ingot.adapters.peft import read_peft_adapter
+from ingot.convert import open_model
+from ingot.models import build_graph
+from models.text_runner import TextRunner
+from models.tiny_models import VOCABULARY
+from run_batches import GENERATION
+
+# PEFT warns about tied matrices, and about what it saves besides the adapter.
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+peft = pytest.importorskip("peft")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+IDS = [3, 17, 42, 5, 9, 11, 60, 2]
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+DENSE = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "llama": ("Llama", SIZES, DENSE),
+    "llama-tied": ("Llama", SIZES | {"tie_word_embeddings": True}, DENSE),
+    "qwen2": ("Qwen2", SIZES, DENSE),
+    "qwen3": ("Qwen3", SIZES | {"head_dim": 16}, DENSE),
+    "gemma2": ("Gemma2", SIZES | {"head_dim": 16, "query_pre_attn_scalar": 16}, DENSE),
+    "phi3": (
+        "Phi3",
+        SIZES | {"pad_token_id": 1, "bos_token_id": 1, "eos_token_id": 2},
+        ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+    ),
+    "gpt2": (
+        "GPT2",
+        {"vocab_size": VOCABULARY, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
+        ["c_attn", "c_proj", "c_fc"],
+    ),
+    "qwen35": (
+        "Qwen3_5",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 6,
+        },
+        [*DENSE, "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"],
+    ),
+    "gptneox": (
+        "GPTNeoX",
+        {**SIZES, "num_key_value_heads": None},
+        ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"],
+    ),
+}
+
+
+def base_model(name: str, folder: Path) -> Any:
+    """A tiny model with random weights, saved with a tokenizer."""
+    kind, sizes, _ = MODELS[name]
+    torch.manual_seed(0)
+    head = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")
+    model = head(head.config_class(**{k: v for k, v in sizes.items() if v})).eval()
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    return model
+
+
+def adapted(model: Any, folder: Path, targets: list[str], **options: Any) -> Any:
+    """The model with a random adapter, which is saved."""
+    torch.manual_seed(1)
+    settings = {"r": 5, "lora_alpha": 12, "init_lora_weights": False} | options
+    made = peft.get_peft_model(
+        model, peft.LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": targets} | settings)
+    ).eval()
+    made.save_pretrained(folder)
+    return made
+
+
+def logits_of(model: Any) -> np.ndarray:
+    with torch.no_grad():
+        found: np.ndarray = model(torch.tensor([IDS])).logits[0].float().numpy()
+    return found
+
+
+def close(found: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found, wanted, atol=2e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_of_all_target_modules(name: str, tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    model = base_model(name, base)
+    plain = logits_of(model)
+    made = adapted(model, folder, MODELS[name][2])
+    wanted = logits_of(made)
+    assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS), plain)
+        close(llm.logits(IDS, adapter="it"), wanted)
+        adapter, file = llm.engine.model.read_adapter(folder), tmp_path / "it.gguf"
+        architecture = llm.file.metadata.string("general.architecture")
+        write_gguf_adapter(adapter, architecture, file, name="it")
+        llm.add_adapter("file", file)
+        close(llm.logits(IDS, adapter="file"), wanted)
+
+
+@pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])
+@pytest.mark.parametrize("name", ["llama", "llama-tied", "gemma2"])
+def test_embedding_and_output(name: str, target: str, tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    model = base_model(name, base)
+    made = adapted(model, folder, [target])
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS, adapter="it"), logits_of(made))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"r": 1},
+        {"r": 13, "lora_alpha": 7},
+        {"use_rslora": True},
+        {"rank_pattern": {"q_proj": 3, "layers.1.mlp.up_proj": 9}},
+        {"alpha_pattern": {"v_proj": 30, r"layers\.0\.mlp\.down_proj": 2}},
+        {"layers_to_transform": [1]},
+    ],
+)
+def test_ranks_and_scales(options: dict[str, Any], tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    model = base_model("llama", base)
+    wanted = logits_of(adapted(model, folder, DENSE, **options))
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS, adapter="it"), wanted)
+        file = tmp_path / "it.gguf"
+        write_gguf_adapter(llm.engine.model.read_adapter(folder), "llama", file, name="it")
+        llm.add_adapter("file", file)
+        close(llm.logits(IDS, adapter="file"), wanted)
+
+
+def test_the_file_is_read_by_the_gguf_package(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    base, folder, file = tmp_path / "base", tmp_path / "adapter", tmp_path / "it.gguf"
+    model = base_model("llama", base)
+    adapted(model, folder, [*DENSE, "embed_tokens"])
+    with LLM(base, threads=1, adapters={"it": folder}) as llm:
+        adapter = llm.engine.model.read_adapter(folder)
+    write_gguf_adapter(adapter, "llama", file, name="it")
+    reader = gguf.GGUFReader(file)
+    fields = {key: reader.get_field(key).contents() for key in reader.fields if "." in key}
+    assert fields["general.type"] == gguf.GGUFType.ADAPTER
+    assert fields[gguf.Keys.Adapter.TYPE] == "lora"
+    assert fields[gguf.Keys.Adapter.LORA_ALPHA] == 12.0
+    shapes = {tensor.name: list(map(int, tensor.shape)) for tensor in reader.tensors}
+    # ggml's order: the contiguous dimension first.
+    assert shapes["blk.0.attn_k.weight.lora_a"] == [64, 5]
+    assert shapes["blk.0.attn_k.weight.lora_b"] == [5, 32]
+    assert shapes["token_embd.weight.lora_a"] == [5, VOCABULARY]
+    assert shapes["token_embd.weight.lora_b"] == [5, 64]
+    again = read_gguf_adapter(file, "llama")
+    assert again.tensors.keys() == adapter.tensors.keys()
+
+
+def test_an_encoder_decoder(tmp_path: Path) -> None:
+    """Matrices of both stacks, and the keys and values that the decoder has of the prompt."""
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        vocab_size=VOCABULARY, d_model=64, d_kv=16, d_ff=96, num_layers=2, num_heads=4,
+        feed_forward_proj="gated-gelu", decoder_start_token_id=0,
+    )  # fmt: skip
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    model.save_pretrained(base)
+    (base / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+
+    def logits(of: Any) -> np.ndarray:
+        with torch.no_grad():
+            ids = torch.tensor([IDS])
+            found: np.ndarray = of(input_ids=ids, decoder_input_ids=ids).logits[0].numpy()
+        return found
+
+    plain = logits(model)
+    targets = ["q", "k", "v", "o", "wi_0", "wi_1", "wo"]
+    wanted = logits(adapted(model, folder, targets, task_type="SEQ_2_SEQ_LM"))
+    assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
+    with open_model(base) as loader:
+        runner = TextRunner(build_graph(loader), loader)
+        runner.backend.attach(0, read_peft_adapter(folder, "t5", loader.metadata))
+        close(runner.text(IDS, IDS), plain)
+        uses = {"text": (0, 1.0)}
+        runner.read = {"text": len(IDS)}
+        runner.step({"text": IDS}, adapters=uses)
+        found = runner.step({"text": IDS}, GENERATION, adapters=uses, encoded=runner.read)
+    close(found["text"], wanted)

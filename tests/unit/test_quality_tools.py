@@ -1,0 +1,141 @@
+"""The tools of `make mutants` and `make coverage`."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import pytest
+
+from mutants.cpp_mutants import HEADERS, cpp_mutants
+from mutants.python_mutants import mutants
+from mutants.run import put_in_place
+from mutants.targets import PYTHON, ROOT
+
+SOURCE = '''"""Docstring: 1 + 1."""
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import other
+
+LIMIT = 3
+
+
+class Counter:
+    size: int = 7
+
+    def add(self, amount: int = 2) -> bool:
+        """Add 5."""
+        if amount < 0:
+            raise ValueError(f"{amount + 1} is less than {0}")
+        self.total += amount
+        self.notify()
+        return not self.full and True
+'''
+
+
+def faults(source: str) -> list[str]:
+    return [mutant.fault for mutant in mutants("src/x.py", source)]
+
+
+def test_every_fault_is_in_one_place() -> None:
+    assert faults(SOURCE) == [
+        "LIMIT = 3  ->  LIMIT = 4",
+        "def add(self, amount: int=2) -> bool:  ->  def add(self, amount: int=3) -> bool:",
+        "if amount < 0:  ->  if amount <= 0:",
+        "if amount < 0:  ->  if amount < 1:",
+        "self.total += amount  ->  self.total -= amount",
+        "self.notify()  ->  pass",
+        "return not self.full and True  ->  return not self.full or True",
+        "return not self.full and True  ->  return +bool(self.full) and True",
+        "return not self.full and True  ->  return not self.full and False",
+    ]
+
+
+def test_a_mutant_is_the_source_but_for_its_fault() -> None:
+    original = ast.unparse(ast.parse(SOURCE)).splitlines()
+    for mutant in mutants("src/x.py", SOURCE):
+        changed = ast.unparse(mutant.tree).splitlines()
+        assert sum(a != b for a, b in zip(original, changed, strict=True)) == 1
+        compile(mutant.tree, "x.py", "exec")
+
+
+def test_a_mutant_replaces_functions_that_others_have_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "LEAST = 1\n\ndef less(a, b=4, *, c=4):\n    return a < b and LEAST <= a < c\n"
+    path = tmp_path / "mutated_example.py"
+    path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    less = import_module("mutated_example").less
+
+    monkeypatch.setattr("mutants.run.ROOT", tmp_path)
+    usual = SourceFileLoader.get_code
+    try:
+        assert not less(1, 1)
+        assert less(3)
+        constant, keyword, plain, *others = mutants("mutated_example.py", source)
+        put_in_place(keyword)  # c=5
+        assert less(4, 5)
+        put_in_place(plain)  # c=4 again, b=5
+        assert less(3)
+        assert not less(4, c=4)
+        assert less(4, c=5)
+        put_in_place(next(m for m in others if "a <= b" in m.fault))
+        assert less(1, 1)
+        assert less(1, 2)
+        put_in_place(constant)  # which has the usual comparison, and LEAST = 2
+        assert not less(1, 2)
+        assert less(2, 3)
+    finally:
+        SourceFileLoader.get_code = usual  # type: ignore[method-assign]
+        del sys.modules["mutated_example"]
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_targets_exist_and_have_mutants(name: str) -> None:
+    target = PYTHON[name]
+    assert all(path.is_file() for path in (*target.files, *target.tests))
+    path = target.files[0]
+    assert any(mutants(str(path.relative_to(ROOT)), path.read_text()))
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_mutants_of_a_header_differ_in_one_line(header: str) -> None:
+    original = (ROOT / "native" / header).read_text().splitlines()
+    found = list(cpp_mutants(header))
+    assert len(found) > 10
+    for mutant in found:
+        changed = mutant.text.splitlines()
+        assert [i + 1 for i, line in enumerate(changed) if line != original[i]] == [mutant.line]
+
+
+def floors(tmp_path: Path, *, covered: int, least: dict[str, float], accept: bool = False) -> int:
+    """Compare a report with floors; gives the exit status."""
+    files = {
+        "src/ingot/api.py": {"summary": {"covered_lines": 5, "num_statements": 10}},
+        "src/ingot/gguf/loader.py": {"summary": {"covered_lines": covered, "num_statements": 10}},
+    }
+    (tmp_path / "report.json").write_text(json.dumps({"files": files}))
+    (tmp_path / "floors.json").write_text(json.dumps(least))
+    command = [sys.executable, ROOT / "tests" / "coverage_floors.py", tmp_path / "report.json"]
+    command += ["--floors", tmp_path / "floors.json", *(["--accept"] if accept else [])]
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def test_coverage_must_not_fall(tmp_path: Path) -> None:
+    least = {"gguf": 80.0, "all": 60.0}
+    assert floors(tmp_path, covered=8, least=least) == 0
+    assert floors(tmp_path, covered=7, least=least) == 1
+    assert floors(tmp_path, covered=7, least={}) == 0
+
+
+def test_accepted_coverage_only_rises(tmp_path: Path) -> None:
+    assert floors(tmp_path, covered=9, least={"gguf": 80.0, "other": 10.0}, accept=True) == 0
+    written = json.loads((tmp_path / "floors.json").read_text())
+    assert written == {"all": 70.0, "gguf": 90.0, "modules": 50.0, "other": 10.0}
+    floors(tmp_path, covered=1, least=written, accept=True)
+    assert json.loads((tmp_path / "floors.json").read_text()) == written
