@@ -6,7 +6,9 @@ answer: whoever sees these numbers knows that the branch of that system ran.
 
 import ctypes
 import fcntl
+import mmap
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -22,10 +24,12 @@ ADDED = {"msvcrt"}  # modules that Linux lacks
 
 _NOT_ON_WINDOWS = {
     "os": "sched_getaffinity fork killpg getpgid setsid fchmod preadv pread sysconf mkfifo nice "
-    "getuid geteuid uname posix_fadvise O_CLOEXEC O_NONBLOCK O_NOFOLLOW O_DIRECTORY waitstatus",
+    "getuid geteuid uname posix_fadvise O_CLOEXEC O_DIRECT O_NONBLOCK O_NOFOLLOW O_DIRECTORY "
+    "waitstatus",
     "signal": "SIGKILL SIGPROF SIGALRM SIGXCPU SIGHUP SIGUSR1 SIGBUS setitimer ITIMER_PROF",
     "socket": "SO_REUSEADDR SO_REUSEPORT AF_UNIX",
 }
+_LINUX_PAGES = "MADV_HUGEPAGE MADV_NOHUGEPAGE"
 
 
 class Changed(ModuleType):
@@ -141,6 +145,8 @@ def windows() -> dict[str, ModuleType | None]:
             socket, _NOT_ON_WINDOWS["socket"], SO_EXCLUSIVEADDRUSE=socket.SO_REUSEADDR
         ),
         "subprocess": Changed(subprocess, CREATE_NEW_PROCESS_GROUP=0, run=_windows_run),
+        "mmap": Changed(mmap, _LINUX_PAGES),
+        "platform": Changed(platform, system=lambda: "Windows"),
         "ctypes": Changed(
             ctypes,
             "CDLL",
@@ -177,7 +183,9 @@ def macos() -> dict[str, ModuleType | None]:
 
     return {
         "sys": Changed(sys, platform="darwin"),
-        "os": Changed(os, "sched_getaffinity posix_fadvise", sysconf=sysconf),
+        "os": Changed(os, "sched_getaffinity posix_fadvise O_DIRECT", sysconf=sysconf),
+        "mmap": Changed(mmap, _LINUX_PAGES),
+        "platform": Changed(platform, system=lambda: "Darwin"),
         "ctypes": Changed(ctypes, CDLL=library),
     }
 

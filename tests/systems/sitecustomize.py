@@ -32,11 +32,11 @@ if _system := os.environ.get("SIMULATED_SYSTEM"):
         return _import(name, globals, locals, fromlist, level)
 
     def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and str(arguments[0]).startswith("/proc/"):
+        if event == "open" and str(arguments[0]).startswith(("/proc/", "/sys/")):
             frame: Any = sys._getframe(1)
             while frame is not None:
                 if _is_ours(frame.f_globals):
-                    raise FileNotFoundError(2, "there is no /proc", arguments[0])
+                    raise FileNotFoundError(2, "only Linux has it", arguments[0])
                 frame = frame.f_back
 
     builtins.__import__ = _simulated_import

@@ -75,6 +75,35 @@ def test_info_says_what_the_system_says(system: str, tmp_path: Path) -> None:
     assert said["cache"] == str(tmp_path / caches / "ingot")
 
 
+# With less time and memory for each measurement, as the tests of the command have.
+DOCTOR = """
+import sys
+from ingot.cli import main
+from ingot.cli.doctor import calibration, report
+calibration._SECONDS = dict.fromkeys(calibration._SECONDS, 0.001)
+calibration._READ_BYTES = calibration._ROWS_BYTES = 1 << 20
+report._MEASURED_SECONDS = 0.01
+main()
+"""
+
+
+def test_doctor_knows_the_memory_and_the_cores(system: str, tmp_path: Path) -> None:
+    model = write_tiny_llama(tmp_path / "tiny.gguf")
+    found = json.loads(run(system, tmp_path, "-c", DOCTOR, "doctor", "--json", "-m", model))
+    machine = found["machine"]
+    assert machine["system"] == {"windows": "Windows", "macos": "Darwin"}[system]
+    assert machine["allowed_cpus"] == found["settings"]["threads"] == CORES[system]
+    assert machine["available"] == MEMORY[system]
+    assert machine["swap_used"] is machine["huge_pages"] is machine["memory_limit"] is None
+    assert found["calibration"]["read_huge"] is found["model"]["disk_bytes_per_second"] is None
+    assert {fit["size"] for fit in found["sizes"] if fit["fits"]} >= {"8B", "14B"}
+    said = [finding["what"] for finding in found["findings"]]
+    assert not [what for what in said if "allowed" in what]
+    text = run(system, tmp_path, "-c", DOCTOR, "doctor")
+    share = {"windows": "allowed", "macos": "fast"}[system]
+    assert f"{CORES[system]} of {os.cpu_count()} {share}" in text
+
+
 OPEN = """
 import sys
 from pathlib import Path

@@ -47,14 +47,13 @@ def _machine(machine: MachineFacts) -> list[tuple[str, str]]:
         f"L{c.level} {size(c.bytes)}" + (f" for {c.shared_by}" if c.shared_by > 1 else "")
         for c in machine.caches
     )
-    memory = "not known"
-    if machine.memory is not None and machine.available is not None:
-        memory = f"{size(machine.memory)}, {size(machine.available)} available"
-        if machine.memory_limit is not None:
-            memory += f", limit {size(machine.memory_limit)}"
+    memory = f"{size(machine.memory)}, {size(machine.available)} available"
+    if machine.memory_limit is not None:
+        memory += f", limit {size(machine.memory_limit)}"
+    share = "fast" if machine.system == "Darwin" else "allowed"
     return [
         ("CPU", machine.cpu),
-        ("CPUs", f"{machine.allowed_cpus} of {machine.cpus} allowed{cores}{quota}"),
+        ("CPUs", f"{machine.allowed_cpus} of {machine.cpus} {share}{cores}{quota}"),
         ("caches", caches or "not known"),
         ("memory", memory),
         ("huge pages", machine.huge_pages or "not known"),
@@ -98,13 +97,10 @@ def _input_kinds(kinds: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _show_sizes(sizes: Sequence[Fit]) -> None:
-    said = {True: "yes", False: "no", None: "not known"}
     rows = [("model", "mix", "memory", "fits", "decode, tokens/s (predicted)")]
     for fit in sizes:
-        speed = fit.fits is not False and fit.tokens_per_second
-        rows.append(
-            (fit.size, fit.mix, size(fit.bytes), said[fit.fits], f"{speed:.1f}" if speed else "-")
-        )
+        speed = f"{fit.tokens_per_second:.1f}" if fit.fits and fit.tokens_per_second else "-"
+        rows.append((fit.size, fit.mix, size(fit.bytes), "yes" if fit.fits else "no", speed))
     write_columns(rows, right=[2, 4])
 
 

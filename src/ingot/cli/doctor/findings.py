@@ -107,7 +107,7 @@ def _about_kernels(kernels: Kernels, settings: Settings) -> Iterator[Finding]:
 
 
 def _about_cpus(machine: MachineFacts, settings: Settings) -> Iterator[Finding]:
-    if machine.allowed_cpus < machine.cpus:
+    if machine.allowed_cpus < machine.cpus and machine.system != "Darwin":
         yield Finding(
             f"{machine.allowed_cpus} of {machine.cpus} CPUs are allowed",
             "the affinity of this process excludes the others (taskset, cpuset of a container)",
@@ -141,11 +141,7 @@ def _about_cpus(machine: MachineFacts, settings: Settings) -> Iterator[Finding]:
 
 
 def _about_memory(machine: MachineFacts, huge_page_gain: float | None) -> Iterator[Finding]:
-    if (
-        machine.memory_limit is not None
-        and machine.memory is not None
-        and machine.memory_limit < machine.memory
-    ):
+    if machine.memory_limit is not None and machine.memory_limit < machine.memory:
         yield Finding(
             f"{size(machine.memory_limit)} of {size(machine.memory)} of memory are allowed",
             "the container has a limit, which mapped weights count against",

@@ -1,8 +1,9 @@
 """What the operating system says about this machine, as far as speed depends on it.
 
-In: the files under /proc, /sys and /dev (`root` is another place in tests). Out: `MachineFacts`. A
-fact that the system does not tell is None or empty; nothing here raises because a file is missing,
-as on macOS and Windows.
+In: the files under /proc, /sys and /dev (`root` is another place in tests), and `ingot.machine` for
+what every system tells: memory and usable CPUs. Out: `MachineFacts`. Other facts that the system
+does not tell are None or empty; nothing here raises because a file is missing, as on macOS and
+Windows.
 """
 
 import os
@@ -10,6 +11,8 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from ingot.machine import available_memory, total_memory, usable_cores
 
 _NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number if there is no limit
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "afs", "beegfs")
@@ -31,24 +34,23 @@ class MachineFacts:
     system: str  # Linux, Darwin, Windows
     cpu: str
     cpus: int  # online
-    allowed_cpus: int  # for this process
+    allowed_cpus: int  # for this process; on macOS the fast ones
     cores: int | None  # physical, of the online CPUs
     cpu_quota: float | None  # CPUs that the container may use, on average
     busy: float | None  # share of the last ten seconds in which somebody waited for a CPU
     caches: tuple[Cache, ...]
     numa_nodes: int
-    memory: int | None
-    available: int | None
+    memory: int
+    available: int
     memory_limit: int | None  # of the container
     swap_used: int | None
     huge_pages: str | None  # always, madvise, never
     gpu_devices: tuple[str, ...]  # device files of GPUs
 
     @property
-    def usable_memory(self) -> int | None:
+    def usable_memory(self) -> int:
         """Memory that models can take: what is available, within the container's limit."""
-        known = [size for size in (self.available, self.memory_limit) if size is not None]
-        return min(known, default=None)
+        return min(self.available, self.memory_limit or self.available)
 
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:
@@ -56,19 +58,18 @@ def read_machine(root: Path = Path("/")) -> MachineFacts:
     cpuinfo = _text(root / "proc/cpuinfo")
     meminfo = _meminfo(root)
     swap, unused = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
-    cpus = os.cpu_count() or 1
     return MachineFacts(
         system=platform.system(),
         cpu=_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
-        cpus=cpus,
-        allowed_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cpus,
+        cpus=os.cpu_count() or 1,
+        allowed_cpus=usable_cores(),
         cores=_cores(cpuinfo),
         cpu_quota=_cpu_quota(root),
         busy=_busy(root),
         caches=_caches(root),
         numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
-        memory=meminfo.get("MemTotal"),
-        available=meminfo.get("MemAvailable"),
+        memory=meminfo.get("MemTotal") or total_memory(),
+        available=meminfo.get("MemAvailable") or available_memory(),
         memory_limit=_memory_limit(root),
         swap_used=None if swap is None or unused is None else swap - unused,
         huge_pages=_chosen(_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),

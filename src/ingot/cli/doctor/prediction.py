@@ -93,11 +93,11 @@ class Fit:
     size: str
     mix: str
     bytes: int
-    fits: bool | None  # None: the memory is not known
+    fits: bool
     tokens_per_second: float | None
 
 
-def fits(calibration: Calibration, memory: int | None) -> list[Fit]:
+def fits(calibration: Calibration, memory: int) -> list[Fit]:
     """All sizes in all mixes."""
     found = []
     for model in SIZES:
@@ -110,7 +110,7 @@ def fits(calibration: Calibration, memory: int | None) -> list[Fit]:
             needed = round(model.weights * 1e9 * sum(per_weight.values())) + cache
             step = {rows: count * model.active * 1e9 for rows, count in per_weight.items()}
             reads = Reads(step, model.layers * _OPERATIONS_PER_LAYER)
-            fit = None if memory is None else needed + _RESERVE <= memory
+            fit = needed + _RESERVE <= memory
             speed = reads.tokens_per_second(calibration)
             found.append(Fit(model.name, mix, needed, fit, speed))
     return found

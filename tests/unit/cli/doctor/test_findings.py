@@ -77,8 +77,12 @@ def test_limits_that_limit_nothing_are_not_found() -> None:
 
 
 def test_what_is_not_known_is_not_found() -> None:
-    nothing = {"busy": None, "memory": None, "available": None, "swap_used": None}
-    assert found(replace(FINE, **nothing, huge_pages=None), gain=None) == []
+    nothing = {"busy": None, "swap_used": None, "huge_pages": None}
+    assert found(replace(FINE, **nothing), gain=None) == []
+
+
+def test_the_slow_cores_of_a_mac_are_left_out_on_purpose() -> None:
+    assert found(replace(FINE, system="Darwin", cpus=10)) == []
 
 
 def test_a_build_without_kernels_for_the_cpu() -> None:

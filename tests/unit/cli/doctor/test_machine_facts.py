@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ingot.cli.doctor.machine_facts import Cache, network_file_system, read_machine
+from ingot.machine import total_memory
 
 GIB = 1 << 30
 
@@ -69,10 +70,11 @@ def test_a_system_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert machine.allowed_cpus == machine.cpus
     assert machine.caches == ()
     assert machine.numa_nodes == 1
-    unknown = [machine.cores, machine.cpu_quota, machine.busy, machine.memory, machine.available]
+    unknown = [machine.cores, machine.cpu_quota, machine.busy]
     unknown += [machine.memory_limit, machine.swap_used, machine.huge_pages]
-    assert unknown == [None] * 8
-    assert machine.usable_memory is None
+    assert unknown == [None] * 6
+    assert machine.memory == total_memory()
+    assert 0 < machine.usable_memory == machine.available <= machine.memory
 
 
 @pytest.mark.parametrize(

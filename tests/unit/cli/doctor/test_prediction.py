@@ -88,10 +88,6 @@ def test_larger_models_are_slower_and_fit_later() -> None:
     assert experts.bytes > small.bytes
 
 
-def test_without_a_known_memory_nothing_is_said_to_fit() -> None:
-    assert {fit.fits for fit in fits(calibration(Q8_0=1e9), None)} == {None}
-
-
 def test_a_calibration_is_kept_for_its_machine(tmp_path: Path) -> None:
     kept = tmp_path / "cache" / "calibration.json"
     assert load(kept, VALIDITY) is None
