@@ -223,6 +223,8 @@ CASES = [
     ExpertsCase(used=5),
     ExpertsCase(experts=37, used=8, tokens=70),
     ExpertsCase(experts=200, used=1, tokens=3),
+    ExpertsCase(experts=384, used=8, width=16, inner=5, tokens=40),  # as many as Kimi K2 has
+    ExpertsCase(experts=512, used=10, width=16, inner=5, tokens=3),  # as Qwen3-Next has
     ExpertsCase(experts=3, used=2, tokens=100),
     ExpertsCase(gated=False, activation=o.Activation.GELU),
     ExpertsCase(activation=o.Activation.CLAMPED_SWIGLU, bias=True),
