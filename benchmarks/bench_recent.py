@@ -2,10 +2,12 @@
 
     python benchmarks/bench_recent.py --peer PYTHON [--models FOLDER] [--rounds 3] [--json]
 
-Two files of real width and few layers are written to FOLDER once (about 7 GB): Qwen3-Next, most
-layers of which keep a state instead of keys and values, and DeepSeek V2 Lite, which keeps one
-latent of 576 elements of a token.
+Three files of real width and few layers are written to FOLDER once (about 11 GB): Qwen3-Next, most
+layers of which keep a state instead of keys and values, the same with attention in every layer, and
+DeepSeek V2 Lite, which keeps one latent of 576 elements of a token.
 
+- prefill of 512 tokens by Ingot with states and with attention alone, in turns: what the scan of a
+  prompt costs;
 - prefill of 512 tokens, and decode with an empty context and after 2048 tokens, in turns with
   llama.cpp: medians, and the median of the rounds' ratios;
 - decode of Ingot after up to 32,768 tokens, whose blocks of the cache hold zeros. How the time
@@ -15,7 +17,7 @@ latent of 576 elements of a token.
   first token to the last.
 
 PYTHON is an interpreter with llama-cpp-python (see benchmarks/peer.py); without it, Ingot runs
-alone. It takes about five minutes on two cores.
+alone. It takes about ten minutes on two cores.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from pathlib import Path
 import models
 from peer import Peer
 from stepper import Stepper
-from synthetic_recent import RECENT
+from synthetic_recent import HYBRID, PURE, RECENT
 
 MIX = "Q4_K_M"
 PROMPT, GENERATED, DEPTH = 512, 16, 2048
@@ -96,6 +98,27 @@ def race(path: Path, peer: Peer | None, threads: int, rounds: int) -> list[Test]
     return found
 
 
+def beside_attention(paths: tuple[Path, Path], threads: int, rounds: int) -> list[Test]:
+    """A prompt through layers with states and through attention alone, taking turns."""
+    both = [Stepper(path, threads=threads, context=PROMPT + SPARE) for path in paths]
+    for one in both:  # to warm up
+        one.prompt(PROMPT)
+    times = [[one.prompt(PROMPT) for one in both] for _ in range(rounds)]
+    for one in both:
+        one.close()
+    rates = [PROMPT / statistics.median(column) for column in zip(*times, strict=True)]
+    share = statistics.median(pure / hybrid for hybrid, pure in times)
+    print(
+        f"prompt {PROMPT}: {rates[0]:.1f} tokens/s with states, {rates[1]:.1f} with attention",
+        end="",
+    )
+    print(f" alone: {share:.2f}x", flush=True)
+    return [
+        Test(path.stem, f"prompt {PROMPT}, in turns", rate)
+        for path, rate in zip(paths, rates, strict=True)
+    ]
+
+
 def cost(path: Path, threads: int, rounds: int) -> Cost:
     """What a token costs after more and more of them."""
     mine = Stepper(path, threads=threads, context=DEPTHS[-1] + SPARE)
@@ -142,11 +165,17 @@ def main() -> None:
     costs: list[Cost] = []
     with ExitStack() as stack:
         peer = stack.enter_context(Peer(options.peer)) if options.peer else None
-        for name in RECENT:
-            if options.only in name:
-                path = models.synthetic(name, MIX, options.models)
-                tests += race(path, peer, options.threads, options.rounds)
-                costs.append(cost(path, options.threads, options.rounds))
+        chosen = {
+            name: models.synthetic(name, MIX, options.models)
+            for name in RECENT
+            if options.only in name
+        }
+        if {HYBRID, PURE} <= chosen.keys():
+            pair = chosen[HYBRID], chosen[PURE]
+            tests += beside_attention(pair, options.threads, options.rounds)
+        for path in chosen.values():
+            tests += race(path, peer, options.threads, options.rounds)
+            costs.append(cost(path, options.threads, options.rounds))
     if options.json:
         print(json.dumps({"tests": list(map(asdict, tests)), "costs": list(map(asdict, costs))}))
 

@@ -42,8 +42,8 @@ def whole(width: int, vocabulary: int, layers: list[Sizes]) -> Sizes:
     yield "output.weight", (vocabulary, width)
 
 
-def qwen3_next(layers: int) -> Model:
-    """80B-A3B: a gated delta rule in three of four layers, 512 experts."""
+def qwen3_next(layers: int, interval: int = 4) -> Model:
+    """80B-A3B: a gated delta rule in all layers but every fourth (`interval`), 512 experts."""
     width, vocabulary, heads, kv_heads, head = 2048, 151936, 16, 2, 256
     keys, values, size, taps = 16, 32, 128, 4  # heads of the delta rule, and their elements
     mixed = (2 * keys + values) * size
@@ -68,7 +68,7 @@ def qwen3_next(layers: int) -> Model:
 
     def layer(number: int) -> Sizes:
         yield "attn_norm.weight", (width,)
-        yield from attention() if (number + 1) % 4 == 0 else delta()
+        yield from attention() if (number + 1) % interval == 0 else delta()
         yield "post_attention_norm.weight", (width,)
         yield "ffn_gate_inp_shexp.weight", (width,)
         yield from experts(width, inner=512, count=512, shared=512)
@@ -93,7 +93,7 @@ def qwen3_next(layers: int) -> Model:
             "expert_used_count": 10,
             "expert_feed_forward_length": 512,
             "expert_shared_feed_forward_length": 512,
-            "full_attention_interval": 4,
+            "full_attention_interval": interval,
             "ssm.conv_kernel": taps,
             "ssm.state_size": size,
             "ssm.group_count": keys,
@@ -164,7 +164,9 @@ def deepseek_v2_lite(layers: int) -> Model:
     )
 
 
+HYBRID, PURE = "qwen3-next-4-layers", "qwen3-next-attention-4-layers"
 RECENT = {
-    "qwen3-next-4-layers": qwen3_next(4),
+    HYBRID: qwen3_next(4),
+    PURE: qwen3_next(4, interval=1),
     "deepseek-v2-lite-5-layers": deepseek_v2_lite(5),
 }
