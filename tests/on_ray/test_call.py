@@ -39,6 +39,8 @@ def call(path: str, body: Any = None, method: str = "POST") -> Any:
         ("POST", "/models/load", {"model": "m"}, Route.EACH),
         ("POST", "/lora-adapters", [], Route.EACH),
         ("GET", "/lora-adapters", None, Route.PREFIX),
+        ("POST", "/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b"}, Route.EACH),
+        ("POST", "/v1/unload_lora_adapter", {"lora_name": "a"}, Route.EACH),
         ("GET", "/metrics", None, Route.EACH),
         ("GET", "/api/status", None, Route.EACH),
         ("GET", "/api/ps", None, Route.EACH),

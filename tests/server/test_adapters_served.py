@@ -52,7 +52,12 @@ def texts(files: dict[str, Path]) -> dict[str, str]:
     return found
 
 
-def talk(files: dict[str, Path], said: Talk, scales: dict[str, float] | None = None) -> Any:
+def talk(
+    files: dict[str, Path],
+    said: Talk,
+    scales: dict[str, float] | None = None,
+    **options: object,
+) -> Any:
     engine = EngineOptions(
         threads=1,
         adapters={name: files[name] for name in ("one", "two")},
@@ -60,7 +65,7 @@ def talk(files: dict[str, Path], said: Talk, scales: dict[str, float] | None = N
     )
 
     async def run() -> Any:
-        async with asgi_client(files["model"], {"engine": engine}) as client:
+        async with asgi_client(files["model"], {"engine": engine}, **options) as client:
             return await said(client)
 
     return asyncio.run(run())
@@ -187,6 +192,99 @@ def test_no_embedding_pretends_to_be_that_of_an_adapter(
             assert plain.status_code == 200, plain.text
 
     talk(files, said)
+
+
+async def names(client: httpx.AsyncClient) -> list[str]:
+    return [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
+
+
+def test_adapters_are_loaded_and_unloaded_by_clients(
+    files: dict[str, Path], texts: dict[str, str], tmp_path: Path
+) -> None:
+    """vLLM's endpoints; a model that is opened again has the adapters that it had."""
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(files["two"].read_bytes())
+
+    async def said(client: httpx.AsyncClient) -> None:
+        async def load(name: str, path: str) -> httpx.Response:
+            body = {"lora_name": name, "lora_path": path}
+            return await client.post("/v1/load_lora_adapter", json=body)
+
+        async def unload(name: str) -> httpx.Response:
+            return await client.post("/v1/unload_lora_adapter", json={"lora_name": name})
+
+        loaded = await load("mine", "mine.gguf")
+        assert (loaded.status_code, loaded.headers["content-type"].partition(";")[0]) == (
+            200,
+            "text/plain",
+        )
+        assert loaded.text == "Success: LoRA adapter 'mine' added successfully."
+        assert (await load("absolute", str(mine))).status_code == 200
+        assert await names(client) == ["tiny", "one", "two", "mine", "absolute"]
+        assert await complete(client) == texts["one"]
+        assert await complete(client, model="mine") == texts["two"]
+        removed = await unload("one")
+        assert removed.text == "Success: LoRA adapter 'one' removed successfully."
+        assert await complete(client) == texts["plain"]  # `one` was used by default
+
+        assert (await client.post("/models/unload", json={"model": "tiny"})).status_code == 200
+        assert await names(client) == ["tiny", "two", "mine", "absolute"]
+        assert (await unload("absolute")).status_code == 200  # of a closed model
+        assert await complete(client, model="mine") == texts["two"]
+        assert await complete(client) == texts["plain"]
+        assert await names(client) == ["tiny", "two", "mine"]
+
+        def refused(answer: httpx.Response) -> tuple[int, str, str]:
+            error = answer.json()["error"]
+            assert error["code"] == answer.status_code
+            return error["code"], error["type"], error["message"]
+
+        for name in ("mine", "two", "tiny"):
+            code, kind, message = refused(await load(name, "mine.gguf"))
+            assert (code, kind) == (400, "InvalidUserInput")
+            assert message == f"The lora adapter '{name}' has already been loaded."
+        for body in ({"lora_name": "x"}, {"lora_path": "mine.gguf"}):
+            answer = await client.post("/v1/load_lora_adapter", json=body)
+            message = "Both 'lora_name' and 'lora_path' must be provided."
+            assert refused(answer) == (400, "InvalidUserInput", message)
+        gone = (404, "NotFoundError", "The lora adapter 'one' cannot be found.")
+        assert refused(await unload("one")) == gone
+        assert refused(await unload(""))[0] == 400
+        assert refused(await load("x", "none.gguf"))[:2] == (404, "NotFoundError")
+        assert refused(await load("x", "a\0b"))[:2] == (404, "NotFoundError")
+        assert "cannot be read" in refused(await load("x", "text.gguf"))[2]
+        assert await names(client) == ["tiny", "two", "mine"]
+
+    (tmp_path / "text.gguf").write_text("no adapter")
+    talk(files, said, {"one": 1.0}, adapters_folder=tmp_path)
+
+
+def test_only_adapters_of_the_folder_are_loaded(files: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "allowed"
+    folder.mkdir()
+    (tmp_path / "allowed-not").mkdir()
+    outside = tmp_path / "allowed-not" / "two.gguf"
+    outside.write_bytes(files["two"].read_bytes())
+    (folder / "link.gguf").symlink_to(outside)
+
+    async def outside_said(client: httpx.AsyncClient) -> None:
+        for path in ("../allowed-not/two.gguf", str(outside), "link.gguf", "/etc/passwd"):
+            body = {"lora_name": "x", "lora_path": path}
+            answer = await client.post("/v1/load_lora_adapter", json=body)
+            assert answer.status_code == 400, answer.text
+            assert "is not in the folder" in answer.json()["error"]["message"]
+        assert await names(client) == ["tiny", "one", "two"]
+
+    async def off_said(client: httpx.AsyncClient) -> None:
+        body = {"lora_name": "one", "lora_path": str(files["two"])}
+        for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+            answer = await client.post(path, json=body)
+            assert answer.status_code == 403
+            assert "--allow-adapter-loading" in answer.json()["error"]["message"]
+        assert await names(client) == ["tiny", "one", "two"]
+
+    talk(files, outside_said, adapters_folder=folder)
+    talk(files, off_said)
 
 
 def test_options_of_the_command_line(tmp_path: Path) -> None:

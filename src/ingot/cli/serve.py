@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ingot.cli.shared.adapter_flags import AdapterFlags
+from ingot.cli.shared.adapter_flags import AdapterFlags, AdapterLoadingFlags
 from ingot.cli.shared.flags import takes_flags
 from ingot.cli.shared.output import notice
 from ingot.cli.shared.ray_flags import RayFlags
@@ -24,6 +24,7 @@ def command(
     port: Annotated[int, typer.Option("-p", "--port", help="Port; 0 picks a free one.")] = 8080,
     engine: EngineFlags,
     adapters: AdapterFlags,
+    loading: AdapterLoadingFlags,
     sampling: SamplingFlags,
     limits: LimitFlags,
     access: AccessFlags,
@@ -71,12 +72,15 @@ def command(
         raise ConfigError(
             f"the server needs the package {error.name}: pip install 'ingot-llm[server]'"
         ) from None
-    found = served_models(model, engine, sampling, adapters)
+    found = served_models(
+        model, engine, sampling, adapters, loads_adapters=loading.folder is not None
+    )
     options = ServerOptions(
         models=found.models,
         discover=found.discover,
         allow_downloads=model.allow_downloads,
         allow_deletes=model.allow_deletes,
+        adapters_folder=loading.folder,
         models_max=model.models_max,
         models_memory=None if model.models_memory is None else int(model.models_memory * 1e9),
         host=host,

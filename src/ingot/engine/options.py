@@ -48,8 +48,9 @@ class EngineOptions:
     adapter_scales: Mapping[str, float] | None = None
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
-    # Whether the engine runs in another process, which shares no interpreter lock with this one
-    engine_process: bool = False
+    # Whether the engine runs in another process, which shares no interpreter lock with this one.
+    # None: no; in `ingot serve` if the device is "cuda" and no adapters need this process
+    engine_process: bool | None = None
 
     @classmethod
     def from_names(cls, names: "EngineFields") -> Self:
@@ -113,7 +114,7 @@ class EngineFields(TypedDict, total=False):
     adapters: Mapping[str, str | os.PathLike[str]] | None
     adapter_scales: Mapping[str, float] | None
     step_timeout: float | None
-    engine_process: bool
+    engine_process: bool | None
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

@@ -38,7 +38,15 @@ _RESPONSES = frozenset({"/v1/responses", "/responses"})
 METRICS, STATUS, HISTORY = "/metrics", "/api/status", "/api/status/history"
 LOADED = "/api/ps"  # the open models, for Ollama's clients
 # What must happen on all replicas.
-_EACH = frozenset({"/lora-adapters", "/models/load", "/models/unload"})
+_EACH = frozenset(
+    {
+        "/lora-adapters",
+        "/models/load",
+        "/models/unload",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+    }
+)
 _OLLAMA = frozenset({"/api/generate", "/api/chat"})
 
 

@@ -164,6 +164,27 @@ class Catalog:
             )
         return lease
 
+    async def add_adapter(self, model: str | None, adapter: str, path: Path) -> None:
+        """Load a LoRA adapter for a model, which has it again whenever it is opened."""
+        with await self.lease(model) as lease:
+            entry = self._entries[lease.name]
+            async with entry.adapting:
+                if self.find_exactly(adapter) is not None:
+                    raise AdapterError(
+                        f"{adapter!r:.80} is the name of a model or an adapter already"
+                    )
+                await run_in_thread(lease.llm.add_adapter, adapter, path)
+                entry.keep_adapters({**(entry.model.engine.adapters or {}), adapter: path})
+
+    async def remove_adapter(self, entry: Entry, adapter: str) -> None:
+        """Remove an adapter of a model, open or not; requests that run with it continue."""
+        async with entry.opening, entry.adapting:
+            if entry.llm is not None:
+                await run_in_thread(entry.llm.remove_adapter, adapter)
+            kept = dict(entry.model.engine.adapters or {})
+            kept.pop(adapter, None)
+            entry.keep_adapters(kept)
+
     async def unload(self, name: str) -> None:
         """Close a model now, unless requests are using it."""
         entry = self.find(name)

@@ -1,4 +1,4 @@
-"""The JSON of errors: one `ErrorInfo` in the forms of OpenAI, Anthropic, llama-server and Ollama.
+"""The JSON of errors: one `ErrorInfo` in the form of each API family.
 
 The models describe error responses in the OpenAPI schema and build their bodies.
 """
@@ -21,6 +21,7 @@ _LLAMA_KINDS: Mapping[int, str] = MappingProxyType(
         503: "unavailable_error",
     }
 )
+_VLLM_KINDS: Mapping[int, str] = MappingProxyType({400: "InvalidUserInput", 404: "NotFoundError"})
 _ANTHROPIC_KINDS: Mapping[int, str] = MappingProxyType(
     {
         401: "authentication_error",
@@ -64,6 +65,21 @@ class LlamaError(BaseModel):
     """An error in llama-server's form."""
 
     error: LlamaErrorDetail
+
+
+class VllmErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: int
+
+
+class VllmError(BaseModel):
+    """An error in vLLM's form."""
+
+    error: VllmErrorDetail
 
 
 class AnthropicErrorCode(BaseModel):
@@ -135,6 +151,13 @@ def _sizes(info: ErrorInfo) -> dict[str, int]:
     return {"n_prompt_tokens": info.prompt_tokens, "n_ctx": info.context}
 
 
+def vllm_error(info: ErrorInfo) -> dict[str, object]:
+    """An error's body in the form of vLLM's endpoints of LoRA adapters."""
+    kind = _VLLM_KINDS.get(info.status, info.kind)
+    detail = VllmErrorDetail(message=info.message, type=kind, param=info.param, code=info.status)
+    return VllmError(error=detail).model_dump()
+
+
 def anthropic_error(info: ErrorInfo) -> dict[str, object]:
     """An error's body in Anthropic's form."""
     is_ours = info.status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -166,6 +189,7 @@ _LLAMA_PATHS = frozenset(
         "tokenize",
     }
 )
+_VLLM_PATHS = frozenset({"/v1/load_lora_adapter", "/v1/unload_lora_adapter"})
 _LLAMA_V1_PATHS = frozenset({"/v1/rerank", "/v1/reranking", "/v2/rerank"})
 
 
@@ -178,4 +202,6 @@ def error_body(path: str, info: ErrorInfo) -> dict[str, object]:
     parts = path.split("/")
     if path in _LLAMA_V1_PATHS or (len(parts) > 1 and parts[1] in _LLAMA_PATHS):
         return llama_error(info)
+    if path in _VLLM_PATHS:
+        return vllm_error(info)
     return openai_error(info)

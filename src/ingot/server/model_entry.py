@@ -2,9 +2,10 @@
 
 import asyncio
 import math
+import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Literal, Self
 
@@ -20,8 +21,11 @@ class Entry:
 
     model: ServedModel
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    adapting: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while adapters change
     llm: LLM | None = None
     planned: int = 0  # bytes that it takes when it is open
+    last_context: int = 0  # tokens, when it was last open; 0 before that
+    last_slots: int = 0
     leases: int = 0
     used: float = 0.0  # when the last lease ended
     keep_alive: float = math.inf  # seconds after that, as the last client asked
@@ -44,6 +48,15 @@ class Entry:
     def adapters(self) -> tuple[str, ...]:
         """The LoRA adapters that requests may name as their model."""
         return tuple(self.model.engine.adapters or ()) if self.llm is None else self.llm.adapters
+
+    def keep_adapters(self, adapters: Mapping[str, str | os.PathLike[str]]) -> None:
+        """Change the adapters that the model has when it is opened again."""
+        engine = self.model.engine
+        scales = {
+            name: each for name, each in (engine.adapter_scales or {}).items() if name in adapters
+        }
+        engine = replace(engine, adapters=adapters, adapter_scales=scales)
+        self.model = replace(self.model, engine=engine)
 
     @property
     def trouble(self) -> str | None:

@@ -71,6 +71,7 @@ class ServerOptions:
     shutdown_grace: float = 30.0  # seconds that current requests have to finish at shutdown
     allow_downloads: bool = False  # clients may have models downloaded, which `discover` finds
     allow_deletes: bool = False  # clients may have models of the store deleted
+    adapters_folder: Path | None = None  # LoRA adapters that clients may load; None: none
     slots_folder: Path | None = None  # where `/slots` saves KV caches; None: saving is off
     slot_save_limit: int = 16 << 30  # bytes of all saved slots
     slot_save_files: int = 256
@@ -93,7 +94,7 @@ class ServerOptions:
             raise ConfigError(f"the port is {self.port}; it must be a number from 0 to 65535")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both files: --tls-certificate and --tls-key")
-        for folder in (self.slots_folder, self.batches_folder):
+        for folder in (self.slots_folder, self.batches_folder, self.adapters_folder):
             if folder is not None and not folder.is_dir():
                 raise ConfigError(f"{folder} is not a folder; create it, or leave the option out")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):

@@ -67,6 +67,21 @@ class AdapterFlags:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterLoadingFlags:
+    """Whether clients of a server may load adapters."""
+
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--allow-adapter-loading",
+            metavar="FOLDER",
+            rich_help_panel=_PANEL,
+            help="Let clients load the adapters of a folder, and unload adapters. [they may not]",
+        ),
+    ] = None
+
+
 def parse_scaled(given: str) -> tuple[str, float]:
     """Split `PATH[:SCALE]`; without a scale it is 1."""
     path, separator, scale = given.rpartition(":")

@@ -85,16 +85,14 @@ class EngineFlags:
         typer.Option(
             "--engine-process/--no-engine-process",
             help="Run each model in a process for itself, which does not wait for HTTP. "
-            "Default: with --device cuda, unless there are LoRA adapters, which need this process.",
+            "Default: with --device cuda, unless it has LoRA adapters, or clients may load some.",
         ),
     ] = None
 
     def options(self, adapters: AdapterFlags) -> EngineOptions:
         """How the engines of the models are set up."""
-        given = adapters.fields()
-        alone = self.device == "cuda" and not given["adapters"]
         return EngineOptions(
-            **given,
+            **adapters.fields(),
             threads=self.threads,
             context=self.context,
             kv_type=self.kv_type,
@@ -108,7 +106,7 @@ class EngineFlags:
             max_running=self.parallel,
             max_queue=self.queue,
             step_timeout=self.step_timeout,
-            engine_process=alone if self.engine_process is None else self.engine_process,
+            engine_process=self.engine_process,
         )
 
 

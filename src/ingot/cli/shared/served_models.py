@@ -26,9 +26,17 @@ class ServedModels:
 
 
 def served_models(
-    flags: ModelFlags, engine: EngineFlags, sampling: SamplingFlags, adapters: AdapterFlags
+    flags: ModelFlags,
+    engine: EngineFlags,
+    sampling: SamplingFlags,
+    adapters: AdapterFlags,
+    *,
+    loads_adapters: bool = False,
 ) -> ServedModels:
-    """The models that the command line asks for; the default model if it names none."""
+    """The models that the command line asks for; the default model if it names none.
+
+    `loads_adapters`: whether clients may load LoRA adapters.
+    """
     defaults = sampling.names()
     if flags.predict is not None:
         defaults["max_tokens"] = flags.predict
@@ -44,10 +52,18 @@ def served_models(
     )
     file = None if flags.models_file is None else ModelsFile.read(flags.models_file)
 
+    def placed(model: ServedModel) -> ServedModel:
+        """A model with the process of its engine chosen; adapters need that of the server."""
+        options = model.engine
+        if options.engine_process is not None:
+            return model
+        alone = options.device == "cuda" and not (options.adapters or loads_adapters)
+        return replace(model, engine=replace(options, engine_process=alone))
+
     def served(name: str, path: Path) -> ServedModel:
         own = {**recommended_sampling(path), **base.sampling}
         made = replace(base, name=name, path=path, sampling=own)
-        return made if file is None else file.apply(name, made)
+        return placed(made if file is None else file.apply(name, made))
 
     def discover() -> list[ServedModel]:
         found = {} if flags.models_dir is None else find_models(flags.models_dir)
@@ -57,7 +73,7 @@ def served_models(
 
     models = [served(*_named(given)) for given in flags.models or ()]
     if file is not None:
-        models += file.named_models(base, locate)
+        models += map(placed, file.named_models(base, locate))
     if base.engine.adapters and (
         len(models) > 1 or flags.models_dir is not None or flags.serves_store
     ):
