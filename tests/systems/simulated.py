@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import pathlib
 import platform
 import signal
 import socket
@@ -44,6 +45,22 @@ class Changed(ModuleType):
         if name in self._without:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(self._module, name)
+
+
+class DrivePath(pathlib.Path, pathlib.PureWindowsPath):
+    """A path as Windows spells it; the files of its drive C: are those of `DRIVE_C`.
+
+    A path without a drive is taken for one of this machine.
+    """
+
+    def __new__(cls, *parts: Any) -> "DrivePath":
+        if hasattr(cls, "_from_parts"):  # Python 3.11
+            return cls._from_parts(parts)
+        return object.__new__(cls)
+
+    def __fspath__(self) -> str:
+        place = self.as_posix()
+        return os.environ["DRIVE_C"] + place[2:] if place[:3].lower() == "c:/" else place
 
 
 class _Function:
@@ -129,7 +146,8 @@ def windows() -> dict[str, ModuleType | None]:
     vars(msvcrt).update(
         open_osfhandle=lambda handle, _flags: handle, get_osfhandle=lambda descriptor: descriptor
     )
-    return {
+    paths: dict[str, ModuleType | None] = {"pathlib": Changed(pathlib, Path=DrivePath)}
+    return (paths if "DRIVE_C" in os.environ else {}) | {
         "fcntl": None,
         "resource": None,
         "termios": None,

@@ -20,10 +20,15 @@ if _system := os.environ.get("SIMULATED_SYSTEM"):
         file = scope.get("__file__") or ""
         return str(scope.get("__name__")).startswith("ingot") or "/src/ingot/" in file
 
+    # Parameters of commands: typer knows no other class of paths than Python's.
+    def _is_of_commands(name: str, scope: Any) -> bool:
+        return name == "pathlib" and str((scope or {}).get("__name__")).startswith("ingot.cli")
+
     def _simulated_import(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
-        if level == 0 and name in _modules and _is_ours(globals):
+        ours = _is_ours(globals) and not _is_of_commands(name, globals)
+        if level == 0 and name in _modules and ours:
             if _modules[name] is None:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
             if name not in simulated.ADDED:

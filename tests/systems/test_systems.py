@@ -25,17 +25,18 @@ COMMAND = ["-c", "from ingot.cli import main; main()"]
 pytestmark = pytest.mark.parametrize("system", ["windows", "macos"])
 
 
-def environment(system: str, home: Path) -> dict[str, str]:
+def environment(system: str, home: Path, **more: object) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGOT_")}
     kept.pop("XDG_CACHE_HOME", None)
     here = Path(__file__).parent
-    return kept | {"SIMULATED_SYSTEM": system, "PYTHONPATH": str(here), "HOME": str(home)}
+    ours = {"SIMULATED_SYSTEM": system, "PYTHONPATH": here, "HOME": home} | more
+    return kept | {name: str(value) for name, value in ours.items()}
 
 
-def run(system: str, home: Path, *arguments: object) -> str:
+def run(system: str, home: Path, *arguments: object, **more: object) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        env=environment(system, home),
+        env=environment(system, home, **more),
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -116,7 +116,7 @@ def is_safe_path(path: str) -> bool:
     return (
         len(path) <= 512
         and path.isprintable()
-        and "\\" not in path
+        and not set(path) & {"\\", ":"}  # which begin another path or a drive on Windows
         and all(segment not in ("", ".", "..") for segment in segments)
     )
 

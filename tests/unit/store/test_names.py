@@ -105,7 +105,7 @@ def test_a_name_is_written_as_it_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/a", "a//b", "../a", "a/..", "a/./b", "a\\b", "a\nb", "x" * 600]
+    "path", ["", "/a", "a//b", "../a", "a/..", "a/./b", "a\\b", "C:b", "a/C:b", "a\nb", "x" * 600]
 )
 def test_unsafe_paths(path: str) -> None:
     assert not is_safe_path(path)
