@@ -122,6 +122,23 @@ def test_the_lora_field(files: dict[str, Path], texts: dict[str, str]) -> None:
     talk(files, said, {"one": 1.0})
 
 
+def test_the_settings_of_a_completion_have_its_adapters(files: dict[str, Path]) -> None:
+    async def said(client: httpx.AsyncClient) -> None:
+        async def settings(**body: Any) -> Any:
+            asked = {"prompt": PROMPT, **GREEDY, **body}
+            answer = (await client.post("/completion", json=asked)).json()
+            return answer["generation_settings"]["lora"]
+
+        half, whole = {"id": 0, "scale": 0.5}, {"id": 1, "scale": 1.0}
+        assert await settings() == [{"id": 0, "scale": 1.0}]
+        assert await settings(lora=[whole, half]) == [half, whole]
+        assert await settings(lora=[half, whole | {"scale": 0.0}]) == [half]
+        assert await settings(model="two") == [whole]
+        assert await settings(lora=[]) == []
+
+    talk(files, said, {"one": 1.0})
+
+
 def test_an_adapter_as_the_model(files: dict[str, Path], texts: dict[str, str]) -> None:
     async def said(client: httpx.AsyncClient) -> None:
         for name in ("one", "two"):

@@ -148,6 +148,16 @@ class EngineAdapters:
                 )
             return AdapterUse(mixed, 1.0, key)
 
+    def places(self, use: AdapterUse | None) -> dict[int, float]:
+        """The scales of what a sequence uses, by places in `infos`; removed ones are left out."""
+        scales = dict(use.key if use else ())
+        with self._lock:
+            return {
+                place: scales[held.number]
+                for place, held in enumerate(self._named.values())
+                if held.number in scales
+            }
+
     def require_none(self) -> None:
         """Refuse what is computed without adapters, if requests use some without asking."""
         if self._scales:

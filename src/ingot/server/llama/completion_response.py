@@ -122,6 +122,7 @@ class CompletionResponder:
                 seed=completion.seed,
                 stream=streamed,
                 timings_per_token=bool(self._body.timings_per_token),
+                adapters=self._generation.llm.engine.adapters.places(request.adapter),
             ),
             prompt=self._tokenizer.decode(request.prompt_ids),
             has_new_line="\n" in completion.text,

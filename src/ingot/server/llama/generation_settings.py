@@ -1,11 +1,13 @@
 """`generation_settings`: sampling parameters under llama-server's names."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from ingot.sampling import SamplingParams
+from ingot.server.request_adapters import AdapterScale
 
 
 class TokenBias(BaseModel):
@@ -55,7 +57,7 @@ class GenerationSettings(BaseModel):
     samplers: list[str]
     timings_per_token: bool
     post_sampling_probs: bool
-    lora: list[int] = []
+    lora: list[AdapterScale]  # the adapters in use, by their places in `/lora-adapters`
 
 
 _SAME = GenerationSettings.model_fields.keys() & SamplingParams.__dataclass_fields__.keys()
@@ -71,8 +73,12 @@ def settings_of(
     seed: int | None = None,
     stream: bool = False,
     timings_per_token: bool = False,
+    adapters: Mapping[int, float] | None = None,
 ) -> GenerationSettings:
-    """The settings of a completion; `seed` is the one in use, -1 if none is yet."""
+    """The settings of a completion; `seed` is the one in use, -1 if none is yet.
+
+    `adapters` are the scales of LoRA adapters by their places in the list.
+    """
     most = -1 if params.max_tokens is None else params.max_tokens
     same: dict[str, Any] = {name: getattr(params, name) for name in _SAME}
     renamed: dict[str, Any] = {
@@ -81,6 +87,7 @@ def settings_of(
         "n_predict": most,
         "stream": stream,
         "timings_per_token": timings_per_token,
+        "lora": [AdapterScale(id=place, scale=scale) for place, scale in (adapters or {}).items()],
         "grammar": "" if params.grammar is None else params.grammar.source,
         "logit_bias": [
             TokenBias(token=token, bias=math.isfinite(bias) and bias)
