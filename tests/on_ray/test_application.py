@@ -1,6 +1,5 @@
 """What a configuration becomes, and which ones are refused; nothing is started."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +40,8 @@ def test_serve_builds_it_from_a_file() -> None:
         ({"scale": {"replicas": 0}}, ConfigError, "at least one"),
         ({"scale": {"replicas": 3, "max_replicas": 2}}, ConfigError, "must not be less"),
         ({"scale": {"gpus": 0.5}}, ConfigError, "one whole device"),
+        ({"scale": {"gpus": 1}, "engine": {"device": "cpu"}}, ConfigError, "would be idle"),
+        ({"engine": {"device": "cuda"}}, ConfigError, "set gpus to 1"),
         ({"models": ["=x.gguf"]}, ConfigError, "no name"),
     ],
 )
@@ -49,17 +50,10 @@ def test_wrong_configurations(fields: Any, error: Any, words: str) -> None:
         made(**fields)
 
 
-def test_threads_are_what_ray_reserves() -> None:
-    from ingot.engine import EngineOptions  # noqa: PLC0415
-    from ingot.ray.application import Scale, threaded  # noqa: PLC0415
-    from ingot.server import ServedModel, ServerOptions  # noqa: PLC0415
-
-    models = (
-        ServedModel(name="a", path=Path("a")),
-        ServedModel(name="b", path=Path("b"), engine=EngineOptions(threads=7)),
-    )
-    found = threaded(ServerOptions(models=models), Scale(cpus=4))
-    assert [each.engine.threads for each in found.models] == [4, 7]
+def test_a_replica_with_a_gpu_gets_engines_that_use_it() -> None:
+    replicas = made(scale={"gpus": 1})._bound_deployment.init_args[0]._bound_deployment
+    assert replicas.ray_actor_options["num_gpus"] == 1
+    assert [model.engine.device for model in replicas.init_args[0].models] == ["cuda", "cuda"]
 
 
 def test_more_replicas_for_tokens_in_flight() -> None:

@@ -83,7 +83,7 @@ def options(model: Path) -> ServerOptions:
 def test_every_row_has_one_answer_after_workers_were_killed(
     cluster: Any, model: Path, tmp_path: Path
 ) -> None:
-    from ingot.ray.application import Scale  # noqa: PLC0415
+    from ingot.ray import Scale  # noqa: PLC0415
     from ingot.ray.pool import asking_workers  # noqa: PLC0415
 
     assert cluster is not None

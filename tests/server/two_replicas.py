@@ -11,8 +11,9 @@ from functools import cache
 from ports import quiet_port
 from ray import serve
 
-from ingot.ray.application import Scale, application
+from ingot.ray.application import application
 from ingot.ray.pool import connect
+from ingot.ray.scale import Scale
 from ingot.server import ServerOptions
 
 _NAME = "ingot"

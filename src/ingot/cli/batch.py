@@ -58,7 +58,10 @@ def command(
         access_log=False,
     )
     batch = OfflineBatch(rows, folder, [f"{each.name}={each.path}" for each in found.models])
-    server = cluster.workers(options, model.models or []) if cluster.wanted else asking(options)
+    if cluster.wanted:
+        server = cluster.workers(options, model.models or [], engine.device)
+    else:
+        server = asking(options)
     try:
         counts = batch.begin() or asyncio.run(_answer(batch, server))
     except asyncio.CancelledError:

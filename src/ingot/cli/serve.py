@@ -18,6 +18,10 @@ from ingot.errors import ConfigError
 
 @takes_flags
 def command(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="[ADDRESS]", help="With --ray: the address of a Ray cluster."),
+    ] = None,
     *,
     model: ModelFlags,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
@@ -63,6 +67,7 @@ def command(
     stderr. Ctrl-C or SIGTERM lets running answers finish; a second signal stops them, a third ends
     the process.
     """
+    cluster = cluster.at(address)
     try:
         from ingot.cli.shared.served_models import served_models  # noqa: PLC0415 (an extra)
         from ingot.server.mcp_config import read_mcp_config  # noqa: PLC0415
@@ -93,6 +98,6 @@ def command(
         **access.options(),
     )
     if cluster.wanted:
-        cluster.serve(options, model.models or [], notice)
+        cluster.serve(options, model.models or [], engine.device, notice)
     else:
         serve(options, notice)

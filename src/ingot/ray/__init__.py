@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ingot.ray.application import AppConfig, Scale, app
+    from ingot.ray.application import AppConfig, app
     from ingot.ray.inference import Inference, batch_inference
+    from ingot.ray.scale import Scale
 
 __all__ = ["AppConfig", "Inference", "Scale", "app", "batch_inference"]
 
 _HOMES = {
     "AppConfig": "application",
     "Inference": "inference",
-    "Scale": "application",
+    "Scale": "scale",
     "app": "application",
     "batch_inference": "inference",
 }

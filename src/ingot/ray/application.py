@@ -5,7 +5,6 @@ KubeRay with `import_path: ingot.ray:app`. `application` takes the options of a 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,45 +17,14 @@ from ingot.ray.front import Front
 from ingot.ray.models import named, unlocated
 from ingot.ray.replica import Replica
 from ingot.ray.router import PrefixRouter
-from ingot.server.options import ServedModel, ServerOptions
+from ingot.ray.scale import Scale, engine_of, fitted
+from ingot.server.options import ServerOptions
 
 REPLICAS = "ingot"  # the name of their deployment
 _FRONT = "front"
 _FRONT_REQUESTS = 10_000  # at once; each is little more than a buffer there
 _RUNNING = 32  # of an engine that is not told otherwise
 _HEALTH_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How many replicas there are, and what each of them has of its machine."""
-
-    replicas: int = 1  # at the start, and at least
-    max_replicas: int | None = None  # that a load may bring; None: as many as at the start
-    target_requests: float | None = None  # of one replica; None: as many as it has slots
-    target_tokens: float | None = None  # that these hold; None: they do not count
-    upscale_delay: float = 30.0  # seconds that a load must last to bring a replica
-    downscale_delay: float = 600.0  # seconds without it that end one
-    cpus: float = 1.0  # that Ray reserves for one replica
-    gpus: int = 0
-    pin: bool = False  # keep the threads of each replica to cores of its own
-    fronts: int = 1  # processes between Serve's proxies and the replicas
-
-    def __post_init__(self) -> None:
-        if self.replicas < 1 or self.fronts < 1:
-            raise ConfigError("a server on Ray needs at least one replica and one front")
-        if self.max_replicas is not None and self.max_replicas < self.replicas:
-            raise ConfigError(
-                f"max_replicas is {self.max_replicas}, and replicas is {self.replicas}: it must "
-                "not be less"
-            )
-        if self.pin and (self.cpus < 1 or self.cpus != int(self.cpus)):
-            raise ConfigError(f"cpus is {self.cpus}: replicas are pinned to whole cores")
-        if self.gpus not in (0, 1):
-            raise ConfigError(
-                f"a replica cannot have {self.gpus} GPUs: an engine plans the memory of one whole "
-                "device, so it needs 1, or 0 to run on the CPU"
-            )
 
 
 class AppConfig(BaseModel):
@@ -72,10 +40,10 @@ class AppConfig(BaseModel):
 
 def app(args: AppConfig) -> serve.Application:
     """The application of a configuration. Models are found, or downloaded, where replicas run."""
-    engine = EngineOptions.from_names(args.engine)  # type: ignore[arg-type]  # checks the names
     sources = dict(map(named, args.models))
     try:
         scale = Scale(**args.scale)
+        engine = engine_of(args.engine, scale)
         options = ServerOptions(
             models=unlocated(sources, engine), **{"allow_open": True, **args.server}
         )
@@ -91,7 +59,7 @@ def application(
 
     `sources` say where models come from, for machines that do not have their files.
     """
-    options = threaded(options, scale)
+    options = fitted(options, scale)
     slots = max(
         (model.engine.max_running or _RUNNING for model in options.models), default=_RUNNING
     )
@@ -117,18 +85,7 @@ def application(
         max_ongoing_requests=_FRONT_REQUESTS,
         graceful_shutdown_timeout_s=options.shutdown_grace,
     )
-    pinned = int(scale.cpus) if scale.pin else None
-    return front.bind(replicas.bind(options, sources, pinned), options.max_body)
-
-
-def threaded(options: ServerOptions, scale: Scale) -> ServerOptions:
-    """Options with as many threads as Ray reserves cores, unless a model is told otherwise."""
-
-    def limited(model: ServedModel) -> ServedModel:
-        threads = model.engine.threads or max(1, int(scale.cpus))
-        return replace(model, engine=replace(model.engine, threads=threads))
-
-    return replace(options, models=tuple(map(limited, options.models)))
+    return front.bind(replicas.bind(options, sources, scale.pinned), options.max_body)
 
 
 def _count(scale: Scale, slots: int) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """batch_inference: a model over the rows of a Ray dataset.
 
-Rows come in, the same rows with the columns `answer` and `error` go out; one of both is null. Ray
-Data places the workers, feeds them at their pace and starts them again; its checkpoints make a
-pipeline resumable. Rows go through the endpoints of the server, as those of `ingot batch` do.
+Rows come in, the same rows in the same order with the columns `answer` and `error` go out; one of
+both is null. Ray Data places the workers, feeds them at their pace, and starts a killed one again
+with the rows that it had not answered. Rows go through the endpoints of the server, as those of
+`ingot batch` do.
 """
 
 import asyncio
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ray.data import ActorPoolStrategy
 
-from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
-from ingot.ray.application import Scale, threaded
+from ingot.ray.cores import claim
 from ingot.ray.models import located, named, unlocated
+from ingot.ray.scale import FOR_SERVERS, Scale, engine_of, fitted
 from ingot.server.batches.offline import asking
 from ingot.server.batches.requests import Answer, BatchRequest
 from ingot.server.batches.run import answer_all
@@ -45,14 +46,16 @@ def batch_inference(
     path: str = CHAT,
     batch_size: int = 64,
 ) -> "Dataset":
-    """The dataset with the columns `answer` and `error`.
+    """The dataset with the columns `answer` and `error`, in the order of the rows.
 
     `model` is `[NAME=]MODEL`, `params` are fields of a chat request, `engine` fields of
     `EngineOptions`. With a JSON schema, answers follow it. `path` is the endpoint: that of chats,
-    completions, embeddings or scores.
+    completions, embeddings or scores. Of `scale`, the fields about the load of a server are
+    refused: Ray Data adds workers up to `max_replicas` by the rows that wait.
     """
     found = scale or Scale()
-    return dataset.map_batches(
+    found.refuse(FOR_SERVERS, "Ray Data adds workers by the rows that wait")
+    return _in_order(dataset).map_batches(
         Inference,
         fn_constructor_kwargs={
             "model": model,
@@ -70,6 +73,13 @@ def batch_inference(
         num_gpus=found.gpus,
         batch_size=batch_size,
     )
+
+
+def _in_order(dataset: "Dataset") -> "Dataset":
+    """A dataset that keeps its order when it is executed; the one that was given stays as it is."""
+    ordered = dataset.copy(dataset, _deep_copy=True)  # with settings of its own
+    ordered.context.execution_options.preserve_order = True
+    return ordered
 
 
 class Inference:
@@ -95,11 +105,15 @@ class Inference:
         if schema is not None:
             described = {"name": "answer", "schema": dict(schema), "strict": True}
             self._fields["response_format"] = {"type": "json_schema", "json_schema": described}
-        options = EngineOptions.from_names(dict(engine or {}))  # type: ignore[arg-type]
+        found = scale or Scale()
+        if found.pinned is not None:
+            self._cores = claim(found.pinned)
+            self._cores.keep_to()
         sources = dict([named(model)])
-        server = ServerOptions(models=unlocated(sources, options), access_log=False)
+        models = unlocated(sources, engine_of(engine or {}, found))
+        server = ServerOptions(models=models, access_log=False)
         self._runner = asyncio.Runner()
-        self._open = asking(located(threaded(server, scale or Scale()), sources))
+        self._open = asking(located(fitted(server, found), sources))
         self._ask, self._at_once = self._runner.run(self._open.__aenter__())
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import ray
 from ray.exceptions import RayTaskError
 
 from ingot.errors import ConfigError, IngotError
-from ingot.ray.application import Scale, threaded
+from ingot.ray.cores import claim
 from ingot.ray.models import located
-from ingot.server.batches.offline import asking
+from ingot.ray.scale import FOR_SERVERS, Scale, fitted
+from ingot.server.batches.offline import Asking, asking
 from ingot.server.batches.requests import Answer, BatchRequest
 from ingot.server.batches.run import Ask
 from ingot.server.options import ServerOptions
@@ -38,9 +39,13 @@ FAST = {
 class Worker:
     """A server in a process of Ray. It opens the models when it is first asked."""
 
-    def __init__(self, options: ServerOptions, sources: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: ServerOptions, sources: Mapping[str, str], pinned: int | None = None
+    ) -> None:
+        """`pinned`: to how many cores of its own it keeps; None: the system chooses."""
         self._options = options
         self._sources = sources
+        self._pinned = pinned
         self._opening = asyncio.Lock()
         self._open = AsyncExitStack()
         self._asked: tuple[Ask, int] | None = None
@@ -56,16 +61,26 @@ class Worker:
     async def _server(self) -> tuple[Ask, int]:
         async with self._opening:
             if self._asked is None:
+                if self._pinned is not None:
+                    self._cores = claim(self._pinned)
+                    self._cores.keep_to()
                 options = await run_in_thread(located, self._options, self._sources)
                 self._asked = await self._open.enter_async_context(asking(options))
             return self._asked
 
 
+def asking_workers(
+    options: ServerOptions, scale: Scale, sources: Mapping[str, str], address: str | None
+) -> Asking:
+    """What asks the workers of a cluster, and how many requests keep them busy."""
+    scale.refuse(("max_replicas", *FOR_SERVERS), "it has as many workers as `replicas` says")
+    return _asking(fitted(options, scale), scale, sources, address)
+
+
 @asynccontextmanager
-async def asking_workers(
+async def _asking(
     options: ServerOptions, scale: Scale, sources: Mapping[str, str], address: str | None
 ) -> AsyncIterator[tuple[Ask, int]]:
-    """What asks the workers of a cluster, and how many requests keep them busy."""
     started = not ray.is_initialized()
     if started:
         connect(address)
@@ -76,8 +91,9 @@ async def asking_workers(
         max_restarts=-1,
         max_task_retries=-1,
     )(Worker)
-    options = threaded(options, scale)
-    workers: list[Any] = [kind.remote(options, sources) for _ in range(scale.replicas)]
+    workers: list[Any] = [
+        kind.remote(options, sources, scale.pinned) for _ in range(scale.replicas)
+    ]
     running = dict.fromkeys(range(len(workers)), 0)
 
     async def ask(request: BatchRequest) -> Answer | None:

@@ -12,8 +12,9 @@ from ray.exceptions import RayError
 
 from ingot.errors import ConfigError
 from ingot.machine import END_SIGNALS
-from ingot.ray.application import Scale, application
+from ingot.ray.application import application
 from ingot.ray.pool import connect
+from ingot.ray.scale import Scale
 from ingot.server.options import ServerOptions
 from ingot.server.process import free_address, shown_address
 

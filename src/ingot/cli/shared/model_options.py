@@ -45,12 +45,10 @@ PrecisionOption = Annotated[
         "for formats where this is faster; exact: to 16 bits. [fast]",
     ),
 ]
-DeviceOption = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); auto: a GPU if there is one.",
-    ),
+_DEVICES = "cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); auto: a GPU if there is one."
+DeviceOption = Annotated[str, typer.Option("--device", help=_DEVICES)]
+ServedDeviceOption = Annotated[
+    str | None, typer.Option("--device", help=f"{_DEVICES} [cpu; cuda with --replica-gpus 1]")
 ]
 GpuLayersOption = Annotated[
     str | None,

@@ -11,12 +11,12 @@ from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.find_model import MODEL_HELP
 from ingot.cli.shared.model_options import (
     ContextOption,
-    DeviceOption,
     DraftOption,
     GpuLayersOption,
     KvTypeOption,
     ParallelOption,
     PrecisionOption,
+    ServedDeviceOption,
     SpeculationOption,
     ThreadsOption,
     WeightsOption,
@@ -45,7 +45,7 @@ class EngineFlags:
     kv_type: KvTypeOption = "f16"
     weights: WeightsOption = "auto"
     precision: PrecisionOption = None
-    device: DeviceOption = "cpu"
+    device: ServedDeviceOption = None
     gpu_layers: GpuLayersOption = None
     cache_tokens: Annotated[
         int | None,
@@ -98,7 +98,7 @@ class EngineFlags:
             kv_type=self.kv_type,
             weights=self.weights,
             precision=self.precision,
-            device=self.device,
+            device=self.device or "cpu",
             gpu_layers=parse_gpu_layers(self.gpu_layers),
             cache_tokens=self.cache_tokens,
             chunk_tokens=self.chunk_tokens,
