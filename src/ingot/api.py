@@ -34,6 +34,7 @@ from ingot.engine import (
 from ingot.engine.adapters import AdapterChoice
 from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
+from ingot.engine.recommended_options import recommended_options
 from ingot.engine.request_fields import RequestFields, read_fields
 from ingot.errors import PickleError, SamplingError
 from ingot.recommended import recommended_sampling
@@ -103,13 +104,14 @@ class LLM:
         of weights, then kernels to compile, then steps to capture.
         """
         started = time.perf_counter()
-        self.engine = create_engine(EngineOptions.from_names(options))
+        given = EngineOptions.from_names(options)
         if chat_template is not None:
             from ingot.tokenizer.sandbox import CompiledTemplate  # noqa: PLC0415 (imports jinja2)
 
             CompiledTemplate(chat_template)  # an invalid one is an error now
         with DownloadBar() as bar:
             found = locate_quantized(path, bar) or store.locate(path, bar)
+        self.engine = create_engine(recommended_options(found, given))
         self.engine.load_gguf_model(found, progress)
         model = self.engine.model
         self.path = model.file.path

@@ -1,4 +1,4 @@
-"""What the publisher of a model recommends for its use: a chat template and sampling parameters.
+"""What the publisher of a model recommends for its use: template, parameters, context, adapters.
 
 The path of a model comes in. Models of ollama have these beside the weights; other models have
 them in the file, or not at all. What cannot be used is left out with a warning, because the model
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import store
-from ingot.errors import ChatTemplateError, SamplingError
+from ingot.errors import ChatTemplateError, GgufError, SamplingError
 from ingot.gguf import GgufLoader
 from ingot.sampling import SamplingParams
 from ingot.tokenizer import Tokenizer
@@ -60,6 +60,34 @@ def recommended_sampling(path: Path) -> Mapping[str, object]:
             else:
                 found[name] = value
     return found
+
+
+def recommended_context(path: Path) -> int | None:
+    """The context that a model asks for, no longer than it allows; None if it asks for none."""
+    settings = store.settings_of(path)
+    asked = settings.parameters.get("num_ctx") if settings else None
+    if asked is None:
+        return None
+    if type(asked) is not int or asked < 1:
+        message = f"a parameter of the model is ignored: num_ctx is {asked!r}"
+        warnings.warn(message, stacklevel=2)
+        return None
+    try:
+        with GgufLoader(path) as file:
+            architecture = file.metadata.string("general.architecture")
+            return min(asked, file.metadata.integer(f"{architecture}.context_length", asked))
+    except (GgufError, OSError):
+        return None  # opening the model will say why
+
+
+def recommended_adapters(path: Path) -> Mapping[str, Path]:
+    """The LoRA adapters that are a part of a model, by name."""
+    settings = store.settings_of(path)
+    files = settings.adapters if settings else ()
+    return {
+        f"{path.stem}-adapter" + (f"-{number}" if number > 1 else ""): Path(file)
+        for number, file in enumerate(files, 1)
+    }
 
 
 def chat_template_of(

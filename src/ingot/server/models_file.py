@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from ingot.engine import EngineOptions
+from ingot.engine.recommended_options import recommended_options
 from ingot.errors import ConfigError, IngotError
 from ingot.models import Pooling
 from ingot.recommended import recommended_sampling
@@ -81,7 +82,8 @@ class ModelsFile:
             if "model" in options:
                 path = locate(options["model"])
                 sampling = {**recommended_sampling(path), **base.sampling}
-                own = replace(base, name=name, path=path, sampling=sampling)
+                engine = recommended_options(path, base.engine)
+                own = replace(base, name=name, path=path, sampling=sampling, engine=engine)
                 found.append(self.apply(name, own))
         return found
 

@@ -23,7 +23,7 @@ from ingot.store.plan import Plan, PlannedFile
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _TEXTS = frozenset({"template", "system", "params"})
-_WANTED = frozenset({"model", "projector"}) | _TEXTS
+_WANTED = frozenset({"model", "projector", "adapter"}) | _TEXTS
 
 
 def plan_ollama(name: OllamaName) -> Plan:

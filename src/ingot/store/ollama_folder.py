@@ -5,13 +5,14 @@
 
 ollama's own folder is read, never written; Ingot keeps what it downloads in a folder of the same
 layout. A link with the name of the model leads to the blob of its weights, beside a file with the
-layers that are text: the template, the parameters, the system message.
+layers that are text: the template, the parameters, the system message, and where the LoRA adapters
+are.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ _MOST_LAYERS = 100
 class Layer:
     """A file of a model."""
 
-    kind: str  # model, projector, template, params, system, ...
+    kind: str  # model, projector, adapter, template, params, system, ...
     sha256: str
     size: int
 
@@ -51,6 +52,7 @@ class Settings:
     template: str | None = None  # in the language of Go's package text/template
     system: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    adapters: Sequence[str] = ()  # files of LoRA adapters that are a part of the model
 
 
 def own_folder() -> Path:
@@ -78,8 +80,6 @@ def read_manifest(manifest: object, name: OllamaName) -> tuple[Layer, ...]:
         raise StoreError(
             f"{name} has {kinds.count('model')} model layers; Ingot runs one GGUF file"
         )
-    if "adapter" in kinds:
-        raise StoreError(f"{name} is a model with an adapter, which Ingot does not apply")
     return tuple(found)
 
 
@@ -183,7 +183,8 @@ def _settings(blobs: Path, layers: tuple[Layer, ...]) -> Settings:
     with suppress(ValueError, RecursionError):
         parameters = json.loads(texts.get("params", "{}"))
     known = parameters if isinstance(parameters, dict) else {}
-    return Settings(texts.get("template"), texts.get("system"), known)
+    adapters = [str(blobs / layer.file) for layer in layers if layer.kind == "adapter"]
+    return Settings(texts.get("template"), texts.get("system"), known, adapters)
 
 
 def _manifest(folder: Path, name: OllamaName) -> Path:

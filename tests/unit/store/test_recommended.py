@@ -1,18 +1,31 @@
-"""The template and the parameters of a model of ollama are used."""
+"""The template, the parameters and the adapters of a model of ollama are used."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from model_server import HubAndOllama
 
 from ingot import LLM, SamplingParams, store
-from ingot.recommended import has_chat_template, recommended_sampling
+from ingot.cli.shared.adapter_flags import AdapterFlags
+from ingot.cli.shared.sampling_options import SamplingFlags
+from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
+from ingot.cli.shared.served_models import served_models
+from ingot.engine import EngineOptions
+from ingot.engine.recommended_options import recommended_options
+from ingot.recommended import (
+    has_chat_template,
+    recommended_adapters,
+    recommended_context,
+    recommended_sampling,
+)
 from ingot.server.options import ServedModel, ServerOptions
 from ingot.server.sampling_body import SamplingBody, params_of
 from ingot.server.state import Server
-from tiny_llama import write_tiny_llama
+from tiny_adapters import write_random_adapter
+from tiny_llama import CONTEXT, write_tiny_llama
 
 TEMPLATE = "{{ if .System }}[{{ .System }}]{{ end }}<{{ .Prompt }}>{{ .Response }}$"
 PARAMS = {"temperature": 0.25, "stop": ["END"], "num_ctx": 99, "top_k": "many"}
@@ -91,5 +104,41 @@ def test_a_template_that_cannot_be_translated_is_left_out(server: HubAndOllama, 
         assert "abc" in llm.chat_template.render(HELLO).text
 
 
+def test_the_context_of_the_model_is_the_default(
+    llm: LLM, server: HubAndOllama, home: Path
+) -> None:
+    assert llm.context == PARAMS["num_ctx"]
+    with pytest.warns(UserWarning, match="top_k"), LLM(llm.path, threads=1, context=50) as asked:
+        assert asked.context == 50
+    path = pulled(server, home, params=b'{"num_ctx": 100000}')
+    with LLM(path, threads=1) as longest:
+        assert longest.context == CONTEXT
+    path = pulled(server, home, params=b'{"num_ctx": "many"}')
+    with pytest.warns(UserWarning, match="num_ctx is 'many'"):
+        assert recommended_context(path) is None
+
+
+def test_an_adapter_of_the_model_is_used(server: HubAndOllama, home: Path) -> None:
+    adapter = write_random_adapter(home / "a.gguf", seed=1)
+    other = write_random_adapter(home / "b.gguf", seed=2)
+    tokens = list(range(9))
+    with LLM(write_tiny_llama(home / "tiny.gguf"), threads=1, adapters={"a": adapter}) as llm:
+        plain, adapted = (llm.logits(tokens, adapter=each) for each in ({}, "a"))
+    path = pulled(server, home, adapter=adapter.read_bytes())
+    with LLM(path, threads=1, adapters={"b": other}) as llm:
+        assert llm.adapters == ("tiny-latest-adapter", "b")
+        np.testing.assert_array_equal(llm.logits(tokens), adapted)
+        np.testing.assert_array_equal(llm.logits(tokens, adapter={}), plain)
+    (served,) = served_models(
+        ModelFlags(models=[str(path)]), EngineFlags(device="cuda"), SamplingFlags(), AdapterFlags()
+    ).models
+    assert served.engine.adapter_scales == {"tiny-latest-adapter": 1.0}
+    assert served.engine.engine_process is False  # adapters need that of the server
+
+
 def test_other_models_recommend_nothing(home: Path) -> None:
-    assert recommended_sampling(home / "x.gguf") == {}
+    path = home / "x.gguf"
+    assert recommended_sampling(path) == recommended_adapters(path) == {}
+    assert recommended_context(path) is None
+    options = EngineOptions(threads=2)
+    assert recommended_options(path, options) is options

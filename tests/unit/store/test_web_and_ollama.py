@@ -179,11 +179,7 @@ def _negative(layer: dict[str, object]) -> None:
     layer["size"] = -1
 
 
-def _adapter(layer: dict[str, object]) -> None:
-    layer["mediaType"] = "application/vnd.ollama.image.adapter"
-
-
-@pytest.mark.parametrize("damage", [_digest, _size, _text_size, _negative, _adapter, dict.clear])
+@pytest.mark.parametrize("damage", [_digest, _size, _text_size, _negative, dict.clear])
 @pytest.mark.parametrize("number", [0, 2])
 def test_hostile_manifests(
     damage: Callable[[dict[str, object]], None], number: int, server: HubAndOllama, home: Path

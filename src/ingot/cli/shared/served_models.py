@@ -9,6 +9,7 @@ from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
+from ingot.engine.recommended_options import recommended_options
 from ingot.errors import ConfigError
 from ingot.recommended import recommended_sampling
 from ingot.server.catalog import model_name, split_name
@@ -62,7 +63,8 @@ def served_models(
 
     def served(name: str, path: Path) -> ServedModel:
         own = {**recommended_sampling(path), **base.sampling}
-        made = replace(base, name=name, path=path, sampling=own)
+        options = recommended_options(path, base.engine)
+        made = replace(base, name=name, path=path, sampling=own, engine=options)
         return placed(made if file is None else file.apply(name, made))
 
     def discover() -> list[ServedModel]:
