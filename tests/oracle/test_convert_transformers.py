@@ -29,7 +29,7 @@ from run_batches import Runner
 pytestmark = pytest.mark.oracle
 
 # Models that cannot be converted, or whose files of this form come from elsewhere.
-NOT_CONVERTED = {"bitnet", "jina-bert-v2-split", "minicpm-old", "phi2-fused", "qwen3next-old"}
+NOT_CONVERTED = {"jina-bert-v2-split", "minicpm-old", "phi2-fused", "qwen3next-old"}
 OLDER_FORM = {"deepseek2-lite"}  # files that have other tensors than those of the converter
 # Keys that a configuration does not hold, or that nobody reads.
 UNSTATED = {"pooling_type"}
@@ -137,6 +137,38 @@ def test_llama_cpp_agrees(saved: tuple[str, Path]) -> None:
     for row, other in zip(fixture.logits, theirs, strict=True):
         assert row.max() - row[other.argmax()] <= 1e-2
         np.testing.assert_allclose(row - row.mean(), other - other.mean(), atol=1e-2)
+
+
+def test_matrices_that_are_rounded_on_use(tmp_path: Path) -> None:
+    """The first class of BitNet: the file has the three values that its matrices mean."""
+    torch = pytest.importorskip("torch", reason="torch is not here: pip install torch==2.13.0")
+    safetensors = pytest.importorskip("safetensors.torch")
+    from models.make_fixtures import filled_model  # noqa: PLC0415
+
+    model, _ = filled_model(RECIPES["bitnet"])
+    model.float().save_pretrained(tmp_path)
+    stored = safetensors.load_file(tmp_path / "model.safetensors")
+    names = {"self_attn.attn_sub_norm": "self_attn.inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}
+    for new, old in names.items():
+        stored = {name.replace(new, old): tensor for name, tensor in stored.items()}
+    safetensors.save_file(stored, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architectures"] = ["BitnetForCausalLM"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    plan(tmp_path, "f32").write(tmp_path / "model.gguf")
+    ids = Fixture.load("bitnet").token_ids
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("_proj.weight"):
+                mean = weight.abs().mean()
+                weight.copy_((weight / mean).round().clamp(-1, 1) * mean)
+                assert len(weight.unique()) == 3
+        expected = model(torch.tensor([ids])).logits[0].numpy()
+    for path in (tmp_path / "model.gguf", tmp_path):
+        with open_model(path) as loader:
+            found = Runner(build_graph(loader, CONTEXT), loader, positions=CONTEXT).run(ids)
+        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

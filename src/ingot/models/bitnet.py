@@ -7,7 +7,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 
 CHECKPOINTS = (
     Checkpoint(
-        models=("BitnetForCausalLM",),
+        models=("BitnetForCausalLM",),  # its own code rounds the matrices on use
         names={
             "self_attn.inner_attn_ln": "attn_sub_norm",
             "mlp.ffn_layernorm": "ffn_sub_norm",
@@ -21,6 +21,14 @@ CHECKPOINTS = (
             "ffn_up.weight",
             "ffn_down.weight",
         ),
+    ),
+    Checkpoint(  # the class of `transformers`, which takes the matrices as they are stored
+        models=("BitNetForCausalLM",),
+        accepts=lambda s: s.find("hidden_act") == "silu",  # the only one that files mean
+        names={
+            "self_attn.attn_sub_norm": "attn_sub_norm",
+            "mlp.ffn_sub_norm": "ffn_sub_norm",
+        },
     ),
 )
 

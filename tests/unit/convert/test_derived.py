@@ -161,6 +161,23 @@ def test_three_values(tmp_path: Path) -> None:
     )
 
 
+def test_matrices_of_bitnet_that_are_taken_as_they_are(tmp_path: Path) -> None:
+    """The class of `transformers` does not round; with squared ReLU there is no file for it."""
+    stored = {
+        "model.layers.0.mlp.up_proj.weight": random(7, 5),
+        "model.layers.0.mlp.ffn_sub_norm.weight": random(7),
+        "model.layers.0.self_attn.attn_sub_norm.weight": random(5),
+    }
+    config = {"architectures": ["BitNetForCausalLM"], "hidden_act": "silu"}
+    found = planned(tmp_path, config, stored)
+    for name, values in zip(
+        ("ffn_up", "ffn_sub_norm", "attn_sub_norm"), stored.values(), strict=True
+    ):
+        np.testing.assert_array_equal(values_of(found[f"blk.0.{name}.weight"]), values)
+    with pytest.raises(ConversionError, match="fit no form of BitNetForCausalLM"):
+        planned(tmp_path, {**config, "hidden_act": "relu2"}, stored)
+
+
 def test_rows_with_factors(tmp_path: Path) -> None:
     """Falcon-H1: gates, inputs, weights of states and time steps, each with its own."""
     config = {
