@@ -1,7 +1,8 @@
 """Requests of pages in a browser: which host names and origins are allowed."""
 
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from starlette.testclient import TestClient
 
 from ingot.engine import EngineOptions
 from ingot.server import ServedModel, ServerOptions, create_app
+from ingot.server.app import application
+from ingot.server.state import Server
 from tiny_llama import write_tiny_llama
 
 ASK = {"prompt": "abc", "max_tokens": 1}
@@ -178,6 +181,119 @@ def test_what_a_form_can_send_is_no_json(tiny: Path, kind: str | None) -> None:
             assert "Content-Type: application/json" in answer.text
 
 
-def test_nothing_is_changed_by_asking(tiny: Path) -> None:
-    with client(tiny) as http:
+def test_nothing_is_changed_by_asking(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.server.catalog._LOOK_SECONDS", 1000)  # only the test closes models
+    models = tuple(
+        ServedModel(name=name, path=tiny, engine=EngineOptions(threads=1), sampling={"top_k": 7})
+        for name in ("open", "sleeping", "unloaded")
+    )
+    server = Server(ServerOptions(models=models, idle_unload=1000))
+    app = application(server)
+    with TestClient(app, base_url="http://localhost:8080") as http:
+        assert http.post("/v1/completions", json={**ASK, "model": "sleeping"}).is_success
+        assert http.post("/api/generate", json={"model": "sleeping", "keep_alive": 0}).is_success
+        assert http.post("/v1/completions", json={**ASK, "model": "open"}).is_success
+
+        def state() -> object:
+            assert server.catalog.entries["open"].llm is not None
+            counters = server.catalog.entries["open"].llm.stats
+            return (
+                counters.steps,
+                counters.blocks_kept,
+                [
+                    (entry.status, entry.used, entry.leases, entry.keep_alive, id(entry.llm))
+                    for entry in server.catalog.entries.values()
+                ],
+            )
+
+        before = state()
+        paths = get_paths(app.routes)
+        assert {"/props", "/slots", "/lora-adapters", "/tokenizer_info", "/metrics"} <= set(paths)
+        for path in paths:
+            for model in (None, "open", "sleeping", "unloaded"):
+                asked = re.sub(r"\{\w+(:path)?\}", model or "0", path)
+                answer = http.get(asked, params={"model": model} if model else {})
+                assert answer.status_code in (200, 404), asked  # or there is no such thing
+                assert state() == before, asked
+        for model in ("sleeping", "unloaded"):
+            assert http.get(f"/v1/models/{model}").json()["status"]["value"] == model
         assert http.get("/slots/0", params={"action": "erase"}).status_code == 405
+        assert state() == before
+
+
+UNASKED = {
+    *("/models/load", "/models/unload", "/models/download", "/models/download/cancel"),  # a 405
+    "/models/sse",  # it does not end; test_router.py reads it
+}
+
+
+def get_paths(routes: Iterable[Any]) -> list[str]:
+    """All paths that can be read, also those of routers in routers."""
+    found: list[str] = []
+    for route in routes:
+        if included := getattr(route, "original_router", None):
+            found += get_paths(included.routes)
+        elif "GET" in (route.methods or ()) and route.path not in UNASKED:
+            found.append(route.path)
+    return found
+
+
+def test_a_closed_model_is_described_without_opening_it(tiny: Path) -> None:
+    engine = EngineOptions(threads=1, context=200, max_running=3)
+    models = (
+        ServedModel(name="first", path=tiny),
+        ServedModel(name="second", path=tiny, engine=engine, sampling={"temperature": 0.25}),
+    )
+    with TestClient(create_app(ServerOptions(models=models)), base_url="http://localhost") as http:
+
+        def asked(path: str) -> Any:
+            return http.get(path, params={"model": "second"}).json()
+
+        paths = ("/props", "/tokenizer_info", "/lora-adapters", "/v1/models/second")
+        closed = {path: asked(path) for path in paths}
+        assert asked("/slots") == []
+        assert http.get("/slots", params={"model": "second", "fail_on_no_slot": "1"}).is_success
+        settings = closed["/props"]["default_generation_settings"]
+        assert settings["n_ctx"] == 200
+        assert settings["params"]["temperature"] == 0.25
+        assert closed["/props"]["is_sleeping"] is True
+        assert http.post("/v1/completions", json={**ASK, "model": "second"}).is_success
+        opened = {path: asked(path) for path in paths}
+        assert opened["/props"].pop("is_sleeping") is False
+        del closed["/props"]["is_sleeping"]
+        assert opened["/v1/models/second"].pop("status") == {"value": "loaded"}
+        assert closed["/v1/models/second"].pop("status") == {"value": "unloaded"}
+        assert opened == closed  # the rest is the same
+        assert len(asked("/slots")) == 3
+        http.post("/models/unload", json={"model": "second"})
+        assert asked("/props") == closed["/props"] | {"is_sleeping": True}
+
+
+def test_what_a_model_had_when_it_was_open_is_remembered(tiny: Path) -> None:
+    with client(tiny) as http:
+        opened = http.get("/props").json()
+        http.post("/models/unload", json={"model": "tiny"})
+        closed = http.get("/props").json()
+        assert opened["total_slots"] > 0
+        assert closed == opened | {"is_sleeping": True}
+
+
+def test_a_router_describes_itself(tiny: Path) -> None:
+    models = tuple(ServedModel(name=name, path=tiny) for name in ("a", "b"))
+    options = ServerOptions(models=models, models_max=5)
+    with TestClient(create_app(options), base_url="http://localhost") as http:
+        props = http.get("/props").json()
+        assert (props["role"], props["max_instances"]) == ("router", 5)
+        assert props["default_generation_settings"] == {"n_ctx": 0, "params": {}}
+        assert http.get("/props", params={"model": "a"}).json()["model_alias"] == "a"
+        assert http.get("/props", params={"model": "c"}).status_code == 404
+
+
+def test_a_model_whose_file_is_gone_cannot_be_described(tiny: Path, tmp_path: Path) -> None:
+    gone = ServedModel(name="gone", path=tmp_path / "gone.gguf")
+    options = ServerOptions(models=(ServedModel(name="here", path=tiny), gone))
+    with TestClient(create_app(options), base_url="http://localhost") as http:
+        for path in ("/props", "/tokenizer_info"):
+            answer = http.get(path, params={"model": "gone"})
+            assert answer.status_code == 400
+            assert "gone.gguf cannot be read: No such file" in answer.text

@@ -6,6 +6,7 @@ products (`Backend.attach`); `merge.py` writes them into the weights instead.
 """
 
 from ingot.adapters.adapter import Adapter, FloatMatrix, LowRank, combined
+from ingot.adapters.gguf_adapter import adapter_labels
 from ingot.adapters.opening import open_adapter
 
-__all__ = ["Adapter", "FloatMatrix", "LowRank", "combined", "open_adapter"]
+__all__ = ["Adapter", "FloatMatrix", "LowRank", "adapter_labels", "combined", "open_adapter"]

@@ -9,11 +9,12 @@ A pair adds alpha / rank times its product; without an alpha, the product itself
 import math
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ingot.adapters.adapter import TYPES, Adapter, FloatMatrix, LowRank
-from ingot.errors import AdapterError
+from ingot.errors import AdapterError, GgufError
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, LazyTensor, ValueType
 from ingot.quant import decode, encode
 
@@ -45,6 +46,22 @@ def read_gguf_adapter(path: str | os.PathLike[str], architecture: str) -> Adapte
             task=file.metadata.string(_TASK, ""),
             prompt_prefix=file.metadata.string(_PREFIX, ""),
         )
+
+
+class AdapterLabels(NamedTuple):
+    """What a file says about the use of its adapter."""
+
+    task_name: str = ""
+    prompt_prefix: str = ""
+
+
+def adapter_labels(path: str | os.PathLike[str]) -> AdapterLabels:
+    """What a file says about its use, from its header; nothing if it cannot be read."""
+    try:
+        with GgufLoader(path) as file:
+            return AdapterLabels(file.metadata.string(_TASK, ""), file.metadata.string(_PREFIX, ""))
+    except (GgufError, OSError):
+        return AdapterLabels()
 
 
 def _require_lora(file: GgufLoader, architecture: str) -> None:
@@ -115,7 +132,7 @@ def write_gguf_adapter(
     writer.add("general.type", "adapter")
     writer.add("general.name", name)
     writer.add("adapter.type", "lora")
-    writer.add(_ALPHA, alpha, ValueType.FLOAT32)
+    writer.add(_ALPHA, 1.05 * alpha, ValueType.FLOAT32)
     for tensor, low in adapter.tensors.items():
         up = low.up if alpha else FloatMatrix.of(low.up.floats() * np.float32(low.scale))
         for side, matrix in ((_A, low.down), (_B, up)):

@@ -149,6 +149,7 @@ class Catalog:
             if entry.llm is None:
                 async with self._admission:
                     entry.llm = await self._open_with_room(entry)
+                    entry.last_context, entry.last_slots = entry.context or 0, entry.slots
             adapter = self.adapter_of(entry, name)
             return Lease(entry, entry.llm, self._released.set, adapter)
 

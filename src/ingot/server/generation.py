@@ -154,7 +154,7 @@ class Generations:
         except BaseException:
             lease.release()
             raise
-        slots = self.slots_of(lease)
+        slots = self.slots_of(lease.name, lease.llm)
         slots.enter(requests, slot)
         generation = Generation(
             lease, requests, record, slots, self._open.pop, include_stop=prompts.include_stop
@@ -162,11 +162,11 @@ class Generations:
         self._open[generation] = None
         return generation
 
-    def slots_of(self, lease: Lease) -> SlotTable:
-        """The slots of a model."""
-        if lease.name not in self._slots:
-            self._slots[lease.name] = SlotTable(lease.llm.engine.max_running)
-        return self._slots[lease.name]
+    def slots_of(self, name: str, llm: LLM) -> SlotTable:
+        """The slots of a model that is open."""
+        if name not in self._slots:
+            self._slots[name] = SlotTable(llm.engine.max_running)
+        return self._slots[name]
 
 
 class Generation:

@@ -45,6 +45,20 @@ class Entry:
         return self.closed if self.llm is None else "loaded"
 
     @property
+    def context(self) -> int | None:
+        """The tokens of its context, as far as it is known without opening the model."""
+        if self.llm is not None:
+            return self.llm.context
+        return self.model.engine.context or self.last_context or None
+
+    @property
+    def slots(self) -> int:
+        """The requests that run at once; 0 if this is not known before the model is open."""
+        if self.llm is not None:
+            return self.llm.engine.max_running
+        return self.model.engine.max_running or self.last_slots
+
+    @property
     def adapters(self) -> tuple[str, ...]:
         """The LoRA adapters that requests may name as their model."""
         return tuple(self.model.engine.adapters or ()) if self.llm is None else self.llm.adapters

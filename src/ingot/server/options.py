@@ -125,6 +125,11 @@ class ServerOptions:
             )
 
     @property
+    def has_several_models(self) -> bool:
+        """Whether requests choose among models: a router, in llama-server's words."""
+        return self.discover is not None or len(self.models) > 1
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         if self.host == "localhost":

@@ -11,7 +11,7 @@ from ingot.server.errors import ApiError
 from ingot.server.generation import Generations
 from ingot.server.mcp.servers import McpServers
 from ingot.server.metrics import Metrics
-from ingot.server.model_facts import FactsReader
+from ingot.server.model_facts import FactsReader, read_model, read_tokenizer
 from ingot.server.options import RequestOptions, ServerOptions
 from ingot.server.slot_files import SlotFiles
 from ingot.server.status_history import StatusHistory
@@ -29,7 +29,8 @@ class Server:
         self.slot_files = SlotFiles(options)
         self.metrics = Metrics(self.catalog)
         self.history = StatusHistory(self.catalog)
-        self.facts = FactsReader()
+        self.facts = FactsReader(read_model)
+        self.tokenizers = FactsReader(read_tokenizer)
         self.started = time.monotonic()
         self.at_start: list[Callable[[ASGIApp], None]] = []  # called when requests can be answered
         self.mcp = McpServers(options.mcp_servers, report)

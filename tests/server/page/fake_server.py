@@ -162,8 +162,9 @@ class FakeServer:
             return StreamingResponse(self._watch(), media_type="text/event-stream")
 
         @app.get("/props")
-        async def props() -> dict[str, Any]:
-            params = {"temperature": 0.8, "top_p": 0.95, "top_k": 40, "min_p": 0.05}
+        async def props(model: str = "") -> dict[str, Any]:
+            own = dict(zip(MODELS, (0.8, 0.25), strict=True))  # temperatures
+            params = {"temperature": own.get(model), "top_p": 0.95, "top_k": 40, "min_p": 0.05}
             return {"default_generation_settings": {"params": params | {"repeat_penalty": 1.0}}}
 
         @app.get("/api/status")

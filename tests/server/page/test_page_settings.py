@@ -144,6 +144,24 @@ def test_the_model_menu_tells_and_loads(page: Page, fake: FakeServer, shoot: Sho
     expect(page.locator("#model")).to_have_text("gemma-3-270m")
 
 
+def test_the_defaults_are_those_of_the_chosen_model(page: Page) -> None:
+    open_settings(page)
+    temperature = page.locator("#setting-temperature")
+    expect(temperature).to_have_attribute("placeholder", "0.8")
+    choose_model(page, "gemma-3-270m")
+    expect(temperature).to_have_attribute("placeholder", "0.25")
+    ask(page, "hello")
+    page.reload()
+    open_settings(page)
+    expect(temperature).to_have_attribute("placeholder", "0.25")
+    page.click(".sidebar [data-do=new]")
+    choose_model(page, "smollm2-135m-instruct")
+    expect(temperature).to_have_attribute("placeholder", "0.8")
+    page.go_back()
+    expect(page.locator("#model")).to_have_text("gemma-3-270m")
+    expect(temperature).to_have_attribute("placeholder", "0.25")
+
+
 def test_a_busy_model_is_not_unloaded(page: Page, fake: FakeServer) -> None:
     fake.hold_after = 2
     send(page, "Why is the sky blue?")

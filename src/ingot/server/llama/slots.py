@@ -13,14 +13,18 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
+from starlette.requests import Request as HttpRequest
 
+from ingot.api import LLM
 from ingot.errors import FileWriteError, SavedCacheError, SavedCacheSizeError
 from ingot.sampling import SamplingParams
 from ingot.server.error_bodies import LlamaError
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.llama.generation_settings import GenerationSettings, settings_of
 from ingot.server.model_entry import Lease
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.slot_files import FULL
 from ingot.server.slot_table import Slot
 from ingot.server.state import Server
@@ -53,7 +57,7 @@ class SlotStatus(BaseModel):
     next_token: NextToken
 
 
-class SlotBody(Body):
+class SlotBody(RequestBody):
     """A file in the server's folder of saved slots."""
 
     model: str | None = None
@@ -81,21 +85,25 @@ def router(server: Server) -> APIRouter:
     async def slots(
         model: str | None = None, fail_on_no_slot: str | None = None
     ) -> list[SlotStatus]:
-        """The slots of a model."""
-        with await server.catalog.lease(model) as lease:
-            table = server.generations.slots_of(lease).slots
-            if fail_on_no_slot is not None and all(slot.is_busy for slot in table):
-                raise ApiError(503, "no slot is free", retry=True)
-            return [_status(slot, lease) for slot in table]
+        """The slots of a model; one that is closed has none until a request opens it."""
+        entry = server.catalog.find(model)
+        if (llm := entry.llm) is None:
+            return []
+        table = server.generations.slots_of(entry.name, llm).slots
+        if fail_on_no_slot is not None and all(slot.is_busy for slot in table):
+            raise ApiError(503, "no slot is free", retry=True)
+        return [_status(slot, llm) for slot in table]
 
     @routes.post("/slots/{id_slot}", response_model_exclude_none=True, responses=_ERRORS)
     async def act(
         id_slot: Annotated[int, PathParameter(ge=0)],
         action: Literal["save", "restore", "erase"],
+        http: HttpRequest,
         body: SlotBody | None = None,
     ) -> SlotActionResult:
         """Save the KV cache of a slot's last request, restore one, or erase it."""
         given = body or SlotBody()
+        check_parameters(given, record_of(http.scope), server.options)
         with await server.catalog.lease(given.model) as lease:
             slot = _slot(server, lease, id_slot)
             if action == "erase":
@@ -153,7 +161,7 @@ async def _erase(slot: Slot, lease: Lease) -> SlotActionResult:
 
 
 def _slot(server: Server, lease: Lease, number: int) -> Slot:
-    table = server.generations.slots_of(lease).slots
+    table = server.generations.slots_of(lease.name, lease.llm).slots
     if number >= len(table):
         raise ApiError(400, f"there is no slot {number}; there are {len(table)}", param="id_slot")
     return table[number]
@@ -177,18 +185,22 @@ def _naming(path: Path) -> Iterator[None]:
         raise ApiError(status, str(error).replace(str(path), path.name)) from error
 
 
-def _status(slot: Slot, lease: Lease) -> SlotStatus:
+def _status(slot: Slot, llm: LLM) -> SlotStatus:
     request = slot.request
-    options = lease.llm.engine.options
+    options = llm.engine.options
     params = SamplingParams() if request is None else request.params
     generated = len(slot.token_ids) if request is None else request.timings.generated_tokens
     return SlotStatus(
         id=slot.id,
         id_task=slot.task,
-        n_ctx=lease.llm.context,
+        n_ctx=llm.context,
         speculative=options.guesses,
         is_processing=slot.is_busy,
-        params=settings_of(params, seed=None if request is None else request.seed),
+        params=settings_of(
+            params,
+            seed=None if request is None else request.seed,
+            adapters=None if request is None else llm.engine.adapters.places(request.adapter),
+        ),
         next_token=NextToken(
             has_next_token=slot.is_busy,
             has_new_line=request is not None and "\n" in request.text,

@@ -193,7 +193,7 @@ def _running(server: Server, entry: Entry, facts: ModelFacts) -> RunningModel:
         **_listed(entry, facts).model_dump(exclude={"modified_at"}),
         expires_at=expires,
         size_vram=gpu.allocated if gpu is not None else 0,
-        context_length=context_of(facts, entry.llm),
+        context_length=context_of(facts, entry),
     )
 
 

@@ -144,7 +144,7 @@ def _model(entry: Entry, facts: ModelFacts | None) -> Model:
     )
     if facts is None:
         return model
-    context = context_of(facts, entry.llm)
+    context = context_of(facts, entry)
     return model.model_copy(
         update={
             "capabilities": list(facts.capabilities),

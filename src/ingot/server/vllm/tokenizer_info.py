@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from ingot.api import LLM
+from ingot.server.model_facts import context_of, tokenizer_of
 from ingot.server.state import Server
 
 
@@ -26,22 +26,18 @@ def router(server: Server) -> APIRouter:
 
     @routes.get("/tokenizer_info")
     async def tokenizer_info(model: str | None = None) -> TokenizerInfo:
-        """The tokenizer of a model."""
-        with await server.catalog.lease(model) as lease:
-            return _info(lease.llm)
+        """The tokenizer of a model, which stays closed if it is."""
+        entry = server.catalog.find(model)
+        facts = await tokenizer_of(entry, server.tokenizers)
+        return TokenizerInfo(
+            tokenizer_class=facts.kind,
+            vocab_size=facts.vocabulary,
+            model_max_length=context_of(await server.facts.read(entry.model.path), entry),
+            bos_token=facts.bos_token,
+            eos_token=facts.eos_token,
+            add_bos_token=facts.adds_bos,
+            chat_template=facts.template,
+            added_tokens_decoder={str(id): text for text, id in facts.control_tokens.items()},
+        )
 
     return routes
-
-
-def _info(llm: LLM) -> TokenizerInfo:
-    tokenizer, template = llm.tokenizer, llm.chat_template
-    return TokenizerInfo(
-        tokenizer_class=tokenizer.kind,
-        vocab_size=tokenizer.vocab_size,
-        model_max_length=llm.context,
-        bos_token=template.bos_token,
-        eos_token=template.eos_token,
-        add_bos_token=tokenizer.adds_bos,
-        chat_template=template.source,
-        added_tokens_decoder={str(id): text for text, id in tokenizer.control_tokens().items()},
-    )

@@ -27,7 +27,7 @@ fillIcons(document);
 const library = new Library();
 const drawers = new Drawers();
 const dashboard = new Dashboard();
-const models = new ModelChoice(library, showContext, learn);
+const models = new ModelChoice(library, showModel, learn);
 const settings = new SettingsPanel(library, learn);
 const sidebar = new Sidebar(library, write);
 const transcript = new Transcript(library, {
@@ -46,6 +46,7 @@ const compare = new Compare(library, (conversation) => {
   location.hash = `#/chat/${conversation.id}`;
 });
 let contexts = new Map(); // how many tokens each model can see
+let described = ""; // the model whose defaults the settings show
 let retry = null;
 
 /** Fetch the server's models and defaults; retry until it responds. */
@@ -64,12 +65,19 @@ async function learn() {
     retry = setTimeout(learn, RETRY);
     return;
   }
-  samplingDefaults().then(
-    (found) => settings.showDefaults(found),
-    () => {},
-  );
+  described = "";
+  learnDefaults();
   learnContexts();
   library.toolbox.learn();
+}
+
+/** Fetch the defaults of the chosen model, unless they are shown already. */
+async function learnDefaults() {
+  const { name } = models;
+  if (!models.names.includes(name) || name === described) return;
+  described = name;
+  const found = await samplingDefaults(name).catch(() => ({}));
+  if (name === described) settings.showDefaults(found);
 }
 
 async function learnContexts() {
@@ -80,6 +88,12 @@ async function learnContexts() {
 
 function showContext() {
   composer.showContext(contexts.get(models.name) ?? null);
+}
+
+/** Show what depends on the chosen model. */
+function showModel() {
+  showContext();
+  learnDefaults();
 }
 
 /** Focus the message field, unless that opens an on-screen keyboard. */
@@ -138,7 +152,7 @@ library.listed.listen(() => {
     history.replaceState(null, "", `#/chat/${current.id}`);
   }
 });
-library.shown.listen(showContext);
+library.shown.listen(showModel);
 library.ended.listen((generation) => {
   if (generation.conversation === library.current) showContext();
   if (!contexts.get(models.name)) learnContexts(); // the model may have been loaded just now

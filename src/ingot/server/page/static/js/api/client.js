@@ -52,9 +52,10 @@ export async function* modelEvents(signal) {
   for await (const data of eventData(await ask("models/sse", { signal }))) yield JSON.parse(data);
 }
 
-/** The server's default settings (llama-server's `/props`). */
-export async function samplingDefaults() {
-  const settings = (await getJson("props")).default_generation_settings ?? {};
+/** The default settings of a model (llama-server's `/props`), which is not loaded for that. */
+export async function samplingDefaults(model) {
+  const path = `props?model=${encodeURIComponent(model)}`;
+  const settings = (await getJson(path)).default_generation_settings ?? {};
   return settings.params ?? settings;
 }
 
