@@ -4,8 +4,9 @@
 
 JOBS is a JSON list of objects: model (a path), ids (tokens of one sequence), want ("logits",
 "hidden" for rows of an encoder, or "score" for one of the text), out (where to save them, .npy),
-prompt (how many of the ids an encoder reads before the others are decoded; 0: none). A model that
-llama.cpp refuses has no file afterwards.
+prompt (how many of the ids an encoder reads before the others are decoded; 0: none), adapter (the
+path of a LoRA adapter) and its scale. A model or an adapter that llama.cpp refuses has no file
+afterwards.
 """
 
 import ctypes
@@ -47,6 +48,13 @@ def rows_of(job: dict[str, Any]) -> np.ndarray | None:
     ranks = want == "score"
     parameters.pooling_type = lc.LLAMA_POOLING_TYPE_RANK if ranks else lc.LLAMA_POOLING_TYPE_NONE
     context = lc.llama_init_from_model(model, parameters)
+    if "adapter" in job:
+        adapter = lc.llama_adapter_lora_init(model, job["adapter"].encode())
+        if not adapter:
+            return None
+        adapters = (lc.llama_adapter_lora_p_ctypes * 1)(adapter)
+        if lc.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(job["scale"])):
+            return None
     batch = lc.llama_batch_init(len(ids), 0, 1)
     if prompt := job.get("prompt", 0):
         fill(batch, ids[:prompt])

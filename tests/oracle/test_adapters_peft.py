@@ -1,17 +1,23 @@
-"""LoRA adapters beside PEFT: the same logits for all target modules, on tiny models."""
+"""LoRA adapters of tiny models beside PEFT and llama.cpp: the same logits for all modules."""
 
 import json
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from checkpoints import TOKENIZER
 from ingot import LLM
 from ingot.adapters.gguf_adapter import read_gguf_adapter, write_gguf_adapter
 from ingot.adapters.peft import read_peft_adapter
+from ingot.cli import app
 from ingot.convert import open_model
+from ingot.convert.conversion import plan
 from ingot.models import build_graph
 from models.text_runner import TextRunner
 from models.tiny_models import VOCABULARY
@@ -24,6 +30,7 @@ peft = pytest.importorskip("peft")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+WORKER = Path(__file__).with_name("llama_cpp_logits_worker.py")
 IDS = [3, 17, 42, 5, 9, 11, 60, 2]
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -62,6 +69,12 @@ MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "linear_value_head_dim": 16,
             "linear_num_key_heads": 2,
             "linear_num_value_heads": 6,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.5,
+                "mrope_section": [2, 1, 1],
+            },
         },
         [*DENSE, "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"],
     ),
@@ -154,6 +167,48 @@ def test_ranks_and_scales(options: dict[str, Any], tmp_path: Path) -> None:
         write_gguf_adapter(llm.engine.model.read_adapter(folder), "llama", file, name="it")
         llm.add_adapter("file", file)
         close(llm.logits(IDS, adapter="file"), wanted)
+
+
+@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="no peer: make test-peer installs it")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in MODELS),
+        ("llama", {"target_modules": [*DENSE, "embed_tokens"]}),
+        ("llama", {"target_modules": [*DENSE, "lm_head"]}),
+        ("llama", {"use_rslora": True, "rank_pattern": {"q_proj": 3}}),
+        ("llama", {"alpha_pattern": {"v_proj": 30}}),
+    ],
+)
+def test_llama_cpp_loads_a_converted_adapter(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    file, adapter = tmp_path / "base.gguf", tmp_path / "it.gguf"
+    made = adapted(base_model(name, base), folder, MODELS[name][2], **options)
+    plan(base, "f32").write(file)
+    command = ["convert", "--lora", str(folder), "--base", str(file), "-o", str(adapter)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    jobs = [
+        {
+            "model": str(file),
+            "adapter": str(adapter),
+            "scale": scale,
+            "ids": IDS,
+            "context": 256,
+            "want": "logits",
+            "width": VOCABULARY,
+            "out": str(tmp_path / f"{scale}.npy"),
+        }
+        for scale in (1.0, 0.5)
+    ]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    subprocess.run([sys.executable, WORKER, tmp_path / "jobs.json"], check=True)
+    theirs = [np.load(job["out"]) for job in jobs]
+    close(theirs[0], logits_of(made))
+    with LLM(file, threads=1, precision="exact", kv_type="f32", adapters={"it": adapter}) as llm:
+        for job, found in zip(jobs, theirs, strict=True):
+            close(llm.logits(IDS, adapter={"it": job["scale"]}), found)
 
 
 def test_the_file_is_read_by_the_gguf_package(tmp_path: Path) -> None:
