@@ -116,9 +116,10 @@ class LLM:
         model = self.engine.model
         self.path = model.file.path
         _log.info(
-            "opened %s: context %d, threads %d, %.2f s",
+            "opened %s: context %d of %d, threads %d, %.2f s",
             model.file.path,
             model.context,
+            model.graph.context_length,
             model.threads,
             time.perf_counter() - started,
         )

@@ -13,14 +13,12 @@ from serving import PATIENCE, serving
 from starlette.testclient import TestClient
 
 from ingot.engine import EngineOptions
-from ingot.engine.model import memory
 from ingot.engine.model.plan import plan_model
 from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions, create_app
 from ingot.server.model_folder import find_models
 from ingot.server.models_file import ModelsFile
 from scripted_gguf import write_scripted_gguf
-from tiny_llama import write_tiny_llama
 
 CHAT = [{"role": "user", "content": "Who are you?"}]
 
@@ -231,22 +229,6 @@ def test_a_wrong_file_is_an_error(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises((ConfigError, OSError)) as error:
         ModelsFile.read(file).apply("a", ServedModel(name="a", path=tmp_path))
     assert said in str(error.value)
-
-
-def test_the_context_is_what_the_model_and_the_memory_allow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_tiny_llama(tmp_path / "long.gguf", keys={"llama.context_length": 100_000})
-    plan = plan_model(path, EngineOptions())
-    assert (plan.context, plan.trained) == (100_000, 100_000)
-    token = plan_model(path, EngineOptions(context=32, cache_tokens=32)).cache // 32
-    monkeypatch.setattr(memory, "available", lambda: 4 * 20_000 * token)
-    plan = plan_model(path, EngineOptions())
-    assert plan.context == 19 * 1024
-    assert "the model allows 100000" in plan.remark
-    monkeypatch.setattr(memory, "available", lambda: 0)
-    assert plan_model(path, EngineOptions()).context == 8192
-    assert plan_model(path, EngineOptions(context=64)).context == 64
 
 
 def test_an_answer_may_outgrow_the_context(folder: Path) -> None:

@@ -16,7 +16,7 @@ def test_models_and_requests_are_logged(tmp_path: Path, caplog: pytest.LogCaptur
         llm.generate("abc", max_tokens=2, ignore_eos=True)
     opened, request, closed = [(each.levelname, each.getMessage()) for each in caplog.records]
     assert opened[0] == closed[0] == "INFO"
-    assert f"opened {path}: context 256, threads 1" in opened[1]
+    assert f"opened {path}: context 256 of 256, threads 1" in opened[1]
     assert closed[1] == f"closed {path}"
     prompt = "4 prompt tokens, 0 of them reused, 2 generated"
     assert request == ("DEBUG", f"request ended (length): {prompt}")

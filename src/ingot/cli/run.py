@@ -24,7 +24,13 @@ from ingot.cli.shared.model_options import (
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import guess_fields, open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import (
+    full_context,
+    guess_fields,
+    open_llm,
+    parse_gpu_layers,
+    show_placement,
+)
 from ingot.cli.shared.output import notice, write_json
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.stdin import prompt_with_stdin
@@ -104,7 +110,7 @@ def command(
         if as_json:
             write_json(_as_json(llm, written, load=load, first=wait))
         else:
-            _show_timings(written, load=load, first=wait)
+            _show_timings(written, llm, load=load, first=wait)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -160,7 +166,7 @@ def _as_json(llm: LLM, written: Request, *, load: float, first: float | None) ->
     }
 
 
-def _show_timings(written: Request, *, load: float, first: float | None) -> None:
+def _show_timings(written: Request, llm: LLM, *, load: float, first: float | None) -> None:
     timings = written.timings
     parts = [f"load {load:.2f} s"]
     if first is not None:
@@ -173,5 +179,5 @@ def _show_timings(written: Request, *, load: float, first: float | None) -> None
         case "length":
             parts.append("stopped at --max-tokens")
         case "context":
-            parts.append("stopped because the context is full (see --context)")
+            parts.append(f"stopped because {full_context(llm)}")
     notice("; ".join(parts))

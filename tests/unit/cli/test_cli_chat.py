@@ -196,7 +196,7 @@ def test_a_full_context(run: Run, model: Path) -> None:
     ran = run("chat", *GREEDY, "-m", model, "--ignore-eos", stdin=typed)
     assert ran.status == 2
     full, error = ran.err.splitlines()
-    assert full == "the answer stopped: the context is full (/reset, or a larger --context)"
+    assert full == "the answer stopped: the context of 256 tokens is full; /reset starts anew"
     assert "(in this chat: /reset, --overflow drop or --context)" in error
     ran = run("chat", *GREEDY, "-m", model, "--ignore-eos", "--overflow", "drop", stdin=typed)
     assert ran.status == 0

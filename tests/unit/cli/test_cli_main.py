@@ -70,6 +70,16 @@ def test_errors_of_the_operating_system_are_one_line_too(
     assert (ran.status, ran.err) == (2, f"error: {tiny}: Permission denied\n")
 
 
+def test_help_says_what_a_context_is_by_default(run: Run) -> None:
+    for name, said, unsaid in (
+        ("serve", "the memory has room for", "at most 8192"),
+        ("run", "at most 8192", "the memory has room for"),
+    ):
+        text = " ".join(re.sub(r"[│|]", " ", run(name, "--help").out).split())
+        assert said in text
+        assert unsaid not in text
+
+
 @pytest.mark.parametrize("arguments", [["info"], ["--version"], ["--help"]])
 def test_a_full_disk_under_stdout_is_one_line(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

@@ -112,7 +112,7 @@ def test_an_example_where_there_is_no_prompt(run: Run, model: Path) -> None:
 def test_a_full_context_is_said(run: Run, model: Path) -> None:
     ran = run("run", *GREEDY, "--raw", "-m", model, "-c", 8, "hi")
     assert timings(ran.err) == (3, 5)
-    assert "the context is full (see --context)" in ran.err
+    assert "the context of 8 tokens is full; the model allows 256 (--context)" in ran.err
 
 
 def test_a_seed_repeats_a_draw(run: Run, model: Path) -> None:

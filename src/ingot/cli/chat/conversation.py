@@ -9,6 +9,7 @@ from pathlib import Path
 from ingot.api import LLM
 from ingot.chat import ChatSession, Overflow
 from ingot.cli.shared.answer import PromptBar, write_answer
+from ingot.cli.shared.open_model import full_context
 from ingot.cli.shared.output import notice
 from ingot.engine import Request
 from ingot.errors import ConfigError, ContextLengthError
@@ -108,5 +109,5 @@ class Conversation:
             case "length":
                 notice("the answer stopped at --max-tokens")
             case "context":
-                notice("the answer stopped: the context is full (/reset, or a larger --context)")
+                notice(f"the answer stopped: {full_context(self.llm)}; /reset starts anew")
         return interrupted

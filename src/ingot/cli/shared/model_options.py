@@ -12,13 +12,20 @@ ThreadsOption = Annotated[
         "-t", "--threads", help="CPU threads. Default: the cores available to this process."
     ),
 ]
+_CONTEXT_HELP = "Context length in tokens, prompt and answer together. Default: "
 ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        "-c", "--context", help=f"{_CONTEXT_HELP}the model's own, at most {DEFAULT_CONTEXT}."
+    ),
+]
+ServedContextOption = Annotated[
     int | None,
     typer.Option(
         "-c",
         "--context",
-        help="Context length in tokens, prompt and answer together. Default: the model's own, at "
-        f"most {DEFAULT_CONTEXT}.",
+        help=f"{_CONTEXT_HELP}the model's own, or as much of it as the memory has room for; "
+        "a line at the start says which.",
     ),
 ]
 KvTypeOption = Annotated[

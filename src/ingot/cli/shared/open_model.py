@@ -70,6 +70,13 @@ def guess_fields(speculation: str, draft: str | None) -> GuessFields:
     }
 
 
+def full_context(llm: LLM) -> str:
+    """Why a text cannot continue, and what would let it."""
+    allowed = llm.graph.context_length
+    more = f"; the model allows {allowed} (--context)" if allowed > llm.context else ""
+    return f"the context of {llm.context} tokens is full{more}"
+
+
 def show_placement(model: LoadedModel) -> None:
     """Say where a model runs, if a GPU was an option."""
     if model.placement is not None:

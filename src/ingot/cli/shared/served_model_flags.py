@@ -10,12 +10,12 @@ from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.completion import complete_model
 from ingot.cli.shared.find_model import MODEL_HELP
 from ingot.cli.shared.model_options import (
-    ContextOption,
     DraftOption,
     GpuLayersOption,
     KvTypeOption,
     ParallelOption,
     PrecisionOption,
+    ServedContextOption,
     ServedDeviceOption,
     SpeculationOption,
     ThreadsOption,
@@ -41,7 +41,7 @@ class EngineFlags:
     """Fields of `EngineOptions`."""
 
     threads: ThreadsOption = None
-    context: ContextOption = None
+    context: ServedContextOption = None
     kv_type: KvTypeOption = "f16"
     weights: WeightsOption = "auto"
     precision: PrecisionOption = None

@@ -50,12 +50,11 @@ class CacheSize:
         one = block_count(context)
         kv_bytes, state_bytes = _block_bytes(layout)
         if tokens is None:
-            share = room // _MEMORY_SHARE
             blocks = states = max(_CONTEXTS * one, sequences * min(_SEQUENCE_BLOCKS, one))
             if kv_bytes:
-                blocks = min(blocks, share // kv_bytes)
+                blocks = min(blocks, share(room) // kv_bytes)
             if state_bytes:
-                states = min(max(states // STATE_RUNS, _STATES), share // state_bytes)
+                states = min(max(states // STATE_RUNS, _STATES), share(room) // state_bytes)
         else:
             blocks = block_count(tokens)
             states = blocks // STATE_RUNS
@@ -86,14 +85,19 @@ def sequences_for(layout: KvLayout, context: int, room: int) -> int:
     """
     kv_bytes, _ = _block_bytes(layout)
     one = max(kv_bytes * min(_SEQUENCE_BLOCKS, block_count(context)), 1)
-    fitting = room // _MEMORY_SHARE // one
+    fitting = share(room) // one
     return max(DEFAULT_RUNNING, min(fitting // DEFAULT_RUNNING * DEFAULT_RUNNING, _MOST_RUNNING))
+
+
+def share(room: int) -> int:
+    """How many of `room` bytes a model may take beside its weights without being asked to."""
+    return room // _MEMORY_SHARE
 
 
 def most_tokens(layout: KvLayout, room: int) -> int:
     """The longest context whose cache takes no more than its share of `room` bytes."""
     kv_bytes, _ = _block_bytes(layout)
-    return room // _MEMORY_SHARE // kv_bytes * BLOCK_TOKENS if kv_bytes else sys.maxsize
+    return share(room) // kv_bytes * BLOCK_TOKENS if kv_bytes else sys.maxsize
 
 
 def _block_bytes(layout: KvLayout) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """ModelPlan: the context and the memory that a model will take, before it is opened.
 
 A path and options come in; only the header of the file is read. Without an asked context, the plan
-has the longest one that the model allows and whose KV cache fits into the memory.
+has the longest one that the model allows and that the memory has room for: for its KV cache and, if
+the model is not causal, for a step with all of a text.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class ModelPlan:
     weights: int
     cache: int
     arena: int
+    cache_limits: bool = False  # a longer context does not fit the asked size of the cache
 
     @property
     def total(self) -> int:
@@ -44,9 +46,10 @@ class ModelPlan:
         """The context in words, and why it is not longer."""
         if self.context == self.trained:
             return f"context of {self.context} tokens, all that the model allows"
+        reason = "the cache has no room" if self.cache_limits else "there is no memory"
         return (
-            f"context of {self.context} tokens; the model allows {self.trained}, but there is no "
-            "memory for as many (--context asks for a number)"
+            f"context of {self.context} tokens; the model allows {self.trained}, but {reason} "
+            "for as many (--context asks for a number)"
         )
 
 
@@ -57,7 +60,9 @@ def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
         graph = build_graph(file, options.context or DEFAULT_CONTEXT)
         layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
         trained = graph.context_length
-        context = options.context or _longest(graph, file, layout, options)
+        context, cache_limits = options.context or 0, False
+        if not context:
+            context, cache_limits = _longest(graph, file, layout, options)
         size = CacheSize.of(layout, context, options.cache_tokens, memory.available())
         return ModelPlan(
             context=context,
@@ -65,30 +70,44 @@ def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
             weights=sum(tensor.nbytes for tensor in file.tensors.values()),
             cache=size.nbytes(layout),
             arena=arena_bytes(graph, context),
+            cache_limits=cache_limits,
         )
 
 
 def _longest(
     graph: ComputationGraph, file: GgufLoader, layout: KvLayout, options: EngineOptions
-) -> int:
-    """The longest context whose cache fits; never less than the engine's own default."""
+) -> tuple[int, bool]:
+    """The longest context that fits, never less than the engine's own default.
+
+    And whether it is the asked size of the cache that limits it.
+    """
     trained = graph.context_length
-    if not graph.causal or not layout.groups:
-        return min(trained, DEFAULT_CONTEXT)
-    room = _gpu_tokens(graph, file, layout.type, options.device)
+    room = _gpu_tokens(graph, file, layout, options.device)
     if room is None:
         room = memory.most_tokens(layout, memory.available())
-    if options.cache_tokens is not None:
-        room = min(room, options.cache_tokens)
-    if room >= trained:
-        return trained
-    return min(trained, max(room // _ROUND * _ROUND, DEFAULT_CONTEXT))
+        if not graph.causal:
+            room = min(room, memory.share(memory.available()) // arena_bytes(graph, 1))
+    asked = options.cache_tokens if _keeps_tokens(layout) else None
+    cache_limits = asked is not None and asked < min(room, trained)
+    if asked is not None:
+        room = min(room, asked)
+    if room < trained:
+        room = max(room // _ROUND * _ROUND, DEFAULT_CONTEXT)
+    return min(trained, room), cache_limits
+
+
+def _keeps_tokens(layout: KvLayout) -> bool:
+    """Whether a cache has something for each token, not only states of a fixed size."""
+    return any(not group.recurrent for group in layout.groups)
 
 
 def _gpu_tokens(
-    graph: ComputationGraph, file: GgufLoader, kv_type: KvType, device: str
+    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, device: str
 ) -> int | None:
-    """The tokens of the largest cache beside the whole model on the GPU; None: it is not there."""
+    """The tokens that there is room for beside the whole model on the GPU; None: it is not there.
+
+    If a model keeps nothing for each token, all that it allows fit, or the asked ones.
+    """
     if device == "cpu":
         return None
     try:
@@ -97,8 +116,9 @@ def _gpu_tokens(
             return None
         from ingot.engine.model.gpu_fit import fit_gpu  # noqa: PLC0415 (PyTorch, if asked for)
 
-        context = min(graph.context_length, DEFAULT_CONTEXT)
-        fit = fit_gpu(graph, file, kv_type, gpu, context=context, room=gpu.free_memory())
+        keeps = _keeps_tokens(layout)
+        context = min(graph.context_length, DEFAULT_CONTEXT) if keeps else graph.context_length
+        fit = fit_gpu(graph, file, layout.type, gpu, context=context, room=gpu.free_memory())
     except (ConfigError, ModelError, GraphError):
         return None  # opening the model says what is wrong, or takes the CPU
-    return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS
+    return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS if keeps else fit.cache_tokens
