@@ -51,6 +51,21 @@ def test_two_models_answer_side_by_side(page: Page, fake: FakeServer, shoot: Sho
     expect(page.locator("#conversations a")).to_have_count(1)
 
 
+def test_each_side_shows_how_much_of_its_prompt_is_read(page: Page, fake: FakeServer) -> None:
+    fake.progress = [256]
+    page.click("#compare-link")
+    page.get_by_label("Message to both").fill("Why is the sky blue?")
+    page.get_by_label("Message to both").press("Enter")
+    waiting = page.locator(".pane-answer .waiting")
+    words = "Reading the prompt: 256 of 1,000 tokens"
+    expect(waiting).to_have_text([words, words])
+    assert waiting.first.evaluate("node => node.style.getPropertyValue('--done')") == "0.256"
+    fake.release()
+    expect(page.locator("#compare .halt")).to_be_hidden()
+    for each in waiting.all():
+        expect(each).to_be_hidden()
+
+
 def test_a_phone_has_both_sides_and_their_settings(
     visit: Callable[..., Page], fake: FakeServer
 ) -> None:

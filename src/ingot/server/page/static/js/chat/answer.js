@@ -13,6 +13,7 @@ import { CallsView } from "./calls.js";
 import { editInPlace } from "./edit.js";
 import { factsOf } from "./facts.js";
 import { Reasoning } from "./reasoning.js";
+import { Waiting } from "./waiting.js";
 
 export class Answer {
   #library;
@@ -21,12 +22,7 @@ export class Answer {
   #text = new MarkdownView();
   #tokens = null;
   #calls;
-  #waiting = element(
-    "p",
-    { class: "waiting" },
-    element("span", { class: "waiting-dots", "aria-hidden": "true" }),
-    element("span"),
-  );
+  #waiting = new Waiting();
   #notice = element("div", { class: "notice", role: "alert", hidden: true });
   #facts = element("span", { class: "facts" });
   #bar = element("div", { class: "message-bar" });
@@ -55,7 +51,7 @@ export class Answer {
     this.element.classList.remove("editing");
     this.element.replaceChildren(
       this.#reasoning.element,
-      this.#waiting,
+      this.#waiting.element,
       this.#text.element,
       this.#calls.element,
       this.#notice,
@@ -98,7 +94,8 @@ export class Answer {
     this.#reasoning.show(node, writing);
     this.#text.show(node.content, writing);
     this.#calls.show(writing);
-    this.#showWaiting();
+    const begun = node.content || node.reasoning || node.calls;
+    this.#waiting.show(writing && !begun ? this.#generation : null);
     this.#showNotice();
     setText(this.#facts, writing ? "" : factsOf(node));
     this.#bar.hidden = writing;
@@ -143,31 +140,6 @@ export class Answer {
       this.#continue,
       tokens,
       this.#facts,
-    );
-  }
-
-  #showWaiting() {
-    const { node } = this;
-    const retryAt = this.#generation?.retryAt;
-    this.#waiting.hidden = !this.writing || Boolean(node.content || node.reasoning || node.calls);
-    this.#waiting.classList.toggle("patient", !retryAt);
-    if (!retryAt) return this.#showProgress(this.#generation?.progress);
-    const seconds = Math.max(1, Math.ceil((retryAt - Date.now()) / 1000));
-    setText(this.#waiting.lastChild, `The server is busy. Retrying in ${seconds} s.`);
-  }
-
-  /** How much of the prompt is read. Prompts that are read at once show nothing of it. */
-  #showProgress(progress) {
-    const whole = !progress || progress.processed >= progress.total;
-    const count = (tokens) => tokens.toLocaleString("en");
-    this.#waiting.classList.toggle("patient", whole);
-    this.#waiting.style.setProperty("--done", whole ? 0 : progress.processed / progress.total);
-    this.#waiting.classList.toggle("reading", !whole);
-    setText(
-      this.#waiting.lastChild,
-      whole
-        ? "Reading the prompt. A model that is not loaded is loaded first."
-        : `Reading the prompt: ${count(progress.processed)} of ${count(progress.total)} tokens`,
     );
   }
 

@@ -3,6 +3,7 @@
 
 import { advice, heading } from "../api/failure.js";
 import { factsOf } from "../chat/facts.js";
+import { Waiting } from "../chat/waiting.js";
 import { element, oncePerFrame, setText } from "../dom.js";
 import { MarkdownView } from "../markdown/view.js";
 import { Conversation } from "../model/conversation.js";
@@ -92,7 +93,7 @@ export class Pane {
       finish: null,
     });
     const generation = new Generation(conversation, node);
-    const answer = answerView(node);
+    const answer = answerView(generation);
     this.#messages.append(element("div", { class: "bubble" }, content), answer.element);
     this.#generation = generation;
     this.#show();
@@ -134,16 +135,19 @@ export class Pane {
   }
 }
 
-/** The view of an answer: text, what went wrong, facts. */
-function answerView(node) {
+/** The view of an answer: what it waits for, text, what went wrong, facts. */
+function answerView(generation) {
+  const { node } = generation;
   const text = new MarkdownView();
   const problem = element("p", { class: "problem", role: "alert", hidden: true });
   const facts = element("p", { class: "hint" });
-  const waiting = element("p", { class: "hint" }, "Reading the prompt");
+  const thinking = element("p", { class: "hint" }, "Thinking");
+  const waiting = new Waiting();
   const show = (writing) => {
     text.show(node.content || (writing ? "" : node.reasoning), writing);
-    waiting.hidden = !writing || Boolean(node.content);
-    setText(waiting, node.reasoning ? "Thinking" : "Reading the prompt");
+    const silent = writing && !node.content;
+    thinking.hidden = !silent || !node.reasoning;
+    waiting.show(silent && !node.reasoning ? generation : null);
     const { failure } = node;
     problem.hidden = !failure;
     if (failure)
@@ -157,7 +161,8 @@ function answerView(node) {
     element: element(
       "article",
       { class: "pane-answer", "aria-label": "Answer" },
-      waiting,
+      waiting.element,
+      thinking,
       text.element,
       problem,
       facts,
