@@ -104,3 +104,15 @@ def actors() -> dict[str, Any]:
         if each["name"].startswith("SERVE_REPLICA::ingot#ingot#")
     ]
     return {name.rpartition("#")[2]: ray.get_actor(name, namespace="serve") for name in names}
+
+
+def kill_worker(name: str) -> None:
+    """Kill a worker of a class whose name begins so; Ray starts it again."""
+    import ray  # noqa: PLC0415
+    from ray._raylet import ActorID  # noqa: PLC0415
+    from ray.util.state import list_actors  # noqa: PLC0415
+
+    alive = [each for each in list_actors() if each.state == "ALIVE"]
+    (victim, *_) = [each for each in alive if each.class_name.startswith(name)]
+    core = ray._private.worker.global_worker.core_worker
+    ray.kill(core.get_actor_handle(ActorID.from_hex(victim.actor_id)), no_restart=False)

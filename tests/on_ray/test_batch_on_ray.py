@@ -4,15 +4,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_servers import CHAT, chat
+from ray_servers import CHAT, chat, kill_worker
 
 from ingot.engine import EngineOptions
-from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions
 from ingot.server.batches.offline import Asking, OfflineBatch, asking
 from ingot.server.batches.row_files import RowFile
@@ -33,18 +31,13 @@ def lines(count: int) -> list[dict[str, Any]]:
 
 def answered(source: Path, folder: Path, server: Asking, kill_after: list[int]) -> list[Any]:
     """The lines of both files without what differs by chance; kills a worker now and then."""
-    import ray  # noqa: PLC0415
-    from ray.util.state import list_actors  # noqa: PLC0415
-
     batch = OfflineBatch(RowFile(source), folder, ["m"])
     assert batch.begin() is None
 
     def progress(done: int, _: int) -> None:
         if kill_after and done >= kill_after[0]:
             kill_after.pop(0)
-            alive = [each for each in list_actors() if each.class_name == "Worker"]
-            (victim, *_) = [each for each in alive if each.state == "ALIVE"]
-            ray.kill(_handle(victim.actor_id), no_restart=False)
+            kill_worker("Worker")
 
     async def run() -> None:
         async with server as (ask, at_once):
@@ -57,14 +50,6 @@ def answered(source: Path, folder: Path, server: Asking, kill_after: list[int]) 
         for name in ("output.jsonl", "errors.jsonl")
         for line in (folder / name).read_text().splitlines()
     ]
-
-
-def _handle(actor_id: str) -> Any:
-    import ray  # noqa: PLC0415
-    from ray._raylet import ActorID  # noqa: PLC0415
-
-    core = ray._private.worker.global_worker.core_worker
-    return core.get_actor_handle(ActorID.from_hex(actor_id))
 
 
 def _plain(line: dict[str, Any]) -> Any:
@@ -95,61 +80,6 @@ def test_every_row_has_one_answer_after_workers_were_killed(
     alone = answered(source, tmp_path / "alone", asking(options(model)), [])
     assert len(on_ray) == ROWS
     assert on_ray == alone
-
-
-def test_a_dataset(cluster: Any, model: Path) -> None:
-    import ray.data  # noqa: PLC0415
-
-    from ingot.ray import Scale, batch_inference  # noqa: PLC0415
-
-    assert cluster is not None
-    rows = [{"number": number, "word": ["one", "two"][number % 2]} for number in range(20)]
-    found = batch_inference(
-        ray.data.from_items(rows),
-        model=str(model),
-        prompt=lambda row: row["word"] if row["number"] != 3 else row["missing"],
-        engine={"threads": 1, "context": 1024},
-        scale=Scale(cpus=0.5),
-        batch_size=8,
-    ).take_all()
-    by_number = {row["number"]: row for row in found}
-    assert len(found) == len(by_number) == 20
-    assert by_number[3]["answer"] is None
-    assert "missing" in by_number[3]["error"]
-    del by_number[3]
-    assert {(row["word"], row["answer"], row["error"]) for row in by_number.values()} == {
-        ("one", "First.", None),
-        ("two", "Second.", None),
-    }
-
-
-def test_workers_for_other_endpoints(model: Path) -> None:
-    import numpy as np  # noqa: PLC0415
-
-    from ingot.ray import Inference  # noqa: PLC0415
-
-    def answered_by(path: str, prompt: Any, **params: Any) -> tuple[Any, Any]:
-        engine = {"threads": 1, "context": 1024}
-        worker = Inference(model=str(model), prompt=prompt, path=path, engine=engine, params=params)
-        with closing(worker):
-            found = worker({"word": np.array(["one", "two"], dtype=object)})
-        assert list(found["error"]) == [None, None]
-        first, second = found["answer"]
-        return first, second
-
-    assert answered_by(CHAT, lambda row: [{"role": "user", "content": row["word"]}]) == (
-        "First.",
-        "Second.",
-    )
-    texts = answered_by("/v1/completions", "{word}", max_tokens=3, ignore_eos=True)
-    assert all(isinstance(text, str) and text for text in texts)
-    vectors = answered_by("/v1/embeddings", "{word}")
-    assert len(vectors[0]) == len(vectors[1]) > 1
-    same, other = answered_by("/v1/score", lambda row: (row["word"], "one"))
-    assert abs(same - 1) < 1e-4
-    assert other < 0.999
-    with pytest.raises(ConfigError, match="must be one of"):
-        Inference(model=str(model), prompt="", path="/v1/files")
 
 
 def test_the_command_line(cluster: Any, model: Path, tmp_path: Path) -> None:

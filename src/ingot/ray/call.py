@@ -2,13 +2,13 @@
 
     PREFIX   the one that has the beginning of its prompt in its cache: `keys` identify it
     HOME     always the same one, because an endpoint keeps something in memory
-    EACH     all of them, one after the other
+    EACH     all of them, at the same time
 
 An ASGI scope and a body come in. It does not know Ray.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
 from typing import Any
@@ -66,16 +66,11 @@ class Call:
     body: bytes
     route: Route
     keys: tuple[int, ...] = ()
-    asked: frozenset[str] = frozenset()  # replicas that have had it, of one that goes to each
 
     @property
     def path(self) -> str:
         """The path of the URL."""
         return str(self.scope["path"])
-
-    def after(self, replica: str) -> "Call":
-        """The same call for another replica."""
-        return replace(self, asked=self.asked | {replica})
 
 
 def call_of(scope: Scope, body: bytes) -> Call:

@@ -7,11 +7,16 @@ ends with an error in the form of its API.
 
 import asyncio
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from typing import Any
 
 from ray import serve
 from ray.exceptions import RayActorError
-from ray.serve.exceptions import BackPressureError, ReplicaUnavailableError
+from ray.serve.exceptions import (
+    BackPressureError,
+    DeploymentUnavailableError,
+    ReplicaUnavailableError,
+)
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,7 +28,7 @@ from ingot.server.generation import disconnected
 from ingot.server.http.event_stream import LINES, event, line
 from ingot.server.http.json_response import dumps
 
-_LOST = (RayActorError, ReplicaUnavailableError)
+_LOST = (RayActorError, ReplicaUnavailableError, DeploymentUnavailableError)
 _TRIES = 3  # of a request whose replica dies before it answers
 _ID = b"x-request-id"  # Serve gives requests and responses their ids
 
@@ -124,15 +129,19 @@ class FrontApp:
             streamed.cancel()
 
     async def _ask_each(self, call: Call) -> list[dict[str, Any]]:
-        """The answers of all replicas, as one."""
-        answers: dict[str, list[dict[str, Any]]] = {}
-        while True:
-            name, messages = await self._replicas.name_and_answer.remote(call)
-            if name in answers:  # all others had it
-                break
-            answers[name] = messages
-            call = call.after(name)
-        return joined(call, sorted(answers.items()))
+        """The answers of all replicas, as one; of those that die meanwhile, none."""
+        asked = self._replicas.broadcast("name_and_answer", call)
+        answers: list[tuple[str, list[dict[str, Any]]]] = []
+        errors: list[BaseException] = []
+        for found in await asked.results_async(return_exceptions=True):
+            if isinstance(found, BaseException):
+                errors.append(found)
+            else:
+                answers.append(found)
+        for error in errors:
+            if not (answers and isinstance(error, _LOST)):
+                raise error
+        return joined(call, sorted(answers, key=itemgetter(0)))
 
 
 class _Response:

@@ -5,6 +5,7 @@ once; after them a stream pauses after each list (`pace.py`).
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ from ingot.ray.call import Call
 from ingot.ray.cores import claim
 from ingot.ray.models import located
 from ingot.ray.pace import AT_ONCE, START, pause
+from ingot.ray.router import STARTED
 from ingot.server.app import application
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
@@ -92,6 +94,10 @@ class Replica:
         """The replica's name and the whole response, for a call that goes to each."""
         messages = [message async for part in self.answer(call) for message in part]
         return self._name, messages
+
+    def record_replica_metadata(self) -> dict[str, float]:
+        """What routers know of this replica; Serve asks once, before any request."""
+        return {STARTED: time.time()}
 
     async def check_health(self) -> None:
         """Raise an error if an engine has failed or hangs, so that Serve starts a new replica."""

@@ -12,6 +12,9 @@ from ray.serve.request_router import (
 
 from ingot.ray.balance import Balance
 from ingot.ray.call import Call, Route
+from ingot.ray.home import Home
+
+STARTED = "started"  # of what a replica tells about itself: when it did, in seconds
 
 
 class PrefixRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
@@ -20,6 +23,7 @@ class PrefixRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
     def initialize_state(self, **_: Any) -> None:
         """Begin without knowledge; Serve calls it once."""
         self._balance = Balance()
+        self._home = Home()
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Replicas were added or removed."""
@@ -34,10 +38,9 @@ class PrefixRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
         """The replicas for a request, each a rank for itself."""
         named = {_name(each.replica_id): each for each in candidate_replicas}
         call = None if pending_request is None else _call(pending_request)
-        if call is not None and call.route is not Route.PREFIX:
-            # Others take their turn only if the first one is gone.
-            order = sorted(named.keys() - call.asked) or sorted(named)
-            return [[named[name]] for name in order[:1]]
+        if named and call is not None and call.route is Route.HOME:
+            started = {name: each.replica_metadata[STARTED] for name, each in named.items()}
+            return [[named[self._home.of(started)]]]
         running = {
             name: self.replica_queue_len_cache.get(each.replica_id) or 0
             for name, each in named.items()
