@@ -229,16 +229,17 @@ def test_a_client_that_goes_cancels_the_call() -> None:
 
 def test_files_and_stored_responses_stay_with_one_replica() -> None:
     from ingot.ray.call import call_of  # noqa: PLC0415
-    from ingot.ray.router import STARTED, PrefixRouter  # noqa: PLC0415
+    from ingot.ray.router import OWNS, STARTED, PrefixRouter  # noqa: PLC0415
 
     router: Any = object.__new__(PrefixRouter)
     router.initialize_state()
     call = call_of({"type": "http", "method": "GET", "path": "/v1/files/file-1"}, b"")
 
-    def chosen(**started: float) -> list[str]:
+    def chosen(owner: str | None = None, **started: float) -> list[str]:
         candidates: Any = [
             SimpleNamespace(
-                replica_id=SimpleNamespace(unique_id=name), replica_metadata={STARTED: time}
+                replica_id=SimpleNamespace(unique_id=name),
+                replica_metadata={STARTED: time, OWNS: name == owner},
             )
             for name, time in started.items()
         ]
@@ -249,3 +250,4 @@ def test_files_and_stored_responses_stay_with_one_replica() -> None:
     assert chosen(m=10, z=11) == ["m"]
     assert chosen(a=20, m=10, z=11) == ["m"]  # a new one, whose name sorts first
     assert chosen(a=20, z=11) == ["z"]
+    assert chosen(a=20, b=21, z=11, owner="b") == ["b"]  # it has the folder of batches

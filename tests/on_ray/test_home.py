@@ -18,3 +18,11 @@ def test_all_fronts_choose_the_same() -> None:
     early = Home()
     early.of({"m": 10.0})
     assert early.of(replicas) == Home().of(replicas)
+
+
+def test_the_one_with_the_folder_of_batches_is_the_home() -> None:
+    home = Home()
+    assert home.of({"m": 10.0, "z": 11.0}, ["z"]) == "z"
+    assert home.of({"m": 10.0, "a": 20.0}) == "m"  # it is gone
+    assert home.of({"m": 10.0, "a": 20.0, "b": 30.0}, ["b"]) == "b"  # it was faster than m
+    assert home.of({"m": 10.0, "a": 20.0}, []) == "m"

@@ -17,7 +17,7 @@ from ingot.ray.call import Call
 from ingot.ray.cores import claim
 from ingot.ray.models import located
 from ingot.ray.pace import AT_ONCE, START, pause
-from ingot.ray.router import STARTED
+from ingot.ray.router import OWNS, STARTED
 from ingot.server.app import application
 from ingot.server.options import ServerOptions
 from ingot.server.state import Server
@@ -95,9 +95,9 @@ class Replica:
         messages = [message async for part in self.answer(call) for message in part]
         return self._name, messages
 
-    def record_replica_metadata(self) -> dict[str, float]:
+    def record_replica_metadata(self) -> dict[str, float | bool]:
         """What routers know of this replica; Serve asks once, before any request."""
-        return {STARTED: time.time()}
+        return {STARTED: time.time(), OWNS: self._server.batches_folder.is_claimed}
 
     async def check_health(self) -> None:
         """Raise an error if an engine has failed or hangs, so that Serve starts a new replica."""

@@ -14,7 +14,9 @@ from ingot.ray.balance import Balance
 from ingot.ray.call import Call, Route
 from ingot.ray.home import Home
 
-STARTED = "started"  # of what a replica tells about itself: when it did, in seconds
+# What a replica tells about itself when it has started: the time, in seconds, and whether it
+# claimed the folder of batches.
+STARTED, OWNS = "started", "owns_batches"
 
 
 class PrefixRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
@@ -39,8 +41,10 @@ class PrefixRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
         named = {_name(each.replica_id): each for each in candidate_replicas}
         call = None if pending_request is None else _call(pending_request)
         if named and call is not None and call.route is Route.HOME:
-            started = {name: each.replica_metadata[STARTED] for name, each in named.items()}
-            return [[named[self._home.of(started)]]]
+            told = {name: each.replica_metadata for name, each in named.items()}
+            started = {name: each[STARTED] for name, each in told.items()}
+            owners = [name for name, each in told.items() if each[OWNS]]
+            return [[named[self._home.of(started, owners)]]]
         running = {
             name: self.replica_queue_len_cache.get(each.replica_id) or 0
             for name, each in named.items()

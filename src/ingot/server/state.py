@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
+from ingot.server.batches_folder import BatchesFolder
 from ingot.server.catalog import Catalog
 from ingot.server.downloads import Downloads
 from ingot.server.errors import ApiError
@@ -27,6 +28,7 @@ class Server:
         self.downloads = Downloads(self.catalog)
         self.generations = Generations()
         self.slot_files = SlotFiles(options)
+        self.batches_folder = BatchesFolder(options.batches_folder)
         self.metrics = Metrics(self.catalog)
         self.history = StatusHistory(self.catalog)
         self.facts = FactsReader(read_model)
@@ -68,8 +70,9 @@ class Server:
         self.mcp.stop()
 
     async def close(self) -> None:
-        """End the downloads, close the models, and the connections to MCP servers."""
+        """End the downloads, close the models and MCP servers, leave the folder of batches."""
         self.draining = True
         await self.downloads.close()
         await self.mcp.close()
         await self.catalog.close()
+        self.batches_folder.release()

@@ -142,13 +142,15 @@ class _Job:
 def router(server: Server, records: BatchRecords) -> APIRouter:
     """The endpoints; batches of an earlier server go on when this one starts."""
     routes = APIRouter(tags=["Anthropic"], responses=error_responses(AnthropicError))
-    jobs = {job.id: job for job in _stored(records)}
+    jobs: dict[str, _Job] = {}
 
     def resume(app: ASGIApp) -> None:
         for job in jobs.values():
             job.resume(app, server)
 
-    server.at_start.append(resume)
+    server.batches_folder.when_claimed(
+        lambda: jobs.update((job.id, job) for job in _stored(records)), resume
+    )
 
     def found(batch_id: str) -> _Job:
         if batch_id not in jobs:

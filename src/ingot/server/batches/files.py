@@ -61,10 +61,13 @@ class FileStore:
         self._files: OrderedDict[str, FileObject] = OrderedDict()
         self._contents: dict[str, bytes] = {}  # if there is no folder
         self._folder = folder
-        if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sweep(folder)
-            self._files.update((file.id, file) for file in _stored(folder))
+
+    def load(self) -> None:
+        """Find the files of an earlier server in the folder."""
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sweep(self._folder)
+            self._files.update((file.id, file) for file in _stored(self._folder))
 
     def add(self, filename: str, purpose: Purpose, content: bytes) -> FileObject:
         """Keep a file; if there is no room for it, it is refused."""

@@ -151,13 +151,15 @@ class _Job:
 def router(server: Server, store: FileStore, records: BatchRecords) -> APIRouter:
     """The endpoints; batches of an earlier server go on when this one starts."""
     routes = APIRouter(tags=["OpenAI"], responses=ERRORS)
-    jobs = {job.batch.id: job for job in _stored(records)}
+    jobs: dict[str, _Job] = {}
 
     def resume(app: ASGIApp) -> None:
         for job in jobs.values():
             job.resume(app, server, store)
 
-    server.at_start.append(resume)
+    server.batches_folder.when_claimed(
+        lambda: jobs.update((job.batch.id, job) for job in _stored(records)), resume
+    )
 
     def found(batch_id: str) -> _Job:
         if batch_id not in jobs:

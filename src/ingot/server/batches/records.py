@@ -33,9 +33,6 @@ class BatchRecords:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sweep(folder)
 
     def create(
         self, batch_id: str, state: dict[str, Any], requests: Sequence[BatchRequest]
@@ -69,6 +66,8 @@ class BatchRecords:
         """All batches, the oldest first."""
         if self._folder is None:
             return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(self._folder)
         found = [self._load(path) for path in self._folder.glob(f"*.{_STATE}")]
         yield from sorted(found, key=lambda batch: str(batch.state["created_at"]))
 
