@@ -471,10 +471,13 @@ class LLM:
 
         return await asyncio.to_thread(self.embed, texts, pooling=pooling, normalize=normalize)
 
-    def rerank(self, query: str, documents: Sequence[str]) -> Floats:
+    def rerank(
+        self, query: str, documents: Sequence[str], *, truncate: int | None = None
+    ) -> Floats:
         """Scores [documents] of how well each document answers a query; the model is a reranker.
 
-        Larger is better; only the order is meaningful. Models without a ranking head raise
+        Larger is better; only the order is meaningful. A query and a document of more than
+        `truncate` tokens together are cut to that many. Models without a ranking head raise
         `ModelError`; use `embed` with these.
 
         >>> llm.rerank("capital of France", ["Paris", "a cat"])  # doctest: +ELLIPSIS
@@ -483,7 +486,7 @@ class LLM:
         ingot.errors.ModelError: ... use embed
         """
         self.engine.adapters.require_none()
-        return self.engine.programs.ranking(self.tokenizer, query, documents)
+        return self.engine.programs.ranking(self.tokenizer, query, documents, truncate)
 
     def hidden_states(self, prompt: Prompt) -> Floats:
         """Hidden states [1 + layers, tokens, width]: the embeddings, then each layer's output.

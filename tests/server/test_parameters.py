@@ -1,6 +1,7 @@
 """Nothing that a client asks for is silently ignored: honoured, refused, or a warning.
 
-docs/server.md has a table of what each API does with a parameter; it is compared with the code.
+docs/server.md has tables of what each API does with a parameter; they are compared with the code.
+`test_parameters_of_endpoints.py` asks the endpoints that generate nothing.
 """
 
 import json
@@ -141,8 +142,10 @@ def test_what_cannot_be_honoured_is_refused_with_its_name(served: Served, name: 
     error = response.json()["error"]
     assert name in error["message"]
     assert error.get("param", name) == name
-    neutral = next(iter(REFUSED[name].neutral), None)
-    assert ask(served, where, **{name: neutral, **script("a")}).status_code == 200
+    for neutral in (None, *REFUSED[name].neutral):
+        assert ask(served, where, **{name: neutral, **script("a")}).status_code == 200
+    off = ask(served, where, **{name: False, **script("a")})
+    assert off.status_code == (400 if REFUSED[name].false_asks else 200)
 
 
 def _refuses(where: str, name: str) -> bool:
@@ -164,6 +167,64 @@ def test_other_parameters_are_warned_of_and_logged(
     assert "warnings" not in ask(served, where).json()
 
 
+GROUPS: list[tuple[str, dict[str, Any], str, str]] = [
+    (CHAT, {"stream_options": {"include_usag": True}}, "stream_options.include_usag", "usage"),
+    (CHAT, {"thinking": {"type": "enabled", "x": 1}}, "thinking.x", ""),
+    (CHAT, {"response_format": {"type": "text", "x": 1}}, "response_format.x", ""),
+    (
+        CHAT,
+        {"tools": [{"type": "function", "function": {"name": "f", "stric": True}}]},
+        "tools[0].function.stric",
+        "strict",
+    ),
+    ("/v1/completions", {"stream_options": {"x": 1}}, "stream_options.x", ""),
+    ("/v1/responses", {"text": {"verbosity": "low"}}, "text.verbosity", ""),
+    (
+        "/v1/responses",
+        {"text": {"format": {"type": "text", "schem": {}}}},
+        "text.format.schem",
+        "schema",
+    ),
+    ("/v1/responses", {"reasoning": {"summary": "auto"}}, "reasoning.summary", ""),
+    ("/v1/responses", {"tools": [{"type": "function", "name": "f", "x": 1}]}, "tools[0].x", ""),
+    ("/v1/messages", {"thinking": {"type": "disabled", "x": 1}}, "thinking.x", ""),
+    ("/v1/messages", {"output_config": {"x": 1}}, "output_config.x", ""),
+    ("/v1/messages", {"metadata": {"team": "a"}}, "metadata.team", ""),
+    (
+        "/v1/messages",
+        {"tools": [{"name": "f", "input_schem": {}}]},
+        "tools[0].input_schem",
+        "input",
+    ),
+]
+
+
+@pytest.mark.parametrize(("where", "fields", "name", "meant"), GROUPS)
+def test_objects_of_parameters_are_looked_into(
+    served: Served, where: str, fields: dict[str, Any], name: str, meant: str
+) -> None:
+    answer = ask(served, where, **fields, tool_choice=None, **script("a"))
+    assert answer.status_code == 200, answer.text
+    (warning,) = answer.json()["warnings"]
+    assert warning.startswith(f"{name!r} is not a parameter of this endpoint.")
+    assert ("Did you mean" in warning) == bool(meant)
+    assert meant in warning
+
+
+def test_messages_may_have_other_fields(served: Served) -> None:
+    """Clients send back whole messages of other servers, and hints about caches."""
+    said = {"role": "user", "content": "?", "annotations": [], "x": 1}
+    assert "warnings" not in ask(served, CHAT, messages=[said], **script("a")).json()
+    cached = {"type": "text", "text": "?", "cache_control": {"type": "ephemeral"}}
+    fields = {
+        "system": [cached],
+        "messages": [{"role": "user", "content": [cached]}],
+        "tools": [{"name": "f", "cache_control": {"type": "ephemeral"}}],
+        "cache_control": {"type": "ephemeral"},
+    }
+    assert "warnings" not in ask(served, "/v1/messages", **fields, **script("a")).json()
+
+
 def test_strict_servers_refuse_them(model: Path) -> None:
     with scripted_server(model, strict_parameters=True) as served:
         for where in BODIES:
@@ -171,6 +232,10 @@ def test_strict_servers_refuse_them(model: Path) -> None:
             assert strict.status_code == 400
             assert "Did you mean 'model'?" in strict.json()["error"]["message"]
             assert ask(served, where).status_code == 200
+        for where, fields, name, _ in GROUPS:
+            strict = ask(served, where, **fields)
+            assert strict.status_code == 400
+            assert repr(name) in strict.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("where", ASK)
@@ -254,6 +319,55 @@ def test_token_healing_continues_inside_the_last_token(http: httpx.Client) -> No
     assert healed["choices"][0]["text"].startswith("//")
 
 
+@pytest.mark.parametrize("where", ASK)
+def test_false_bans_a_token_as_the_hint_says(served: Served, where: str) -> None:
+    hint = ask(served, where, bad_words=["a"])
+    assert "logit_bias, with false for every token id" in hint.json()["error"]["message"]
+    choice = {"guided_choice": ["a", "b"], "temperature": 0}
+    first = text_of(where, ask(served, where, **choice))
+    banned = {str(ord(first)): False}
+    other = text_of(where, ask(served, where, **choice, logit_bias=banned))
+    assert {first, other} == {"a", "b"}
+    assert ask(served, where, logit_bias={str(ord(first)): True}).status_code == 400
+
+
+def test_a_format_of_plain_text_asks_for_nothing(served: Served) -> None:
+    fields = {"response_format": {"type": "text"}, **script("yes")}
+    assert text_of(CHAT, ask(served, CHAT, **fields)) == "yes"
+
+
+def _post(served: Served, where: str, body: dict[str, Any]) -> Any:
+    return served(lambda client: client.post(where, json=body)).json()
+
+
+THINKING_APIS = {
+    CHAT: ("chat_template_kwargs", "thinking"),
+    "/v1/responses": ("chat_template_kwargs",),
+    "/v1/messages": ("chat_template_kwargs", "thinking"),
+}
+
+
+def test_reasoning_can_be_switched_off_and_left_in_the_text(tmp_path: Path) -> None:
+    off = {
+        "chat_template_kwargs": {"enable_thinking": False},
+        "thinking": {"type": "disabled"},
+    }
+    with scripted_server(scripted_model(tmp_path, "qwen3")) as served:
+        for where, names in THINKING_APIS.items():
+            count = f"{where}/count_tokens" if "messages" in where else f"{where}/input_tokens"
+            plain, *others = (
+                _post(served, count, {**ASK[where], **({name: off[name]} if name else {})})
+                for name in ("", *names)
+            )
+            for longer in others:  # it has an empty block of reasoning
+                assert longer["input_tokens"] > plain["input_tokens"]
+            text = "<think>\nWell\n</think>\n\nyes"
+            shown = ask(served, where, reasoning_format="none", **script(text))
+            assert "<think>" in text_of(where, shown)
+            wrong = ask(served, where, chat_template_kwargs={"messages": []})
+            assert "chat_template_kwargs cannot set 'messages'" in wrong.text
+
+
 def test_names_of_other_apis_are_not_lost(served: Served) -> None:
     response = ask(
         served, "/v1/responses", max_output_tokens=None, max_tokens=3, **script("abcdef")
@@ -274,7 +388,8 @@ def in_the_table(where: str, name: str) -> str:
 def test_the_table_in_the_documentation_is_right() -> None:
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     section = page.split("### Parameters", 1)[1].split("\n### ", 1)[0]
-    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    table = section.split("\n| endpoint |")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     header, _, *rows = ([cell.strip() for cell in row] for row in rows)
     columns = [re.sub("`", "", name) for name in header[1:]]
     assert columns == [*BODIES, *OLLAMA_BODIES]

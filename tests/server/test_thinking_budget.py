@@ -1,4 +1,4 @@
-"""`budget_tokens` of `/v1/messages`: a model that would reason forever has to answer."""
+"""`thinking.budget_tokens`: a model that would reason forever has to answer."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_llama(tmp_path_factory.mktemp("thinking") / "tiny.gguf", template=TEMPLATE)
 
 
-def ask(path: Path, **fields: object) -> dict[str, Any]:
+def ask(path: Path, where: str = "/v1/messages", **fields: object) -> dict[str, Any]:
     """The answer of a model that writes one letter only, as far as it may."""
     body = {
         "messages": [{"role": "user", "content": "hi"}],
@@ -30,7 +30,7 @@ def ask(path: Path, **fields: object) -> dict[str, Any]:
 
     async def answer() -> dict[str, Any]:
         async with asgi_client(path) as client:
-            response = await client.post("/v1/messages", json=body)
+            response = await client.post(where, json=body)
             assert response.status_code == 200, response.text
             return response.json()
 
@@ -53,6 +53,12 @@ def test_the_answer_begins_when_the_budget_is_spent(path: Path, budget: int) -> 
     letters = 20 - len("</think>")
     assert told(answer) == [("thinking", "a" * budget), ("text", "a" * (letters - budget))]
     assert answer["usage"]["output_tokens"] == 20
+
+
+def test_chat_completions_have_the_budget_too(path: Path) -> None:
+    fields = {"thinking": {"type": "enabled", "budget_tokens": 5}}
+    (choice,) = ask(path, "/v1/chat/completions", **fields)["choices"]
+    assert choice["message"]["reasoning_content"] == "a" * 5
 
 
 def test_an_answer_of_a_form_comes_behind_it(path: Path) -> None:

@@ -149,7 +149,8 @@ def _given(names: Mapping[str, object]) -> dict[str, object]:
         if value is None:
             continue
         if name == "response_format":
-            _put(given, "grammar", name, _response_grammar(value))
+            if (grammar := _response_grammar(value)) is not None:  # None: plain text
+                _put(given, "grammar", name, grammar)
         elif name == "top_logprobs":
             _put(given, "n_probs", name, value)
         elif name == "logprobs" and not isinstance(value, bool):

@@ -29,6 +29,8 @@ from ingot.reply import (
 from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
 from ingot.server.generation import PromptSet
+from ingot.server.options import RequestOptions
+from ingot.server.prompt_tokens import kept_tokens
 from ingot.server.request_adapters import AdapterScale
 
 Message = dict[str, Any]
@@ -45,7 +47,7 @@ class Chat:
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
     include_stop: bool = False  # whether the text includes the stop sequence that ended it
-    most_prompt_tokens: int | None = None  # of which the last are kept; None: all
+    most_prompt_tokens: int | None = None  # of which the last are kept; None: all, -1: what fits
     # Whether the last message, from the assistant, is continued; None: if there is one.
     continues_last: bool | None = None
     thinking_tokens: int | None = None  # of reasoning before the answer; None: no limit
@@ -83,6 +85,11 @@ class ReplyReader:
         ]
 
 
+def for_counting(options: RequestOptions) -> RequestOptions:
+    """The options of a request whose prompt is only counted: the limits of answers do not apply."""
+    return replace(options, max_tokens=None)
+
+
 class PreparedChat:
     """Makes a chat's prompt for a model; its `reader` is known after that."""
 
@@ -110,8 +117,9 @@ class PreparedChat:
             answer=chat.params.grammar,
         )
         params = replace(chat.params, grammar=grammar, thinking=self._budget(llm))
-        if chat.most_prompt_tokens is not None:
-            prompt = prompt[-chat.most_prompt_tokens :]
+        most = kept_tokens(chat.most_prompt_tokens, llm.context, generated=params.max_tokens or 1)
+        if most is not None:
+            prompt = prompt[-most:]
         return PromptSet(
             [llm.engine.encode(prompt)],
             params,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, Field
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.errors import IngotError, StoreError
@@ -18,21 +19,23 @@ from ingot.server.body_limits import Name
 from ingot.server.downloads import EVENT, DownloadState
 from ingot.server.error_bodies import OpenAIError, error_responses
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.http.event_stream import WatchStream, event
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 
 _LOOK_SECONDS = 1.0  # between two looks whether the server is about to stop
 _QUIET_LOOKS = 15  # after so many without an event, a comment keeps the connection alive
 
 
-class ModelBody(Body):
+class ModelBody(RequestBody):
     """The name of a model."""
 
     model: str
 
 
-class DownloadBody(Body):
+class DownloadBody(RequestBody):
     """The name of a model to download, as `ingot pull` takes it."""
 
     model: Annotated[Name, Field(min_length=1)]
@@ -68,16 +71,18 @@ def router(server: Server) -> APIRouter:
             (await server.catalog.lease(name)).release()
 
     @routes.post("/models/load")
-    async def load(body: ModelBody) -> Done:
+    async def load(body: ModelBody, http: HttpRequest) -> Done:
         """Begin to load a model; its status and the events say when it is loaded."""
+        check_parameters(body, record_of(http.scope), server.options)
         task = asyncio.create_task(load_now(server.catalog.find(body.model).name))
         loading.add(task)
         task.add_done_callback(loading.discard)
         return Done()
 
     @routes.post("/models/unload", responses={409: {"model": OpenAIError}})
-    async def unload(body: ModelBody) -> Done:
+    async def unload(body: ModelBody, http: HttpRequest) -> Done:
         """Close a model. The next request to it opens it again."""
+        check_parameters(body, record_of(http.scope), server.options)
         await server.catalog.unload(body.model)
         return Done()
 
@@ -88,16 +93,18 @@ def router(server: Server) -> APIRouter:
         return DownloadList(allowed=server.options.allow_downloads, data=running)
 
     @routes.post("/models/download", responses={403: {"model": OpenAIError}})
-    async def download(body: DownloadBody) -> Done:
+    async def download(body: DownloadBody, http: HttpRequest) -> Done:
         """Begin to download a model of the hub or of Ollama; the events say how far it is."""
+        check_parameters(body, record_of(http.scope), server.options)
         server.require_downloads()
         with _bad_names():
             server.downloads.begin(body.model)
         return Done()
 
     @routes.post("/models/download/cancel", responses={403: {"model": OpenAIError}})
-    async def cancel(body: DownloadBody) -> Done:
+    async def cancel(body: DownloadBody, http: HttpRequest) -> Done:
         """Cancel a download; what has arrived stays for the next one."""
+        check_parameters(body, record_of(http.scope), server.options)
         server.require_downloads()
         with _bad_names():
             if not server.downloads.cancel(body.model):

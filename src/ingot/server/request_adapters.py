@@ -8,10 +8,10 @@ from pydantic import Field
 from ingot.api import LLM
 from ingot.engine.adapters import AdapterChoice
 from ingot.server.errors import ApiError
-from ingot.server.sampling_body import Body, Number
+from ingot.server.sampling_body import Number, ParameterGroup
 
 
-class AdapterScale(Body):
+class AdapterScale(ParameterGroup):
     """How much of an adapter is used; `id` is its place in the list of `/lora-adapters`."""
 
     id: Annotated[int, Field(ge=0)]

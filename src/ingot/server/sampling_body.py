@@ -5,7 +5,7 @@ Types, ranges and aliases come from there. A null means the default. It does not
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -26,6 +26,12 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
+class ParameterGroup(Body):
+    """An object of parameters: it keeps those it does not know, for `check_parameters`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 class RequestBody(Body):
     """A whole body: it keeps the parameters that it does not know, for `check_parameters`."""
 
@@ -41,6 +47,7 @@ class TextRequestBody(RequestBody):
 
 StopSequence = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Bias = Literal[False] | Number  # of a token; False bans it
 
 _OTHERS: dict[str, Any] = {
     "stop": StopSequence | Few[StopSequence],
@@ -48,7 +55,7 @@ _OTHERS: dict[str, Any] = {
     "ignore_eos": bool,
     "samplers": Few[Name],
     "dry_sequence_breakers": Few[StopSequence],
-    "logit_bias": Mapped[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Number],
+    "logit_bias": Mapped[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Bias],
     **structured_outputs.FIELDS,
 }
 # Endpoints have their own fields for these.

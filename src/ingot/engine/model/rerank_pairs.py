@@ -43,6 +43,7 @@ class PairEncoder:
         self._context = model.context
         self._tokenizer = tokenizer
         self._start = [tokenizer.bos_id] if tokenizer.adds_bos else []
+        self._end = len(tokenizer.encode("")) - len(self._start)  # tokens after every text
         self._between: list[int] = []
         self._template = metadata.string(_TEMPLATE, "")
         if self._template and set(_PLACES.findall(self._template)) != {"query", "document"}:
@@ -55,12 +56,19 @@ class PairEncoder:
                 )
             self._between = [separator]
 
-    def encode(self, query: str, document: str) -> tuple[Ints, Ints]:
-        """The tokens of a pair and their types."""
+    def encode(self, query: str, document: str, most: int | None = None) -> tuple[Ints, Ints]:
+        """The tokens of a pair and their types.
+
+        A pair of more than `most` tokens loses the end of its longer text, as in transformers
+        ("longest_first"); in a template, the end of the document.
+        """
         if self._template:
-            return self._fill_template(query, document)
-        first = [*self._tokenizer.encode(query), *self._between]
+            return self._fill_template(query, document, most)
+        first = self._tokenizer.encode(query)
         second = self._tokenizer.encode(document)[len(self._start) :]
+        if most is not None and len(first) + len(self._between) + len(second) > most:
+            first, second = self._cut(first, second, most)
+        first = [*first, *self._between]
         if len(first) + len(second) > self._context:
             raise ContextLengthError(
                 f"a query of {len(first)} tokens and a document of {len(second)} do not fit the "
@@ -77,22 +85,53 @@ class PairEncoder:
         probabilities: Floats = np.exp(-np.logaddexp(np.float32(0), no - yes))
         return probabilities
 
-    def _fill_template(self, query: str, document: str) -> tuple[Ints, Ints]:
-        text, spans = "", []
-        given = {"query": query, "document": document}
-        for index, part in enumerate(_PLACES.split(self._template)):
-            if index % 2:  # what the expression found
-                spans.append((len(text), len(text) + len(given[part])))
-            text += given[part] if index % 2 else part
-        tokens = self._tokenizer.encode(
-            text, add_special=False, parse_special=True, plain_spans=spans
+    def _cut(self, first: list[int], second: list[int], most: int) -> tuple[list[int], list[int]]:
+        """The tokens of both texts, without the end of the longer one or of both."""
+        start, end = len(self._start), self._end
+        room = most - start - 2 * end - len(self._between)  # for the tokens of the texts
+        if room < 2:
+            raise _too_short(most)
+        lengths = len(first) - start - end, len(second) - end
+        shorter = min(*lengths, room // 2)
+        kept = (shorter, room - shorter) if lengths[0] <= lengths[1] else (room - shorter, shorter)
+        return (
+            first[: start + kept[0]] + first[len(first) - end :],
+            second[: kept[1]] + second[len(second) - end :],
         )
+
+    def _fill_template(self, query: str, document: str, most: int | None) -> tuple[Ints, Ints]:
+        tokens = self._filled(query, document)
+        if most is not None and len(tokens) > most:
+            kept = self._tokenizer.encode(document, add_special=False)
+            while len(tokens) > most:
+                if not kept:
+                    raise _too_short(most)
+                del kept[max(len(kept) - (len(tokens) - most), 0) :]
+                tokens = self._filled(query, self._tokenizer.decode(kept))
         if len(tokens) > self._context:
             raise ContextLengthError(
                 f"a query and a document of {len(tokens)} tokens with the file's template do not "
                 f"fit the context of {self._context}; cut the document into shorter ones"
             )
         return np.array(tokens, np.int32), np.zeros(len(tokens), np.int32)
+
+    def _filled(self, query: str, document: str) -> list[int]:
+        """The tokens of the template with a query and a document."""
+        text, spans = "", []
+        given = {"query": query, "document": document}
+        for index, part in enumerate(_PLACES.split(self._template)):
+            if index % 2:  # what the expression found
+                spans.append((len(text), len(text) + len(given[part])))
+            text += given[part] if index % 2 else part
+        return self._tokenizer.encode(
+            text, add_special=False, parse_special=True, plain_spans=spans
+        )
+
+
+def _too_short(most: int) -> ContextLengthError:
+    return ContextLengthError(
+        f"a query and a document cannot be cut to {most} tokens; allow more for each pair"
+    )
 
 
 def _labels(metadata: Metadata) -> tuple[str, ...]:

@@ -72,10 +72,16 @@ class SecondPrograms:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
-    def ranking(self, tokenizer: Tokenizer, query: str, documents: Sequence[str]) -> Floats:
-        """Scores [documents] of a query; `ModelError` if the model has no ranking head."""
+    def ranking(
+        self, tokenizer: Tokenizer, query: str, documents: Sequence[str], truncate: int | None
+    ) -> Floats:
+        """Scores [documents] of a query; `ModelError` if the model has no ranking head.
+
+        Pairs of more than `truncate` tokens are cut to that many.
+        """
         pairs = PairEncoder(self._model, tokenizer)
         if not documents:
             return np.empty(0, np.float32)
-        tokens, types = zip(*(pairs.encode(query, text) for text in documents), strict=True)
+        encoded = (pairs.encode(query, text, truncate) for text in documents)
+        tokens, types = zip(*encoded, strict=True)
         return pairs.scores(self.scores(tokens, types))

@@ -18,7 +18,7 @@ from ingot.reply.events import merged
 from ingot.reply.json_reader import is_value
 from ingot.server.anthropic.messages_body import CountBody, MessagesBody, chat_of
 from ingot.server.anthropic.threads import ThreadStore
-from ingot.server.chat import PreparedChat, ReplyReader, prepare
+from ingot.server.chat import PreparedChat, ReplyReader, for_counting, prepare
 from ingot.server.error_bodies import AnthropicError, anthropic_error, error_responses
 from ingot.server.errors import ApiError, error_info
 from ingot.server.generation import Generation, while_connected
@@ -251,6 +251,7 @@ class TokenCount(BaseModel):
     """The number of tokens of a conversation."""
 
     input_tokens: int
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -273,12 +274,15 @@ def router(server: Server) -> APIRouter:
         async with generation:
             return JsonResponse(await while_connected(http.receive, responder.whole()))
 
-    @routes.post("/v1/messages/count_tokens")
-    async def count_tokens(body: CountBody) -> TokenCount:
+    @routes.post("/v1/messages/count_tokens", response_model_exclude_none=True)
+    async def count_tokens(body: CountBody, http: HttpRequest) -> TokenCount:
         """Count the tokens of a conversation."""
-        chat = chat_of(body, server.request_options(body.model))
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
+        body = threads.continued(body)
+        chat = chat_of(body, for_counting(server.request_options(body.model)))
         with await server.catalog.lease(body.model) as lease:
             ids, _ = await run_in_thread(prepare, lease.llm, chat)
-        return TokenCount(input_tokens=len(ids))
+        return TokenCount(input_tokens=len(ids), warnings=record.warnings or None)
 
     return routes

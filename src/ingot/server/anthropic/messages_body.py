@@ -14,12 +14,12 @@ from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
 from ingot.server.options import RequestOptions
-from ingot.server.sampling_body import (
-    Body,
-    RequestBody,
-    SamplingBody,
-    StopSequence,
-    params_of,
+from ingot.server.sampling_body import Body, ParameterGroup, StopSequence, params_of
+from ingot.server.template_body import (
+    TemplateBody,
+    ThinkingBody,
+    separates_reasoning,
+    template_options,
 )
 
 
@@ -146,7 +146,7 @@ def _joined(turn: list[Message]) -> Message:
     return {**result, "tool_calls": calls} if calls else result
 
 
-class ToolBody(Body):
+class ToolBody(ParameterGroup):
     """A tool of the client; Anthropic's own tools have other types."""
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
@@ -154,9 +154,10 @@ class ToolBody(Body):
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     strict: bool | None = None
+    cache_control: dict[str, Any] | None = None  # no effect: prefixes are always cached
 
 
-class ChoiceBody(Body):
+class ChoiceBody(ParameterGroup):
     """Whether a tool must be called, and which."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -164,42 +165,35 @@ class ChoiceBody(Body):
     disable_parallel_tool_use: bool | None = None
 
 
-class ThinkingBody(Body):
-    """Whether the model reasons first, and for how many tokens at most."""
-
-    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
-    budget_tokens: Annotated[int, Field(ge=1)] | None = None
-
-
-class FormatBody(Body):
+class FormatBody(ParameterGroup):
     """The format that the answer must have."""
 
     type: Literal["json_schema"]
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
-class OutputBody(Body):
+class OutputBody(ParameterGroup):
     """The format of the answer, and the reasoning effort."""
 
     format: FormatBody | None = None
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
-class Metadata(Body):
+class Metadata(ParameterGroup):
     """The user; it is ignored."""
 
     user_id: str | None = None
 
 
-class ThreadBody(Body):
+class ThreadBody(ParameterGroup):
     """Whether the server holds the conversation, and which one it continues."""
 
     type: Literal["create", "continue"]
     previous_message_id: str | None = None
 
 
-class Conversation(RequestBody):
-    """What both bodies have: everything that the model reads."""
+class Conversation(TemplateBody):
+    """What both bodies have."""
 
     model: str | None = None
     messages: Annotated[Many[MessageBody], Field(min_length=1)]
@@ -208,20 +202,21 @@ class Conversation(RequestBody):
     tool_choice: ChoiceBody | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputBody | None = None
-
-
-class CountBody(Conversation):
-    """A conversation whose tokens are counted."""
-
-
-class MessagesBody(Conversation, SamplingBody):
-    """A conversation to continue."""
-
-    max_tokens: Annotated[int, Field(ge=1)]
+    cache_control: dict[str, Any] | None = None  # no effect: prefixes are always cached
     stop_sequences: Few[StopSequence] | None = None
     stream: bool | None = None
     thread: ThreadBody | None = None
     metadata: Metadata | None = None
+
+
+class CountBody(Conversation):
+    """A conversation whose tokens are counted; other fields have no effect."""
+
+
+class MessagesBody(Conversation):
+    """A conversation to continue."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
 
 
 def chat_of(body: Conversation, options: RequestOptions) -> Chat:
@@ -231,18 +226,15 @@ def chat_of(body: Conversation, options: RequestOptions) -> Chat:
         form = body.output_config.format
         schema = {"type": "json_schema", "json_schema": {"schema": form.schema_}}
     choice = body.tool_choice
-    stops, priority = None, None
-    if isinstance(body, MessagesBody):
-        stops, priority = body.stop_sequences, body.priority
     return Chat(
         messages=template_messages(body.messages, body.system),
-        params=params_of(body, options, stop=stops, response_format=schema),
+        params=params_of(body, options, stop=body.stop_sequences, response_format=schema),
         tools=[_tool(tool) for tool in body.tools or ()],
         tool_choice=_choice(body),
         parallel_tool_calls=not (choice and choice.disable_parallel_tool_use),
         thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
-        separates_reasoning=options.separates_reasoning,
-        priority=priority or 0,
+        separates_reasoning=separates_reasoning(body, options),
+        priority=body.priority or 0,
         template_options=_template_options(body),
     )
 
@@ -277,12 +269,7 @@ def _choice(body: Conversation) -> ToolChoice:
 
 
 def _template_options(body: Conversation) -> dict[str, object]:
-    """Variables for the chat template; model families have different names for them."""
-    options: dict[str, Any] = {}
-    if body.thinking is not None:
-        thinks = body.thinking.type != "disabled"
-        options |= {"enable_thinking": thinks, "thinking": thinks}
-    if body.output_config is not None and body.output_config.effort is not None:
-        effort = body.output_config.effort
-        options["reasoning_effort"] = effort if effort in ("low", "medium") else "high"
-    return options
+    effort = body.output_config.effort if body.output_config else None
+    if effort not in (None, "low", "medium"):
+        effort = "high"  # the highest that templates know
+    return template_options(body, body.thinking, effort)

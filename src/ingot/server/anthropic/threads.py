@@ -6,10 +6,12 @@ in memory; if one is gone, the client is told so and sends the whole conversatio
 """
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, TypeVar
 
-from ingot.server.anthropic.messages_body import MessageBody, MessagesBody
+from ingot.server.anthropic.messages_body import Conversation, MessageBody, MessagesBody
 from ingot.server.errors import ApiError
+
+T = TypeVar("T", bound=Conversation)
 
 _MOST_THREADS = 1024
 _MOST_CHARACTERS = 64 << 20  # of all conversations; the oldest are dropped first
@@ -23,7 +25,7 @@ class ThreadStore:
         self._held: OrderedDict[str, tuple[MessagesBody, int]] = OrderedDict()
         self._characters = 0
 
-    def continued(self, body: MessagesBody) -> MessagesBody:
+    def continued(self, body: T) -> T:
         """The whole request: what is held of its thread, and what the body adds."""
         if body.thread is None or body.thread.type == "create":
             return body
@@ -40,7 +42,7 @@ class ThreadStore:
         inherited = {
             name: getattr(before, name)
             for name in before.model_fields_set - body.model_fields_set - _OWN
-            if name in MessagesBody.model_fields
+            if name in type(body).model_fields
         }
         messages = [*before.messages, *body.messages]
         return body.model_copy(update={**inherited, "messages": messages})

@@ -18,8 +18,10 @@ from ingot.server.batches.run import BatchRun
 from ingot.server.body_limits import Many
 from ingot.server.error_bodies import AnthropicError, error_responses
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.openai.shared import new_id
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import ParameterGroup, RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -27,14 +29,14 @@ _MOST_BATCHES = 256
 _WINDOW = timedelta(hours=24)
 
 
-class MessageRequest(Body):
+class MessageRequest(ParameterGroup):
     """A request for a message."""
 
     custom_id: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     params: dict[str, Any]
 
 
-class BatchBody(Body):
+class BatchBody(RequestBody):
     """The requests of a batch."""
 
     requests: Annotated[Many[MessageRequest], Field(min_length=1)]
@@ -160,6 +162,7 @@ def router(server: Server, records: BatchRecords) -> APIRouter:
     @routes.post("/v1/messages/batches")
     async def create(body: BatchBody, http: HttpRequest) -> MessageBatch:
         """Begin a batch; its messages are generated in the background."""
+        check_parameters(body, record_of(http.scope), server.options)
         _check(body)
         _make_room(jobs, records)
         requests = [

@@ -16,8 +16,10 @@ from ingot.server.batches.records import BatchRecords
 from ingot.server.batches.requests import Answer, BatchRequest
 from ingot.server.batches.run import BatchRun
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.openai.shared import ERRORS, new_id, now
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -29,7 +31,7 @@ _WINDOW_SECONDS = 24 * 3600
 Status = Literal["in_progress", "finalizing", "completed", "failed", "cancelling", "cancelled"]
 
 
-class BatchBody(Body):
+class BatchBody(RequestBody):
     """The file with the requests of a batch, and the endpoint that answers them."""
 
     input_file_id: str
@@ -169,6 +171,7 @@ def router(server: Server, store: FileStore, records: BatchRecords) -> APIRouter
     @routes.post("/v1/batches")
     async def create(body: BatchBody, http: HttpRequest) -> Batch:
         """Begin a batch; its requests are answered in the background."""
+        check_parameters(body, record_of(http.scope), server.options)
         if body.endpoint not in ENDPOINTS:
             known = ", ".join(ENDPOINTS)
             raise ApiError(400, f"endpoint must be one of {known}", param="endpoint")

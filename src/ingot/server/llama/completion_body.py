@@ -4,7 +4,7 @@ A list of numbers is one prompt, and so is a list of numbers and texts; a list o
 that holds lists, is several. In texts, the names of control tokens are these tokens.
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,7 +26,7 @@ from ingot.server.body_limits import (
 from ingot.server.errors import ApiError
 from ingot.server.options import RequestOptions
 from ingot.server.request_adapters import AdapterScale
-from ingot.server.sampling_body import MAX_STOP_LENGTH, Number, SamplingBody, params_of
+from ingot.server.sampling_body import MAX_STOP_LENGTH, Bias, Number, SamplingBody, params_of
 
 
 class TextPrompt(BaseModel):
@@ -82,8 +82,7 @@ def tokens_of(llm: LLM, prompt: OnePrompt) -> list[int]:
 
 
 _Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]  # an empty one is ignored
-_Bias = Literal[False] | Number
-_Pair = Annotated[tuple[TokenId | str, _Bias], Field(strict=False)]
+_Pair = Annotated[tuple[TokenId | str, Bias], Field(strict=False)]
 _Count = Annotated[int, Field(ge=1, le=128)]
 
 # llama.cpp's letters for samplers.
@@ -109,7 +108,7 @@ class LlamaBody(SamplingBody):
     temperature: Number | None = None  # negative values mean 0
     samplers: Few[Name] | Annotated[str, Field(max_length=MAX_SHORT_LIST)] | None = None
     stop: Few[_Stop] | _Stop | None = None
-    logit_bias: Many[_Pair] | Mapped[str, _Bias] | None = None
+    logit_bias: Many[_Pair] | Mapped[str, Bias] | None = None
     n_probs: Annotated[int, Field(ge=0, le=MOST_PROBABILITIES)] | None = None
     post_sampling_probs: bool | None = None
     t_max_predict_ms: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None

@@ -16,14 +16,15 @@ from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
 from ingot.server.llama.completion_body import Prompts, prompt_list, tokens_of
 from ingot.server.openai.embeddings import check_finite
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
 _LARGEST = 32760  # of the largest element, if vectors are scaled for 16-bit integers
 
 
-class EmbeddingBody(Body):
+class EmbeddingBody(RequestBody):
     """Texts or tokens to embed, as `content` or `input`."""
 
     model: str | None = None
@@ -48,6 +49,8 @@ def router(server: Server) -> APIRouter:
     @routes.post("/embeddings", include_in_schema=False, response_model=list[Embedding])
     async def embedding(body: EmbeddingBody, http: HttpRequest) -> Response:
         """Compute embedding vectors."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         given = body.content if body.content is not None else body.input
         if given is None:
             raise ApiError(400, "content or input is required", param="content")
@@ -58,7 +61,7 @@ def router(server: Server) -> APIRouter:
             return check_finite(llm.embed(ids, pooling=body.pooling, normalize=False))
 
         with await server.catalog.lease_without_adapter(body.model) as lease:
-            record_of(http.scope).model = lease.name
+            record.model = lease.name
             vectors = await run_in_thread(embed, lease.llm)
         return LongJsonResponse(
             {"index": index, "embedding": [scaled(vector, body.embd_normalize).tolist()]}

@@ -12,12 +12,14 @@ from ingot.server.errors import ApiError
 from ingot.server.http.access_log import record_of
 from ingot.server.openai.embeddings import check_finite
 from ingot.server.openai.shared import InputUsage
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.prompt_tokens import PromptTokens, kept_tokens
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
 
-class RerankBody(Body):
+class RerankBody(RequestBody):
     """A query and documents. If they are called `texts`, the response is a plain list."""
 
     model: str | None = None
@@ -27,6 +29,8 @@ class RerankBody(Body):
     top_n: Annotated[int, Field(ge=1)] | None = None
     return_text: bool = False
     return_documents: bool = False
+    truncate_prompt_tokens: PromptTokens | None = None  # of each pair; vLLM's
+    user: str | None = None
 
 
 class RankedDocument(BaseModel):
@@ -58,6 +62,7 @@ class RerankResponse(BaseModel):
     object: str = "list"
     usage: InputUsage
     results: list[Ranked]
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -72,13 +77,16 @@ def router(server: Server) -> APIRouter:
     @routes.post("/v2/rerank", **hidden)
     async def rerank(body: RerankBody, http: HttpRequest) -> RerankResponse | list[RankedText]:
         """Order documents by their relevance to a query."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         documents = body.documents if body.documents is not None else body.texts
         if documents is None:
             raise ApiError(400, "documents is required", param="documents")
         with await server.catalog.lease_without_adapter(body.model) as lease:
-            record_of(http.scope).model = lease.name
-            found = await run_in_thread(lease.llm.rerank, body.query, documents)
-            tokens = await run_in_thread(pair_tokens, lease.llm, body.query, documents)
+            record.model = lease.name
+            most = kept_tokens(body.truncate_prompt_tokens, lease.llm.context)
+            found = await run_in_thread(lease.llm.rerank, body.query, documents, truncate=most)
+            tokens = await run_in_thread(pair_tokens, lease.llm, body.query, documents, most)
         scores = [float(score) for score in check_finite(found)]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n]
         if body.documents is None:
@@ -103,12 +111,14 @@ def router(server: Server) -> APIRouter:
                 )
                 for index in order
             ],
+            warnings=record.warnings or None,
         )
 
     return routes
 
 
-def pair_tokens(llm: LLM, query: str, documents: list[str]) -> int:
-    """The tokens of all pairs of a query and a document."""
+def pair_tokens(llm: LLM, query: str, documents: list[str], most: int | None) -> int:
+    """The tokens of all pairs of a query and a document; a pair has at most `most`."""
     query_tokens = len(llm.tokenize(query))
-    return sum(query_tokens + len(llm.tokenize(document)) for document in documents)
+    pairs = [query_tokens + len(llm.tokenize(document)) for document in documents]
+    return sum(pairs if most is None else [min(tokens, most) for tokens in pairs])

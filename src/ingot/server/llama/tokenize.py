@@ -4,21 +4,24 @@ llama-server sends `content` to `/tokenize`, vLLM `prompt` or `messages`. Each g
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.api import LLM
 from ingot.server.body_limits import MAX_TOKEN_IDS, TokenId, Tools
-from ingot.server.chat import Chat, prepare, prompt_text
+from ingot.server.chat import Chat, for_counting, prepare, prompt_text
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse, RawJson, dumps
 from ingot.server.openai.chat_body import ChatBody, FunctionTool, Messages, chat_of
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 from ingot.tokenizer import Tokenizer
@@ -26,7 +29,7 @@ from ingot.tokenizer import Tokenizer
 _AT_ONCE = 4096  # token ids that become Python integers together
 
 
-class TokenizeBody(Body):
+class TokenizeBody(RequestBody):
     """A text (llama-server's `content`, vLLM's `prompt`), or messages."""
 
     model: str | None = None
@@ -35,6 +38,8 @@ class TokenizeBody(Body):
     messages: Messages | None = None
     tools: Tools[FunctionTool] | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     add_special: bool = False  # add BOS and EOS as the model's file asks for it
     add_special_tokens: bool = True  # the same for `prompt`
     parse_special: bool = True  # names of control tokens in the text become these tokens
@@ -53,6 +58,7 @@ class TokenList(BaseModel):
     """The tokens of a text."""
 
     tokens: list[int] | list[TokenPiece]
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 class CountedTokens(BaseModel):
@@ -62,9 +68,10 @@ class CountedTokens(BaseModel):
     max_model_len: int
     tokens: list[int]
     token_strs: list[str] | None = None
+    warnings: list[str] | None = None
 
 
-class DetokenizeBody(Body):
+class DetokenizeBody(RequestBody):
     """Token ids."""
 
     model: str | None = None
@@ -76,12 +83,14 @@ class Content(BaseModel):
 
     content: str
     prompt: str
+    warnings: list[str] | None = None
 
 
 class TemplatePrompt(BaseModel):
     """A prompt for `/completion`."""
 
     prompt: str
+    warnings: list[str] | None = None
 
 
 def router(server: Server) -> APIRouter:
@@ -89,36 +98,44 @@ def router(server: Server) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/tokenize", response_model=TokenList | CountedTokens)
-    async def tokenize(body: TokenizeBody) -> Response:
+    async def tokenize(body: TokenizeBody, http: HttpRequest) -> Response:
         """Tokenize a text, or a conversation."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
+        told = {"warnings": record.warnings} if record.warnings else {}
         if body.prompt is not None or body.messages is not None:
-            return await _counted(server, body)
+            return LongJsonResponse({**await _counted(server, body), **told})
         with await server.catalog.lease(body.model) as lease:
             tokenizer = lease.llm.tokenizer
             ids = await run_in_thread(
                 tokenizer.encode_array, body.content, body.add_special, body.parse_special
             )
         tokens = _pieces(tokenizer, ids) if body.with_pieces else map(RawJson, _integers(ids))
-        return LongJsonResponse({"tokens": tokens})
+        return LongJsonResponse({"tokens": tokens, **told})
 
-    @routes.post("/detokenize")
-    async def detokenize(body: DetokenizeBody) -> Content:
+    @routes.post("/detokenize", response_model_exclude_none=True)
+    async def detokenize(body: DetokenizeBody, http: HttpRequest) -> Content:
         """Turn tokens into text."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         with await server.catalog.lease(body.model) as lease:
             text = await run_in_thread(lease.llm.tokenizer.decode, body.tokens)
-            return Content(content=text, prompt=text)
+            return Content(content=text, prompt=text, warnings=record.warnings or None)
 
-    @routes.post("/apply-template")
-    async def apply_template(body: ChatBody) -> TemplatePrompt:
+    @routes.post("/apply-template", response_model_exclude_none=True)
+    async def apply_template(body: ChatBody, http: HttpRequest) -> TemplatePrompt:
         """Render a conversation with the model's chat template."""
-        chat = chat_of(body, server.request_options(body.model))
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
+        chat = chat_of(body, for_counting(server.request_options(body.model)))
         with await server.catalog.lease(body.model) as lease:
-            return TemplatePrompt(prompt=await run_in_thread(_prompt, lease.llm, chat))
+            prompt = await run_in_thread(_prompt, lease.llm, chat)
+        return TemplatePrompt(prompt=prompt, warnings=record.warnings or None)
 
     return routes
 
 
-async def _counted(server: Server, body: TokenizeBody) -> Response:
+async def _counted(server: Server, body: TokenizeBody) -> dict[str, object]:
     """The tokens of a prompt or of messages, in vLLM's form."""
     if body.prompt is not None and (body.messages is not None or body.content):
         raise ApiError(400, "prompt cannot be combined with messages or content", param="prompt")
@@ -130,6 +147,8 @@ async def _counted(server: Server, body: TokenizeBody) -> Response:
             messages=body.messages or [],
             tools=[*(body.tools or ())],
             add_generation_prompt=body.add_generation_prompt,
+            continue_final_message=body.continue_final_message,
+            chat_template_kwargs=body.chat_template_kwargs,
         )
         return prepare(llm, chat_of(given, server.request_options(body.model)))[0]
 
@@ -145,7 +164,7 @@ async def _counted(server: Server, body: TokenizeBody) -> Response:
     if body.return_token_strs:
         pieces = map(llm.tokenizer.token_bytes, ids)
         response["token_strs"] = (piece.decode("utf-8", "replace") for piece in pieces)
-    return LongJsonResponse(response)
+    return response
 
 
 def _integers(ids: NDArray[np.int32]) -> Iterator[int]:

@@ -13,9 +13,11 @@ from ingot.server.body_limits import Name
 from ingot.server.error_bodies import OpenAIError, error_responses
 from ingot.server.errors import ApiError
 from ingot.server.generation import while_connected
+from ingot.server.http.access_log import record_of
 from ingot.server.mcp.servers import mcp_error
 from ingot.server.mcp.tools import McpError, State
-from ingot.server.sampling_body import Body
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 
 
@@ -45,7 +47,7 @@ class ServerList(BaseModel):
     data: list[ServerInfo]
 
 
-class CallBody(Body):
+class CallBody(RequestBody):
     """A call of a tool."""
 
     server: Name
@@ -86,6 +88,7 @@ def router(server: Server) -> APIRouter:
     @routes.post("/mcp/call")
     async def call(body: CallBody, http: HttpRequest) -> CallResult:
         """Call a tool; a client that disconnects cancels the call."""
+        check_parameters(body, record_of(http.scope), server.options)
         connection = server.mcp.find(body.server)
 
         async def called() -> CallResult:

@@ -27,7 +27,7 @@ from ingot.server.ollama.options_body import (
 from ingot.server.ollama.replies import Counts, LoadClock, Part, Responder, keep_alive, load
 from ingot.server.openai.chat_body import Function
 from ingot.server.options import RequestOptions
-from ingot.server.sampling_body import Body
+from ingot.server.sampling_body import Body, ParameterGroup
 from ingot.server.state import Server
 
 
@@ -57,7 +57,7 @@ class ChatMessage(Body):
     tool_call_id: str | None = None
 
 
-class Tool(Body):
+class Tool(ParameterGroup):
     """A function that the model may call."""
 
     type: Literal["function"] = "function"

@@ -15,6 +15,7 @@ from ingot.server.http.json_response import LongJsonResponse
 from ingot.server.ollama.options_body import ModelBody, check_body
 from ingot.server.ollama.replies import elapsed, keep_alive
 from ingot.server.openai.embeddings import check_finite, shortened
+from ingot.server.prompt_tokens import first_tokens
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -65,7 +66,7 @@ def router(server: Server) -> APIRouter:
 
         def vectors_of(llm: LLM) -> tuple[Floats, int]:
             most = None if body.truncate is False else llm.context
-            ids = [llm.tokenizer.encode(text)[:most] for text in texts]
+            ids = [first_tokens(llm, text, most) for text in texts]
             return check_finite(llm.embed(ids)), sum(map(len, ids))
 
         with await server.catalog.lease_without_adapter(body.model) as lease:

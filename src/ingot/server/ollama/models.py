@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot import __version__
@@ -16,9 +17,11 @@ from ingot.gguf import Value
 from ingot.server.body_limits import Name
 from ingot.server.catalog import LATEST
 from ingot.server.errors import ApiError
+from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
 from ingot.server.model_entry import Entry
 from ingot.server.model_facts import ModelFacts, context_of
+from ingot.server.parameters import check_parameters
 from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -107,6 +110,7 @@ class ShownModel(BaseModel):
     model_info: dict[str, Any]
     capabilities: list[str]
     modified_at: datetime
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 class Version(BaseModel):
@@ -143,8 +147,10 @@ def router(server: Server) -> APIRouter:
         )
 
     @routes.post("/api/show", response_model=ShownModel)
-    async def show(body: ShowBody) -> Response:
+    async def show(body: ShowBody, http: HttpRequest) -> Response:
         """What is known of a model."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         entry = server.catalog.find(body.wanted)
         facts = await server.facts.read(entry.model.path)
         info = await run_in_thread(_metadata, entry, whole=bool(body.verbose))
@@ -156,7 +162,8 @@ def router(server: Server) -> APIRouter:
             model_info={},
             capabilities=list(facts.capabilities),
             modified_at=facts.modified,
-        ).model_dump(mode="json")
+            warnings=record.warnings or None,
+        ).model_dump(mode="json", exclude_none=True)
         return LongJsonResponse({**shown, "model_info": info})
 
     @routes.get("/api/version")

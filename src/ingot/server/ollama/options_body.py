@@ -21,6 +21,7 @@ from ingot.server.openai.chat_body import MAX_TOP_LOGPROBS
 from ingot.server.options import RequestOptions, ServerOptions
 from ingot.server.parameters import check_parameters
 from ingot.server.sampling_body import Number, RequestBody, SamplingBody, params_of
+from ingot.server.template_body import thinking_variables
 
 Format = Literal["", "json"] | dict[str, Any]
 Think = bool | Literal["low", "medium", "high"]
@@ -114,10 +115,10 @@ def _response_format(given: Format | None) -> dict[str, object] | None:
 
 
 def thinking_options(think: Think | None) -> dict[str, object]:
-    """Variables for the chat template; model families have different names for them."""
+    """Variables for the chat template."""
     if think is None:
         return {}
-    options: dict[str, object] = {"enable_thinking": bool(think), "thinking": bool(think)}
+    options = thinking_variables(thinks=bool(think))
     return options | ({"reasoning_effort": think} if isinstance(think, str) else {})
 
 

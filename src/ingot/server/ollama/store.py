@@ -43,6 +43,7 @@ class Pulled(BaseModel):
     """The model is here."""
 
     status: Literal["success"] = "success"
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
 def router(server: Server) -> APIRouter:
@@ -52,8 +53,9 @@ def router(server: Server) -> APIRouter:
     @routes.post("/api/pull", response_model=Pulled, responses=STREAMED_LINES)
     async def pull(body: PullBody, http: HttpRequest) -> Response:
         """Download a model; a server that downloads nothing has only those that it serves."""
-        check_parameters(body, record_of(http.scope), server.options)
-        done = Pulled().model_dump()
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
+        done = Pulled(warnings=record.warnings or None).model_dump(exclude_none=True)
         if server.catalog.find_exactly(body.wanted) is not None:
             return (
                 JsonResponse(done)
@@ -65,7 +67,7 @@ def router(server: Server) -> APIRouter:
             downloadable(body.wanted)
         except StoreError as error:
             raise ApiError(400, str(error), param="model") from None
-        told = _told(server, body.wanted)
+        told = _told(server, body.wanted, done)
         if body.stream is not False:
             return WatchStream((line(each) async for each in told), LINES)
         last = await while_connected(http.receive, _last(told))
@@ -74,8 +76,9 @@ def router(server: Server) -> APIRouter:
         return JsonResponse(done)
 
     @routes.delete("/api/delete", responses={409: {"model": OllamaError}})
-    async def delete(body: NamedBody) -> None:
+    async def delete(body: NamedBody, http: HttpRequest) -> None:
         """Delete a model of the store from the disk."""
+        check_parameters(body, record_of(http.scope), server.options)
         entry = server.catalog.find_exactly(body.wanted)
         if entry is None:
             raise UnknownModelError(f"there is no model {body.wanted!r:.60}")
@@ -98,7 +101,9 @@ def router(server: Server) -> APIRouter:
     return routes
 
 
-async def _told(server: Server, name: str) -> AsyncIterator[dict[str, object]]:
+async def _told(
+    server: Server, name: str, success: dict[str, object]
+) -> AsyncIterator[dict[str, object]]:
     """What Ollama tells of a download. If the client leaves, and no other wants it, it ends."""
     with server.catalog.events.subscribed() as queue:
         try:
@@ -115,7 +120,7 @@ async def _told(server: Server, name: str) -> AsyncIterator[dict[str, object]]:
                 state = DownloadState(**told["data"])
                 match state.status:
                     case "done":
-                        yield Pulled().model_dump()
+                        yield success
                         return
                     case "failed" | "cancelled":
                         yield {"error": state.error or "the download was cancelled"}

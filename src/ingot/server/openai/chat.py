@@ -16,7 +16,7 @@ from ingot.engine import Completion, Request
 from ingot.errors import IngotError
 from ingot.reply import Content, Event, Reasoning, ReplyParser, ToolCallArguments, ToolCallBegin
 from ingot.reply.events import joined
-from ingot.server.chat import PreparedChat, ReplyReader
+from ingot.server.chat import PreparedChat, ReplyReader, for_counting
 from ingot.server.errors import ApiError
 from ingot.server.generation import Generation, Piece, while_connected
 from ingot.server.http.access_log import record_of
@@ -122,14 +122,18 @@ def router(server: Server) -> APIRouter:
             completion = await while_connected(http.receive, responder.whole())
         return LongJsonResponse(completion) if body.wants_logprobs else JsonResponse(completion)
 
-    @routes.post("/v1/chat/completions/input_tokens")
-    @routes.post("/chat/completions/input_tokens", include_in_schema=False)
-    async def input_tokens(body: ChatBody) -> InputTokens:
+    @routes.post("/v1/chat/completions/input_tokens", response_model_exclude_none=True)
+    @routes.post(
+        "/chat/completions/input_tokens", include_in_schema=False, response_model_exclude_none=True
+    )
+    async def input_tokens(body: ChatBody, http: HttpRequest) -> InputTokens:
         """Count the tokens of a conversation."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         own = [tool.function.name for tool in body.tools or () if not isinstance(tool, McpTools)]
         offered = await offered_tools(server, body.tools, own)
-        chat = chat_of(body, server.request_options(body.model), offered)
-        return await count_tokens(server, body.model, chat)
+        chat = chat_of(body, for_counting(server.request_options(body.model)), offered)
+        return await count_tokens(server, body.model, chat, record)
 
     return routes
 

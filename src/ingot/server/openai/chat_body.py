@@ -6,17 +6,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ingot.reply import ToolChoice
-from ingot.reply.style import ReasoningFormat
 from ingot.sampling.checks import MOST_PROBABILITIES
 from ingot.server.body_limits import MAX_NAME_LENGTH, Few, Many, Tools
 from ingot.server.chat import Chat, Message, named_tool
 from ingot.server.errors import ApiError
 from ingot.server.mcp.servers import OfferedTool
 from ingot.server.openai.mcp_body import OneOf, functions
-from ingot.server.openai.shared import Choices, PromptTokens, StreamOptions
+from ingot.server.openai.shared import Choices, StreamOptions
 from ingot.server.options import RequestOptions
+from ingot.server.prompt_tokens import PromptTokens
 from ingot.server.request_adapters import AdapterScale
-from ingot.server.sampling_body import Body, SamplingBody, params_of
+from ingot.server.sampling_body import Body, ParameterGroup, params_of
+from ingot.server.template_body import (
+    TemplateBody,
+    ThinkingBody,
+    separates_reasoning,
+    template_options,
+)
 
 
 class Part(Body):
@@ -140,7 +146,7 @@ def _call(call: ToolCall) -> dict[str, object]:
 MAX_TOP_LOGPROBS = 20
 
 
-class Function(Body):
+class Function(ParameterGroup):
     """A function that the model may call."""
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
@@ -149,27 +155,27 @@ class Function(Body):
     strict: bool | None = None
 
 
-class FunctionTool(Body):
+class FunctionTool(ParameterGroup):
     """A tool."""
 
     type: Literal["function"]
     function: Function
 
 
-class NamedFunction(Body):
+class NamedFunction(ParameterGroup):
     """A function by its name."""
 
     name: str
 
 
-class NamedChoice(Body):
+class NamedChoice(ParameterGroup):
     """A tool that the model must call."""
 
     type: Literal["function"]
     function: NamedFunction
 
 
-class SchemaFormat(Body):
+class SchemaFormat(ParameterGroup):
     """A JSON schema."""
 
     name: str | None = None
@@ -178,7 +184,7 @@ class SchemaFormat(Body):
     strict: bool | None = None
 
 
-class ResponseFormat(Body):
+class ResponseFormat(ParameterGroup):
     """The format that the answer must have; a schema may also be given without a name."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -186,7 +192,7 @@ class ResponseFormat(Body):
     schema_: Annotated[dict[str, Any] | bool | None, Field(alias="schema")] = None
 
 
-class ChatBody(SamplingBody):
+class ChatBody(TemplateBody):
     """A conversation, and how to continue it."""
 
     model: str | None = None
@@ -202,8 +208,7 @@ class ChatBody(SamplingBody):
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    reasoning_format: ReasoningFormat | None = None
+    thinking: ThinkingBody | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     truncate_prompt_tokens: PromptTokens | None = None
@@ -264,17 +269,12 @@ def chat_of(
         include_stop=bool(body.include_stop_str_in_output),
         most_prompt_tokens=body.truncate_prompt_tokens,
         continues_last=body.continue_final_message,
-        separates_reasoning=_separates_reasoning(body, options),
+        thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
+        separates_reasoning=separates_reasoning(body, options),
         lora=body.lora,
         priority=body.priority or 0,
         template_options=_template_options(body),
     )
-
-
-def _separates_reasoning(body: ChatBody, options: RequestOptions) -> bool:
-    if body.reasoning_format is None:
-        return options.separates_reasoning
-    return body.reasoning_format != "none"
 
 
 def _choice(body: ChatBody, names: Sequence[str]) -> ToolChoice:
@@ -287,20 +287,8 @@ def _choice(body: ChatBody, names: Sequence[str]) -> ToolChoice:
             return choice
 
 
-_RESERVED = ("messages", "tools", "variant", "documents")
-
-
 def _template_options(body: ChatBody) -> dict[str, object]:
-    given = dict(body.chat_template_kwargs or {})
-    for name in _RESERVED:
-        if name in given:
-            raise ApiError(
-                400,
-                f"chat_template_kwargs cannot set {name!r}",
-                param="chat_template_kwargs",
-            )
+    options = template_options(body, body.thinking, body.reasoning_effort)
     if body.add_generation_prompt is False and not body.continue_final_message:
-        given["add_generation_prompt"] = False
-    if body.reasoning_effort is not None:
-        given.setdefault("reasoning_effort", body.reasoning_effort)
-    return given
+        options["add_generation_prompt"] = False
+    return options

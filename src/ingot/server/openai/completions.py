@@ -29,7 +29,6 @@ from ingot.server.openai.shared import (
     FINGERPRINT,
     Choices,
     Prompts,
-    PromptTokens,
     StreamOptions,
     Usage,
     error_events,
@@ -41,6 +40,7 @@ from ingot.server.openai.shared import (
 )
 from ingot.server.parameters import check_parameters
 from ingot.server.prompt_logprobs import prompt_logprobs
+from ingot.server.prompt_tokens import PromptTokens, kept_tokens
 from ingot.server.request_adapters import AdapterScale, adapter_choice
 from ingot.server.sampling_body import Number, SamplingBody, params_of
 from ingot.server.state import Server
@@ -119,11 +119,12 @@ def router(server: Server) -> APIRouter:
         plan = _plan(body, server)
         scores: list[list[TokenLogprobs]] = []
         if body.echo and body.alternatives is not None:
-            scores = await while_connected(http.receive, _scores(body, server, body.alternatives))
+            asked = _scores(body, server, body.alternatives, plan.params.max_tokens)
+            scores = await while_connected(http.receive, asked)
         prompts: list[NDArray[np.int32]] = []
 
         def prepare(llm: LLM) -> PromptSet:
-            prompts.extend(_encoded(llm, body))
+            prompts.extend(_encoded(llm, body, plan.params.max_tokens))
             return PromptSet(
                 prompts,
                 plan.params,
@@ -148,7 +149,7 @@ def router(server: Server) -> APIRouter:
     return routes
 
 
-def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
+def _encoded(llm: LLM, body: CompletionBody, generated: int | None) -> list[NDArray[np.int32]]:
     """The tokens of every prompt; with a suffix, fill-in-the-middle prompts.
 
     The client writes a whole prompt, so control tokens that it spells are tokens.
@@ -157,7 +158,8 @@ def _encoded(llm: LLM, body: CompletionBody) -> list[NDArray[np.int32]]:
     if body.suffix is not None:
         prompts = [middle_prompt(llm.tokenizer, prompt, body.suffix) for prompt in prompts]
     encode = partial(llm.tokenizer.encode, parse_special=True)
-    kept = slice(-(body.truncate_prompt_tokens or 0), None)
+    most = kept_tokens(body.truncate_prompt_tokens, llm.context, generated=generated or 1)
+    kept = slice(-(most or 0), None)
     return [
         llm.engine.encode((encode(prompt) if isinstance(prompt, str) else prompt)[kept])
         for prompt in prompts
@@ -176,10 +178,12 @@ def _guidance(llm: LLM, body: CompletionBody) -> Guidance | None:
     return Guidance(negative, scale)
 
 
-async def _scores(body: CompletionBody, server: Server, count: int) -> list[list[TokenLogprobs]]:
+async def _scores(
+    body: CompletionBody, server: Server, count: int, generated: int | None
+) -> list[list[TokenLogprobs]]:
     """The logprobs of every prompt. The completions reuse the prefill from the prefix cache."""
     with await server.catalog.lease(body.model) as lease:
-        prompts = await run_in_thread(_encoded, lease.llm, body)
+        prompts = await run_in_thread(_encoded, lease.llm, body, generated)
         adapter = adapter_choice(lease.llm, body.lora, lease.adapter)
         return await prompt_logprobs(lease.llm, prompts, count, adapter)
 

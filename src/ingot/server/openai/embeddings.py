@@ -1,7 +1,7 @@
 """`/v1/embeddings`: embedding vectors of texts."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
 from ingot.server.openai.shared import ERRORS, InputUsage, Prompts, prompt_list
 from ingot.server.parameters import check_parameters
+from ingot.server.prompt_tokens import PromptTokens, first_tokens, kept_tokens
 from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -31,6 +32,7 @@ class EmbeddingBody(RequestBody):
     input: Prompts
     encoding_format: Encoding = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
+    truncate_prompt_tokens: PromptTokens | None = None  # the first are kept
     user: str | None = None
 
 
@@ -63,8 +65,9 @@ def router(server: Server) -> APIRouter:
         check_parameters(body, record, server.options)
         with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
-            prompts = prompt_list(body.input)
-            vectors, tokens = await run_in_thread(embed, lease.llm, prompts)
+            vectors, tokens = await run_in_thread(
+                embed, lease.llm, prompt_list(body.input), body.truncate_prompt_tokens
+            )
         if body.dimensions is not None:
             vectors = shortened(vectors, body.dimensions)
         usage = InputUsage(prompt_tokens=tokens, total_tokens=tokens)
@@ -81,9 +84,12 @@ def _entries(vectors: Floats, encoding: Encoding) -> Iterator[dict[str, object]]
         yield Embedding(index=index, embedding=_encoded(vector, encoding)).model_dump()
 
 
-def embed(llm: LLM, prompts: list[str | list[int]]) -> tuple[Floats, int]:
-    """The embeddings of prompts, and the number of their tokens."""
-    ids = [llm.engine.encode(prompt) for prompt in prompts]
+def embed(
+    llm: LLM, prompts: Sequence[str | list[int]], truncate: int | None = None
+) -> tuple[Floats, int]:
+    """The embeddings of prompts, cut to `truncate` tokens, and the number of all tokens."""
+    most = kept_tokens(truncate, llm.context)
+    ids = [llm.engine.encode(first_tokens(llm, prompt, most)) for prompt in prompts]
     return check_finite(llm.embed(ids)), sum(map(len, ids))
 
 

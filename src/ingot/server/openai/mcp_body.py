@@ -8,25 +8,25 @@ from pydantic import Discriminator, Tag
 from ingot.server.body_limits import Many, Name
 from ingot.server.errors import ApiError
 from ingot.server.mcp.servers import OfferedTool, ToolsWanted
-from ingot.server.sampling_body import Body
+from ingot.server.sampling_body import Body, ParameterGroup
 from ingot.server.state import Server
 
 
-class ToolFilter(Body):
+class ToolFilter(ParameterGroup):
     """Tools by their names, or those that only read."""
 
     tool_names: Many[Name] | None = None
     read_only: bool | None = None
 
 
-class Approval(Body):
+class Approval(ParameterGroup):
     """Which tools need the client's approval; for others it is needed."""
 
     always: ToolFilter | None = None
     never: ToolFilter | None = None
 
 
-class McpTools(Body):
+class McpTools(ParameterGroup):
     """The tools of an MCP server that this server's configuration names."""
 
     type: Literal["mcp"]

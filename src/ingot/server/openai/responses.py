@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from ingot.server.chat import PreparedChat
+from ingot.server.chat import PreparedChat, for_counting
 from ingot.server.errors import ApiError
 from ingot.server.generation import while_connected
 from ingot.server.http.access_log import record_of
@@ -139,15 +139,19 @@ def router(server: Server) -> APIRouter:
         async with generation:
             return JsonResponse(await while_connected(http.receive, builder.whole()))
 
-    @routes.post("/v1/responses/input_tokens")
-    @routes.post("/responses/input_tokens", include_in_schema=False)
-    async def input_tokens(body: ResponsesBody) -> InputTokens:
+    @routes.post("/v1/responses/input_tokens", response_model_exclude_none=True)
+    @routes.post(
+        "/responses/input_tokens", include_in_schema=False, response_model_exclude_none=True
+    )
+    async def input_tokens(body: ResponsesBody, http: HttpRequest) -> InputTokens:
         """Count the tokens of a conversation."""
+        record = record_of(http.scope)
+        check_parameters(body, record, server.options)
         own = [tool.name for tool in body.tools or () if not isinstance(tool, McpTools)]
         offered = await offered_tools(server, body.tools, own)
-        options = server.request_options(body.model)
+        options = for_counting(server.request_options(body.model))
         chat = chat_of(body, conversation(body), options, offered)
-        return await count_tokens(server, body.model, chat)
+        return await count_tokens(server, body.model, chat, record)
 
     @routes.get("/v1/responses/{response_id}/input_items", response_model=ItemList)
     @routes.get("/responses/{response_id}/input_items", include_in_schema=False)

@@ -23,7 +23,8 @@ from ingot.server.openai.chat_body import (
 )
 from ingot.server.openai.mcp_body import OneOf, functions
 from ingot.server.options import RequestOptions
-from ingot.server.sampling_body import Body, SamplingBody, params_of
+from ingot.server.sampling_body import Body, ParameterGroup, params_of
+from ingot.server.template_body import TemplateBody, separates_reasoning, template_options
 
 
 class Item(Body):
@@ -147,7 +148,7 @@ def _missing(where: str, name: str) -> ApiError:
 _MetadataText = Annotated[str, Field(max_length=512)]  # OpenAI's limit
 
 
-class FunctionTool(Body):
+class FunctionTool(ParameterGroup):
     """A function that the model may call; other types of tools are refused by name."""
 
     type: str
@@ -157,14 +158,14 @@ class FunctionTool(Body):
     strict: bool | None = None
 
 
-class NamedChoice(Body):
+class NamedChoice(ParameterGroup):
     """A function that the model must call."""
 
     type: Literal["function"]
     name: str
 
 
-class TextFormat(Body):
+class TextFormat(ParameterGroup):
     """The format that the answer must have."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -174,19 +175,19 @@ class TextFormat(Body):
     strict: bool | None = None
 
 
-class TextOptions(Body):
+class TextOptions(ParameterGroup):
     """Options of the answer's text."""
 
     format: TextFormat | None = None
 
 
-class ReasoningOptions(Body):
+class ReasoningOptions(ParameterGroup):
     """Options of reasoning."""
 
     effort: str | None = None
 
 
-class ResponsesBody(SamplingBody):
+class ResponsesBody(TemplateBody):
     """A conversation, and how to continue it."""
 
     model: str | None = None
@@ -231,7 +232,6 @@ def chat_of(
     messages = messages_of(items)
     if body.instructions:
         messages.insert(0, ChatMessage(role="system", content=body.instructions))
-    effort = body.reasoning and body.reasoning.effort
     return Chat(
         messages=template_messages(messages),
         params=params_of(
@@ -243,9 +243,11 @@ def chat_of(
         ],
         tool_choice=_choice(body, [*(tool.name for tool in own), *(offered or ())]),
         parallel_tool_calls=body.parallel_tool_calls is not False,
-        separates_reasoning=options.separates_reasoning,
+        separates_reasoning=separates_reasoning(body, options),
         priority=body.priority or 0,
-        template_options={"reasoning_effort": effort} if isinstance(effort, str) else {},
+        template_options=template_options(
+            body, effort=body.reasoning.effort if body.reasoning else None
+        ),
     )
 
 

@@ -15,8 +15,9 @@ from ingot.server.body_limits import PromptList, Tokens
 from ingot.server.chat import Chat, prepare
 from ingot.server.error_bodies import OpenAIError, error_responses, openai_error
 from ingot.server.errors import ApiError, error_info
+from ingot.server.http.access_log import AccessRecord
 from ingot.server.http.event_stream import DONE, event
-from ingot.server.sampling_body import Body
+from ingot.server.sampling_body import ParameterGroup
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
@@ -25,11 +26,10 @@ ERRORS = error_responses(OpenAIError)
 
 MAX_CHOICES = 128
 Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
-PromptTokens = Annotated[int, Field(ge=1)]  # the last of a prompt, which are kept
 Prompts = str | Tokens | PromptList[str] | PromptList[Tokens]
 
 
-class StreamOptions(Body):
+class StreamOptions(ParameterGroup):
     """Options of a stream."""
 
     include_usage: bool | None = None
@@ -62,13 +62,16 @@ class InputTokens(BaseModel):
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
     input_tokens: int
+    warnings: list[str] | None = None  # about parameters that were ignored
 
 
-async def count_tokens(server: Server, model: str | None, chat: Chat) -> InputTokens:
+async def count_tokens(
+    server: Server, model: str | None, chat: Chat, record: AccessRecord
+) -> InputTokens:
     """Count the tokens of a chat's prompt."""
     with await server.catalog.lease(model) as lease:
         ids, _ = await run_in_thread(prepare, lease.llm, chat)
-    return InputTokens(input_tokens=len(ids))
+    return InputTokens(input_tokens=len(ids), warnings=record.warnings or None)
 
 
 def prompt_list(given: str | list[int] | list[str] | list[list[int]]) -> list[str | list[int]]:

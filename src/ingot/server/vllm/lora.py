@@ -7,17 +7,20 @@ is refused. Status codes and messages are vLLM's.
 from pathlib import Path
 
 from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse
 
 from ingot.server.body_limits import Name
 from ingot.server.error_bodies import VllmError
 from ingot.server.errors import ApiError
-from ingot.server.sampling_body import Body
+from ingot.server.http.access_log import record_of
+from ingot.server.parameters import check_parameters
+from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
 
 
-class LoadBody(Body):
+class LoadBody(RequestBody):
     """An adapter of the server's folder, and its name in requests."""
 
     lora_name: Name = ""
@@ -25,7 +28,7 @@ class LoadBody(Body):
     model: str | None = None  # that it is for, if the server has several
 
 
-class UnloadBody(Body):
+class UnloadBody(RequestBody):
     """The name of an adapter."""
 
     lora_name: Name = ""
@@ -48,8 +51,9 @@ def router(server: Server) -> APIRouter:
         return server.options.adapters_folder
 
     @routes.post("/v1/load_lora_adapter")
-    async def load(body: LoadBody) -> str:
+    async def load(body: LoadBody, http: HttpRequest) -> str:
         """Load a LoRA adapter. Requests choose it by naming it as their model."""
+        check_parameters(body, record_of(http.scope), server.options)
         allowed = folder()
         if not body.lora_name or not body.lora_path:
             raise ApiError(400, "Both 'lora_name' and 'lora_path' must be provided.")
@@ -60,8 +64,9 @@ def router(server: Server) -> APIRouter:
         return f"Success: LoRA adapter '{body.lora_name}' added successfully."
 
     @routes.post("/v1/unload_lora_adapter")
-    async def unload(body: UnloadBody) -> str:
+    async def unload(body: UnloadBody, http: HttpRequest) -> str:
         """Unload a LoRA adapter, also one of `--lora`; requests that run with it continue."""
+        check_parameters(body, record_of(http.scope), server.options)
         folder()
         if not body.lora_name:
             raise ApiError(400, "'lora_name' needs to be provided to unload a LoRA adapter.")

@@ -1,17 +1,18 @@
 """`/pooling`: embedding vectors in vLLM's form."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from ingot.server.http.access_log import record_of
 from ingot.server.http.json_response import LongJsonResponse
-from ingot.server.openai.embeddings import embed
+from ingot.server.openai.embeddings import embed, shortened
 from ingot.server.openai.shared import InputUsage, Prompts, new_id, now, prompt_list
 from ingot.server.parameters import check_parameters
+from ingot.server.prompt_tokens import PromptTokens
 from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -23,6 +24,8 @@ class PoolingBody(RequestBody):
     model: str | None = None
     input: Prompts
     encoding_format: Literal["float"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    truncate_prompt_tokens: PromptTokens | None = None  # the first are kept
     user: str | None = None
 
 
@@ -57,7 +60,11 @@ def router(server: Server) -> APIRouter:
         check_parameters(body, record, server.options)
         with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
-            vectors, tokens = await run_in_thread(embed, lease.llm, prompt_list(body.input))
+            vectors, tokens = await run_in_thread(
+                embed, lease.llm, prompt_list(body.input), body.truncate_prompt_tokens
+            )
+        if body.dimensions is not None:
+            vectors = shortened(vectors, body.dimensions)
         response = PoolingResponse(
             id=new_id("pool-"),
             created=now(),

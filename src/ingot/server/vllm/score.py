@@ -17,6 +17,7 @@ from ingot.server.llama.rerank import pair_tokens
 from ingot.server.openai.embeddings import check_finite, embed
 from ingot.server.openai.shared import InputUsage, new_id, now
 from ingot.server.parameters import check_parameters
+from ingot.server.prompt_tokens import PromptTokens, kept_tokens
 from ingot.server.sampling_body import RequestBody
 from ingot.server.state import Server
 from ingot.server.threads import run_in_thread
@@ -28,6 +29,7 @@ class ScoreBody(RequestBody):
     model: str | None = None
     text_1: Annotated[str, Field(min_length=1)] | PromptList[str]
     text_2: Annotated[str, Field(min_length=1)] | PromptList[str]
+    truncate_prompt_tokens: PromptTokens | None = None  # of each pair, or of each text
     user: str | None = None
 
 
@@ -64,7 +66,9 @@ def router(server: Server) -> APIRouter:
         first, second = _pairs(body)
         with await server.catalog.lease_without_adapter(body.model) as lease:
             record.model = lease.name
-            scores, tokens = await run_in_thread(_scores, lease.llm, first, second)
+            scores, tokens = await run_in_thread(
+                _scores, lease.llm, first, second, body.truncate_prompt_tokens
+            )
         return ScoreList(
             id=new_id("score-"),
             created=now(),
@@ -92,16 +96,19 @@ def _pairs(body: ScoreBody) -> tuple[list[str], list[str]]:
     return first, second
 
 
-def _scores(llm: LLM, first: list[str], second: list[str]) -> tuple[Floats, int]:
+def _scores(
+    llm: LLM, first: list[str], second: list[str], truncate: int | None
+) -> tuple[Floats, int]:
     """The score of each pair, and the number of all tokens."""
     if not models.is_reranker(llm.file):
-        vectors, tokens = embed(llm, [*first, *second])
+        vectors, tokens = embed(llm, [*first, *second], truncate)
         return np.sum(vectors[: len(first)] * vectors[len(first) :], axis=1), tokens
+    most = kept_tokens(truncate, llm.context)
     pairs = list(zip(first, second, strict=True))
     if len(set(first)) == 1:
-        ranked = llm.rerank(first[0], second)
+        ranked = llm.rerank(first[0], second, truncate=most)
     else:
-        ranked = np.concatenate([llm.rerank(query, [text]) for query, text in pairs])
-    tokens = sum(pair_tokens(llm, query, [text]) for query, text in pairs)
+        ranked = np.concatenate([llm.rerank(query, [text], truncate=most) for query, text in pairs])
+    tokens = sum(pair_tokens(llm, query, [text], most) for query, text in pairs)
     sigmoid = np.tanh(check_finite(ranked) / 2) / 2 + 0.5  # cannot overflow
     return np.asarray(sigmoid, np.float32), tokens
