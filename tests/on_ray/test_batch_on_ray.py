@@ -45,6 +45,11 @@ def answered(source: Path, folder: Path, server: Asking, kill_after: list[int]) 
 
     asyncio.run(run())
     assert not kill_after
+    return written(folder)
+
+
+def written(folder: Path) -> list[Any]:
+    """The lines of both files without what differs by chance."""
     return [
         _plain(json.loads(line))
         for name in ("output.jsonl", "errors.jsonl")
