@@ -4,7 +4,7 @@ Usage: build.py ZIG_ENVIRONMENT FOLDER [--optimized] [TARGET ...]
 
 zig has the compiler, the headers and the C and C++ libraries of every system in itself. Python's
 headers are those of this machine; on Windows its library is an import library made from the list of
-Python's functions that nanobind has. Kernels are not optimized unless asked for, which is quick.
+Python's functions that nanobind has. Nothing is optimized unless asked for, which is quick.
 The module for this kind of machine is also imported here.
 """
 
@@ -68,7 +68,8 @@ def make_python(zig: Path, target: Target, folder: Path) -> list[str]:
     names = [line.removeprefix("-U _") for line in PYTHON_NAMES.read_text().splitlines()]
     definition = folder / "python.def"
     definition.write_text("\n".join([f"LIBRARY python{VERSION}.dll", "EXPORTS", *names, ""]))
-    command = [zig, "dlltool", "-m", "i386:x86-64", "-d", definition, "-l", library]
+    machine = {"AMD64": "i386:x86-64", "ARM64": "arm64"}[target.processor]
+    command = [zig, "dlltool", "-m", machine, "-d", definition, "-l", library]
     subprocess.run(command, check=True)
     return [f"-DPython_INCLUDE_DIR={headers}", f"-DPython_LIBRARY={library}"]
 
@@ -79,8 +80,10 @@ def build(zig: Path, target: Target, folder: Path, optimized: bool) -> Path:
     programs = Path(sys.executable).parent
     settings = {
         "CMAKE_MAKE_PROGRAM": programs / "ninja",
-        "CMAKE_BUILD_TYPE": "Release",
-        "CMAKE_CXX_FLAGS_RELEASE": "-DNDEBUG",  # the levels are those of each part
+        # nanobind compiles for size unless this is Debug. The levels are those of each part.
+        "CMAKE_BUILD_TYPE": "Release" if optimized else "Debug",
+        "CMAKE_CXX_FLAGS_RELEASE": "-DNDEBUG",
+        "CMAKE_CXX_FLAGS_DEBUG": "-DNDEBUG",
         "CMAKE_TOOLCHAIN_FILE": HERE / "toolchain.cmake",
         "INGOT_TOOLS": folder / "tools",
         "INGOT_SYSTEM": target.system,

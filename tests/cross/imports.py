@@ -14,7 +14,13 @@ import lief
 from targets import TARGETS, Target
 
 START = "PyInit__native"
-MACHINES = {"x86_64": "X86_64", "AMD64": "AMD64", "aarch64": "AARCH64", "arm64": "ARM64"}
+MACHINES = {
+    "x86_64": "X86_64",
+    "AMD64": "AMD64",
+    "aarch64": "AARCH64",
+    "arm64": "ARM64",
+    "ARM64": "ARM64",
+}
 
 
 def of_elf(module: lief.ELF.Binary, target: Target) -> tuple[set[str], set[str], set[str]]:

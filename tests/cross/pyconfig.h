@@ -1,4 +1,4 @@
-// What Python's headers must know of Windows on x86-64. CPython's own file of this name comes with
+// What Python's headers must know of 64-bit Windows. CPython's own file of this name comes with
 // its installer, which a machine without Windows cannot run.
 #pragma once
 

@@ -15,6 +15,7 @@ class Target:
 
 
 _GLIBC = frozenset({"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"})
+_WINDOWS = frozenset({"kernel32.dll", "ntdll.dll"})
 
 TARGETS = {
     "linux-x86_64": Target(
@@ -39,6 +40,13 @@ TARGETS = {
         "Windows",
         "AMD64",
         "_native.pyd",
-        frozenset({"kernel32.dll", "ntdll.dll"}),
+        _WINDOWS,
+    ),
+    "windows-arm64": Target(
+        "aarch64-windows-gnu",
+        "Windows",
+        "ARM64",
+        "_native.pyd",
+        _WINDOWS,
     ),
 }
