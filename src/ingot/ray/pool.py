@@ -120,14 +120,18 @@ async def _asking(
             ray.shutdown()
 
 
-def connect(address: str | None) -> None:
-    """Connect to a cluster; None: that of RAY_ADDRESS, or of this machine, or a new one."""
+def connect(address: str | None) -> str | None:
+    """Connect to a cluster; None: that of RAY_ADDRESS, or of this machine, or a new one.
+
+    Returns the URL of Ray's dashboard, if it runs.
+    """
     for name, value in FAST.items():
         os.environ.setdefault(name, value)
     try:
-        ray.init(address, logging_level="warning")
+        found = ray.init(address, logging_level="warning")
     except (ConnectionError, ValueError) as error:
         raise ConfigError(f"no Ray cluster answers at {address}: {error}") from None
+    return f"http://{found.dashboard_url}" if found.dashboard_url else None
 
 
 def _own(error: RayTaskError) -> Exception:

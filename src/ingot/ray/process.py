@@ -33,7 +33,8 @@ def serve_on_ray(
     Without an address: on the cluster of RAY_ADDRESS, or of this machine, or a new one.
     """
     port = free_address(options)
-    connect(address)
+    if (dashboard := connect(address)) is not None:
+        report(f"Ray's dashboard: {dashboard}")
     with _signals() as stopped:
         try:
             where = shown_address(options, port)
