@@ -18,6 +18,7 @@ from ingot.adapters.peft import read_peft_adapter
 from ingot.cli import app
 from ingot.convert import open_model
 from ingot.convert.conversion import plan
+from ingot.errors import AdapterError
 from ingot.models import build_graph
 from models.text_runner import TextRunner
 from models.tiny_models import VOCABULARY
@@ -86,9 +87,32 @@ MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 }
 
 
+MIXTURES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "mixtral": ("Mixtral", SIZES | {"num_local_experts": 4}, DENSE[:4]),
+    "qwen3moe": (
+        "Qwen3Moe",
+        SIZES
+        | {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 48}
+        | {"norm_topk_prob": True},  # as in all published models
+        DENSE[:4],
+    ),
+    "qwen2moe": (
+        "Qwen2Moe",
+        SIZES
+        | {"num_experts": 6, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 80},
+        [*DENSE, "shared_expert_gate"],  # the shared expert is an MLP
+    ),
+    "olmoe": (
+        "Olmoe",
+        SIZES | {"num_experts": 6, "num_experts_per_tok": 2, "eos_token_id": 2},
+        DENSE[:4],
+    ),
+}
+
+
 def base_model(name: str, folder: Path) -> Any:
     """A tiny model with random weights, saved with a tokenizer."""
-    kind, sizes, _ = MODELS[name]
+    kind, sizes, _ = (MODELS | MIXTURES)[name]
     torch.manual_seed(0)
     head = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")
     model = head(head.config_class(**{k: v for k, v in sizes.items() if v})).eval()
@@ -134,6 +158,31 @@ def test_logits_of_all_target_modules(name: str, tmp_path: Path) -> None:
         write_gguf_adapter(adapter, architecture, file, name="it")
         llm.add_adapter("file", file)
         close(llm.logits(IDS, adapter="file"), wanted)
+
+
+@pytest.mark.parametrize("router", [False, True])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixtures_of_experts(name: str, router: bool, tmp_path: Path) -> None:
+    """Attention, shared experts, and the router, whose matrix PEFT takes as a parameter."""
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    model = base_model(name, base)
+    plain = logits_of(model)
+    targets = [] if router else MIXTURES[name][2]
+    parameters = ["mlp.gate.weight"] if router else []
+    made = adapted(model, folder, targets, target_parameters=parameters)
+    wanted = logits_of(made)
+    assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS), plain)
+        close(llm.logits(IDS, adapter="it"), wanted)
+
+
+@pytest.mark.parametrize("parameter", ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])
+def test_matrices_of_experts_are_refused(parameter: str, tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    adapted(base_model("qwen3moe", base), folder, DENSE[:4], target_parameters=[parameter])
+    with pytest.raises(AdapterError, match="not matrices of experts"):
+        LLM(base, threads=1, adapters={"it": folder})
 
 
 @pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])

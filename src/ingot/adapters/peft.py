@@ -40,7 +40,6 @@ _UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "lora_bias": (False,),
     "layer_replication": ([],),
     "trainable_token_indices": ([], {}),
-    "target_parameters": ([],),
     "alora_invocation_tokens": ([],),
 }
 
@@ -135,12 +134,24 @@ def _read_scales(path: Path, config: Mapping[str, Any]) -> _Scales:
                 f"{path}: {CONFIG} has {name}={value!r}, which is not supported; merge the adapter "
                 "into its base model with PEFT (merge_and_unload) and convert the result"
             )
+    parameters = config.get("target_parameters") or []
+    if not isinstance(parameters, list) or any(not _is_weight(each) for each in parameters):
+        raise AdapterError(
+            f"{path}: {CONFIG} has target_parameters={parameters!r}; only weights of modules are "
+            "supported, such as 'mlp.gate.weight', not matrices of experts: merge the adapter into "
+            "its base model with PEFT (merge_and_unload) and convert the result"
+        )
     alpha, alphas = config.get("lora_alpha"), config.get("alpha_pattern") or {}
     if not _is_number(alpha) or not isinstance(alphas, dict):
         raise AdapterError(f"{path}: {CONFIG} has no valid lora_alpha and alpha_pattern")
     if not all(_is_number(value) for value in alphas.values()):
         raise AdapterError(f"{path}: alpha_pattern of {CONFIG} is not names with numbers")
     return _Scales(path, float(alpha), alphas, bool(config.get("use_rslora", False)))
+
+
+def _is_weight(parameter: object) -> bool:
+    """Whether a parameter is the matrix of a module, as the router's in `transformers` 5."""
+    return isinstance(parameter, str) and parameter.endswith(".weight")
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
