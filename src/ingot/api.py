@@ -11,16 +11,15 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from ingot import models, store
+from ingot import models, results, store
 from ingot.arrays import Floats
 from ingot.backends.backend import OnOpening
-from ingot.bar import Bar, DownloadBar
+from ingot.bar import DownloadBar
 from ingot.convert import locate_quantized
 from ingot.engine import (
     Completion,
@@ -32,20 +31,18 @@ from ingot.engine import (
     create_engine,
 )
 from ingot.engine.adapters import AdapterChoice
-from ingot.engine.batches import submit_all
 from ingot.engine.options import EngineFields
 from ingot.engine.recommended_options import recommended_options
 from ingot.engine.request_fields import RequestFields, read_fields
-from ingot.errors import PickleError, SamplingError
+from ingot.errors import PickleError
 from ingot.recommended import recommended_sampling
-from ingot.results import BeamText, Score, beams_of, logits_of, score_of, whole
 from ingot.sampling import SamplingParams
 from ingot.sampling.fields import SamplingFields
 from ingot.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from ingot.chat import ChatSession, Overflow
-    from ingot.reply import Reply, ReplyStyle
+    from ingot.reply import OfferedTools, Reply, ReplyStyle
     from ingot.tokenizer.chat_template import ChatTemplate
     from ingot.tool_runs import Functions, ToolRun
 
@@ -145,7 +142,7 @@ class LLM:
         >>> llm.generate("One, two, three,", max_tokens=4, temperature=0).text
         ' four, five,'
         """
-        return whole(self._submit(prompt, params, fields, schema))
+        return results.whole(self._submit(prompt, params, fields, schema))
 
     async def agenerate(
         self,
@@ -203,17 +200,23 @@ class LLM:
         *,
         schema: Schema | None = None,
         tools: Tools | None = None,
+        tool_choice: str = "auto",
         **fields: Unpack[RequestFields],
     ) -> Completion:
         """Answer messages like `{"role": "user", "content": "hi"}`, using the chat template.
 
         A text alone is a message of the user. `tools` are Python functions, or mappings in OpenAI's
-        form; `parse_reply` finds the calls in the answer, and `run_tools` makes them.
+        form; `parse_reply` finds the calls in the answer, and `run_tools` makes them. `tool_choice`
+        is "auto", "required", "none" or the name of a tool that must be called (docs/engine.md).
 
         >>> llm.chat("What is the capital of France?", temperature=0).text
         'The capital of France is Paris.'
         """
-        return whole(self.stream_chat(messages, params, schema=schema, tools=tools, **fields))
+        return results.whole(
+            self.stream_chat(
+                messages, params, schema=schema, tools=tools, tool_choice=tool_choice, **fields
+            )
+        )
 
     async def achat(
         self,
@@ -222,10 +225,13 @@ class LLM:
         *,
         schema: Schema | None = None,
         tools: Tools | None = None,
+        tool_choice: str = "auto",
         **fields: Unpack[RequestFields],
     ) -> Completion:
         """`chat` as a coroutine. Cancelling the awaiting task cancels the request."""
-        return await self.stream_chat(messages, params, schema=schema, tools=tools, **fields)
+        return await self.stream_chat(
+            messages, params, schema=schema, tools=tools, tool_choice=tool_choice, **fields
+        )
 
     def stream_chat(
         self,
@@ -234,12 +240,18 @@ class LLM:
         *,
         schema: Schema | None = None,
         tools: Tools | None = None,
+        tool_choice: str = "auto",
         progress: OnProgress | None = None,
         **fields: Unpack[RequestFields],
     ) -> Request:
         """`chat` piece by piece; iterate over the request with `for` or `async for`."""
+        if tool_choice == "none" or (not tools and tool_choice == "auto"):
+            return self._submit(self.chat_prompt(messages), params, fields, schema, progress)
+        from ingot.reply import OfferedTools  # noqa: PLC0415 (few need it)
+
         prompt = self.chat_prompt(messages, tools=tools)
-        return self._submit(prompt, params, fields, schema, progress)
+        calls = OfferedTools.read(self.reply_style, tools, tool_choice, self.tokenizer, prompt)
+        return self._submit(prompt, params, fields, schema, progress, calls)
 
     def run_tools(
         self,
@@ -247,6 +259,7 @@ class LLM:
         tools: "Functions",
         params: SamplingParams | None = None,
         *,
+        tool_choice: str = "auto",
         max_rounds: int = 8,
         **fields: Unpack[RequestFields],
     ) -> "ToolRun":
@@ -255,6 +268,10 @@ class LLM:
         The schema of a function comes from its type hints, descriptions from its docstring. If the
         arguments of a call do not fit, the model is told and may try again. An error that a
         function raises ends the run. After `max_rounds` answers with calls, `ToolError` is raised.
+        `tool_choice` is that of `chat`, for the first answer; the model chooses freely after it.
+
+        Unless `max_tokens` is passed, only the context limits answers and calls. A limit that cuts
+        a call raises `IncompleteTextError`; one that cuts the answer sets `completion.is_cut`.
 
         >>> def now() -> str:
         ...     "The time of day."
@@ -264,7 +281,7 @@ class LLM:
         """
         from ingot.tool_runs import run_tools  # noqa: PLC0415 (few need it)
 
-        return run_tools(self, messages, tools, params, max_rounds, **fields)
+        return run_tools(self, messages, tools, params, tool_choice, max_rounds, **fields)
 
     async def arun_tools(
         self,
@@ -272,13 +289,14 @@ class LLM:
         tools: "Functions",
         params: SamplingParams | None = None,
         *,
+        tool_choice: str = "auto",
         max_rounds: int = 8,
         **fields: Unpack[RequestFields],
     ) -> "ToolRun":
         """`run_tools` as a coroutine. Functions may be async; others run in a thread."""
         from ingot.tool_runs import arun_tools  # noqa: PLC0415 (few need it)
 
-        return await arun_tools(self, messages, tools, params, max_rounds, **fields)
+        return await arun_tools(self, messages, tools, params, tool_choice, max_rounds, **fields)
 
     def session(
         self,
@@ -310,17 +328,9 @@ class LLM:
         >>> [done.text for done in both]
         [' 4', ' E,']
         """
-        asked, done = list(prompts), list[Completion]()
         submit = partial(self._submit, params=params, fields=fields, schema=schema)
-        with (
-            Bar("writing", "texts", shown=progress) as bar,
-            closing(submit_all(asked, submit)) as requests,
-        ):
-            for request in requests:
-                bar(len(done), len(asked))
-                done.append(request.result())
-            bar(len(done), len(asked))
-        return done
+        with results.shown_batch(prompts, submit, shown=progress) as requests:
+            return [request.result() for request in requests]
 
     async def abatch(
         self,
@@ -332,17 +342,9 @@ class LLM:
         **fields: Unpack[RequestFields],
     ) -> list[Completion]:
         """`batch` as a coroutine. Cancelling the awaiting task cancels all requests."""
-        asked, done = list(prompts), list[Completion]()
         submit = partial(self._submit, params=params, fields=fields, schema=schema)
-        with (
-            Bar("writing", "texts", shown=progress) as bar,
-            closing(submit_all(asked, submit)) as requests,
-        ):
-            for request in requests:
-                bar(len(done), len(asked))
-                done.append(await request)
-            bar(len(done), len(asked))
-        return done
+        with results.shown_batch(prompts, submit, shown=progress) as requests:
+            return [await request for request in requests]
 
     def chat_prompt(
         self,
@@ -410,30 +412,30 @@ class LLM:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         length_penalty: float = 1.0,
         adapter: AdapterChoice | None = None,
-    ) -> list[BeamText]:
+    ) -> list[results.BeamText]:
         """Beam search: the most likely continuations of a prompt found with `width` beams.
 
         They are sorted by log-probability / length ** length_penalty, best first.
         """
         ids = self.engine.encode(prompt)
-        return beams_of(
+        return results.beams_of(
             self.engine, ids, width, max_tokens, length_penalty=length_penalty, adapter=adapter
         )
 
     def score(
         self, prompt: Prompt, *, first: int = 1, adapter: AdapterChoice | None = None
-    ) -> Score:
+    ) -> results.Score:
         """The log-probability of each token of a text, from token number `first` on.
 
         >>> score = llm.score("The capital of France is Paris")
         >>> len(score.token_ids), len(score.logprobs)
         (6, 5)
         """
-        return score_of(self.engine, self.engine.encode(prompt), first, adapter)
+        return results.score_of(self.engine, self.engine.encode(prompt), first, adapter)
 
     def logits(self, token_ids: Sequence[int], *, adapter: AdapterChoice | None = None) -> Floats:
         """Logits [tokens, vocabulary] for the token after each given token."""
-        return logits_of(self.engine, self.engine.encode(token_ids), adapter)
+        return results.logits_of(self.engine, self.engine.encode(token_ids), adapter)
 
     def embed(
         self,
@@ -577,16 +579,15 @@ class LLM:
         fields: RequestFields,
         schema: Schema | None = None,
         progress: OnProgress | None = None,
+        calls: "OfferedTools | None" = None,
     ) -> Request:
         made, others = read_fields(params, fields, self.defaults)
-        if schema is None:
-            return self.engine.submit_request(prompt, made, progress=progress, **others)
-        from ingot.sampling import grammar_of, parse_as  # noqa: PLC0415 (few need it)
-
-        if made.grammar is not None:
-            raise SamplingError("schema", schema, "left out if there is a grammar")
-        made = replace(made, grammar=grammar_of(schema))
-        parse = partial(parse_as, schema)
+        parse: Callable[[str], Any] | None = None
+        if schema is not None:
+            made, parse = results.with_schema(made, schema)
+        if calls is not None:
+            made = replace(made, grammar=calls.grammar(made.grammar))
+            parse = parse and partial(calls.parse, parse_answer=parse)
         return self.engine.submit_request(prompt, made, progress=progress, parse=parse, **others)
 
     @cached_property

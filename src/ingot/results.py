@@ -1,16 +1,22 @@
 """What methods of `LLM` return, and how an engine gives it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from math import exp
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.arrays import Floats, Ints
-from ingot.engine import Completion, InferenceEngine, Request
+from ingot.bar import Bar
+from ingot.engine import Completion, InferenceEngine, Prompt, Request
 from ingot.engine.adapters import AdapterChoice
+from ingot.engine.batches import submit_all
 from ingot.errors import SamplingError
-from ingot.sampling import logprobs_of
+from ingot.sampling import SamplingParams, logprobs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,37 @@ def whole(request: Request) -> Completion:
     except BaseException:
         request.cancel()
         raise
+
+
+def with_schema(
+    params: SamplingParams, schema: type | Mapping[str, object]
+) -> tuple[SamplingParams, Callable[[str], Any]]:
+    """Parameters for a text that follows a schema, and the function that parses it."""
+    from ingot.sampling import grammar_of, parse_as  # noqa: PLC0415 (few need it)
+
+    if params.grammar is not None:
+        raise SamplingError("schema", schema, "left out if there is a grammar")
+    return replace(params, grammar=grammar_of(schema)), partial(parse_as, schema)
+
+
+@contextmanager
+def shown_batch(
+    prompts: Iterable[Prompt], submit: Callable[[Prompt], Request], *, shown: bool
+) -> Iterator[Iterator[Request]]:
+    """The requests of many prompts, in their order; a bar shows how many were waited for."""
+    asked = list(prompts)
+    with (
+        Bar("writing", "texts", shown=shown) as bar,
+        closing(submit_all(asked, submit)) as requests,
+    ):
+
+        def counted() -> Iterator[Request]:
+            for number, request in enumerate(requests):
+                bar(number, len(asked))
+                yield request
+            bar(len(asked), len(asked))
+
+        yield counted()
 
 
 def beams_of(

@@ -16,6 +16,7 @@ from ingot.errors import ConfigError, GrammarError, IncompleteTextError, ToolErr
 from ingot.reply import Reply, ToolCall, as_messages
 from ingot.reply.function_tools import FunctionTool, function_tool, result_text
 from ingot.sampling import SamplingParams
+from ingot.sampling.params import ALIASES
 
 if TYPE_CHECKING:
     from ingot.api import LLM
@@ -42,13 +43,16 @@ def run_tools(
     messages: str | Sequence[Message],
     tools: Functions,
     params: SamplingParams | None,
+    tool_choice: str,
     max_rounds: int,
     **fields: Unpack[RequestFields],
 ) -> ToolRun:
     """See `LLM.run_tools`."""
     rounds = _Rounds(llm, messages, tools)
-    for _ in range(_checked(max_rounds)):
-        done = llm.chat(rounds.messages, params, tools=tools, **fields)
+    fields = _without_limit(params, fields)
+    for number in range(_checked(max_rounds)):
+        choice = tool_choice if number == 0 else "auto"
+        done = llm.chat(rounds.messages, params, tools=tools, tool_choice=choice, **fields)
         calls = rounds.take(done)
         if not calls:
             return rounds.run(done)
@@ -62,13 +66,16 @@ async def arun_tools(
     messages: str | Sequence[Message],
     tools: Functions,
     params: SamplingParams | None,
+    tool_choice: str,
     max_rounds: int,
     **fields: Unpack[RequestFields],
 ) -> ToolRun:
     """See `LLM.arun_tools`."""
     rounds = _Rounds(llm, messages, tools)
-    for _ in range(_checked(max_rounds)):
-        done = await llm.achat(rounds.messages, params, tools=tools, **fields)
+    fields = _without_limit(params, fields)
+    for number in range(_checked(max_rounds)):
+        choice = tool_choice if number == 0 else "auto"
+        done = await llm.achat(rounds.messages, params, tools=tools, tool_choice=choice, **fields)
         calls = rounds.take(done)
         if not calls:
             return rounds.run(done)
@@ -168,6 +175,13 @@ def _refused(error: Exception) -> str:
 def _as_message(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def _without_limit(params: SamplingParams | None, fields: RequestFields) -> RequestFields:
+    """The fields of a run; unless they set a limit of tokens, texts end where the context does."""
+    if params is not None or any(ALIASES.get(name, name) == "max_tokens" for name in fields):
+        return fields
+    return {"context_overflow": "stop", **fields, "max_tokens": None}
 
 
 def _checked(max_rounds: int) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from data.chat_templates.cases import families
 from ingot import LLM, ChatTemplateError, ConfigError, IncompleteTextError, ToolError, ToolRun
+from ingot.reply import read_tools
 from tiny_llama import write_tiny_llama
 
 TEMPLATES = {family.name: family.source for family in families()}
@@ -53,6 +54,122 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
 def run(llm: LLM, *texts: str, **fields: Any) -> ToolRun:
     fields = {"max_tokens": 300, **fields}
     return llm.run_tools("Rome?", [get_weather], processors=Script(llm, *texts), **fields)
+
+
+def paint(color: Literal["red", "blue"], coats: Literal[1, 2]) -> str:
+    """Paint the wall."""
+    return f"{color} {coats}"
+
+
+def wait() -> str:
+    """Wait until it is dry."""
+    return "dry"
+
+
+class Beginning:
+    """A processor that makes a text begin like this; the model continues it."""
+
+    def __init__(self, llm: LLM, text: str) -> None:
+        self._left = llm.tokenize(text, add_special=False)
+
+    def __call__(self, _: NDArray[np.int32], logits: NDArray[np.float32]) -> None:
+        if self._left:
+            token = self._left.pop(0)
+            logits[token] = 1e9
+
+
+def check_painted(text: str) -> None:
+    given = json.loads(text)
+    assert given.keys() == {"color", "coats"}
+    assert given["color"] in ("red", "blue")
+    assert given["coats"] in (1, 2)
+
+
+def test_a_call_can_be_required(llm: LLM) -> None:
+    tools = [paint, wait]
+    for seed in range(3):
+        done = llm.chat("?", tools=tools, tool_choice="required", seed=seed, max_tokens=2000)
+        calls = llm.parse_reply(done, tools=tools).tool_calls
+        assert calls
+        for each in calls:
+            if each.name == "paint":
+                check_painted(each.arguments)
+        (named,) = llm.parse_reply(
+            asyncio.run(llm.achat("?", tools=tools, tool_choice="paint", seed=seed)), tools=tools
+        ).tool_calls
+        check_painted(named.arguments)
+
+
+def test_tools_that_may_not_be_called_are_not_offered(llm: LLM) -> None:
+    plain = llm.chat("?", max_tokens=1)
+    hidden = llm.chat("?", tools=[paint], tool_choice="none", max_tokens=1)
+    offered = llm.chat("?", tools=[paint], max_tokens=1)
+    assert hidden.timings.prompt_tokens == plain.timings.prompt_tokens
+    assert offered.timings.prompt_tokens > plain.timings.prompt_tokens
+    for tools, choice, reason in (
+        ([paint], "wait", "'wait', which is not one of the tools"),
+        ([], "required", "there are no tools"),
+        ([paint], {"type": "auto"}, "tool_choice is"),
+    ):
+        with pytest.raises(ToolError, match=reason):
+            llm.chat("?", tools=tools, tool_choice=choice, max_tokens=1)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_strict_tool_constrains_its_arguments(llm: LLM, strict: bool) -> None:
+    tools = [{**read_tools([paint])[0].as_mapping()["function"], "strict": strict}]
+    begun = Beginning(llm, "Well, <tool_call>")
+    done = llm.chat("?", tools=tools, processors=begun, seed=1, max_tokens=200, stop="</tool_call>")
+    assert done.text.startswith("Well, <tool_call>")
+    if strict:
+        given = json.loads(done.text.removeprefix("Well, <tool_call>"))
+        assert given["name"] == "paint"
+        check_painted(json.dumps(given["arguments"]))
+    else:
+        assert '"name": "paint"' not in done.text
+
+
+def test_an_answer_with_a_schema_may_be_a_call(llm: LLM) -> None:
+    schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
+    schema |= {"additionalProperties": False}
+    asked: dict[str, Any] = {"tools": [paint], "schema": schema, "seed": 1, "max_tokens": 2000}
+    answer = llm.chat("?", processors=Beginning(llm, "{"), **asked)
+    assert answer.parsed == {"a": 1}
+    called = llm.chat("?", processors=Beginning(llm, "<"), **asked)
+    assert called.parsed is None
+    assert llm.parse_reply(called, tools=[paint]).tool_calls[0].name == "paint"
+
+
+def test_a_run_may_have_to_begin_with_a_call(llm: LLM) -> None:
+    fields: dict[str, Any] = {"tool_choice": "paint", "seed": 1, "max_tokens": 100}
+    done = llm.run_tools("?", [paint, wait], **fields)
+    _, asked, result, *_ = done.messages
+    check_painted(asked["tool_calls"][0]["function"]["arguments"])
+    assert result["content"] in ("red 1", "red 2", "blue 1", "blue 2")
+    assert asyncio.run(llm.arun_tools("?", [paint], **fields)).messages[1]["tool_calls"]
+
+
+def test_only_the_context_limits_a_run(llm: LLM) -> None:
+    city, answer = "R" * 200, "Warm. " * 40
+    script = Script(llm, call(city=city), answer)
+    done = llm.run_tools("?", [get_weather], processors=script)
+    assert json.loads(done.messages[2]["content"])["city"] == city
+    assert done.text == answer
+    assert not done.completion.is_cut
+    script = Script(llm, answer)
+    cut = llm.run_tools("?", [get_weather], processors=script, n_predict=100)
+    assert cut.completion.is_cut
+
+
+def test_a_text_that_fills_the_context_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    write_tiny_llama(path, template=TEMPLATES["qwen2_5"], keys={"llama.context_length": 1024})
+    with LLM(path, threads=1) as small:
+        done = small.run_tools("?", [wait], processors=Script(small, "a" * 1000))
+        assert done.completion.finish_reason == "context"
+        script = Script(small, call(city="a" * 1000))
+        with pytest.raises(IncompleteTextError, match="while it called a tool"):
+            small.run_tools("?", [get_weather], processors=script)
 
 
 def test_functions_are_called_until_the_model_answers(llm: LLM) -> None:

@@ -9,6 +9,7 @@ from ingot.reply.events import (
     ToolCallArguments,
     ToolCallBegin,
 )
+from ingot.reply.offered_tools import OfferedTools
 from ingot.reply.parser import ReplyParser, parse_reply
 from ingot.reply.reasoning_budget import thinking_budget
 from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar
@@ -22,6 +23,7 @@ __all__ = [
     "Event",
     "Marks",
     "NamedTool",
+    "OfferedTools",
     "Reasoning",
     "Reply",
     "ReplyParser",

@@ -9,7 +9,7 @@ marker that opens them, in styles that have one.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ingot.errors import ToolError
@@ -69,12 +69,16 @@ def tool_grammar(
     *,
     parallel: bool = True,
     begins_in_reasoning: bool = False,
+    is_past_reasoning: bool = False,
     answer: Grammar | None = None,
 ) -> Grammar | None:
     """The grammar of a text that follows the tool choice; None if nothing is constrained.
 
-    `answer` is the grammar of an answer without calls.
+    The prompt may have opened the reasoning, or closed it already. `answer` is the grammar of an
+    answer without calls.
     """
+    if is_past_reasoning:
+        style = replace(style, thinking=None)
     if isinstance(choice, NamedTool):
         tools, parallel = [tool for tool in tools if tool.name == choice.name], False
         if not tools:

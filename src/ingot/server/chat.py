@@ -107,13 +107,13 @@ class PreparedChat:
         """The prompt, with a grammar for its tool calls."""
         chat = self._chat
         prompt, self._reader = prepare(llm, chat)
-        style = self.reader.style
         grammar = tool_grammar(
-            replace(style, thinking=None) if self.reader.is_past_reasoning else style,
+            self.reader.style,
             self.reader.tools,
             chat.tool_choice,
             parallel=chat.parallel_tool_calls,
             begins_in_reasoning=self.reader.begins_in_reasoning,
+            is_past_reasoning=self.reader.is_past_reasoning,
             answer=chat.params.grammar,
         )
         params = replace(chat.params, grammar=grammar, thinking=self._budget(llm))
