@@ -6,6 +6,7 @@ The texts are given (scripted.py); the chat template is Qwen2.5's, whose calls h
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -173,3 +174,23 @@ def test_text_that_only_looks_like_a_call_is_the_answer(served: Callable[[Ask], 
                     assert (said.text, said.calls) == (text, [])
 
     served(ask)
+
+
+@pytest.mark.parametrize(("family", "is_enforced"), [("qwen2_5", True), ("llama3", False)])
+def test_strict_tools_are_enforced_or_a_warning_says_why_not(
+    tmp_path: Path, family: str, is_enforced: bool
+) -> None:
+    function = {**FUNCTION, "strict": True}
+    body = {
+        "messages": [{"role": "user", "content": "?"}],
+        "tools": [{"type": "function", "function": function}],
+        "max_tokens": 2,
+    }
+    where = "/v1/chat/completions"
+    with scripted_server(scripted_model(tmp_path, family)) as served:
+        answer = served(lambda client: client.post(where, json=body)).json()
+        assert ("warnings" not in answer) is is_enforced
+        if not is_enforced:
+            assert "'strict' of the tool 'get_weather' was ignored" in answer["warnings"][0]
+            forced = {**body, "tool_choice": "required"}
+            assert "warnings" not in served(lambda client: client.post(where, json=forced)).json()

@@ -129,6 +129,18 @@ def test_a_strict_tool_constrains_its_arguments(llm: LLM, strict: bool) -> None:
         assert '"name": "paint"' not in done.text
 
 
+def test_a_strict_tool_that_cannot_be_enforced_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tiny.gguf"
+    write_tiny_llama(path, template=TEMPLATES["llama3"], keys={"llama.context_length": 4096})
+    with LLM(path, threads=1) as other:
+        other.chat("?", tools=[{"name": "f"}], max_tokens=1)
+        assert not caplog.records
+        other.chat("?", tools=[{"name": "f", "strict": True}], max_tokens=1)
+        assert "'strict' of the tool 'f' was ignored" in caplog.text
+
+
 def test_an_answer_with_a_schema_may_be_a_call(llm: LLM) -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     schema |= {"additionalProperties": False}

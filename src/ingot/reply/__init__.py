@@ -12,7 +12,7 @@ from ingot.reply.events import (
 from ingot.reply.offered_tools import OfferedTools
 from ingot.reply.parser import ReplyParser, parse_reply
 from ingot.reply.reasoning_budget import thinking_budget
-from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar
+from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar, unenforced
 from ingot.reply.style import CallStyle, Marks, ReplyStyle, style_of
 from ingot.reply.template_messages import as_messages, for_template
 from ingot.reply.tools import Tool, ToolLike, read_tools
@@ -41,4 +41,5 @@ __all__ = [
     "style_of",
     "thinking_budget",
     "tool_grammar",
+    "unenforced",
 ]

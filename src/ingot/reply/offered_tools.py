@@ -4,17 +4,20 @@ In: a style, tools, a tool choice and the end of the prompt. Out: the grammar of
 an answer without calls is parsed to.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from ingot.errors import ToolError
 from ingot.reply.parser import parse_reply
-from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar
+from ingot.reply.reply_grammar import NamedTool, ToolChoice, tool_grammar, unenforced
 from ingot.reply.style import ReplyStyle
 from ingot.reply.tools import Tool, ToolLike, read_tools
 from ingot.sampling import Grammar
 from ingot.tokenizer import Tokenizer
+
+_log = logging.getLogger("ingot")
 
 _END = 32  # last tokens of a prompt, which can hold the marks around reasoning
 
@@ -42,6 +45,9 @@ class OfferedTools:
 
     def grammar(self, answer: Grammar | None) -> Grammar | None:
         """The grammar of the text; `answer` is that of an answer without calls."""
+        told = unenforced(self.style, self.tools, self.choice)
+        if told is not None and answer is None:
+            _log.warning("%s", told)
         return tool_grammar(
             self.style,
             self.tools,

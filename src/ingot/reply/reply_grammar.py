@@ -103,6 +103,17 @@ def tool_grammar(
     return Grammar.lark("\n".join(rules)).after(opener)
 
 
+def unenforced(style: ReplyStyle, tools: Sequence[Tool], choice: ToolChoice) -> str | None:
+    """What to tell a caller whose strict tools cannot be enforced; None if they can."""
+    strict = [tool.name for tool in tools if tool.strict]
+    if choice != "auto" or not strict or _frame(style).opener is not None:
+        return None
+    return (
+        f"'strict' of the tool {strict[0]!r} was ignored: in the call format of this model, calls "
+        "have no opening marker. Use tool_choice to enforce the schema."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """The text around calls, in Lark; None between calls if there is only one."""

@@ -25,6 +25,7 @@ from ingot.reply import (
     read_tools,
     thinking_budget,
     tool_grammar,
+    unenforced,
 )
 from ingot.sampling import SamplingParams, ThinkingBudget
 from ingot.server.errors import ApiError
@@ -127,7 +128,13 @@ class PreparedChat:
             include_stop=chat.include_stop,
             lora=chat.lora,
             priority=chat.priority,
+            warnings=self._warnings(),
         )
+
+    def _warnings(self) -> tuple[str, ...]:
+        chat = self._chat
+        told = unenforced(self.reader.style, self.reader.tools, chat.tool_choice)
+        return () if told is None or chat.params.grammar is not None else (told,)
 
     def _budget(self, llm: LLM) -> ThinkingBudget | None:
         if self._chat.thinking_tokens is None:

@@ -56,6 +56,7 @@ class PromptSet:
     heal: bool = False  # whether texts may continue from inside the prompt's last token
     lora: Sequence[AdapterScale] | None = None  # None: the adapter that the model's name names
     priority: int = 0  # lower values are admitted first
+    warnings: tuple[str, ...] = ()  # for the client
 
     def submit(
         self, llm: LLM, *, shift: bool = False, named_adapter: str | None = None
@@ -154,6 +155,7 @@ class Generations:
         except BaseException:
             lease.release()
             raise
+        record.warnings += prompts.warnings
         slots = self.slots_of(lease.name, lease.llm)
         slots.enter(requests, slot)
         generation = Generation(
