@@ -1,8 +1,8 @@
-"""The encoders beside llama.cpp's quantizer (without an importance matrix).
+"""The encoders beside llama.cpp's quantizer, with and without an importance matrix.
 
-Where both search for scales, the root-mean-square error of ours must not be larger, on
-synthetic weights of many shapes and on the tensors of real models. Q8_K is defined by
-llama.cpp: the bytes must be the same.
+The root-mean-square error of ours must not be larger, on synthetic weights of many shapes and on
+the tensors of real models. With importance, each squared error counts as much as its column. Q8_K
+is defined by llama.cpp: the bytes must be the same.
 """
 
 import ctypes
@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingot.engine.model.input_sums import sum_inputs
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.quant import decode, encode
+from ingot.quantize.imatrix import ImportanceMatrix
+from ingot.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.oracle
 
@@ -21,6 +24,10 @@ SEARCHED = [
     "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS",
     "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
 ]  # fmt: skip
+# Formats that are the same with importance and without, here and there.
+INDIFFERENT = ["Q8_0", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]
+# The others whose scales follow from the largest weight, if nothing is known of importance.
+PLAIN = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", *INDIFFERENT]
 # llama.cpp encodes these only with an importance matrix; here all columns count the same.
 WITH_IMPORTANCE = ("IQ1_S", "IQ2_XXS", "IQ2_XS")
 ROW = 256
@@ -42,33 +49,51 @@ def ggml() -> ctypes.CDLL:
     return library
 
 
-def quantize(ggml: ctypes.CDLL, weights: np.ndarray, type: GgmlType) -> np.ndarray:
+def quantize(
+    ggml: ctypes.CDLL, weights: np.ndarray, type: GgmlType, importance: np.ndarray | None = None
+) -> np.ndarray:
+    """Rows as long as the importance, if there is one."""
     blocks = np.zeros(weights.size // type.block_size * type.block_bytes, np.uint8)
-    even = np.ones(ROW, np.float32)
+    if importance is None and type.name in WITH_IMPORTANCE:
+        importance = np.ones(ROW, np.float32)
+    row = ROW if importance is None else importance.size
     written = ggml.ggml_quantize_chunk(
         ctypes.c_int(type),
         weights.ctypes.data_as(ctypes.c_void_p),
         blocks.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_int64(0),
-        ctypes.c_int64(weights.size // ROW),
-        ctypes.c_int64(ROW),
-        even.ctypes.data_as(ctypes.c_void_p) if type.name in WITH_IMPORTANCE else None,
+        ctypes.c_int64(weights.size // row),
+        ctypes.c_int64(row),
+        None if importance is None else importance.ctypes.data_as(ctypes.c_void_p),
     )
     assert written == blocks.size
     return blocks
 
 
-def relative_error(weights: np.ndarray, blocks: np.ndarray, type: GgmlType) -> float:
-    difference = weights.astype(np.float64) - decode(blocks, type)
-    return float(np.sqrt(np.square(difference).mean() / np.square(weights, dtype="f8").mean()))
+def relative_error(
+    weights: np.ndarray, blocks: np.ndarray, type: GgmlType, counts: np.ndarray | float = 1.0
+) -> float:
+    difference = weights.astype(np.float64) - decode(blocks, type).reshape(weights.shape)
+    size = (np.square(weights, dtype="f8") * counts).mean()
+    return float(np.sqrt((np.square(difference) * counts).mean() / size))
 
 
-def assert_no_worse(ggml: ctypes.CDLL, weights: np.ndarray, name: str) -> None:
+def errors(
+    ggml: ctypes.CDLL, weights: np.ndarray, name: str, importance: np.ndarray | None = None
+) -> tuple[float, float]:
+    """Of our encoder, and of llama.cpp's."""
     type = GgmlType[name]
-    weights = np.ascontiguousarray(weights, np.float32).reshape(-1)
-    ours = relative_error(weights, encode(weights, type), type)
-    theirs = relative_error(weights, quantize(ggml, weights, type), type)
-    assert ours <= max(theirs, HALF_ROUNDING), f"{ours / theirs:.4f} times {theirs:.6f}"
+    weights = np.ascontiguousarray(weights, np.float32)
+    weights = weights.reshape(-1) if importance is None else weights.reshape(-1, importance.size)
+    counts = 1.0 if importance is None else importance
+    encoded = encode(weights, type, importance=importance)
+    ours = relative_error(weights, encoded, type, counts)
+    theirs = relative_error(weights, quantize(ggml, weights, type, importance), type, counts)
+    return ours, theirs
+
+
+def assert_no_worse(ours: float, theirs: float, factor: float = 1.0) -> None:
+    assert ours <= max(factor * theirs, HALF_ROUNDING), f"{ours / theirs:.4f} times {theirs:.6f}"
 
 
 def gaussian(*shape: int) -> np.ndarray:
@@ -103,13 +128,36 @@ SYNTHETIC = {
 
 
 @pytest.mark.parametrize("kind", SYNTHETIC)
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", [*SEARCHED, *PLAIN])
 def test_synthetic_weights(ggml, name, kind):
-    assert_no_worse(ggml, SYNTHETIC[kind](np.random.default_rng(20)), name)
+    assert_no_worse(*errors(ggml, SYNTHETIC[kind](np.random.default_rng(20)), name))
+
+
+# Where llama.cpp's search with importance finds better scales, and how much larger our error is:
+# weights that all lie near 1 or near -1, and weights of three values, as no matrix of a model has.
+WORSE_WITH_IMPORTANCE = {
+    ("Q2_K", "far below zero"): 1.08,
+    ("Q3_K", "far from zero"): 1.09,
+    ("Q3_K", "far below zero"): 1.09,
+    ("Q5_K", "ternary"): 5.7,
+    ("IQ4_NL", "far from zero"): 1.0001,
+    ("IQ4_NL", "far below zero"): 1.0001,
+    ("Q5_0", "far from zero"): 1.0002,
+    ("Q5_0", "far below zero"): 1.0002,
+}
+
+
+@pytest.mark.parametrize("kind", SYNTHETIC)
+@pytest.mark.parametrize("name", [*SEARCHED, *PLAIN])
+def test_synthetic_weights_with_importance(ggml, name, kind):
+    weights = SYNTHETIC[kind](np.random.default_rng(20))
+    counts = np.random.default_rng(3).lognormal(0, 1.5, ROW).astype(np.float32)
+    factor = WORSE_WITH_IMPORTANCE.get((name, kind), 1.0)
+    assert_no_worse(*errors(ggml, weights, name, counts), factor)
 
 
 @pytest.mark.parametrize("noise", [0, 0.05])
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", [*SEARCHED, *PLAIN])
 @pytest.mark.parametrize("model", ["gemma_path", "smollm2_path"])
 def test_weights_of_a_model(ggml, request, model, name, noise):
     """Every matrix of the first and of a middle layer, as it is and with a little noise."""
@@ -123,7 +171,49 @@ def test_weights_of_a_model(ggml, request, model, name, noise):
     for tensor in matrices:
         weights = decode(tensor.data, tensor.type)
         weights = weights[: weights.size // ROW * ROW]
-        assert_no_worse(ggml, weights + noise * weights.std() * gaussian(weights.size), name)
+        weights += noise * weights.std() * gaussian(weights.size)
+        assert_no_worse(*errors(ggml, weights, name))
+
+
+@pytest.fixture(scope="module")
+def smollm2(smollm2_path):
+    """SmolLM2 and the importance matrix of a text of this repository."""
+    text = (Path(__file__).parents[2] / "docs/engine.md").read_bytes()
+    with GgufLoader(smollm2_path) as loader:
+        tokenizer = Tokenizer.from_metadata(loader.metadata)
+        chunks = np.array(tokenizer.encode(text)[:1024], np.int32).reshape(4, 256)
+        sums = sum_inputs(loader, list(chunks), threads=2)
+        known = ImportanceMatrix.from_sums(Path("made"), sums, dataset="docs", chunks=4)
+        yield loader, known
+
+
+@pytest.mark.parametrize("noise", [0, 0.05])
+@pytest.mark.parametrize("name", [*SEARCHED, *PLAIN])
+def test_weights_of_a_model_with_its_importance(ggml, smollm2, name, noise):
+    """Every matrix of two layers whose rows consist of blocks of the type.
+
+    A format that cannot use importance may be unlucky with the columns of one matrix: of these,
+    all matrices together are compared.
+    """
+    loader, imatrix = smollm2
+    matrices = [
+        tensor
+        for tensor in loader.tensors.values()
+        if tensor.name.startswith(("blk.0.", "blk.9."))
+        and len(tensor.shape) == 2
+        and tensor.shape[-1] % GgmlType[name].block_size == 0
+    ]
+    assert len(matrices) == (2 if GgmlType[name].block_size == ROW else 14)
+    found = []
+    for tensor in matrices:
+        weights = decode(tensor.data, tensor.type, tensor.shape).astype(np.float16).astype("f4")
+        weights += noise * weights.std() * gaussian(*weights.shape)
+        (counts,) = imatrix.of(tensor.name, tensor.shape)
+        found.append(errors(ggml, weights, name, counts))
+    if name in INDIFFERENT:
+        found = [tuple(np.sqrt(np.square(found).mean(axis=0)))]
+    for ours, theirs in found:
+        assert_no_worse(ours, theirs)
 
 
 def test_q8_k_has_the_same_bytes(ggml):
