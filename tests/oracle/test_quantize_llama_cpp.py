@@ -139,6 +139,19 @@ def test_types_and_errors(name: str, tmp_path: Path) -> None:
                     assert_no_worse(planned, theirs, tmp_path / "ours.gguf")
 
 
+def test_all_types_of_llama_cpp_are_known() -> None:
+    package = find_spec("llama_cpp")
+    assert package is not None
+    assert package.origin is not None
+    constants = Path(package.origin).with_name("llama_cpp.py").read_text(encoding="utf-8")
+    found = re.findall(r"^LLAMA_FTYPE_(?:MOSTLY|ALL)_(\w+) = (\d+)$", constants, re.MULTILINE)
+    assert len(found) > 35
+    numbers = {mix.file_type for mix in MIXES.values()}
+    # NVFP4: llama.cpp's quantizer refuses it. The other two are block formats that Ingot lacks.
+    missing = {name for name, number in found if int(number) not in numbers}
+    assert missing == {"NVFP4", "Q1_0", "Q2_0"}
+
+
 def test_errors_with_importance(tmp_path: Path) -> None:
     """The squared error, each weight's as much as its column counts, is not above llama.cpp's."""
     source = write_model(tmp_path / "model.gguf", layers=9)

@@ -21,7 +21,7 @@ from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
 from ingot.quantize import Quantization, parse_override, plan
 from ingot.quantize.imatrix import ImportanceMatrix, read_imatrix
-from ingot.quantize.mixes import MIXES, mix_of
+from ingot.quantize.mixes import COPY, MIXES, Mix, mix_of
 from ingot.tokenizer import Tokenizer
 
 
@@ -31,7 +31,7 @@ def command(
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to be written.")],
     type: Annotated[
-        str | None, typer.Argument(metavar="[TYPE]", help=f"{', '.join(MIXES)}.")
+        str | None, typer.Argument(metavar="[TYPE]", help=f"{', '.join(MIXES)}, COPY.")
     ] = None,
     *,
     target_size: Annotated[
@@ -85,7 +85,8 @@ def command(
 
     TYPE is one of llama.cpp's mixes, with the same types for the same tensors. Instead, with
     --target-size or --target-bpw, each tensor gets a type by how much it changes the predictions on
-    a text. Norms, biases and routers stay as they are. The file appears when it is complete.
+    a text. Norms, biases and routers stay as they are, and with COPY all tensors that --tensor-type
+    does not name. The file appears when it is complete.
 
     Example: ingot quantize model-F16.gguf model-Q4_K_M.gguf q4_k_m --tensor-type ffn_down=q6_k
     Example: ingot quantize model-F16.gguf small.gguf --target-size 4.5GB --text text.txt
@@ -98,7 +99,7 @@ def command(
     if type is not None and text is not None:
         raise ConfigError("--text goes with --target-size or --target-bpw")
     overrides = [parse_override(override) for override in tensor_type or ()]
-    mix = None if type is None else mix_of(type)
+    mix = None if type is None else _mix(type)
     size_limit = None if target_size is None else parse_size("--target-size", target_size)
     path = locate(source)
     with open_model(path) as loader:
@@ -127,6 +128,11 @@ def command(
             f"{_bits(planned):.2f} bits per weight"
         )
     print(paths[0])
+
+
+def _mix(type: str) -> Mix:
+    """The mix of a name; COPY keeps all types."""
+    return COPY if type.upper() == COPY.name else mix_of(type)
 
 
 def _fitted(

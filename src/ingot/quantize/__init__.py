@@ -21,7 +21,7 @@ from ingot.gguf.copying import copy_keys, copy_tensor
 from ingot.quant import decode, encode
 from ingot.quantize.compensation import encode_compensated
 from ingot.quantize.imatrix import ImportanceMatrix
-from ingot.quantize.mixes import Mix, ModelShape, choose_types, fitting, is_quantizable
+from ingot.quantize.mixes import COPY, Mix, ModelShape, choose_types, fitting, is_quantizable
 
 _PIECE = 1 << 24  # weights that are in memory at once
 _VERSION = 2  # of the block formats
@@ -93,7 +93,10 @@ class Quantization:
         """
         writer = GgufWriter(path, alignment=self.source.alignment)
         copy_keys(self.source, writer, without=_CHANGED_KEYS)
-        writer.add("general.file_type", self.mix.file_type)
+        file_type = self.source.metadata.get("general.file_type") if self.mix is COPY else None
+        writer.add(
+            "general.file_type", file_type if isinstance(file_type, int) else self.mix.file_type
+        )
         writer.add("general.quantization_version", _VERSION)
         if self.imatrix is not None:
             self.imatrix.add_keys(writer)

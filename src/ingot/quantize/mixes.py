@@ -56,6 +56,7 @@ def _mixes() -> dict[str, Mix]:
 
 
 MIXES: Final[Mapping[str, Mix]] = MappingProxyType(_mixes())
+COPY: Final = Mix("COPY", T.F32, 0)  # each tensor keeps its type, and the file its number
 _BELOW_THREE_BITS: Final = frozenset({T.IQ3_XXS, T.IQ2_S, T.IQ2_XS, T.IQ2_XXS, T.IQ1_M, T.IQ1_S})
 _SHORT_NAMES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M", "MXFP4": "MXFP4_MOE"}
 
@@ -105,6 +106,8 @@ def choose_types(
     has_imatrix: bool = False,
 ) -> dict[str, T]:
     """The type of each tensor that a mix applies to."""
+    if mix is COPY:
+        return {}
     matrices = {name: shape for name, shape in shapes.items() if is_quantizable(name, shape)}
     rules = _Rules(mix, model, list(matrices), has_imatrix=has_imatrix)
     return {

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import ingot.quantize
+from ingot.cli import app
 from ingot.errors import DiskSpaceError, QuantError
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 from ingot.quant import decode, encode
 from ingot.quantize import parse_override, plan
-from ingot.quantize.mixes import MIXES, ModelShape, choose_types, fitting, mix_of
+from ingot.quantize.mixes import COPY, MIXES, ModelShape, choose_types, fitting, mix_of
 
 LAYERS = 4
 
@@ -136,6 +138,25 @@ def test_quantizing_twice_must_be_allowed(tmp_path: Path) -> None:
             plan(loader, MIXES["Q4_0"])
         types = plan(loader, MIXES["Q4_0"], allow_requantize=True).types
         assert types["blk.0.attn_q.weight"] is GgmlType.Q4_0
+
+
+def test_a_copy_keeps_all_types(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf", type=GgmlType.Q8_0, parts=3)
+    with GgufLoader(path) as loader:
+        (single,) = plan(loader, COPY).write(tmp_path / "copy.gguf")
+        with GgufLoader(single) as copied:
+            assert copied.metadata["general.file_type"] == 1  # as in the source
+            for name, tensor in loader.tensors.items():
+                assert copied.tensors[name].type is tensor.type
+                np.testing.assert_array_equal(copied.tensors[name].data, tensor.data)
+        change = parse_override("attn_q=q4_0")
+        types = plan(loader, COPY, [change], allow_requantize=True).types
+        changed = {name for name, kind in types.items() if kind is not loader.tensors[name].type}
+        assert changed == {f"blk.{layer}.attn_q.weight" for layer in range(LAYERS)}
+    out = tmp_path / "command.gguf"
+    result = CliRunner().invoke(app, ["quantize", str(path), str(out), "copy"])
+    assert result.exit_code == 0, result.output
+    assert out.read_bytes() == single.read_bytes()
 
 
 def test_splits_are_kept(tmp_path: Path) -> None:
