@@ -1,9 +1,11 @@
 """LoRA adapters: eight requests at once with eight adapters, with one, and with none.
 
+An engine that has no adapters at all shows what it costs to have loaded some that nobody uses.
+
     python benchmarks/bench_lora.py [--model FILE] [--rank 16] [--rounds 5] [--device cpu] [--json]
 
-The adapters are made up, in F16, for all matrices of attention and MLP. The three kinds take turns;
-rows show medians of tokens per second while all requests decode.
+The adapters are made up, in F16, for all matrices of attention and MLP. The kinds take turns; rows
+show medians of tokens per second while all requests decode.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from ingot.adapters import Adapter, FloatMatrix, LowRank
 from ingot.adapters.gguf_adapter import write_gguf_adapter
 from ingot.graph import ComputationGraph
 
-REQUESTS, PROMPT, TOKENS = 8, 32, 64
+REQUESTS, PROMPT, TOKENS, CONTEXT = 8, 32, 64, 128
 GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "max_tokens": TOKENS}
 
 
@@ -77,11 +79,18 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     names = [f"adapter{number}" for number in range(REQUESTS)]
-    kinds: dict[str, list[str]] = {"none": [], "one": names[:1], "eight": names}
+    path = given.model or models.smollm2()
     with (
         tempfile.TemporaryDirectory() as folder,
-        LLM(given.model or models.smollm2(), context=512, device=given.device) as llm,
+        LLM(path, context=CONTEXT, device=given.device) as bare,
+        LLM(path, context=CONTEXT, device=given.device) as llm,
     ):
+        kinds: dict[str, tuple[LLM, list[str]]] = {
+            "none loaded": (bare, []),
+            "loaded, unused": (llm, []),
+            "one": (llm, names[:1]),
+            "eight": (llm, names),
+        }
         architecture = llm.file.metadata.string("general.architecture")
         for number, name in enumerate(names):
             file = Path(folder) / f"{name}.gguf"
@@ -91,8 +100,8 @@ def main() -> None:
             llm.add_adapter(name, file)
         found: dict[str, list[float]] = {kind: [] for kind in kinds}
         for turn in range(given.rounds + 1):
-            for kind, chosen in kinds.items():
-                measured = rate(llm, chosen, REQUESTS * turn)
+            for kind, (engine, chosen) in kinds.items():
+                measured = rate(engine, chosen, REQUESTS * turn)
                 if turn:  # the first turn warms up
                     found[kind].append(measured)
     medians = {kind: statistics.median(rates) for kind, rates in found.items()}
@@ -100,9 +109,11 @@ def main() -> None:
         print(json.dumps({"rank": given.rank, "tokens_per_second": medians}))
         return
     print(f"{REQUESTS} requests at once, rank {given.rank}: tokens per second")
+    anchors = {"loaded, unused": "none loaded", "eight": "one"}
     for kind, tokens in medians.items():
-        beside = f"{tokens / medians['one'] - 1:+.1%} beside one" if kind != "one" else ""
-        print(f"{kind:>6} {tokens:9.1f}  {beside}")
+        anchor = anchors.get(kind)
+        beside = f"{tokens / medians[anchor] - 1:+.1%} beside {anchor}" if anchor else ""
+        print(f"{kind:>14} {tokens:9.1f}  {beside}")
 
 
 if __name__ == "__main__":
