@@ -5,6 +5,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot import LLM
+from ingot import LLM, store
 from ingot.backends.reference import Reference
 from ingot.engine import Completion, RequestState
 from ingot.errors import (
@@ -22,6 +23,7 @@ from ingot.errors import (
     ModelError,
     SamplingError,
 )
+from ingot.store import default_model
 from tiny_llama import CONTEXT, vocabulary, write_tiny_llama
 
 PROMPT = [256, 104, 105, 32, 116]
@@ -41,6 +43,23 @@ def llm(path: Path) -> Iterator[LLM]:
 def test_ingot_offers_it() -> None:
     assert "LLM" in dir(ingot)
     assert ingot.LLM is LLM
+
+
+def test_default_is_the_default_model(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file takes the place of the default model in the folder of models."""
+    found = replace(store.DEFAULT_MODEL, file=path.name, size=path.stat().st_size)
+    monkeypatch.setattr(default_model, "DEFAULT_MODEL", found)
+    monkeypatch.setattr(store, "models_folder", lambda: path.parent)
+    with LLM("default", threads=1) as llm:
+        assert llm.path == path
+        assert llm.generate(PROMPT, max_tokens=2).finish_reason == "length"
+
+
+def test_default_writes_english(smollm2_path: Path) -> None:
+    with LLM("default", threads=1) as llm:
+        assert llm.path == smollm2_path
+        asked = "The capital of France is"
+        assert llm.generate(asked, max_tokens=2, temperature=0).text == " Paris."
 
 
 def test_a_text_is_the_likeliest_token_again_and_again(llm: LLM) -> None:

@@ -240,6 +240,9 @@ def test_sampling_flags_change_the_text(run: Run, model: Path) -> None:
     drawn = write("--temp", 3, "--top-k", 0, "--top-p", 1, "--min-p", 0, "-s", 1)
     assert drawn != greedy
     assert write("--temp", 0, "--repeat-penalty", 5) != greedy
+    letters = ("--temp", 0, "--ignore-eos", "-l", f"{ord('a')}+1000", "--logit-bias")
+    assert write(*letters, f"{ord('b')}+900.5").strip() == "a" * 16
+    assert write(*letters, f"{ord('a')}-inf", "-l", f"{ord('b')}+1000").strip() == "b" * 16
     for flags in (["--mirostat", 2], ["--typical", 0.5], ["--top-nsigma", 1],
                   ["--dry-multiplier", 1], ["--xtc-probability", 1], ["--presence-penalty", 1],
                   ["--frequency-penalty", 1], ["--repeat-last-n", -1],
@@ -251,7 +254,7 @@ def test_sampling_flags_change_the_text(run: Run, model: Path) -> None:
 
 
 def test_every_sampling_parameter_has_a_flag_and_a_field_in_requests() -> None:
-    names = {*RANGES, "samplers", "dry_sequence_breakers"} - {"n_probs"}
+    names = {*RANGES, "samplers", "dry_sequence_breakers", "logit_bias"} - {"n_probs"}
     assert names <= SamplingBody.model_fields.keys()
     assert names - {"min_tokens"} <= signature(SamplingFlags).parameters.keys()
 
@@ -290,6 +293,9 @@ def test_a_grammar_that_is_no_text(run: Run, model: Path, tmp_path: Path) -> Non
     ("flags", "message"),
     [
         (["--top-p", "2"], "top_p is 2.0; it must be a number from 0 to 1"),
+        (["--logit-bias", "a+1"], "--logit-bias is 'a+1'; it must be a token id"),
+        (["--logit-bias", "97"], "15043+1.5"),
+        (["--logit-bias", "97+inf"], "logit_bias"),
         (["--samplers", "top_k;best"], "samplers is ['top_k', 'best']"),
         (["--json-schema", "{"], "the JSON schema is not valid JSON"),
         (["--json-schema", '{"type": "strng"}'], "grammar cannot be used"),

@@ -3,6 +3,7 @@
 An option that is not given keeps what the model recommends, else the default of `SamplingParams`.
 """
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from ingot.errors import ConfigError
 from ingot.sampling import Grammar, SamplingParams
 
 _PANEL = "Sampling"
+_BIAS = re.compile(r"([0-9]{1,9})([+-](?:inf|[0-9]{1,9}(?:\.[0-9]{0,9})?))")
 
 
 def _option(*names: str, text: str) -> typer.models.OptionInfo:
@@ -146,6 +148,15 @@ class SamplingFlags:
         float | None,
         _option("--adaptive-decay", text="How slowly adaptive-p adapts. [0.9]"),
     ] = None
+    logit_bias: Annotated[
+        list[str] | None,
+        _option(
+            "-l",
+            "--logit-bias",
+            text="Add to the logit of a token, by its id: 15043+1.5; 15043-inf bans it. "
+            "May be repeated.",
+        ),
+    ] = None
     samplers: Annotated[
         str | None,
         _option("--samplers", text="The sampler chain in order, separated by semicolons."),
@@ -180,8 +191,10 @@ class SamplingFlags:
     def names(self) -> dict[str, object]:
         """The options that are given, as fields of `SamplingParams`."""
         named = {name: value for name, value in asdict(self).items() if value is not None}
-        for special in ("samplers", "grammar_file", "json_schema"):
+        for special in ("samplers", "grammar_file", "json_schema", "logit_bias"):
             named.pop(special, None)
+        if self.logit_bias:
+            named["logit_bias"] = dict(map(_bias, self.logit_bias))
         if self.samplers is not None:
             named["samplers"] = [name.strip() for name in self.samplers.split(";") if name.strip()]
         if self.grammar_file is not None and self.json_schema is not None:
@@ -195,3 +208,13 @@ class SamplingFlags:
         if not self.ignore_eos:
             del named["ignore_eos"]
         return named
+
+
+def _bias(given: str) -> tuple[int, float]:
+    """The token and the bias of a `--logit-bias`."""
+    found = _BIAS.fullmatch(given)
+    if found is None:
+        raise ConfigError(
+            f"--logit-bias is {given!r}; it must be a token id, + or -, and a number: 15043+1.5"
+        )
+    return int(found[1]), float(found[2])
