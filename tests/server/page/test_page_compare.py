@@ -82,6 +82,12 @@ def test_a_phone_has_both_sides_and_their_settings(
     assert not fake.bodies
     page.click("#compare [aria-label=Send]")
     expect(page.locator(".pane-answer")).to_contain_text(["You said: hello"] * 2)
+    widths = page.locator(".pane-answer").evaluate_all("all => all.map((one) => one.clientWidth)")
+    assert min(widths) > 280  # lines that can be read
+    page.locator(".pane-foot button").last.scroll_into_view_if_needed()
+    expect(page.locator(".pane-foot button").last).to_be_in_viewport(ratio=1)
+    cut = "all => all.some((one) => one.scrollHeight > one.clientHeight + 1)"
+    assert not page.locator(".pane, .pane-messages").evaluate_all(cut)  # all of it scrolls together
 
 
 def test_two_settings_of_one_model(page: Page, fake: FakeServer) -> None:

@@ -19,6 +19,22 @@ Shoot = Callable[[Page, str], None]
 Visit = Callable[..., Page]
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+# Statistics of which a part is hidden, or which break in the middle.
+CUT = """() => {
+  const all = document.querySelectorAll(".facts, .tile strong, .fall-facts, .plot-key, #context");
+  const isCut = (node) => {
+    const own = node.getBoundingClientRect();
+    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0) return true;
+    if (node.matches(".plot-key") && own.height > 26) return true;
+    for (let around = node.parentElement; around && own.width; around = around.parentElement) {
+      if (getComputedStyle(around).overflowX === "visible") continue;
+      const { left, right } = around.getBoundingClientRect();
+      if (own.left < left - 1 || own.right > right + 1) return true;
+    }
+    return false;
+  };
+  return [...all].filter(isCut).map((node) => node.textContent);
+}"""
 PAPER = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -213,9 +229,14 @@ def test_a_phone(visit: Visit, fake: FakeServer, shoot: Shoot) -> None:
     page.tap("#send")
     wait_for_end(page)
     assert fits()
+    expect(page.locator(".facts")).to_contain_text("first after")
+    assert page.evaluate(CUT) == []
     shoot(page, "phone-chat")
     page.tap(".header-menu")
     expect(page.locator("#conversations a")).to_be_in_viewport()
+    expect(page.locator("#search")).to_be_visible()
+    for hint in ("kbd:visible", "#shortcuts:visible"):  # there are no keys
+        expect(page.locator(hint)).to_have_count(0)
     shoot(page, "phone-conversations")
     page.touchscreen.tap(350, 400)
     expect(page.locator("#conversations a")).not_to_be_in_viewport()
@@ -228,7 +249,9 @@ def test_a_phone(visit: Visit, fake: FakeServer, shoot: Shoot) -> None:
     page.tap(".header-menu")
     page.tap("#dashboard-link")
     expect(page.locator("figure.plot").first).to_be_in_viewport()
+    expect(page.locator(".fall-facts").first).to_be_visible()
     assert fits()
+    assert page.evaluate(CUT) == []
     shoot(page, "phone-dashboard")
 
 

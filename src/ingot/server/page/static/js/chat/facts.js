@@ -10,5 +10,5 @@ export function factsOf({ model, usage, times, finish }) {
     facts.push(`${((usage.written - 1) / times.writing).toFixed(1)} per second`);
   if (times) facts.push(`first after ${times.first.toFixed(2)} s`);
   if (finish === "stopped" || finish === "edited") facts.push(finish);
-  return facts.join(" · ");
+  return facts.map((fact) => fact.replaceAll(" ", "\u00a0")).join(" · "); // a fact is not broken
 }
