@@ -98,22 +98,17 @@ def test_a_rolling_update_loses_no_stream(cluster: Any, model: Path) -> None:
 
 
 def test_replicas_that_are_added_do_not_take_over_what_one_keeps(cluster: Any, model: Path) -> None:
-    from ray import serve  # noqa: PLC0415
-
-    from ingot.ray import app  # noqa: PLC0415
-
     assert cluster is not None
-    with serving(model, replicas=1) as url:
-        files = {"file": ("in.jsonl", b"kept")}
-        made = httpx.post(
-            f"{url}/v1/files", files=files, data={"purpose": "batch"}, timeout=PATIENCE
-        ).json()
+    scale = {"replicas": 1, "max_replicas": 4, "target_requests": 1, "upscale_delay": 1}
+    with serving(model, **scale) as url, httpx.Client(base_url=url, timeout=PATIENCE) as client:
+        upload = {"files": {"file": ("in.jsonl", b"kept")}, "data": {"purpose": "batch"}}
+        kept = client.post("/v1/files", **upload).json()["id"]
         (first,) = actors()
-        serve.run(app(config(model, replicas=4)), name="ingot")
-        until(lambda: len(counts(url, "ingot_running")) == 4)
+        with load(url, 8):
+            until(lambda: len(counts(url, "ingot_running")) == 4)
         assert first in actors()
         for _ in range(8):
-            found = httpx.get(f"{url}/v1/files/{made['id']}/content", timeout=PATIENCE)
+            found = client.get(f"/v1/files/{kept}/content")
             assert (found.status_code, found.text) == (200, "kept")
 
 

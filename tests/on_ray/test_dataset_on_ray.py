@@ -97,6 +97,45 @@ def test_every_row_has_one_answer_after_a_worker_was_killed(
     assert {row["error"] for row in rows} == {None}
 
 
+def test_checkpoints_of_ray_data_skip_rows_that_were_written(
+    cluster: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet  # noqa: PLC0415
+    import ray.data  # noqa: PLC0415
+    from ray.data.checkpoint import CheckpointConfig  # noqa: PLC0415
+
+    from ingot.ray import Scale  # noqa: PLC0415
+
+    assert cluster is not None
+    asked = tmp_path / "asked"
+    asked.mkdir()
+
+    def prompt(row: Any) -> str:
+        (asked / str(row["id"])).touch()
+        return "one"
+
+    def run(rows: int) -> set[int]:
+        """The rows that were asked."""
+        source = tmp_path / f"{rows}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"id": list(range(rows))}), source)
+        read = ray.data.read_parquet(str(source))
+        answered(read, model, prompt, scale=Scale(cpus=0.5)).write_parquet(str(tmp_path / "out"))
+        found = {int(path.name) for path in asked.iterdir()}
+        for path in asked.iterdir():
+            path.unlink()
+        return found
+
+    # Kept although the first run ends well: it stands for one that was killed after eight rows.
+    kept = CheckpointConfig("id", str(tmp_path / "done"), delete_checkpoint_on_success=False)
+    monkeypatch.setattr(ray.data.DataContext.get_current(), "checkpoint_config", kept)
+    assert run(8) == set(range(8))
+    assert run(20) == set(range(8, 20))
+    monkeypatch.undo()
+    found = ray.data.read_parquet(str(tmp_path / "out")).take_all()
+    assert sorted(row["id"] for row in found) == list(range(20))
+    assert {row["answer"] for row in found} == {"First."}
+
+
 def test_options_for_servers_are_refused(cluster: Any, model: Path) -> None:
     import ray.data  # noqa: PLC0415
 

@@ -41,7 +41,7 @@ def answers(served: Served, text: str, *, stream: bool, **fields: Any) -> list[A
     messages = fields.pop("messages", [{"role": "user", "content": "?"}])
 
     async def ask(http: Any) -> list[Any]:
-        client = ollama.AsyncClient(host="http://localhost", transport=http._transport)
+        client = ollama.AsyncClient(host=str(http.base_url), transport=http._transport)
         given = await client.chat("any", messages, stream=stream, options=options, **fields)
         return [part async for part in given] if stream else [given]
 
@@ -173,7 +173,7 @@ def test_a_model_says_that_it_thinks(thinker: Served) -> None:
         thinker(ask)
 
     async def show(http: Any) -> Any:
-        client = ollama.AsyncClient(host="http://localhost", transport=http._transport)
+        client = ollama.AsyncClient(host=str(http.base_url), transport=http._transport)
         return await client.show("any")
 
     assert thinker(show).capabilities == ["completion", "tools", "thinking"]
