@@ -132,7 +132,7 @@ def write_gguf_adapter(
     writer.add("general.type", "adapter")
     writer.add("general.name", name)
     writer.add("adapter.type", "lora")
-    writer.add(_ALPHA, 1.05 * alpha, ValueType.FLOAT32)
+    writer.add(_ALPHA, alpha, ValueType.FLOAT32)
     for tensor, low in adapter.tensors.items():
         up = low.up if alpha else FloatMatrix.of(low.up.floats() * np.float32(low.scale))
         for side, matrix in ((_A, low.down), (_B, up)):
