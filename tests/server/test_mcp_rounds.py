@@ -20,6 +20,7 @@ from openai import OpenAI
 from scripted import events_in
 from serving import PATIENCE, serving
 
+from ingot import LLM
 from ingot.server.mcp_config import McpCommand, McpServerConfig
 from scripted_gguf import tool_call, write_scripted_gguf
 
@@ -117,6 +118,22 @@ def test_a_chat_runs_tools_until_the_model_answers(model: Path) -> None:
         assert told.json()["prompt"].count("get_weather") == 1
 
     with_server(model, ask)
+
+
+def test_warnings_are_not_repeated_in_every_round(model: Path) -> None:
+    strict = {"type": "function", "function": {**MINE, "strict": True}}
+    with LLM(model, threads=1) as llm:
+        source = llm.chat_template.source.replace("<tool_call>", "")  # calls are plain JSON then
+
+    async def ask() -> None:
+        served = {"chat_template": source, "sampling": {"temperature": 0}}
+        async with asgi_client(model, served, mcp_servers=(SERVER,)) as client:
+            answer = await chat(client, WEATHER, NEVER, strict)
+        assert len(answer["choices"][0]["message"]["mcp_calls"]) == 1
+        (warning,) = answer["warnings"]
+        assert "'strict' of the tool 'mine' was ignored" in warning
+
+    asyncio.run(ask())
 
 
 def test_a_chat_streams_calls_and_their_results(model: Path) -> None:

@@ -211,6 +211,12 @@ def test_objects_of_parameters_are_looked_into(
     assert meant in warning
 
 
+def test_null_asks_for_nothing(served: Served) -> None:
+    """Clients send back what a response says of its parameters."""
+    fields = {"text": {"verbosity": None}, "reasoning": {"effort": None, "summary": None}}
+    assert "warnings" not in ask(served, "/v1/responses", **fields, **script("a")).json()
+
+
 def test_messages_may_have_other_fields(served: Served) -> None:
     """Clients send back whole messages of other servers, and hints about caches."""
     said = {"role": "user", "content": "?", "annotations": [], "x": 1}

@@ -155,7 +155,7 @@ class Generations:
         except BaseException:
             lease.release()
             raise
-        record.warnings += prompts.warnings
+        record.warnings += [each for each in prompts.warnings if each not in record.warnings]
         slots = self.slots_of(lease.name, lease.llm)
         slots.enter(requests, slot)
         generation = Generation(

@@ -160,7 +160,9 @@ def check_parameters(body: BaseModel, record: AccessRecord, options: ServerOptio
 def _within(value: object, place: str) -> Iterator[tuple[str, type[BaseModel]]]:
     """The unknown parameters of the objects in a value, with the objects' types."""
     if isinstance(value, ParameterGroup):
-        yield from ((f"{place}.{name}", type(value)) for name in value.model_extra or ())
+        unknown = value.model_extra or {}
+        asked = [name for name in unknown if unknown[name] is not None]
+        yield from ((f"{place}.{name}", type(value)) for name in asked)
         for name, known in type(value).model_fields.items():
             yield from _within(getattr(value, name), f"{place}.{known.alias or name}")
     elif isinstance(value, list) and value and isinstance(value[0], ParameterGroup):
