@@ -106,10 +106,11 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt
 	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
 	@touch $@
 
-$(NODE_CLIENTS)/.installed: tests/clients/node/package.json
-	@mkdir -p $(NODE_CLIENTS) && cp $< $(NODE_CLIENTS)
+# The lock has no address of a registry: npm install --package-lock-only --omit-lockfile-registry-resolved
+$(NODE_CLIENTS)/.installed: tests/clients/node/package.json tests/clients/node/package-lock.json
+	@mkdir -p $(NODE_CLIENTS) && cp $^ $(NODE_CLIENTS)
 	@if command -v npm >/dev/null 2>&1; then \
-	  npm install --prefix $(NODE_CLIENTS) --no-audit --no-fund --silent; \
+	  npm ci --prefix $(NODE_CLIENTS) --no-audit --no-fund --silent; \
 	  else echo "npm is not here: the clients in JavaScript are skipped" >&2; fi
 	@touch $@
 

@@ -80,9 +80,17 @@ def write_scripted_gguf(
     return writer.write()[0]
 
 
-def tool_call(name: str, /, **arguments: object) -> str:
+# How models write tool calls: between tags, as JSON alone, or in a fence.
+CALL_FORMS = {
+    "tagged": "<tool_call>\n{}\n</tool_call>",
+    "bare": "{}",
+    "fenced": "```json\n{}\n```",
+}
+
+
+def tool_call(name: str, form: str = "tagged", /, **arguments: object) -> str:
     """The text of a tool call."""
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+    return CALL_FORMS[form].format(json.dumps({"name": name, "arguments": arguments}))
 
 
 def _tokens(texts: list[str], marks: list[str], shortest: list[int]) -> tuple[list[str], list[int]]:

@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-const [url, modules] = process.argv.slice(2);
+const [url, modules, only = ""] = process.argv.slice(2); // `only`: steps whose names begin with it
 const require = createRequire(pathToFileURL(`${modules}/package.json`));
 const load = (name) => import(pathToFileURL(require.resolve(name)));
 const { OpenAI } = await load("openai");
@@ -39,6 +39,7 @@ const results = {};
 const tell = async (client, steps) => {
   results[client] = {};
   for (const [name, step] of Object.entries(steps)) {
+    if (!name.startsWith(only)) continue;
     called = [];
     results[client][name] = await step();
     if (name === "tools") results[client]["tools called"] = called;
@@ -111,6 +112,14 @@ await tell("ollama", {
         messages.push({ role: "tool", tool_name: call.function.name, content: getWeather(call.function.arguments) });
     }
   },
+  generate: async () => (await ollama.generate({ model: "any", prompt: hello })).response,
+  generate_stream: async () => {
+    let text = "";
+    for await (const part of await ollama.generate({ model: "any", prompt: hello, stream: true })) text += part.response;
+    return text;
+  },
+  embed: async () => (await ollama.embed({ model: "any", input: [hello, weather] })).embeddings.map((one) => Math.hypot(...one)),
+  tags: async () => (await ollama.list()).models.map(({ name }) => name),
   error: () => errorOf(() => ollama.chat({ model: "any", messages: user(long) })),
 });
 console.log(JSON.stringify(results));
