@@ -6,7 +6,12 @@ from ingot.models.checkpoint import Checkpoint
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormOver, NormSpec
 
-CHECKPOINTS = (Checkpoint(models=("OlmoeForCausalLM",)),)
+CHECKPOINTS = (
+    Checkpoint(
+        models=("OlmoeForCausalLM",),
+        accepts=lambda s: not s.boolean("norm_topk_prob", False),  # the weights that files mean
+    ),
+)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -16,6 +16,7 @@ from ingot.models.spec import (
 CHECKPOINTS = (
     Checkpoint(
         models=("Qwen2MoeForCausalLM",),
+        accepts=lambda s: not s.boolean("norm_topk_prob", False),  # the weights that files mean
         keys=lambda s: {
             "expert_shared_feed_forward_length": s.integer("shared_expert_intermediate_size")
         },

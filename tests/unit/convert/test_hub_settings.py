@@ -420,3 +420,14 @@ def test_settings_that_no_file_can_state(name: str, change: dict[str, Any]) -> N
     config = {**CASES[name][0], **change}
     with pytest.raises(ConversionError, match="fit no form"):
         keys_of(config)
+
+
+@pytest.mark.parametrize(
+    ("model", "normalized"),
+    [("Qwen3MoeForCausalLM", True), ("Qwen2MoeForCausalLM", False), ("OlmoeForCausalLM", False)],
+)
+def test_weights_of_experts_that_no_file_can_state(model: str, normalized: bool) -> None:
+    """Files of these architectures do not say whether the weights add up to one."""
+    stored_form({"norm_topk_prob": normalized}, model)
+    with pytest.raises(ConversionError, match="fit no form"):
+        stored_form({"norm_topk_prob": not normalized}, model)
