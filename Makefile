@@ -15,7 +15,7 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
   -DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/tests/oracle/llama_cpp.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-compared test-clients test-ray test-peer test-sanitized test-arm test-cross test-gpu \
+.PHONY: help build run test lint format test-oracle test-compared test-clients test-ray test-ray-clients test-peer test-sanitized test-arm test-cross test-gpu \
   test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos coverage \
   mutants site site-serve bench lock wheels clean
 
@@ -119,14 +119,25 @@ test-clients: $(VENV)/.built $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ##
 
 test-ray: $(VENV)/.oracle ## the tests on Ray, also the long ones, and those of the clients against two replicas
 	$(BIN)/python -m pytest -m oracle tests/on_ray tests/on_ray/long_on_ray.py
-	INGOT_TEST_SERVE="--ray --replicas 2 --replica-cpus 0.5" $(BIN)/python -m pytest -W ignore -k 'not logged and not no_v1' $(ON_RAY)
+	$(ON_RAY) $(BIN)/python -m pytest -W ignore -k '$(NOT_ON_RAY)' $(ASKED_ON_RAY)
+	$(ON_RAY) $(BIN)/python -m pytest -W ignore -m oracle tests/server/page/test_page_real.py
 
-# What clients of all families ask; the other tests of the server are about its process. Servers that tests make in
-# their own process are replicas on one Ray cluster then (tests/server/two_replicas.py), whose logs are elsewhere, and
-# which found the model at two times.
-ON_RAY := $(patsubst %,tests/server/test_%.py,openai_chat openai_completions anthropic ollama responses llama_completion \
-  batches adapters_served threads timings parameters other_servers enable_thinking scripted_tool_calls \
-  thinking_budget llama_infill encoder_decoders_served llama_endpoints tool_call_formats llama_slots)
+# What clients of all families ask. Servers that tests make in their own process are replicas on one Ray cluster then
+# (tests/server/two_replicas.py). Left out are the tests of a server's process: its options, signals, logs, sockets and
+# TLS, limits of memory, bodies and descriptors, confinement and deployment, many models; those that call the
+# server's own objects; and downloads, for which tests replace the hub in their process.
+ON_RAY := INGOT_TEST_SERVE="--ray --replicas 2 --replica-cpus 0.5"
+ASKED_ON_RAY := $(patsubst %,tests/server/test_%.py,openai_chat openai_completions anthropic ollama ollama_replies responses \
+  long_responses llama_completion batches adapters_served threads timings parameters other_servers enable_thinking \
+  scripted_tool_calls thinking_budget llama_infill encoder_decoders_served llama_endpoints tool_call_formats llama_slots \
+  mcp mcp_rounds)
+# Single tests that read the log of the process (a replica's is elsewhere), find the model at one time (replicas find it
+# at two), take threads away from the process, set its constants, or see what it does before it starts.
+NOT_ON_RAY := not logged and not no_v1 and not without_threads and not started_again and not listed_and_called and \
+  not end_with_the_server and not of_a_real_server_run_tools
+# The same with clients of other projects: make test-ray-clients.
+test-ray-clients: $(VENV)/.oracle $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ## run clients of other projects against two replicas
+	$(ON_RAY) $(BIN)/python -m pytest -W ignore -m oracle tests/clients
 
 test-peer: $(VENV)/.peer ## compare tiny models of every architecture with llama.cpp (part of test-compared)
 	$(BIN)/python -m pytest -m oracle tests/oracle/test_models_llama_cpp.py
