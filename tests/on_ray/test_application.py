@@ -98,6 +98,23 @@ def test_an_engine_that_hangs_fails_the_check_that_serve_makes() -> None:
         asyncio.run(Replica.check_health(replica))
 
 
+@pytest.mark.parametrize(
+    ("given", "url"), [("10.0.0.1:8265", "http://10.0.0.1:8265"), ("", None), (None, None)]
+)
+def test_a_connection_tells_where_the_dashboard_is(
+    given: str | None, url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace  # noqa: PLC0415
+
+    from ingot.ray import pool  # noqa: PLC0415
+
+    for name, value in pool.FAST.items():
+        monkeypatch.setenv(name, value)
+    found = SimpleNamespace(dashboard_url=given)
+    monkeypatch.setattr(pool.ray, "init", lambda _, logging_level: found)  # noqa: ARG005
+    assert pool.connect("head:6379") == url
+
+
 def test_a_stream_goes_out_in_few_lists_with_all_of_its_bytes() -> None:
     """The start in one, the first token in one, then many tokens together."""
     import asyncio  # noqa: PLC0415
