@@ -132,10 +132,12 @@ ASKED_ON_RAY := $(patsubst %,tests/server/test_%.py,openai_chat openai_completio
   scripted_tool_calls thinking_budget llama_infill encoder_decoders_served llama_endpoints tool_call_formats llama_slots \
   mcp mcp_rounds)
 # Single tests that read the log of the process (a replica's is elsewhere), find the model at one time (replicas find it
-# at two), take threads away from the process, set its constants, or see what it does before it starts.
+# at two), take threads away from the process, set its constants, see what it does before it starts, or break a tool
+# server of one replica and look at that of the other.
 NOT_ON_RAY := not logged and not no_v1 and not without_threads and not started_again and not listed_and_called and \
-  not end_with_the_server and not of_a_real_server_run_tools
-# The same with clients of other projects: make test-ray-clients.
+  not end_with_the_server and not of_a_real_server_run_tools and not tool_that_breaks
+
+# The same with clients of other projects.
 test-ray-clients: $(VENV)/.oracle $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ## run clients of other projects against two replicas
 	$(ON_RAY) $(BIN)/python -m pytest -W ignore -m oracle tests/clients
 
