@@ -15,7 +15,7 @@ LLAMA_CPP_FLAGS := -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF \
   -DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/tests/oracle/llama_cpp.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint format test-oracle test-compared test-clients test-ray test-ray-clients test-peer test-sanitized test-arm test-cross test-gpu \
+.PHONY: help build run test lint format test-oracle test-compared test-clients test-ray test-ray-clients test-peer test-sanitized test-arm test-cross test-abi3 test-gpu \
   test-gpu-interpreter gpu-interpreted gpu-compiled-nvidia gpu-compiled-amd fuzz fuzz-models soak chaos coverage \
   mutants site site-serve bench lock wheels clean
 
@@ -201,19 +201,22 @@ $(ARM)/.root: tests/arm/make_root.sh $(VENV)/.created
 	  numpy typer rich jinja2 llguidance pytest hypothesis gguf regex
 	@touch $@
 
-$(ARM)/.built: $(ARM)/.root tests/arm/toolchain.cmake $(NATIVE) $(shell find src -name '*.py')
+# A wheel, as users get one, installed for the tests.
+$(ARM)/.built: $(ARM)/.root $(VENV)/.wheels tests/arm/toolchain.cmake $(NATIVE) $(shell find src -name '*.py')
 	@echo "compiling for ARM into $(ARM) (about ten minutes the first time)"
-	@$(BIN)/cmake -S . -B $(ARM)/objects -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/arm/toolchain.cmake \
-	  -DINGOT_ARM_ROOT=$(CURDIR)/$(ARM)/root -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
-	  -DSKBUILD_SOABI=cpython-$(subst .,,$(PYTHON_VERSION))-aarch64-linux-gnu \
-	  -DPython_INCLUDE_DIR=$(CURDIR)/$(ARM)/root/usr/include/python$(PYTHON_VERSION) >/dev/null
-	@$(BIN)/cmake --build $(ARM)/objects
-	@rm -rf $(ARM)/site && mkdir $(ARM)/site && cp -r src/ingot $(ARM)/site
-	@$(BIN)/cmake --install $(ARM)/objects --strip --prefix $(ARM)/site >/dev/null
+	@rm -rf $(ARM)/wheels $(ARM)/site
+	@_PYTHON_HOST_PLATFORM=linux-aarch64 \
+	  SETUPTOOLS_EXT_SUFFIX=.cpython-$(subst .,,$(PYTHON_VERSION))-aarch64-linux-gnu.so \
+	  $(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(ARM)/wheels/built . \
+	  --config-settings=build-dir=$(ARM)/objects \
+	  --config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/arm/toolchain.cmake \
+	  --config-settings=cmake.define.INGOT_ARM_ROOT=$(CURDIR)/$(ARM)/root \
+	  --config-settings=cmake.define.Python_INCLUDE_DIR=$(CURDIR)/$(ARM)/root/usr/include/python$(PYTHON_VERSION)
+	@PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --wheel-dir $(ARM)/wheels $(ARM)/wheels/built/*.whl
+	@$(PIP) --python $(ARM)/python install --no-deps --target $(ARM)/site $(ARM)/wheels/*.whl
 	@touch $@
 
-test-arm: $(VENV)/.built $(ARM)/.built ## compile for ARM, test kernels and a model in an emulator of four CPUs (Debian)
+test-arm: $(VENV)/.built $(ARM)/.built ## compile for ARM, run the wheel, the kernels and a model on three emulated CPUs (Debian)
 	@$(BIN)/ingot pull default >/dev/null
 	$(BIN)/python tests/arm/run.py $(ARM)
 
@@ -246,6 +249,28 @@ wheels: $(VENV)/.wheels ## build a wheel and the source distribution into dist, 
 	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 	$(BIN)/python tests/wheels/try_wheel.py dist/*.whl
 	$(BIN)/python tests/wheels/try_sdist.py dist/*.tar.gz
+
+# The wheel for Python 3.12 and newer, with a newer Python than Debian 12 has: plain kernels, not
+# optimized, because the stable ABI is a matter of the bindings alone.
+NEWER := build/newer-python
+NEWER_PYTHON = PYTHONPATH=$(CURDIR)/$(NEWER)/$(1) $(CURDIR)/$(NEWER)/python
+
+$(NEWER)/.made: tests/wheels/make_newer_python.sh $(VENV)/.created
+	@echo "unpacking Python 3.13 into $(NEWER)"
+	@tests/wheels/make_newer_python.sh $(NEWER)
+	@$(PIP) --python $(NEWER)/python install --upgrade --target $(NEWER)/tools \
+	  scikit-build-core nanobind cmake ninja pip
+	@touch $@
+
+test-abi3: $(NEWER)/.made $(VENV)/.wheels ## build the wheel of the stable ABI, audit it, run it with Python 3.13 (Debian)
+	@rm -rf $(NEWER)/wheels $(NEWER)/site
+	PATH=$(CURDIR)/$(NEWER)/tools/bin:$$PATH $(call NEWER_PYTHON,tools) -m pip --quiet wheel --no-deps --no-build-isolation \
+	  --wheel-dir $(NEWER)/wheels --config-settings=build-dir=$(NEWER)/objects \
+	  --config-settings=cmake.define.INGOT_SCALAR_ONLY=ON --config-settings=cmake.define.INGOT_UNOPTIMIZED=ON .
+	$(BIN)/abi3audit --strict --summary $(NEWER)/wheels/*-cp312-abi3-*.whl
+	@$(PIP) --python $(NEWER)/python install --target $(NEWER)/site $(NEWER)/wheels/*.whl
+	@$(BIN)/ingot pull default >/dev/null
+	$(call NEWER_PYTHON,site) -m ingot run --temperature 0 -n 2 hi </dev/null
 
 # All that .venv holds for the tests, linters and oracles, in the versions they passed with.
 lock: $(VENV)/.lint $(VENV)/.oracle $(VENV)/.gpu ## write requirements.lock from what is installed

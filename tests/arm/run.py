@@ -2,14 +2,17 @@
 
 Usage: run.py FOLDER    which make_root.sh and `make test-arm` have filled
 
-Every CPU must choose its tier and run all tiers up to it: an instruction that it lacks ends the
-run. One CPU that has everything runs all tests of kernels; the others run products, decoding and
-rows of every format, at odd sizes. A model writes the same texts on all of them.
+The installed wheel must answer a prompt. Every CPU must choose its tier and run all tiers up to it:
+an instruction that it lacks ends the run. One CPU that has everything runs all tests of kernels;
+the others run products, decoding and rows of every format, at odd sizes. A model writes the same
+texts on all of them. Two CPUs are emulated at a time.
 """
 
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,40 +28,61 @@ SOME = [
     "tests/golden/test_golden.py::test_writes_the_same_texts",
 ]
 CPUS = {
+    "max": ("i8mm", ALL),  # takes longest
     "cortex-a53": ("neon", SOME),  # ARMv8.0
     "neoverse-n1": ("dotprod", SOME),  # ARMv8.2
-    "max": ("i8mm", ALL),
 }
 CHOICE = "from ingot import _native; print(_native.active_isa())"
+PROMPT = ["-m", "ingot", "run", "--temperature", "0", "-n", "8", "Name three colours."]
+TESTS = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not gemma"]
 
 
 def main() -> None:
-    """Stop at the first CPU that fails."""
+    """Run all CPUs, then say which failed."""
     folder = Path(sys.argv[1]).resolve()
-    python = str(folder / "python")
+    print(f"the wheel says {_said(folder, 'max', *PROMPT)!r}", flush=True)
+    with ThreadPoolExecutor(2) as pool:
+        done = dict(zip(CPUS, pool.map(lambda cpu: _passes(folder, cpu), CPUS), strict=True))
+    if failed := [cpu for cpu, passed in done.items() if not passed]:
+        sys.exit(f"tests failed on {', '.join(failed)}")
+
+
+def _passes(folder: Path, cpu: str) -> bool:
+    """Run the tests of a CPU; prints what pytest said when they have ended."""
+    tier, tests = CPUS[cpu]
+    if (chosen := _said(folder, cpu, "-c", CHOICE)) != tier:
+        print(f"{cpu} chose the tier {chosen}, not {tier}", flush=True)
+        return False
+    began = time.monotonic()
+    done = _run(folder, cpu, *TESTS, *tests, cwd=ROOT)
+    minutes = (time.monotonic() - began) / 60
+    print(f"{done.stdout}{done.stderr}{cpu}: {tier}, {minutes:.1f} minutes", flush=True)
+    return done.returncode == 0
+
+
+def _said(folder: Path, cpu: str, *arguments: str) -> str:
+    done = _run(folder, cpu, *arguments, cwd=folder)
+    if done.returncode != 0 or not done.stdout.strip():
+        sys.exit(f"{cpu}: {' '.join(arguments)} failed: {done.stderr}")
+    return done.stdout.strip()
+
+
+def _run(folder: Path, cpu: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     places = [folder / "site", folder / "packages", ROOT / "tests"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
-    for cpu, (tier, tests) in CPUS.items():
-        environment["QEMU_CPU"] = cpu
-        run = subprocess.run(
-            [python, "-c", CHOICE], env=environment, check=True, capture_output=True, text=True
-        )
-        if run.stdout.strip() != tier:
-            sys.exit(f"{cpu} chose the tier {run.stdout.strip()}, not {tier}")
-        print(f"{cpu}: {tier}", flush=True)
-        command = [
-            python,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-k",
-            "not gemma",
-            *tests,
-        ]
-        if code := subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
-            sys.exit(code)
+    environment = {
+        **os.environ,
+        "QEMU_CPU": cpu,
+        "PYTHONPATH": os.pathsep.join(map(str, places)),
+    }
+    return subprocess.run(
+        [str(folder / "python"), *arguments],
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 if __name__ == "__main__":
