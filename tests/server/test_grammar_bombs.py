@@ -1,6 +1,7 @@
 """Expensive grammars block neither running streams nor new requests."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -77,7 +78,8 @@ def test_a_bomb_is_answered_with_the_limit_that_it_broke(strict: Bystander) -> N
     post = partial(httpx.post, f"{strict.url}/completion", timeout=PATIENCE)
     answer = post(json=body(crossing(39).source))
     assert answer.status_code == 400
-    assert "takes more than 0.2 s to compile" in answer.json()["error"]["message"]
+    # Which of the two comes first depends on the machine.
+    assert re.search("takes more than (0.2 s|96 MB) to compile", answer.json()["error"]["message"])
     answer = post(json={"prompt": "a", "grammar": "root ::= " + '"a" ' * (LARGEST_SOURCE // 4)})
     assert answer.status_code == 400
     assert f"at most {LARGEST_SOURCE:,} are allowed" in answer.json()["error"]["message"]

@@ -14,7 +14,13 @@ from ingot.quantize import plan
 from ingot.quantize.imatrix import InputSums, read_imatrix, write_imatrix
 from ingot.quantize.mixes import MIXES
 
-RNG = np.random.default_rng(11)
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same numbers for every test, whatever ran before it."""
+    return np.random.default_rng(11)
+
+
 NAME = "blk.0.ffn_down.weight"
 
 
@@ -140,9 +146,9 @@ def test_all_searched_types_know_importance() -> None:
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
-def test_what_matters_is_nearer(kind: GgmlType) -> None:
-    values = RNG.standard_t(4, (40, 512)).astype("f4")
-    counts = RNG.lognormal(0, 1.5, 512).astype("f4")
+def test_what_matters_is_nearer(kind: GgmlType, rng: np.random.Generator) -> None:
+    values = rng.standard_t(4, (40, 512)).astype("f4")
+    counts = rng.lognormal(0, 1.5, 512).astype("f4")
     plain = encode(values, kind)
     weighted = encode(values, kind, importance=counts)
     error = weighted_error(values, weighted, kind, counts)
@@ -150,28 +156,30 @@ def test_what_matters_is_nearer(kind: GgmlType) -> None:
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
-def test_even_importance_is_as_good_as_none(kind: GgmlType) -> None:
-    values = RNG.standard_normal((20, 256)).astype("f4")
+def test_even_importance_is_as_good_as_none(kind: GgmlType, rng: np.random.Generator) -> None:
+    values = rng.standard_normal((20, 256)).astype("f4")
     ones = np.ones(256, "f4")
     error = weighted_error(values, encode(values, kind, importance=ones), kind, 1)
     assert error < 1.001 * weighted_error(values, encode(values, kind), kind, 1)
 
 
 @pytest.mark.parametrize("kind", [GgmlType.Q4_1, GgmlType.Q5_1])
-def test_weights_that_were_quantized_before_stay_as_they_are(kind: GgmlType) -> None:
-    values = RNG.standard_normal((64, 256)).astype("f4")
+def test_weights_that_were_quantized_before_stay_as_they_are(
+    kind: GgmlType, rng: np.random.Generator
+) -> None:
+    values = rng.standard_normal((64, 256)).astype("f4")
     on_grid = decode(encode(values, GgmlType.Q4_1), GgmlType.Q4_1, values.shape)
-    counts = RNG.lognormal(0, 3, 256).astype("f4")
+    counts = rng.lognormal(0, 3, 256).astype("f4")
     found = decode(encode(on_grid, kind, importance=counts), kind, values.shape)
     np.testing.assert_array_equal(found, on_grid)
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_rows_are_encoded_alone(kind: GgmlType, threads: int) -> None:
+def test_rows_are_encoded_alone(kind: GgmlType, threads: int, rng: np.random.Generator) -> None:
     """Odd numbers of blocks and rows, whatever the number of threads."""
-    values = RNG.standard_normal((37, 3 * 256)).astype("f4")
-    counts = RNG.uniform(0, 2, 3 * 256).astype("f4")
+    values = rng.standard_normal((37, 3 * 256)).astype("f4")
+    counts = rng.uniform(0, 2, 3 * 256).astype("f4")
     whole = encode(values, kind, threads, importance=counts)
     for row in (0, 36):
         alone = encode(values[row : row + 1], kind, 1, importance=counts)
@@ -200,27 +208,27 @@ def test_wrong_numbers_of_columns() -> None:
         )
 
 
-def write_model(path: Path) -> Path:
+def write_model(path: Path, rng: np.random.Generator) -> Path:
     writer = GgufWriter(path)
     writer.add("general.architecture", "llama")
     writer.add("llama.block_count", 8)
     writer.add("llama.expert_count", 3)
     for layer in range(8):
         for name in ("attn_q", "ffn_down"):
-            values = RNG.standard_normal((4, 256)).astype("f2")
+            values = rng.standard_normal((4, 256)).astype("f2")
             writer.add_tensor(f"blk.{layer}.{name}.weight", values)
-    writer.add_tensor("blk.0.ffn_up_exps.weight", RNG.standard_normal((3, 4, 256)).astype("f2"))
+    writer.add_tensor("blk.0.ffn_up_exps.weight", rng.standard_normal((3, 4, 256)).astype("f2"))
     return writer.write()[0]
 
 
-def test_a_file_quantized_with_importance(tmp_path: Path) -> None:
-    experts = RNG.lognormal(0, 1, (3, 256))
-    columns = RNG.lognormal(0, 1, 256)
+def test_a_file_quantized_with_importance(tmp_path: Path, rng: np.random.Generator) -> None:
+    experts = rng.lognormal(0, 1, (3, 256))
+    columns = rng.lognormal(0, 1, 256)
     path = write_old(
         tmp_path / "x.dat", {NAME: columns, "blk.0.ffn_up_exps.weight": experts}, calls=1
     )
     imatrix = read_imatrix(path)
-    with GgufLoader(write_model(tmp_path / "model.gguf")) as source:
+    with GgufLoader(write_model(tmp_path / "model.gguf", rng)) as source:
         plan(source, MIXES["Q4_K_S"], imatrix=imatrix).write(tmp_path / "out.gguf")
         with GgufLoader(tmp_path / "out.gguf") as found:
             tensor, before = found.tensors[NAME], source.tensors[NAME]
@@ -241,10 +249,10 @@ def test_a_file_quantized_with_importance(tmp_path: Path) -> None:
             assert found.metadata["quantize.imatrix.chunks_count"] == 7
 
 
-def test_mixes_that_depend_on_importance(tmp_path: Path) -> None:
+def test_mixes_that_depend_on_importance(tmp_path: Path, rng: np.random.Generator) -> None:
     imatrix = read_imatrix(write_old(tmp_path / "x.dat", {NAME: np.ones(256)}))
     other = read_imatrix(write_old(tmp_path / "y.dat", {"other": np.ones(256)}))
-    with GgufLoader(write_model(tmp_path / "model.gguf")) as source:
+    with GgufLoader(write_model(tmp_path / "model.gguf", rng)) as source:
         types = plan(source, MIXES["Q4_0"], imatrix=imatrix).types
         assert types[NAME] is GgmlType.Q4_1  # of the first eighth
         assert types["blk.1.ffn_down.weight"] is GgmlType.Q4_0
