@@ -118,7 +118,8 @@ test-clients: $(VENV)/.built $(CLIENTS)/.installed $(NODE_CLIENTS)/.installed ##
 	$(BIN)/python -m pytest -m oracle tests/clients
 
 test-ray: $(VENV)/.oracle ## the tests on Ray, also the long ones, and those of the clients against two replicas
-	$(BIN)/python -m pytest -m oracle tests/on_ray tests/on_ray/long_on_ray.py
+	$(BIN)/python -m pytest -m oracle tests/on_ray
+	$(BIN)/python -m pytest -m oracle tests/on_ray/long_on_ray.py  # beside its folder, pytest would leave it out
 	$(ON_RAY) $(BIN)/python -m pytest -W ignore -k '$(NOT_ON_RAY)' $(ASKED_ON_RAY)
 	$(ON_RAY) $(BIN)/python -m pytest -W ignore -m oracle tests/server/page/test_page_real.py
 
