@@ -37,8 +37,10 @@ class UnloadBody(RequestBody):
 def router(server: Server) -> APIRouter:
     """The endpoints."""
     routes = APIRouter(
-        responses={code: {"model": VllmError} for code in (400, 403, 404)},
-        default_response_class=PlainTextResponse,
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **{code: {"model": VllmError} for code in (400, 403, 404)},
+        }
     )
 
     def folder() -> Path:
@@ -51,7 +53,7 @@ def router(server: Server) -> APIRouter:
         return server.options.adapters_folder
 
     @routes.post("/v1/load_lora_adapter")
-    async def load(body: LoadBody, http: HttpRequest) -> str:
+    async def load(body: LoadBody, http: HttpRequest) -> PlainTextResponse:
         """Load a LoRA adapter. Requests choose it by naming it as their model."""
         check_parameters(body, record_of(http.scope), server.options)
         allowed = folder()
@@ -61,10 +63,10 @@ def router(server: Server) -> APIRouter:
         if server.catalog.find_exactly(body.lora_name) is not None:
             raise ApiError(400, f"The lora adapter '{body.lora_name}' has already been loaded.")
         await server.catalog.add_adapter(body.model, body.lora_name, path)
-        return f"Success: LoRA adapter '{body.lora_name}' added successfully."
+        return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' added successfully.")
 
     @routes.post("/v1/unload_lora_adapter")
-    async def unload(body: UnloadBody, http: HttpRequest) -> str:
+    async def unload(body: UnloadBody, http: HttpRequest) -> PlainTextResponse:
         """Unload a LoRA adapter, also one of `--lora`; requests that run with it continue."""
         check_parameters(body, record_of(http.scope), server.options)
         folder()
@@ -73,7 +75,9 @@ def router(server: Server) -> APIRouter:
         for entry in server.catalog.entries.values():
             if body.lora_name in entry.adapters:
                 await server.catalog.remove_adapter(entry, body.lora_name)
-                return f"Success: LoRA adapter '{body.lora_name}' removed successfully."
+                return PlainTextResponse(
+                    f"Success: LoRA adapter '{body.lora_name}' removed successfully."
+                )
         raise ApiError(404, f"The lora adapter '{body.lora_name}' cannot be found.")
 
     return routes
