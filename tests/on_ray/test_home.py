@@ -6,7 +6,7 @@ from ingot.ray.home import Home
 def test_the_home_stays_while_it_lives() -> None:
     home = Home()
     assert home.of({"m": 10.0}) == "m"
-    # Neither one whose name sorts first nor one whose machine's clock is behind takes over.
+    # Neither one whose name sorts first nor one whose machine's clock is slow takes over.
     assert home.of({"m": 10.0, "a": 20.0, "b": 5.0}) == "m"
     assert home.of({"a": 20.0, "b": 30.0}) == "a"
     assert home.of({"a": 20.0, "b": 30.0, "c": 40.0}) == "a"

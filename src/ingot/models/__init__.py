@@ -31,7 +31,7 @@ _SHARED = {
     "builder", "checkpoint", "checkpoint_parts", "checkpoint_relative", "checkpoint_states",
     "drafts", "hyperparameters", "networks", "settings", "spec", "tensor_checks",
 }  # fmt: skip
-_DRAFT = "draft_"  # how the modules begin that describe drafts, which are no models by themselves
+_DRAFT = "draft_"  # prefix of modules that describe drafts, which cannot run as models alone
 
 
 def architectures() -> list[str]:
