@@ -250,10 +250,12 @@ class FakeServer:
 
     async def _watch(self) -> AsyncIterator[str]:
         sent = len(self._events)
+        for download in self._running_downloads():
+            yield _event(download | {"event": "download"})
         while not self._server.should_exit:
-            for event in self._events[sent:]:
-                yield _event(event)
-            sent = len(self._events)
+            while sent < len(self._events):
+                yield _event(self._events[sent])
+                sent += 1
             await asyncio.sleep(0.01)
 
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:

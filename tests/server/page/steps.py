@@ -40,3 +40,16 @@ def choose_model(page: "Page", name: str) -> None:
     """Choose a model in the header's menu."""
     page.click("#model")
     page.locator(f"#models [data-focus='{name}']").click()
+
+
+def ask_for_download(page: "Page", name: str) -> None:
+    """Send a name in the open model menu."""
+    page.fill("#download-name", name)
+    page.click("#models .downloads [type=submit]")
+
+
+def begin_download(page: "Page", name: str) -> None:
+    """Begin a download and wait until the page shows it, so that it sees what the server tells next."""
+    ask_for_download(page, name)
+    row = page.locator("#models .downloads li").filter(has_text=name)
+    expect(row).to_contain_text("waiting")

@@ -13,6 +13,7 @@ from typing import Any
 import axe_playwright_python
 from fake_server import FakeServer
 from playwright.sync_api import Page, expect
+from steps import begin_download
 
 pytestmark = pytest.mark.oracle
 
@@ -97,8 +98,7 @@ def show_models(page: Page, _: FakeServer) -> None:
 def show_downloads(page: Page, fake: FakeServer) -> None:
     page.click("#model")
     for name, status in (("hf:Owner/Small-GGUF:Q8_0", "downloading"), ("ollama:qwen3", "failed")):
-        page.fill("#download-name", name)
-        page.click("#models .downloads [type=submit]")
+        begin_download(page, name)
         fake.tell_download(name, status, 250_000_000, 1_000_000_000)
     expect(page.locator("#models .downloads")).to_contain_text("the disk is full")
     expect(page.locator("#models")).to_be_in_viewport(ratio=1)

@@ -9,17 +9,12 @@ from typing import Any
 
 from fake_server import FakeServer
 from playwright.sync_api import Page, expect
-from steps import ask, choose_model
+from steps import ask, ask_for_download, begin_download, choose_model
 
 pytestmark = pytest.mark.oracle
 
 Visit = Callable[..., Page]
 NAME, OTHER = "hf:Owner/Small-GGUF:Q8_0", "ollama:qwen3:0.6b"
-
-
-def begin(page: Page, name: str) -> None:
-    page.fill("#download-name", name)
-    page.click("#models .downloads [type=submit]")
 
 
 def row(page: Page, name: str) -> Any:
@@ -36,9 +31,8 @@ def test_a_download_is_watched_and_its_model_chosen(visit: Visit, fake: FakeServ
     fake.allow_downloads = True
     page = visit(fake.url)
     page.click("#model")
-    begin(page, NAME)
+    begin_download(page, NAME)
     expect(page.locator("#download-name")).to_have_value("")
-    expect(row(page, NAME)).to_contain_text("waiting")
     fake.tell_download(NAME, "downloading", 250_000_000, 1_000_000_000)
     expect(row(page, NAME)).to_contain_text("downloading model.gguf: 250 MB of 1.0 GB")
     assert row(page, NAME).locator("progress").get_attribute("value") == "0.25"
@@ -56,17 +50,17 @@ def test_downloads_are_cancelled_and_fail(visit: Visit, fake: FakeServer) -> Non
     fake.allow_downloads = True
     page = visit(fake.url)
     page.click("#model")
-    begin(page, NAME)
+    begin_download(page, NAME)
     page.click(f"[aria-label='Cancel {NAME}']")
     expect(row(page, NAME)).to_have_count(0)
     assert fake.downloads == [("begin", NAME), ("cancel", NAME)]
-    begin(page, OTHER)
+    begin_download(page, OTHER)
     fake.tell_download(OTHER, "failed")
     expect(row(page, OTHER)).to_contain_text("the disk is full")
     page.click(f"[aria-label='Dismiss {OTHER}']")
     expect(row(page, OTHER)).to_have_count(0)
     assert len(fake.downloads) == 3, "a failed download is not cancelled"
-    begin(page, "https://example.com/a.gguf")
+    ask_for_download(page, "https://example.com/a.gguf")
     expect(page.locator(".toast").last).to_contain_text("cannot be downloaded for a client")
     expect(page.locator("#download-name")).to_have_value("https://example.com/a.gguf")
 
