@@ -165,6 +165,8 @@ def show_types(peer: Encoder | None, only: Sequence[str], million: int, texts: P
         even = {size: np.ones(size, np.float32) for size in (ROW, real[0][0].shape[1])}
         given = even[ROW] if needs else None
         speeds = [Speed(encoder) for encoder in (on_one_thread, peer) if encoder is not None]
+        for speed in speeds:  # the tables that a type needs are made with its first weights
+            speed.encode(gaussian[:1], type, given)
         for first in range(0, len(gaussian), PIECE // ROW):
             for speed in speeds:
                 speed.add(

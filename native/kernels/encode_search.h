@@ -208,6 +208,14 @@ inline float extreme(const simd::FloatLanes<n>& lanes) {
   return found;
 }
 
+// Whether all lanes are as near to `middle` as a part of it.
+template <int n>
+inline bool is_within(const simd::FloatLanes<n>& lanes, float middle, float part) {
+  for (int g = 0; g < n; ++g)
+    if (std::fabs(lanes[g] - middle) > part * std::fabs(middle)) return false;
+  return true;
+}
+
 // A level set says which values weights are rounded to, once divided by their scale:
 //     nearest(u)   the level nearest to u
 //     index(u)     its number, counted from the lowest

@@ -15,6 +15,8 @@
 //    around its scale and its minimum, nine pairs, each time rounding its weights anew.
 // 3. For the levels and integers found, the best d and dmin solve two linear equations;
 //    step 2 is repeated around them, and kept if the block's error is smaller.
+// 4. If weights count differently and all groups want nearly the same offset, steps 1 to 3 are
+//    tried with one offset for all.
 //
 // All offsets of a block have one sign. It is negative (dmin > 0) unless every weight of
 // the block is positive: then dmin < 0, and the levels start at the weights, not at zero.
@@ -34,6 +36,7 @@ inline constexpr float kFarCuts[] = {0.0f, 1.5f, 3.0f};
 // A later start must be better than the best by this much (in squared distances between
 // levels), so that groups which several starts fit equally well agree on their scale.
 inline constexpr float kWorthwhile = 1e-3f;
+inline constexpr float kRounding = 2e-6f;
 
 template <class Lanes>
 struct Line {
@@ -92,6 +95,9 @@ inline Line<Lanes> fit_affine(const Lanes* weight, const Counts& counts, const L
   const Lanes lowest = (least - low) * inverse_unit, highest = (most - low) * inverse_unit;
 
   const auto n = counts.total(), inverse_n = counts.inverse_total();
+  // With counts, more than the rounding of the sums.
+  Lanes worthwhile = kWorthwhile * counts.mean();
+  if constexpr (!Counts::kIsEven) worthwhile = max(worthwhile, squares * kRounding);
   Line<Lanes> best{0.0f, 0.0f};
   Lanes best_error = squares;
   const auto attempt = [&](const Lanes& slope, const Lanes& shift) {
@@ -104,7 +110,7 @@ inline Line<Lanes> fit_affine(const Lanes* weight, const Counts& counts, const L
     const Lanes scale = max(select(offset == free_offset, free_scale, bound_scale), 0.0f);
     const Lanes error = squares + scale * (scale * s.level_level - 2.0f * s.weight_level) +
                         offset * (n * offset - 2.0f * total + 2.0f * scale * s.level);
-    const auto better = error < best_error - kWorthwhile * counts.mean();
+    const auto better = error < best_error - worthwhile;
     best.scale = select(better, scale, best.scale);
     best.offset = select(better, offset, best.offset);
     best_error = select(better, error, best_error);
@@ -203,7 +209,7 @@ inline void refit(const Lanes* weight, const Counts& counts, float sign, float u
   scales.dmin = HalfScale::nearest(dmin, unit);
 }
 
-// Steps 1 to 3.
+// Steps 1 to 4.
 template <int kMaxLevel, int kMaxScale, int kGroups, int kSize, class Counts>
 inline AffineBlock<kGroups, kSize> search_affine_block(const float* values, const Counts& counts) {
   using Lanes = simd::FloatLanes<kGroups>;
@@ -221,18 +227,33 @@ inline AffineBlock<kGroups, kSize> search_affine_block(const float* values, cons
   const Line<Lanes> wanted = fit_affine<kMaxLevel, kSize>(
       weight, counts, Lanes(all_positive ? 0.0f : -2.0f), Lanes(all_positive ? 2.0f : 0.0f));
 
-  AffineScales<Lanes> scales;
-  scales.d = HalfScale::covering(extreme(wanted.scale) / kMaxScale, unit);
-  scales.dmin = HalfScale::covering(sign * extreme(wanted.offset) / kMaxScale, unit);
   const auto whole = [](const Lanes& value, float scale) {
     return round(clamp(value * inverse_or_zero(Lanes(scale)), 0.0f, kMaxScale));
   };
-  scales.scale = whole(wanted.scale, scales.d.value);
-  scales.min = whole(wanted.offset, sign * scales.dmin.value);
-  const float error = settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, scales);
-  AffineScales<Lanes> refined = scales;
-  refit<kMaxLevel, kSize>(weight, counts, sign, unit, refined);
-  if (settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, refined) < error) scales = refined;
+  AffineScales<Lanes> scales;
+  float error = std::numeric_limits<float>::infinity();
+  const auto attempt = [&](const Line<Lanes>& line, const HalfScale& dmin) {
+    AffineScales<Lanes> trial;
+    trial.d = HalfScale::covering(extreme(line.scale) / kMaxScale, unit);
+    trial.dmin = dmin;
+    trial.scale = whole(line.scale, trial.d.value);
+    trial.min = whole(line.offset, sign * dmin.value);
+    for (int round = 0; round < 2; ++round) {
+      const float found = settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, trial);
+      if (found < error) error = found, scales = trial;
+      if (round == 0) refit<kMaxLevel, kSize>(weight, counts, sign, unit, trial);
+    }
+  };
+  attempt(wanted, HalfScale::covering(sign * extreme(wanted.offset) / kMaxScale, unit));
+  if constexpr (!Counts::kIsEven) {
+    // One offset for all groups, if they want nearly the same.
+    const float mean = counts.sum_of(wanted.offset) / counts.sum_of(Lanes(1.0f));
+    if (is_within(wanted.offset, mean, 1.0f / kMaxScale)) {
+      const HalfScale dmin = HalfScale::nearest(sign * mean / kMaxScale, unit);
+      const Lanes offset = sign * dmin.value * kMaxScale;
+      attempt(fit_affine<kMaxLevel, kSize>(weight, counts, offset, offset), dmin);
+    }
+  }
 
   const Line<Lanes> line = scales.line(sign);
   const Lanes inverse = inverse_or_zero(line.scale);

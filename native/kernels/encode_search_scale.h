@@ -1,6 +1,6 @@
 // The search for formats with a scale and no minimum: w = (d * scale[g]) * level.
 //
-// Minimises the squared error of the block, each weight's as much as it counts, in three steps:
+// Minimises the squared error of the block, each weight's as much as it counts:
 //
 // 1. fit_scale: each group alone, its scale any float. A start stretches the group so
 //    that its extreme weight meets (or overshoots, or falls short of) the lowest or the
@@ -10,6 +10,8 @@
 //    each time rounding its weights anew.
 // 3. For the levels and integers found, the best d is again a quotient of two sums; step
 //    2 is repeated around it, and kept if the block's error is smaller.
+// 4. If weights count differently and all groups want nearly the same scale, steps 2 and 3 are
+//    tried with one scale for all.
 #pragma once
 
 #include "kernels/encode_search.h"
@@ -143,7 +145,7 @@ inline HalfScale refit(const Lanes* weight, const Counts& counts, const HalfScal
   return squares > 0 ? HalfScale::nearest(sum(scale * sums.weight_level) / squares, unit) : d;
 }
 
-// Steps 1 to 3.
+// Steps 1 to 4.
 template <class Levels, int kLowestScale, int kGroups, int kSize, class Counts>
 inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values, const Counts& counts) {
   using Lanes = simd::FloatLanes<kGroups>;
@@ -157,14 +159,23 @@ inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values, cons
   const Lanes* weight = weights.weight;
   const Lanes wanted = fit_scale<Levels, kSize>(weight, counts);
   HalfScale d = HalfScale::covering(extreme(wanted) / kLowestScale, unit);
-  Lanes scale =
-      round(clamp(wanted * inverse_or_zero(Lanes(d.value)), kLowestScale, -kLowestScale - 1));
-  const float error = settle<Levels, kLowestScale, kSize>(weight, counts, d, scale);
-  const HalfScale refined_d = refit<Levels, kSize>(weight, counts, d, scale, unit);
-  Lanes refined_scale = scale;
-  if (settle<Levels, kLowestScale, kSize>(weight, counts, refined_d, refined_scale) < error) {
-    d = refined_d;
-    scale = refined_scale;
+  Lanes scale;
+  float error = std::numeric_limits<float>::infinity();
+  const auto attempt = [&](HalfScale trial_d) {
+    const Lanes inverse = inverse_or_zero(Lanes(trial_d.value));
+    Lanes trial = round(clamp(wanted * inverse, kLowestScale, -kLowestScale - 1));
+    for (int round = 0; round < 2; ++round) {
+      const float found = settle<Levels, kLowestScale, kSize>(weight, counts, trial_d, trial);
+      if (found < error) error = found, d = trial_d, scale = trial;
+      if (round == 0) trial_d = refit<Levels, kSize>(weight, counts, trial_d, trial, unit);
+    }
+  };
+  attempt(d);
+  if constexpr (!Counts::kIsEven) {
+    // One scale for all groups, if they want nearly the same.
+    const float mean = counts.sum_of(wanted) / counts.sum_of(Lanes(1.0f));
+    if (is_within(wanted, mean, -1.0f / kLowestScale))
+      attempt(HalfScale::nearest(mean / kLowestScale, unit));
   }
 
   block.d = d.bits;

@@ -4,6 +4,8 @@ On every instruction set this CPU supports, on ordinary weights and on those whe
 rounding rule, an overflow or a logarithm decides.
 """
 
+import platform
+
 import gguf
 import numpy as np
 import pytest
@@ -27,11 +29,29 @@ def oracle(weights: np.ndarray, type: GgmlType) -> np.ndarray:
         return gguf_quants.quantize(weights, gguf.GGMLQuantizationType(type)).view(np.uint8)
 
 
+def is_defined(blocks: np.ndarray, type: GgmlType) -> np.ndarray:
+    """Whether the oracle gives a block the same bytes on every CPU.
+
+    Ours are those that it has on x86. Two things are left to the CPU: the code of a NaN that
+    becomes a half float, and integers made of infinity, of which the inverse scales of blocks of
+    the smallest weights are.
+    """
+    if platform.machine() in {"x86_64", "AMD64"}:
+        return np.ones(len(blocks), bool)
+    if type is GgmlType.F16:
+        return ~np.isnan(blocks).any(axis=1)
+    if type.name in LEGACY:
+        largest = np.abs(blocks).max(axis=1)
+        return (largest == 0) | (largest >= 2.0**-118)
+    return np.ones(len(blocks), bool)
+
+
 def assert_same_bytes(weights: np.ndarray, type: GgmlType) -> None:
     rows = weights.astype(np.float32).reshape(-1, 256)
     actual = encode(rows, type).reshape(-1, type.block_bytes)
     expected = oracle(rows, type).reshape(-1, type.block_bytes)
-    wrong = np.flatnonzero((actual != expected).any(axis=1))
+    differs = (actual != expected).any(axis=1)
+    wrong = np.flatnonzero(differs & is_defined(rows.reshape(-1, type.block_size), type))
     assert not wrong.size, (
         f"{wrong.size} of {len(actual)} blocks differ, the first, "
         f"{rows.reshape(-1, type.block_size)[wrong[0]]}: "
