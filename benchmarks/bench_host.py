@@ -103,7 +103,7 @@ def idle_placement(step_seconds: float) -> Callable[..., Any]:
         def __init__(self, *_: object, **__: object) -> None:
             self.backend = self.device_sampler = IdleDevice(step_seconds)
             self.size = CacheSize(_CACHE_TOKENS // 32, 0)
-            self.gpu = self.why_cpu = self.gpu_backend = self.give_back = None
+            self.gpu = self.why_cpu = self.gpu_backend = self.cpu_backend = self.give_back = None
             self.decode_sequences = self.default_running = _RUNNING
 
     return _Placed

@@ -24,6 +24,18 @@ import numpy as np
 
 IS_FORK = find_spec("llama_cpp") is None  # ik_llama.cpp: some functions have older names
 lc: Any = import_module("ik_llama_cpp._ctypes_api" if IS_FORK else "llama_cpp")
+if IS_FORK:  # its package leaves out some functions of its library
+    context, sequence, position = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32
+    for name, arguments, result in (
+        ("llama_synchronize", [context], None),
+        ("llama_get_logits", [context], ctypes.POINTER(ctypes.c_float)),
+        ("llama_kv_cache_seq_rm", [context, sequence, position, position], ctypes.c_bool),
+    ):
+        function = getattr(lc._lib, name)
+        function.argtypes, function.restype = arguments, result
+        setattr(lc, name, function)
+
+_MOST_LEFT = 256  # tokens of earlier calls that may be left beyond the depth that is asked for
 
 
 class Worker:
@@ -93,8 +105,11 @@ class Worker:
         return time.perf_counter() - started
 
     def generate(self, tokens: int, depth: int, sequences: int) -> float:
-        """Single tokens of each sequence, after `depth` tokens (kept for the next call)."""
-        if min(self.lengths[:sequences]) < depth or max(self.lengths) > depth:
+        """Single tokens of each sequence, after `depth` tokens (kept for the next call).
+
+        A recurrent model cannot go back to them: its next call goes on from where it is.
+        """
+        if min(self.lengths[:sequences]) < depth or max(self.lengths) > depth + _MOST_LEFT:
             self.clear()
             for sequence in range(sequences):
                 self.read(self.made_up(depth), sequence)
@@ -105,10 +120,11 @@ class Worker:
         seconds = time.perf_counter() - started
         for sequence in range(sequences):
             if IS_FORK:
-                lc.llama_kv_cache_seq_rm(self.context, sequence, depth, -1)
+                removed = lc.llama_kv_cache_seq_rm(self.context, sequence, depth, -1)
             else:
-                lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
-            self.lengths[sequence] = depth
+                removed = lc.llama_memory_seq_rm(self.memory, sequence, depth, -1)
+            if removed:
+                self.lengths[sequence] = depth
         return seconds
 
     def serve(self, prompt: int, tokens: int, sequences: int) -> float:

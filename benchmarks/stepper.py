@@ -33,6 +33,8 @@ class Stepper:
             context=context,
             cache_tokens=sequences * whole_blocks(context),
         )
+        if self._model.repacking is not None:  # it would take a part of the first times
+            self._model.repacking.wait()
         self._vocabulary = self._model.graph.vocabulary_size
         self._kept: list[SequenceBlocks] = []
 

@@ -2,9 +2,9 @@
 
     python tests/coverage_floors.py build/coverage/report.json [--accept]
 
-A report of coverage.py comes in; a table of packages goes out. `coverage_floors.json` beside this
-file has the percentage of each package that a run has reached; less is an error, `--accept` writes
-the percentages of this run, if they are higher.
+A report of coverage.py or of native_coverage.py comes in; a table of packages goes out.
+`coverage_floors.json` beside this file has the percentage of each package that a run has reached;
+less is an error, `--accept` writes the percentages of this run, if they are higher.
 """
 
 import argparse
@@ -16,16 +16,22 @@ FLOORS = Path(__file__).with_name("coverage_floors.json")
 
 
 def by_package(report: dict[str, dict[str, dict[str, dict[str, int]]]]) -> dict[str, float]:
-    """The share of lines that ran, in percent, of every folder below the package, and of all."""
+    """The share of lines that ran, in percent, of every folder of the package, and of all."""
     counts: dict[str, list[int]] = {}
     for file, found in report["files"].items():
-        parts = PurePosixPath(file).parts
-        inside = parts[len(parts) - parts[::-1].index("ingot") :]
-        for package in ("all", inside[0] if len(inside) > 1 else "modules"):
+        for package in _packages(PurePosixPath(file).parts):
             count = counts.setdefault(package, [0, 0])
             count[0] += found["summary"]["covered_lines"]
             count[1] += found["summary"]["num_statements"]
     return {name: 100 * ran / max(of, 1) for name, (ran, of) in sorted(counts.items())}
+
+
+def _packages(parts: tuple[str, ...]) -> tuple[str, str]:
+    """All of it, and the folder of a file."""
+    if parts[0] == "native":
+        return "native", "/".join(parts[:2]) if len(parts) > 2 else "native/bindings"
+    inside = parts[len(parts) - parts[::-1].index("ingot") :]
+    return "all", inside[0] if len(inside) > 1 else "modules"
 
 
 def main() -> None:
@@ -40,7 +46,7 @@ def main() -> None:
     fallen = []
     for name, share in found.items():
         floor = floors.get(name)
-        print(f"{name:14}{share:7.1f}%" + ("" if floor is None else f"  (at least {floor}%)"))
+        print(f"{name:18}{share:7.1f}%" + ("" if floor is None else f"  (at least {floor}%)"))
         if floor is not None and share < floor:
             fallen.append(name)
     if options.accept:

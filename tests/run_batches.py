@@ -41,8 +41,12 @@ class Runner:
         max_tokens: int = 512,
         positions: int = 1024,
         sequences: int = 1,
+        expanded: bool = False,
     ) -> None:
+        """`expanded`: the latents of prompts."""
         self.precision = precision
+        self.expanded = expanded
+        self.absorbed: set[object] = set()  # sequences that are not, by name
         layout = KvLayout.of(graph.kv_layers, kv_type, graph.states)
         blocks = -(-positions // BLOCK_TOKENS) * sequences
         self.backend = self.make_backend(
@@ -121,6 +125,9 @@ class Runner:
             phase=phase,
             types=None if types is None else np.asarray(types, np.int32),
             encoded=None if encoded is None else np.array([encoded[n] for n in tokens], np.int32),
+            expanded=np.array([name not in self.absorbed for name in tokens], np.int32)
+            if self.expanded and phase is PROMPT
+            else None,
             **batch_adapters([(adapters or {}).get(name) for name in tokens]),
         )
         logits = self.backend.forward(batch)

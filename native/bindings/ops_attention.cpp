@@ -79,6 +79,42 @@ struct DistanceBias {
   }
 };
 
+struct HeadMatrix {
+  Matrix weight;
+  int64_t first, rows;
+
+  HeadMatrixRef ref(int64_t heads) const {
+    const HeadMatrixRef ref{weight.ref(), first, rows};
+    if (first < 0 || rows < 1 || ref.weight.rows % heads || first + rows > ref.weight.rows / heads)
+      refuse("matrices that are not one for each head");
+    return ref;
+  }
+};
+
+struct Expansion {
+  HeadMatrix key, value;
+  bool latent_rows;
+};
+
+// Attention over latents, which expands those of some prompts.
+class ExpandableAttendOp : public AttendOp {
+ public:
+  ExpandableAttendOp(AttendOp::Spec spec, AttendOp::Buffers& buffers,
+                     ExpandedAttention::Spec expanded, ExpandedAttention::Buffers& expanded_buffers)
+      : AttendOp(std::move(spec), buffers), expanded_(std::move(expanded), expanded_buffers) {}
+  void reset() override {
+    AttendOp::reset();
+    expanded_.reset();
+  }
+  void run(const Step& step, int member) override {
+    AttendOp::run(step, member);
+    if (step.batch.phase == Phase::kPrompt) expanded_.run(step, member);
+  }
+
+ private:
+  ExpandedAttention expanded_;
+};
+
 struct Attend : Operation {
   int query, out;
   KvPlace kv_layer;
@@ -92,6 +128,7 @@ struct Attend : Operation {
   SeenPart seen;
   std::optional<DistanceBias> bias;
   std::vector<float> slopes;
+  std::optional<Expansion> expansion;
 
   void add_to(Program& program) const override {
     const ValueRef from = program.at(query), to = program.at(out);
@@ -125,8 +162,39 @@ struct Attend : Operation {
                         seen,
                         slopes.empty() ? nullptr : slopes.data(),
                         bias ? bias->table(heads) : std::vector<float>(),
-                        bias ? bias->reach() : 0};
-    program.add(std::make_unique<AttendOp>(std::move(spec), program.attend_buffers));
+                        bias ? bias->reach() : 0,
+                        expansion.has_value()};
+    if (!expansion) {
+      program.add(std::make_unique<AttendOp>(std::move(spec), program.attend_buffers));
+      return;
+    }
+    program.add(std::make_unique<ExpandableAttendOp>(std::move(spec), program.attend_buffers,
+                                                     expanded(program, layer, from, to),
+                                                     program.expanded_buffers));
+  }
+
+  ExpandedAttention::Spec expanded(const Program& program, const CacheLayer& layer, ValueRef from,
+                                   ValueRef to) const {
+    const ExpandedAttention::Spec spec{from,
+                                       to,
+                                       layer,
+                                       heads,
+                                       scale,
+                                       softcap,
+                                       expansion->key.ref(heads),
+                                       expansion->value.ref(heads),
+                                       expansion->latent_rows};
+    const int64_t latent = spec.latent();
+    const int64_t keys = spec.latent_rows ? spec.key.rows : spec.key.weight.columns;
+    if (latent < 1 || keys != latent || spec.value.weight.columns != latent ||
+        spec.key_size() > latent || spec.value.rows > latent)
+      refuse("an expansion of other latents");
+    if (kv_heads != 1 || !causal || window || sinks || bias || !slopes.empty() ||
+        seen != SeenPart::ALL)
+      refuse("an expansion of an attention that is not plain");
+    for (const HeadMatrix* matrix : {&expansion->key, &expansion->value})
+      if (!program.kernels.decode[matrix->weight.type]) refuse("a matrix of a type without kernel");
+    return spec;
   }
 };
 
@@ -134,11 +202,12 @@ struct HeadLinear : Operation {
   int source, out;
   Matrix weight;
   int64_t heads, first, rows;
-  bool transposed;
+  bool transposed, expandable;
 
   void add_to(Program& program) const override {
     const HeadLinearOp::Spec spec{
-        program.at(source), program.at(out), weight.ref(), heads, first, rows, transposed};
+        program.at(source), program.at(out), weight.ref(), heads, first, rows,
+        transposed,         expandable};
     if (heads < 1 || first < 0 || rows < 1 || spec.weight.rows % heads ||
         first + rows > spec.weight.rows / heads)
       refuse("matrices that are not one for each head");
@@ -175,6 +244,10 @@ void bind_attention_operations(nb::module_& module) {
             Field{"layout", &Rotary::layout}, Field{"magnitude", &Rotary::magnitude});
   bind_part(module, "DistanceBias", Field{"weight", &DistanceBias::weight},
             Field{"buckets", &DistanceBias::buckets});
+  bind_part(module, "HeadMatrix", Field{"weight", &HeadMatrix::weight},
+            Field{"first", &HeadMatrix::first}, Field{"rows", &HeadMatrix::rows});
+  bind_part(module, "Expansion", Field{"key", &Expansion::key}, Field{"value", &Expansion::value},
+            Field{"latent_rows", &Expansion::latent_rows});
   bind_operation(module, "Rope", Field{"source", &Rope::source}, Field{"out", &Rope::out},
                  Field{"head_size", &Rope::head_size}, Field{"frequencies", &Rope::frequencies},
                  Field{"layout", &Rope::layout}, Field{"magnitude", &Rope::magnitude});
@@ -188,11 +261,13 @@ void bind_attention_operations(nb::module_& module) {
                  Field{"window", &Attend::window}, Field{"chunked", &Attend::chunked},
                  Field{"softcap", &Attend::softcap}, Field{"sinks", &Attend::sinks},
                  Field{"causal", &Attend::causal}, Field{"seen", &Attend::seen},
-                 Field{"bias", &Attend::bias}, Field{"slopes", &Attend::slopes});
+                 Field{"bias", &Attend::bias}, Field{"slopes", &Attend::slopes},
+                 Field{"expansion", &Attend::expansion});
   bind_operation(module, "HeadLinear", Field{"source", &HeadLinear::source},
                  Field{"out", &HeadLinear::out}, Field{"weight", &HeadLinear::weight},
                  Field{"heads", &HeadLinear::heads}, Field{"first", &HeadLinear::first},
-                 Field{"rows", &HeadLinear::rows}, Field{"transposed", &HeadLinear::transposed});
+                 Field{"rows", &HeadLinear::rows}, Field{"transposed", &HeadLinear::transposed},
+                 Field{"expandable", &HeadLinear::expandable});
   bind_operation(module, "PickHeads", Field{"source", &PickHeads::source},
                  Field{"out", &PickHeads::out}, Field{"heads", &PickHeads::heads},
                  Field{"first", &PickHeads::first});

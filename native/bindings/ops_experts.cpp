@@ -85,8 +85,8 @@ struct ExpertGate : Operation {
         refuse("experts that do not fit between their values");
     }
     const bool own = from.width != weights[0].all.columns;
-    program.add(std::make_unique<ExpertGateOp>(from, own, std::move(weights), activation, to,
-                                               program.expert_buffers));
+    program.add_adaptable(std::make_unique<ExpertGateOp>(from, own, std::move(weights), activation,
+                                                         to, program.expert_buffers));
   }
 };
 
@@ -102,9 +102,9 @@ struct ExpertMix : Operation {
     const ExpertWeight all = ExpertPart{weight, bias, 0, to.width}.checked(program, source, choice);
     if (to.width != all.stored) refuse("experts that do not fit between their values");
     same_shape({added.value_or(to), to});
-    program.add(std::make_unique<ExpertMixOp>(from, from.width != all.all.columns, all,
-                                              program.at(choice), added, to,
-                                              program.expert_buffers));
+    program.add_adaptable(std::make_unique<ExpertMixOp>(from, from.width != all.all.columns, all,
+                                                        program.at(choice), added, to,
+                                                        program.expert_buffers));
   }
 };
 

@@ -64,6 +64,7 @@ Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token
       expert_buffers(kernels, threads, max_tokens),
       attend_buffers(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions),
       head_buffers(threads),
+      expanded_buffers(threads, max_tokens),
       copies(kernels),
       executor_(checked(threads), arena_bytes_per_token, max_tokens) {}
 
@@ -111,8 +112,8 @@ void Program::add_group(int group, int64_t blocks, bool recurrent) {
 double Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle counts_array,
                     nb::handle tables_array, nb::handle table_ends_array, nb::handle outputs_array,
                     nb::handle types_array, nb::handle rows_array, nb::handle adapters_array,
-                    nb::handle scales_array, nb::handle encoded_array, bool prompt,
-                    nb::handle logits_array, int threads) {
+                    nb::handle scales_array, nb::handle encoded_array, nb::handle expanded_array,
+                    bool prompt, nb::handle logits_array, int threads) {
   const ArrayView<const int32_t> ids(ids_array, 1, "ids"),
       positions(positions_array, 1, "positions"), counts(counts_array, 1, "counts"),
       tables(tables_array, 1, "tables"), table_ends(table_ends_array, 1, "table_ends"),
@@ -147,6 +148,7 @@ double Program::run(nb::handle ids_array, nb::handle positions_array, nb::handle
       refuse("token type " + std::to_string(types[t]) + " of " + std::to_string(batch.types));
   place_runs(positions, counts, tables, table_ends);
   place_encoded(encoded_array, positions);
+  place_expanded(expanded_array, prompt);
   const Batch inputs{static_cast<int32_t>(tokens),
                      ids.data(),
                      positions.data(),
@@ -194,17 +196,18 @@ void Program::adapt(int slot, int op, int part, nb::handle weights) {
   const LowRankRecord& record = nb::cast<const LowRankRecord&>(weights);
   const WeightRef down = record.down.ref();
   const bool is_table = target->is_table();
-  const int64_t rank = is_table ? down.columns : down.rows;
+  const int64_t stacked = target->stacked();
+  const int64_t rank = is_table ? down.columns : down.rows / stacked;
   const LowRank added{down, record.up.ref(), rank, record.scale};
   for (const WeightRef* matrix : {&added.down, &added.up})
     if (matrix->type != TensorType::F32 && matrix->type != TensorType::F16 &&
         matrix->type != TensorType::BF16)
       refuse("an adapter is made of floats");
   const WeightRef& matrix = target->matrix(part);
-  const int64_t outputs = is_table ? matrix.columns : matrix.rows;
+  const int64_t outputs = is_table ? matrix.columns : target->outputs(part);
   const bool fits = (is_table ? down.rows == matrix.rows : down.columns == matrix.columns) &&
-                    added.up.columns == kUpPanel &&
-                    added.up.rows == count_pieces(outputs, kUpPanel) * rank;
+                    down.rows % stacked == 0 && added.up.columns == kUpPanel &&
+                    added.up.rows == stacked * count_pieces(outputs, kUpPanel) * rank;
   if (!fits) refuse("an adapter that does not fit its matrix");
   target->adapt(part, slot, added);
   adapters_[place] = nb::borrow(weights);
@@ -263,7 +266,7 @@ void Program::place_runs(const Ints& positions, const Ints& counts, const Ints& 
       begin = end;
     }
     runs_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(count),
-                     table_pointers_.data() + s * groups, 0});
+                     table_pointers_.data() + s * groups, 0, false});
     first += count;
   }
   if (first != positions.size()) refuse("sequences do not add up to the tokens");
@@ -283,6 +286,16 @@ void Program::place_encoded(nb::handle encoded_array, const Ints& positions) {
              std::to_string(positions[runs_[s].first]));
     runs_[s].encoded = encoded[s];
   }
+}
+
+// Notes in runs_ for which sequences latents are expanded.
+void Program::place_expanded(nb::handle expanded_array, bool prompt) {
+  if (expanded_array.is_none()) return;
+  if (!prompt) refuse("latents are expanded for prompts alone");
+  const Ints expanded(expanded_array, 1, "expanded");
+  if (expanded.size() != static_cast<int64_t>(runs_.size()))
+    refuse("a sequence needs a word on whether it is expanded");
+  for (int64_t s = 0; s < expanded.size(); ++s) runs_[s].expanded = expanded[s] != 0;
 }
 
 }  // namespace ingot
@@ -337,8 +350,8 @@ void bind_program(nb::module_& module) {
       .def("run", &Program::run, nb::kw_only(), nb::arg("ids"), nb::arg("positions"),
            nb::arg("counts"), nb::arg("tables"), nb::arg("table_ends"), nb::arg("outputs"),
            nb::arg("types").none(), nb::arg("rows").none(), nb::arg("adapters").none(),
-           nb::arg("adapter_scales").none(), nb::arg("encoded").none(), nb::arg("prompt"),
-           nb::arg("logits"), nb::arg("threads"))
+           nb::arg("adapter_scales").none(), nb::arg("encoded").none(), nb::arg("expanded").none(),
+           nb::arg("prompt"), nb::arg("logits"), nb::arg("threads"))
       .def("adapt", &Program::adapt, nb::kw_only(), nb::arg("slot"), nb::arg("op"), nb::arg("part"),
            nb::arg("weights").none())
       .def("read", &Program::read, nb::kw_only(), nb::arg("value"), nb::arg("tokens"),

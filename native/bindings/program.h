@@ -20,6 +20,7 @@
 #include "executor/adapters.h"
 #include "executor/delta_op.h"
 #include "executor/executor.h"
+#include "executor/expanded_attention.h"
 #include "executor/expert_ops.h"
 #include "executor/head_ops.h"
 #include "executor/linear_op.h"
@@ -92,8 +93,8 @@ class Program {
   // Returns the seconds that one thread waited for others.
   double run(nb::handle ids, nb::handle positions, nb::handle counts, nb::handle tables,
              nb::handle table_ends, nb::handle outputs, nb::handle types, nb::handle rows,
-             nb::handle adapters, nb::handle adapter_scales, nb::handle encoded, bool prompt,
-             nb::handle logits, int threads);
+             nb::handle adapters, nb::handle adapter_scales, nb::handle encoded,
+             nb::handle expanded, bool prompt, nb::handle logits, int threads);
   // What the adapter of a slot adds to a part of an operation that can be adapted, by their
   // numbers; None: nothing.
   void adapt(int slot, int op, int part, nb::handle weights);
@@ -131,6 +132,7 @@ class Program {
   ExpertBuffers expert_buffers;
   AttendOp::Buffers attend_buffers;
   HeadLinearOp::Buffers head_buffers;
+  ExpandedAttention::Buffers expanded_buffers;
   WeightCopies copies;
   // Of the latest route, whose groups the experts after it use.
   struct {
@@ -151,6 +153,7 @@ class Program {
   void place_runs(const Ints& positions, const Ints& counts, const Ints& tables,
                   const Ints& table_ends);
   void place_encoded(nb::handle encoded, const Ints& positions);
+  void place_expanded(nb::handle expanded, bool prompt);
   const AdaptedStep* sort_adapted(nb::handle adapters, nb::handle scales, const Ints& outputs);
 
   Executor executor_;

@@ -16,12 +16,23 @@
 
 namespace ingot {
 
-// What an adapter adds to one matrix.
+// What an adapter adds to one matrix, or to each matrix of a stack: then there are as many of both
+// its matrices, one after the other.
 struct LowRank {
   WeightRef down;  // [rank][inputs], LoRA's A; of an embedding: [tokens][rank]
   WeightRef up;    // LoRA's B in panels: [panels][rank][kUpPanel]
   int64_t rank;
   float scale;
+
+  // What is added to one matrix of a stack.
+  LowRank of(int64_t number, int64_t stacked) const {
+    LowRank one = *this;
+    one.down.rows /= stacked;
+    one.up.rows /= stacked;
+    one.down.data += number * one.down.rows * down.row_bytes();
+    one.up.data += number * one.up.rows * up.row_bytes();
+    return one;
+  }
 
   // Adds up's product with rows of `low`, which are multiplied by the scale already.
   void add(const KernelTable& kernels, int64_t begin, int64_t end, const float* low,
@@ -100,6 +111,9 @@ class AdaptableOp : public Op {
  public:
   virtual int64_t parts() const = 0;
   virtual const WeightRef& matrix(int64_t part) const = 0;
+  // Matrices of a stack, and rows that are read of each.
+  virtual int64_t stacked() const { return 1; }
+  virtual int64_t outputs(int64_t part) const { return matrix(part).rows; }
   virtual bool is_table() const { return false; }  // its rows are looked up by token
   // Between steps: what the adapter of a slot adds to a part.
   virtual void adapt(int64_t part, int64_t slot, std::optional<LowRank> weights) = 0;

@@ -112,15 +112,13 @@ void AttendOp::run_tiles(const Step& step, int member) {
   float* mix = scratch + attend_scratch_floats(spec_.cache.head_size);
   AttendRow rows[kTileRows];
   int64_t tiles = 0;
-  for (int32_t s = 0; s < step.batch.runs; ++s)
-    tiles += (step.batch.run[s].count + tile_tokens - 1) / tile_tokens;
+  for (int32_t s = 0; s < step.batch.runs; ++s) tiles += tiles_of(step.batch.run[s]);
   for (int64_t piece; (piece = walk_.claim(tiles * shares())) >= 0;) {
     // The last tiles look back farthest: they come first, so that no member ends up
     // alone with one.
     int64_t index = tiles - 1 - piece / shares();
     const SequenceRun* run = step.batch.run;
-    for (int64_t in_run; index >= (in_run = (run->count + tile_tokens - 1) / tile_tokens); ++run)
-      index -= in_run;
+    for (int64_t in_run; index >= (in_run = tiles_of(*run)); ++run) index -= in_run;
     const Tile tile =
         tile_of(run, index * tile_tokens, std::min(tile_tokens, run->count - index * tile_tokens),
                 piece % shares());

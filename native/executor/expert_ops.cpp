@@ -23,15 +23,17 @@ int64_t mix_rows(const Step& step, const ExpertWeight& weight) {
 }  // namespace
 
 void ExpertBuffers::make_room(int64_t experts, int64_t used, int64_t width, bool floats) {
-  const int64_t places = ExpertGroups::most_places(experts, used, max_tokens);
+  const int64_t wanted_places = ExpertGroups::most_places(experts, used, max_tokens);
+  places = std::max(places, wanted_places);
   groups.make_room(experts, used, max_tokens);
   const auto grow = [](AlignedBytes& bytes, int64_t& size, int64_t wanted) {
     if (wanted <= size) return;
     size = wanted;
     bytes = AlignedBytes(size);
   };
-  grow(quantized, quantized_bytes, (places + members) * kernels.quantized_bytes(width));
-  if (floats) grow(gathered, gathered_bytes, places * width * static_cast<int64_t>(sizeof(float)));
+  grow(quantized, quantized_bytes, (wanted_places + members) * kernels.quantized_bytes(width));
+  if (floats)
+    grow(gathered, gathered_bytes, wanted_places * width * static_cast<int64_t>(sizeof(float)));
   kernel_scratch = std::max(kernel_scratch, kernels.scratch_bytes(width));
   const int64_t generated = std::min(max_tokens, kMaxGenerationTokens);
   const int64_t results =
@@ -45,6 +47,13 @@ void ExpertBuffers::make_room(int64_t experts, int64_t used, int64_t width, bool
   }
 }
 
+// All operations of the program are there.
+void ExpertBuffers::make_adapter_room(int64_t wanted_parts, int64_t wanted_rank) {
+  parts = std::max(parts, wanted_parts);
+  rank = std::max(rank, wanted_rank);
+  low.resize(parts * places * rank);
+}
+
 ExpertOp::ExpertOp(ValueRef source, bool own, std::vector<ExpertWeight> weights,
                    ExpertBuffers& buffers)
     : source_(source),
@@ -52,8 +61,14 @@ ExpertOp::ExpertOp(ValueRef source, bool own, std::vector<ExpertWeight> weights,
       weights_(std::move(weights)),
       buffers_(buffers),
       rows_(buffers.members),
-      width_(weights_[0].all.columns) {
+      width_(weights_[0].all.columns),
+      adapters_(weights_.size()) {
   for (const ExpertWeight& weight : weights_) quantizer_.add(buffers_.kernels, weight.all.type);
+}
+
+void ExpertOp::adapt(int64_t part, int64_t slot, std::optional<LowRank> weights) {
+  if (weights) buffers_.make_adapter_room(parts(), weights->rank);
+  adapters_[part].set(slot, weights);
 }
 
 // The one input of all experts of a single token: cheaper to prepare than to meet for.
@@ -66,7 +81,83 @@ uint8_t* ExpertOp::own_column(int member) const {
   return buffers_.quantized.data() + buffers_.quantized_bytes - (member + 1) * bytes;
 }
 
+// What an expert multiplies for a token.
+const float* ExpertOp::source_of(const Step& step, int32_t pair) const {
+  const int64_t used = buffers_.groups.used(), k = own_ ? pair % used : 0;
+  return step.row(source_, pair / used) + k * width_;
+}
+
+// What is added to a part for the token of a place; null: nothing.
+const LowRank* ExpertOp::adapter(const Step& step, int64_t part, int64_t place) const {
+  const int32_t pair = buffers_.groups.pair(place);
+  if (pair < 0) return nullptr;
+  const AdaptedRows& rows = step.batch.adapted->of(source_);
+  const int32_t sorted = rows.place(pair / buffers_.groups.used());
+  return sorted < 0 ? nullptr : adapters_[part].at(rows.use(sorted).slot);
+}
+
+// Whether an adapter adds to one of the parts in this step.
+bool ExpertOp::is_adapted(const Step& step) const {
+  if (!step.batch.adapted) return false;
+  for (const AdaptedRows::Group& group : step.batch.adapted->of(source_).groups())
+    for (const LowRankSlots& slots : adapters_)
+      if (slots.at(group.slot)) return true;
+  return false;
+}
+
 void ExpertOp::prepare(const Step& step, int member) {
+  gather(step, member);
+  if (!is_adapted(step)) return;
+  run_down(step);
+  step.barrier.wait();
+}
+
+// low = scale * (x @ down.T), for each token and expert whose adapter adds to them. A token is
+// multiplied alone, so that its result does not depend on others.
+void ExpertOp::run_down(const Step& step) {
+  const ExpertGroups& groups = buffers_.groups;
+  const AdaptedRows& rows = step.batch.adapted->of(source_);
+  for (int64_t i; (i = low_.claim(groups.active())) >= 0;) {
+    const int64_t expert = groups.expert(i), first = groups.first(expert);
+    for (int64_t place = first; place < first + groups.count(expert); ++place) {
+      for (int64_t part = 0; part < parts(); ++part) {
+        const LowRank* stack = adapter(step, part, place);
+        if (!stack) continue;
+        const WeightRef down = stack->of(expert, stacked()).down;
+        const int32_t pair = groups.pair(place);
+        const LinearInput x{.values = source_of(step, pair),
+                            .value_stride = width_,
+                            .quantized = nullptr,
+                            .bytes = nullptr,
+                            .quantized_stride = 0,
+                            .columns = 1,
+                            .width = width_};
+        float* low = buffers_.low_row(part, place);
+        multiply_rows(step, down, x, 0, stack->rank, low, buffers_.rank, nullptr);
+        const float scale = stack->scale * rows.use(rows.place(pair / groups.used())).scale;
+        for (int64_t r = 0; r < stack->rank; ++r) low[r] *= scale;
+      }
+    }
+  }
+}
+
+// Adds what adapters give for rows [begin, end) of an expert to out[column][row - begin].
+void ExpertOp::add_adapters(const Step& step, int64_t part, int64_t expert, int64_t begin,
+                            int64_t end, float* out) const {
+  const int64_t first = buffers_.groups.first(expert), last = first + buffers_.groups.count(expert);
+  for (int64_t place = first, count; place < last; place += count) {
+    const LowRank* stack = adapter(step, part, place);
+    count = 1;  // columns beside each other
+    if (!stack) continue;
+    while (place + count < last && adapter(step, part, place + count) == stack) ++count;
+    stack->of(expert, stacked())
+        .add(step.kernels, begin, end, buffers_.low_row(part, place), buffers_.rank, count,
+             out + (place - first) * (end - begin), end - begin);
+  }
+}
+
+// Gathers and quantizes the inputs.
+void ExpertOp::gather(const Step& step, int member) {
   const KernelTable& kernels = step.kernels;
   const ExpertGroups& groups = buffers_.groups;
   const bool prompt = step.batch.phase == Phase::kPrompt;
@@ -83,8 +174,7 @@ void ExpertOp::prepare(const Step& step, int member) {
     for (int64_t place = g * group; place < end; ++place) {
       const int32_t pair = groups.pair(place);
       if (pair < 0) continue;
-      const int64_t k = own_ ? pair % groups.used() : 0;
-      const float* x = step.row(source_, pair / groups.used()) + k * width_;
+      const float* x = source_of(step, pair);
       if (quantizer_.reads_floats()) std::copy_n(x, width_, gathered + place * width_);
       quantizer_.quantize(kernels, prompt, x, width_, buffers_.quantized.data(), room, place);
     }
@@ -120,13 +210,14 @@ LinearInput ExpertOp::input(const Step& step, int member, int64_t expert) const 
           .width = width_};
 }
 
-void ExpertOp::multiply(const Step& step, const ExpertWeight& weight, int64_t expert,
-                        const LinearInput& input, int64_t begin, int64_t end, float* out,
-                        int member) const {
+void ExpertOp::multiply(const Step& step, int64_t part, int64_t expert, const LinearInput& input,
+                        int64_t begin, int64_t end, float* out, int member) const {
+  const ExpertWeight& weight = weights_[part];
   const int64_t rows = end - begin, row = weight.row_of(expert);
   // What is written is out[c * stride + r] for r from the first on.
   multiply_rows(step, weight.all, input, row + begin, row + end, out - row - begin, rows,
                 scratch(member));
+  if (step.batch.adapted) add_adapters(step, part, expert, begin, end, out);
   const float* bias = weight.bias_of(expert);
   if (!bias) return;
   for (int64_t c = 0; c < input.columns; ++c)
@@ -145,8 +236,8 @@ void ExpertGateOp::run(const Step& step, int member) {
     const LinearInput x = input(step, member, expert);
     float* gate = results(member);
     float* up = weights_.size() == 2 ? gate + count * x.columns : nullptr;
-    multiply(step, weights_[0], expert, x, begin, end, gate, member);
-    if (up) multiply(step, weights_[1], expert, x, begin, end, up, member);
+    multiply(step, 0, expert, x, begin, end, gate, member);
+    if (up) multiply(step, 1, expert, x, begin, end, up, member);
     for (int64_t c = 0; c < x.columns; ++c) {
       const int32_t pair = groups.pair(groups.first(expert) + c);
       float* out = step.row(out_, pair / groups.used()) + pair % groups.used() * rows + begin;
@@ -165,7 +256,7 @@ void ExpertMixOp::run(const Step& step, int member) {
     const int64_t count = end - begin;
     for (int64_t i = 0; i < groups.active(); ++i) {
       const int64_t expert = groups.expert(i);
-      multiply(step, weight, expert, input(step, member, expert), begin, end,
+      multiply(step, 0, expert, input(step, member, expert), begin, end,
                results(member) + groups.first_packed(expert) * count, member);
     }
     for (int64_t t = 0; t < groups.tokens(); ++t) {

@@ -4,6 +4,8 @@
 //     gate:  out[k] = activation(x @ gate_k + bias_k) * (x @ up_k + bias_k)
 //     mix:   out = sum over k of weight_k * (x_k @ down_k + bias_k) + residual
 //
+// An adapter adds to each expert's products (adapters.h).
+//
 // k counts the experts of a token; x is the same for all of them, x_k is each one's own. Inputs
 // are gathered expert by expert and then multiplied by the kernels of all linear maps. A token's
 // experts are added in the order of its choice, whoever else uses them.
@@ -12,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "executor/adapters.h"
 #include "executor/aligned.h"
 #include "executor/ops.h"
 #include "executor/route.h"
@@ -27,6 +30,7 @@ struct ExpertWeight {
 
   int64_t row_of(int64_t expert) const { return expert * stored + first; }  // the first
   const float* bias_of(int64_t expert) const { return bias ? bias + row_of(expert) : nullptr; }
+  int64_t experts() const { return all.rows / stored; }
   bool is_float() const {
     return all.type == TensorType::F32 || all.type == TensorType::F16 ||
            all.type == TensorType::BF16;
@@ -42,30 +46,43 @@ struct ExpertBuffers {
   AlignedBytes quantized;  // [places], then one column per member
   AlignedBytes scratch;    // per member: the kernels', then results
   int64_t gathered_bytes = 0, quantized_bytes = 0, kernel_scratch = 0, member_scratch = 0;
+  // Of adapters, since there was one.
+  int64_t places = 0, parts = 0, rank = 0;  // the most so far
+  std::vector<float> low;                   // [parts][places][rank], under their scales
 
   ExpertBuffers(const KernelTable& kernels, int64_t members, int64_t max_tokens)
       : kernels(kernels), members(members), max_tokens(max_tokens) {}
   void make_room(int64_t experts, int64_t used, int64_t width, bool floats);
+  void make_adapter_room(int64_t parts, int64_t rank);
+  float* low_row(int64_t part, int64_t place) {
+    return low.data() + (part * places + place) * rank;
+  }
 };
 
 // What both have in common: the inputs, sorted by expert.
-class ExpertOp : public Op {
+class ExpertOp : public AdaptableOp {
  public:
   void reset() override {
     columns_.reset();
+    low_.reset();
     rows_.reset();
   }
+  int64_t parts() const override { return static_cast<int64_t>(weights_.size()); }
+  const WeightRef& matrix(int64_t part) const override { return weights_[part].all; }
+  int64_t stacked() const override { return weights_[0].experts(); }
+  int64_t outputs(int64_t part) const override { return weights_[part].rows; }
+  void adapt(int64_t part, int64_t slot, std::optional<LowRank> weights) override;
 
  protected:
   // `own`: every chosen expert has a part of the source for itself.
   ExpertOp(ValueRef source, bool own, std::vector<ExpertWeight> weights, ExpertBuffers& buffers);
 
-  // Gathers the inputs; all members call it.
+  // Gathers the inputs, and multiplies them by the first matrices of adapters; all members call it.
   void prepare(const Step& step, int member);
   LinearInput input(const Step& step, int member, int64_t expert) const;
-  // Rows of one expert times its inputs: out[column][row - begin], with the bias.
-  void multiply(const Step& step, const ExpertWeight& weight, int64_t expert,
-                const LinearInput& input, int64_t begin, int64_t end, float* out, int member) const;
+  // Rows of one expert times its inputs: out[column][row - begin], with adapters and the bias.
+  void multiply(const Step& step, int64_t part, int64_t expert, const LinearInput& input,
+                int64_t begin, int64_t end, float* out, int member) const;
   uint8_t* scratch(int member) const {
     return buffers_.scratch.data() + member * buffers_.member_scratch;
   }
@@ -82,10 +99,18 @@ class ExpertOp : public Op {
  private:
   bool everyone_prepares(const Step& step) const;
   uint8_t* own_column(int member) const;
+  void gather(const Step& step, int member);
+  const float* source_of(const Step& step, int32_t pair) const;
+  const LowRank* adapter(const Step& step, int64_t part, int64_t place) const;
+  bool is_adapted(const Step& step) const;
+  void run_down(const Step& step);
+  void add_adapters(const Step& step, int64_t part, int64_t expert, int64_t begin, int64_t end,
+                    float* out) const;
 
   const int64_t width_;
   InputQuantizer quantizer_;
-  Queue columns_;
+  std::vector<LowRankSlots> adapters_;  // of each part
+  Queue columns_, low_;
 };
 
 class ExpertGateOp : public ExpertOp {

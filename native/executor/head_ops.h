@@ -7,7 +7,8 @@
 
 namespace ingot {
 
-// out[head] = source[head] without its first elements, then the head's matrix times those.
+// out[head] = source[head] without its first elements, then the head's matrix times those; or those
+// themselves, as many as there is room for, of a sequence whose latents are expanded.
 //
 // The matrix is [rows][columns] of the head's, or its transpose. It is decoded a few rows at a
 // time, once for all tokens of the batch.
@@ -19,6 +20,7 @@ class HeadLinearOp : public Op {
     int64_t heads;
     int64_t first, rows;  // of a head's rows, those that are read
     bool transposed;      // what is read is multiplied from the other side
+    bool expandable;      // sequences that are expanded pass unmapped
 
     int64_t inputs() const { return transposed ? rows : weight.columns; }
     int64_t results() const { return transposed ? weight.columns : rows; }
@@ -43,6 +45,9 @@ class HeadLinearOp : public Op {
 
  private:
   void run_head(const Step& step, int64_t head, float* panel) const;
+  void map_rows(const Step& step, int64_t head, int64_t begin, int64_t end, float* panel) const;
+  // The row after the last that is mapped, or not, as row `begin` is.
+  int64_t end_of_rows(const Step& step, int64_t begin, bool* expanded) const;
 
   const Spec spec_;
   Buffers& buffers_;

@@ -302,6 +302,7 @@ class AttendOp : public Op {
     const float* slopes;      // one per head, for distances; may be null
     std::vector<float> bias;  // [heads][2 * (reach + kKvBlockTokens)], see AttendTask; may be empty
     int64_t reach;
+    bool expandable;  // sequences that are expanded are left out
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.
@@ -344,6 +345,11 @@ class AttendOp : public Op {
     int64_t begin, end;
   };
   Range seen_by(const SequenceRun& run, int64_t position) const;
+  // Tiles of a prompt's tokens.
+  int64_t tiles_of(const SequenceRun& run) const {
+    const int64_t tokens = std::max<int64_t>(1, kTileRows / share());
+    return spec_.expandable && run.expanded ? 0 : (run.count + tokens - 1) / tokens;
+  }
   Tile tile_of(const SequenceRun* run, int64_t first, int64_t tokens, int64_t index) const;
   void attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end, AttendRow* rows,
                    float* mix, float* scratch);

@@ -22,6 +22,7 @@ struct SequenceRun {
   int32_t count;
   const int32_t* const* tables;  // per cache group, the block of each run of positions
   int32_t encoded;               // positions at its beginning that an encoder wrote
+  bool expanded;                 // latents are expanded for its tokens, which are a prompt's
 };
 
 struct AdaptedStep;  // executor/adapters.h

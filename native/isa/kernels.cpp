@@ -5,6 +5,7 @@
 #include "isa/families.h"
 #include "kernels/attention.h"
 #include "kernels/delta.h"
+#include "kernels/expand.h"
 #include "kernels/heads.h"
 #include "kernels/low_rank.h"
 #include "kernels/recurrent.h"
@@ -36,6 +37,7 @@ static KernelTable make_table(Precision precision) noexcept {
   INGOT_FLOAT_TYPES(INGOT_ENTRY)
 #undef INGOT_ENTRY
   table.attend = attend;
+  table.attend_expanded = attend_expanded;
   table.join_parts = join_parts;
   table.causal_conv = causal_conv;
   table.state_scan = state_scan;

@@ -18,6 +18,16 @@ inline constexpr ByteShape kByteShape{kByteFactorGroup<F>, F::kHasMin, kByteOffs
                                       simd::kMostByte == 255 ? 255 : kByteMost<F>,
                                       F::kWeights < kInputBlock};
 
+// Groups whose sums meet the scale of their inputs together: two of 16 weights have one scale. That
+// takes 3 multiplications instead of 4, and registers that only AVX-512 has.
+#if defined(__AVX512VNNI__)
+template <ByteShape shape>
+inline constexpr int kTogether = kByteGroup / shape.group;
+#else
+template <ByteShape>
+inline constexpr int kTogether = 1;
+#endif
+
 // Whether the products of a format's weights fit the instructions.
 template <class F>
 inline constexpr bool kMultipliesBytes =

@@ -2,7 +2,8 @@
 // generation with many columns; linear_strips.h has a few. One instruction makes twice the products
 // of words.
 //
-// A sum of products is exact, and meets its float factor once per group of 16 or 32 weights.
+// A sum of products is exact, and meets its float factor once per group of 16 or 32 weights. Inputs
+// have one scale per 32.
 // Every kernel here adds the groups of a row in the same order, so a result does not depend on how
 // many columns there are, nor on the phase.
 #pragma once
@@ -23,22 +24,31 @@ inline simd::Ints start_of_group(const ByteGroup& inputs, int offset) {
   }
 }
 
-// Adds a group of every row to the total; `factor` and `min` give those of its weights.
-template <ByteShape shape, class Factor, class Min>
-inline simd::Floats add_group(simd::Ints sum, Factor factor, Min min, const ByteGroup& inputs,
-                              simd::Floats total) {
-  const simd::Floats scale = simd::splat_float(inputs.scale);
-  total = simd::multiply_add(simd::to_floats(sum), simd::multiply(factor(), scale), total);
+// Adds a group of every row to the total; `factor` and `min` give those of its weights. Where
+// groups go together (kTogether), the products of the first ones under their factors wait in
+// `scaled` for the last one, and meet the scale of their inputs with it.
+template <ByteShape shape, bool last = true, class Factor, class Min>
+inline void add_group(simd::Ints sum, Factor factor, Min min, const ByteGroup& inputs,
+                      simd::Floats& scaled, simd::Floats& total) {
+  const simd::Floats floats = simd::to_floats(sum);
+  if constexpr (kTogether<shape> == 1) {
+    total = simd::multiply_add(floats, simd::multiply(factor(), simd::splat_float(inputs.scale)),
+                               total);
+  } else if constexpr (!last) {
+    scaled = simd::multiply(floats, factor());
+  } else {
+    scaled = simd::multiply_add(floats, factor(), scaled);
+    total = simd::multiply_add(scaled, simd::splat_float(inputs.scale), total);
+  }
   if constexpr (shape.has_min)
     total = simd::multiply_add(min(), simd::splat_float(inputs.sum), total);
-  return total;
 }
-template <ByteShape shape>
-inline simd::Floats add_group(simd::Ints sum, const StripFactors& factors, int g,
-                              const ByteGroup& inputs, simd::Floats total) {
-  return add_group<shape>(
+template <ByteShape shape, bool last = true>
+inline void add_group(simd::Ints sum, const StripFactors& factors, int g, const ByteGroup& inputs,
+                      simd::Floats& scaled, simd::Floats& total) {
+  add_group<shape, last>(
       sum, [&] { return simd::load_floats(factors.factor[g]); },
-      [&] { return simd::load_floats(factors.min[g]); }, inputs, total);
+      [&] { return simd::load_floats(factors.min[g]); }, inputs, scaled, total);
 }
 
 inline simd::Fours strip_quad(const ByteStrip& strip, int quad) {
@@ -56,7 +66,7 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
   repeat<kTall>([&](auto s) {
     repeat<kWide>([&](auto c) { total[s][c] = simd::load_floats(result(s, c)); });
   });
-  for (int g = 0; g < groups; ++g) {
+  const auto add = [&](int g, auto last, simd::Floats(&scaled)[kTall][kWide]) {
     simd::Ints sums[kTall][kWide];
     simd::Parts parts[kTall][kWide];
     repeat<kWide>([&](auto c) {
@@ -75,10 +85,15 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
     });
     repeat<kTall>([&](auto s) {
       repeat<kWide>([&](auto c) {
-        total[s][c] = add_group<shape>(sums[s][c], strips[s].factors, g,
-                                       group_of<shape>(*inputs[c], g), total[s][c]);
+        add_group<shape, last>(sums[s][c], strips[s].factors, g, group_of<shape>(*inputs[c], g),
+                               scaled[s][c], total[s][c]);
       });
     });
+  };
+  for (int g = 0; g < groups; g += kTogether<shape>) {
+    simd::Floats scaled[kTall][kWide];
+    repeat<kTogether<shape>>(
+        [&](auto i) { add(g + i, std::bool_constant < i == kTogether<shape> - 1 > {}, scaled); });
   }
   if constexpr (shape.seconds) {
     repeat<kWide>([&](auto c) {
@@ -96,7 +111,8 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
           });
         });
         repeat<kTall>([&](auto s) {
-          total[s][c] = add_group<shape>(sums[s], strips[s].factors, g, group, total[s][c]);
+          simd::Floats scaled;
+          add_group<shape>(sums[s], strips[s].factors, g, group, scaled, total[s][c]);
         });
       }
     });
@@ -110,10 +126,11 @@ template <class F>
 struct BytePanel : FileRows<F> {
   using Input = ByteBlock;
   // Integer and float sums of a tile fill 24 of 32 registers with AVX-512, and so do those of a
-  // smaller tile without VNNI, which has sums of 16 bits beside the others. AVX2 has 16 registers.
+  // smaller tile without VNNI, which has sums of 16 bits beside the others, or of groups that wait
+  // for each other. AVX2 has 16 registers.
   // NEON has 32 of half the width, and takes inputs from lanes. Plain C++ has no use for tiles.
 #if defined(__AVX512VNNI__)
-  static constexpr int kTileStrips = 3, kTileColumns = 4;
+  static constexpr int kTileStrips = kTogether<kByteShape<F>> == 1 ? 3 : 2, kTileColumns = 4;
 #elif defined(__AVX512F__)
   static constexpr int kTileStrips = 2, kTileColumns = 4;
 #elif defined(__AVX2__)

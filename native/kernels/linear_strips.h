@@ -56,26 +56,30 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
   simd::Floats total[kColumns];
   repeat<kColumns>([&](auto c) { total[c] = totals[c]; });
   for (; stretches > 0; --stretches, lines += kTurnedBytes<F>) {
-    const auto add = [&](auto c, const simd::Bytes* weights, const LaneFactors& factors,
-                         const ByteGroup& group) {
+    const auto add = [&](auto c, auto last, const simd::Bytes* weights, const LaneFactors& factors,
+                         const ByteGroup& group, simd::Floats& scaled) {
       simd::Ints sum = start_of_group<shape>(group, kByteOffset<F>);
       simd::Parts part;
       repeat<kQuads>([&](auto i) {
         simd::add_quad<shape.most, i, kQuads>(sum, part, simd::fours_of(weights[i]),
                                               group.template quad<i>());
       });
-      total[c] = add_group<shape>(
-          sum, [&] { return factors.factor; }, [&] { return factors.min; }, group, total[c]);
+      add_group<shape, last>(
+          sum, [&] { return factors.factor; }, [&] { return factors.min; }, group, scaled,
+          total[c]);
     };
     if (ahead)
       for (int i = 0; i < kTurnedBytes<F>; i += 64) simd::prefetch(lines + ahead + i);
     repeat<kStretchSlices>([&](auto slice) {
       const simd::Quads weights = turned_weights<F, slice>(lines);
-      repeat<kHalves>([&](auto half) {
-        constexpr int g = slice * kHalves + half;
-        const LaneFactors factors = turned_factors<F, g>(lines);
-        repeat<kColumns>([&](auto c) {
-          add(c, weights.v + half * kQuads, factors, group_of<shape>(*inputs.column[c], g));
+      LaneFactors factors[kHalves];
+      repeat<kHalves>(
+          [&](auto half) { factors[half] = turned_factors<F, slice * kHalves + half>(lines); });
+      repeat<kColumns>([&](auto c) {
+        simd::Floats scaled;
+        repeat<kHalves>([&](auto half) {
+          add(c, std::bool_constant < half == kHalves - 1 > {}, weights.v + half * kQuads,
+              factors[half], group_of<shape>(*inputs.column[c], slice * kHalves + half), scaled);
         });
       });
     });
@@ -86,8 +90,10 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
         const int g = std::countr_zero(left);
         const TurnedGroup group = any_turned_group<F>(lines, g);
         repeat<kColumns>([&](auto c) {
+          simd::Floats scaled;
           if (inputs.column[c]->seconds >> g & 1)
-            add(c, group.weights.v, group.factors, second_group(*inputs.column[c], g));
+            add(c, std::true_type{}, group.weights.v, group.factors,
+                second_group(*inputs.column[c], g), scaled);
         });
       }
     }

@@ -56,6 +56,17 @@ struct AttendTask {
   float* scratch;  // attend_scratch_floats(head_size)
 };
 
+// Unmapped queries of one head over latents, whose keys and values of that head are made on the
+// way.
+struct ExpandedTask {
+  AttendTask attend;  // of unmapped queries; value_size is a multiple of 32, value_offset not used;
+                      // scratch: kKvBlockTokens * (rotary + latent + head_size + value_size)
+  int64_t latent;     // elements of a stored key that are mapped: all after the first `rotary`
+  int64_t rotary;     // which the key begins with, as queries do
+  const float* key_map;    // [latent][head_size - rotary]
+  const float* value_map;  // [latent][value_size]
+};
+
 // A causal convolution of channels [begin, end) over the tokens of one sequence.
 struct ConvTask {
   const float* source;  // [tokens][channels]

@@ -22,8 +22,8 @@ struct TurnedAt {
     const uint8_t* here = lines + offset / 4 * kLineBytes;
     const int before = offset % 4 * 8;
     if (before == 0) return load_line(here);
-    return as_bytes(as_unsigned(load_line(here)) >> before |
-                    as_unsigned(load_line(here + kLineBytes)) << (32 - before));
+    return as_bytes(join_words(as_unsigned(load_line(here)),
+                               as_unsigned(load_line(here + kLineBytes)), before));
   }
   // `count` bits from here on, as far as they lie within one whole line.
   template <int count>

@@ -29,6 +29,20 @@ inline UnsignedInts operator<<(UnsignedInts a, int n) { return {a.lo << n, a.hi 
 inline UnsignedInts operator>>(UnsignedInts a, int n) { return {a.lo >> n, a.hi >> n}; }
 inline Ints operator~(Ints a) { return {~a.lo, ~a.hi}; }
 
+// The 32 bits of every lane that begin at bit `from` (8, 16 or 24) of `low` and end in `high`: a
+// shift and one that inserts, which takes its number from the instruction.
+inline UnsignedInts join_words(UnsignedInts low, UnsignedInts high, int from) {
+  const UnsignedInts upper = high << (32 - from);
+  switch (from) {
+    case 8:
+      return {vsriq_n_u32(upper.lo, low.lo, 8), vsriq_n_u32(upper.hi, low.hi, 8)};
+    case 16:
+      return {vsriq_n_u32(upper.lo, low.lo, 16), vsriq_n_u32(upper.hi, low.hi, 16)};
+    default:
+      return {vsriq_n_u32(upper.lo, low.lo, 24), vsriq_n_u32(upper.hi, low.hi, 24)};
+  }
+}
+
 inline Bytes as_bytes(UnsignedInts v) {
   return {vreinterpretq_u8_u32(v.lo), vreinterpretq_u8_u32(v.hi)};
 }

@@ -19,6 +19,10 @@ using UnsignedInts __attribute__((vector_size(4 * kLanes))) = uint32_t;
 inline Bytes as_bytes(UnsignedInts v) { return reinterpret_cast<Bytes>(v); }
 inline UnsignedInts as_unsigned(Bytes v) { return reinterpret_cast<UnsignedInts>(v); }
 inline Ints as_ints(UnsignedInts v) { return reinterpret_cast<Ints>(v); }
+// The 32 bits of every lane that begin at bit `from` (8, 16 or 24) of `low` and end in `high`.
+inline UnsignedInts join_words(UnsignedInts low, UnsignedInts high, int from) {
+  return low >> from | high << (32 - from);
+}
 inline Floats as_floats(Ints v) { return reinterpret_cast<Floats>(v); }
 inline Fours fours_of(Bytes v) { return reinterpret_cast<Fours>(v); }
 

@@ -257,6 +257,7 @@ class Program:
         adapters: _Ints | None,
         adapter_scales: _Floats | None,
         encoded: _Ints | None,
+        expanded: _Ints | None,
         prompt: bool,
         logits: _Floats,
         threads: int,  # of those of the program

@@ -18,7 +18,8 @@ command -v apt-get >/dev/null || fail "it takes packages from Debian's archive, 
 if ! command -v qemu-aarch64-static >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
   [ "$(id -u)" = 0 ] || fail "needs root once: apt-get install qemu-user-static g++-aarch64-linux-gnu"
   apt-get update -qq
-  apt-get install -y -qq --no-install-recommends qemu-user-static g++-aarch64-linux-gnu >/dev/null ||
+  apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends \
+    qemu-user-static g++-aarch64-linux-gnu >/dev/null ||
     fail "apt-get cannot install qemu-user-static and g++-aarch64-linux-gnu."
 fi
 

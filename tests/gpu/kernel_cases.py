@@ -5,10 +5,11 @@ Used to compile for devices that are not there, and to look at what the compiler
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 import torch
+import triton.language as tl
 
 from gpu.kernel_case import (
     DOUBLES,
@@ -50,7 +51,14 @@ from ingot.backends.gpu.kernels.attend_generation import (
     join_parts_kernel,
 )
 from ingot.backends.gpu.kernels.attend_prompt import attend_prompt_kernel
-from ingot.backends.gpu.kernels.attention import BOTH_WAYS, CAUSAL, CHUNKED, Attention
+from ingot.backends.gpu.kernels.attention import (
+    BOTH_WAYS,
+    CAUSAL,
+    CHUNKED,
+    DECODED,
+    ENCODED,
+    Attention,
+)
 from ingot.backends.gpu.kernels.elementwise import (
     Temper,
     Xielu,
@@ -437,6 +445,7 @@ def attention_cases(device: Device) -> Iterator[KernelCase]:
         )
         heads = Heads(FLOATS, FLOATS, FLOATS, query_norm, key_norm, rope)
         common = {"cache": cache, "positions": INTS, "FORM": form}
+        of_encoded = {KvType.F32: [ENCODED], KvType.FP8: [DECODED]}.get(kv_type, [])
         stored = {"heads": heads, "rotated": HALVES, "sequences": INTS}
         stored |= {"count": ODD, "kv_count": ODD, "HEAD": head}
         yield KernelCase(f"store kv {pool}", store_kv_kernel, common | stored, 1)
@@ -457,19 +466,25 @@ def attention_cases(device: Device) -> Iterator[KernelCase]:
         step = {"attention": attention, "work": PartWork(FLOATS, FLOATS, FLOATS), "first": ODD}
         step |= {"parts": ODD}
         step |= {"sequences": INTS, "TILE": GenerationTile(16, span, 128), "HEAD": head}
-        step["SEEN"] = seen.value
         if seen is BOTH_WAYS:  # nothing is decoded
             continue
-        for store in (False, True) if kv_type is KvType.F16 else (not floats,):
+        stores = (False, True) if kv_type is KvType.F16 else (not floats,)
+        for store, part in product(stores, [seen, *of_encoded]):
             named = heads if store or floats else heads._replace(query=HALVES)
-            name = f"attend generation {pool} {size} store={store}"
-            arguments = common | step | {"heads": named, "STORE": store}
+            name = f"attend generation {pool} {size} store={store} seen={part.value}"
+            arguments = common | step | {"heads": named, "STORE": store} | _seen(part)
             yield KernelCase(name, attend_generation_kernel, arguments, 8)
-    for sinks, seen in ((False, CAUSAL), (True, CHUNKED)):
+    for sinks, seen in ((False, CAUSAL), (True, CHUNKED), (False, ENCODED), (False, DECODED)):
         joined = {"attention": _attention(sinks, sinks), "work": PartWork(FLOATS, FLOATS, FLOATS)}
         joined |= {"first": ODD, "parts": ODD, "positions": INTS}
-        joined |= {"SIZE": 128, "PADDED": 128, "PART": 128, "SEEN": seen.value}
-        yield KernelCase(f"join parts {sinks}", join_parts_kernel, joined)
+        joined |= {"SIZE": 128, "PADDED": 128, "PART": 128, **_seen(seen)}
+        yield KernelCase(f"join parts {sinks} seen={seen.value}", join_parts_kernel, joined)
+
+
+def _seen(part: tl.constexpr) -> dict[str, Any]:
+    """Which positions a decoded token sees."""
+    encoded = part.value in (ENCODED.value, DECODED.value)
+    return {"SEEN": part.value, "encoded": INTS if encoded else None}
 
 
 def _attention(special: bool, half: bool) -> Attention:

@@ -92,7 +92,7 @@ def latent_cases(device: Device, few: int) -> Iterator[KernelCase]:
         )
     joined = {"attention": _attention(cap=False, half=True), "work": work, "first": ODD}
     joined |= {"parts": ODD, "positions": INTS, "SIZE": 512, "PADDED": 512, "PART": 128}
-    joined["SEEN"] = CAUSAL.value
+    joined |= {"SEEN": CAUSAL.value, "encoded": None}
     yield KernelCase("join parts of latents", join_parts_kernel, joined, JOIN_WARPS)
     yield from _head_cases(device, few)
 

@@ -1,9 +1,10 @@
-"""Kernels of streams, inputs of layers and shared keys, with arguments as they are launched."""
+"""Kernels of streams, inputs of layers, shared keys and heads that guess, as they are launched."""
 
 from collections.abc import Iterator
 
 from gpu.kernel_case import EVEN, FLOATS, INTS, ODD, REAL, KernelCase, optional
 from ingot.backends.gpu.kernels.heads import HeadForm, HeadNorm, RopeTable
+from ingot.backends.gpu.kernels.join_rows import JoinedParts, join_rows_kernel
 from ingot.backends.gpu.kernels.row_values import keep_peaks_kernel, rope_kernel, scale_kernel
 from ingot.backends.gpu.kernels.streams import (
     add_to_streams_kernel,
@@ -36,3 +37,6 @@ def stream_cases() -> Iterator[KernelCase]:
         turned |= {"rope": RopeTable(FLOATS, FLOATS), "SIZE": 256, "PADDED": 256}
         turned["HEAD"] = HeadForm(0, 0, pairs=128, interleaved=interleaved)
         yield KernelCase(f"rope {interleaved}", rope_kernel, turned, 1)
+    joined = JoinedParts(FLOATS, FLOATS, FLOATS, FLOATS, REAL)
+    rows = {"parts": joined, "out": FLOATS, "width": EVEN, "stride": 3 * EVEN, "BLOCK": 4096}
+    yield KernelCase("join rows", join_rows_kernel, rows, 8)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gpu_runner import GpuRunner
 
-from ingot.adapters import Adapter
+from ingot.adapters import Adapter, FloatMatrix, LowRank
+from ingot.errors import AdapterError
 from run_batches import GENERATION, PROMPT
 from tiny_adapters import EVERYTHING, LINEAR, TinyModel, assert_close
 from tiny_llama import LAYERS
@@ -78,3 +79,12 @@ def test_a_slot_that_was_freed_adds_nothing_and_takes_another_adapter(models: Mo
     assert_same(runner.run(IDS, adapter=(0, 1.0)), models.wanted(None))
     runner.backend.attach(0, other)  # a larger rank: decode steps are captured again
     assert_same(runner.run(IDS, generated=1, adapter=(0, 0.2)), models.wanted(other, 0.2))
+
+
+def test_an_adapter_of_experts_is_refused(models: Models) -> None:
+    matrix = FloatMatrix.of(np.zeros((4, 64), np.float32))
+    adapter = Adapter("it.gguf", {"blk.0.ffn_up_exps.weight": LowRank(matrix, matrix, 1.0, 2)})
+    runner = models.runner()
+    with pytest.raises(AdapterError, match="adapters of experts run on the CPU only"):
+        runner.backend.attach(0, adapter)
+    assert_same(runner.run(IDS), models.wanted(None))

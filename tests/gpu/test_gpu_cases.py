@@ -14,7 +14,7 @@ from ingot.backends.gpu import kernels
 
 NUMBERED = {"ACTIVATION": range(8), "ROUTER.gating": range(4), "epilogue.widths": (1, 2, 3)}
 NUMBERED |= {"FORM.table": range(3), "FORM.high": range(3), "FORM.bits": (4, 8, 16)}
-NUMBERED |= {"SEEN": range(3), "NORM": range(3), "HEAD.query_norm": range(3)}
+NUMBERED |= {"SEEN": range(5), "NORM": range(3), "HEAD.query_norm": range(3)}
 # Two matrices in one kernel are only stored, and experts have no residual.
 NEVER = {("linear_pair_kernel", f"{side}.epilogue.residual") for side in "ab"}
 NEVER |= {("expert_kernel", "epilogue.residual")}

@@ -28,8 +28,11 @@ MI300 = replace(imagined_device(), shared_memory=64 << 10)
 )
 def test_many_tokens(device: Device, columns: int, stages: int) -> None:
     sizes = PlaneSizes.of(PlaneForm(4, minimum=True), 4096, 4096)
-    tile = wide_tile(sizes, Cut.of(sizes, device, shared=False), 512, True, device)
+    cut = Cut.of(sizes, device, shared=False)
+    tile = wide_tile(sizes, cut, 1024, True, device)
     assert (tile.columns, tile.stages) == (columns, stages)
+    # 128 programs of half the width run at once; 64 wide ones would take twice as long.
+    assert wide_tile(sizes, cut, 512, True, device).columns == 128
     shared = Cut.of(sizes, device)
     assert shared.groups == 2
     assert wide_tile(sizes, shared, 512, True, device).columns == 128
@@ -74,14 +77,24 @@ def test_steps_on_their_way(tuned: int, step: int, ahead: bool, expected: int) -
 
 @pytest.mark.parametrize(
     ("heads", "size", "context", "tokens"),
-    [(32, 128, 8192, 128), (128, 512, 8192, 16), (20, 512, 8192, 96), (32, 128, 100, 128)],
+    [(20, 128, 8192, 256), (128, 512, 8192, 32), (20, 512, 8192, 192), (32, 128, 100, 256)],
 )
 def test_parts_of_many_tokens(heads: int, size: int, context: int, tokens: int) -> None:
     """Launches decode fewer tokens if heads are many and large: parts have 256 MiB."""
     value = o.Value("out", heads * size)
     op = o.Attend(query=value, out=value, kv_layer=0, heads=heads, kv_heads=1, scale=1.0)
-    work = attention_work(DeviceMemory(torch.device("meta")), [op], context)
-    parts = -(-context // part_positions(context))
+    work = attention_work(DeviceMemory(torch.device("meta")), [op], context, 256)
+    parts = -(-context // part_positions(context, 256))
     assert work.mixed.numel() == tokens * heads * parts * size
-    assert list(launches(work, heads, parts, 300))[:2] == [(0, tokens), (tokens, tokens)]
-    assert sum(count for _, count in launches(work, heads, parts, 300)) == 300
+    assert list(launches(work, heads, parts, 600))[:2] == [(0, tokens), (tokens, tokens)]
+    assert sum(count for _, count in launches(work, heads, parts, 600)) == 600
+
+
+@pytest.mark.parametrize(
+    ("context", "sequences", "positions"),
+    [(100, 1, 128), (8192, 64, 128), (8192, 65, 256), (16384, 64, 256), (131072, 256, 2048)],
+)
+def test_parts_are_longer_beside_many_sequences(
+    context: int, sequences: int, positions: int
+) -> None:
+    assert part_positions(context, sequences) == positions

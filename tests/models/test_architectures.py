@@ -1,5 +1,7 @@
 """What holds of every architecture: names that the `gguf` package knows, one short file each."""
 
+import errno
+import os
 import re
 from itertools import chain
 from pathlib import Path
@@ -85,3 +87,11 @@ def test_an_architecture_that_is_nearly_known(name: str, near: str, tmp_path: Pa
         pytest.raises(ModelError, match=rf"'{name}' is not supported \(near it: .*{near}"),
     ):
         build_graph(model)
+
+
+def test_they_are_known_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> list[str]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert {"llama", "gpt-oss", "seed_oss"} <= set(architectures())

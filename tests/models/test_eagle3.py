@@ -248,9 +248,3 @@ def test_another_vocabulary(target: Path, tmp_path: Path, monkeypatch: pytest.Mo
         path = TinyEagle().write(tmp_path / "draft.gguf")
     with pytest.raises(ConfigError, match="has another vocabulary than"):
         LLM(target, threads=1, draft=path)
-
-
-def test_a_gpu_is_refused(target: Path, tmp_path: Path) -> None:
-    path = TinyEagle().write(tmp_path / "draft.gguf")
-    with pytest.raises(ConfigError, match=r"\(EAGLE-3\) runs on the CPU, and the device is 'cuda'"):
-        LLM(target, draft=path, device="cuda")

@@ -20,6 +20,8 @@ from ingot import _native
 from ingot.api import LLM
 from ingot.backends.reference import Cache, Reference
 from ingot.gguf import GgmlType, GgufLoader
+from ingot.graph import ComputationGraph
+from ingot.graph.ops import Attend
 from ingot.models import architectures, build_graph
 from models.recipes import RECIPES
 from models.tiny_models import Fixture
@@ -83,6 +85,12 @@ def instruction_sets(fixture: Fixture, *, every: bool) -> list[str]:
     return [others[crc32(repr(fixture.shapes).encode()) % len(others)], best]
 
 
+def forms(graph: ComputationGraph) -> tuple[bool, ...]:
+    """Whether latents are expanded: both ways, if there are some."""
+    latents = any(isinstance(op, Attend) and op.expansion for op in graph.ops)
+    return (False, True) if latents else (False,)
+
+
 def test_every_architecture_has_a_recipe() -> None:
     assert {recipe.architecture for recipe in RECIPES.values()} == set(architectures())
 
@@ -103,11 +111,12 @@ def test_float_file(fixture: Fixture, model: GgufLoader, every: bool) -> None:
     graph = build_graph(model, CONTEXT)
     for isa in instruction_sets(fixture, every=every):
         with using_isa(isa):
-            runner = Runner(graph, model, positions=CONTEXT, sequences=3)
-            assert_within(runner.run(ids), expected, FLOAT)
-            assert_within(runner.run(ids, chunks=[1, 2, 30, 31]), expected, FLOAT)
-            assert_within(runner.run(ids, chunks=[20], generated=25), expected, FLOAT)
-            check_two_together(runner, ids, expected)
+            for expanded in forms(graph):
+                runner = Runner(graph, model, positions=CONTEXT, sequences=3, expanded=expanded)
+                assert_within(runner.run(ids), expected, FLOAT)
+                assert_within(runner.run(ids, chunks=[1, 2, 30, 31]), expected, FLOAT)
+                assert_within(runner.run(ids, chunks=[20], generated=25), expected, FLOAT)
+                check_two_together(runner, ids, expected)
 
 
 def check_two_together(runner: Runner, ids: list[int], expected: Logits) -> None:

@@ -41,6 +41,7 @@ class Case:
     threads: int = 1
     kv_type: KvType = KvType.F32
     gpu: Gpu = Gpu.NOWHERE
+    expanded: bool = False  # the latents of prompts
 
     def __str__(self) -> str:
         """What differs from the usual."""

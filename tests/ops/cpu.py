@@ -25,6 +25,7 @@ def runner_of(case: Case, graph: ComputationGraph, model: GgufLoader) -> Runner:
         positions=case.context,
         max_tokens=max(case.tokens, 8),
         sequences=case.tokens if case.together else 1,
+        expanded=case.expanded,
     )
 
 

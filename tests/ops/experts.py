@@ -217,7 +217,7 @@ CASES = [
     ),
     ExpertsCase(expert_scales=True, normalize=True, scale=1.7, used=3),
     *(
-        replace(SIDE_BY_SIDE, fused_gate=True, bias=True, type=kind, gpu=Gpu.REFUSED)
+        replace(SIDE_BY_SIDE, fused_gate=True, bias=True, type=kind, gpu=Gpu.INTERPRETER)
         for kind in (GgmlType.F32, GgmlType.Q8_0)
     ),
     ExpertsCase(used=5),

@@ -1,12 +1,13 @@
 """All cases."""
 
-from ops import attention, experts, heads, linear, recurrent, rows, streams
+from ops import attention, expanded, experts, heads, linear, recurrent, rows, streams
 from ops.case import Case
 
 TABLE: list[Case] = [
     *rows.CASES,
     *linear.CASES,
     *attention.CASES,
+    *expanded.CASES,
     *heads.CASES,
     *experts.CASES,
     *recurrent.CASES,

@@ -18,7 +18,6 @@ from ingot.adapters.peft import read_peft_adapter
 from ingot.cli import app
 from ingot.convert import open_model
 from ingot.convert.conversion import plan
-from ingot.errors import AdapterError
 from ingot.models import build_graph
 from models.text_runner import TextRunner
 from models.tiny_models import VOCABULARY
@@ -104,7 +103,8 @@ MIXTURES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "olmoe": (
         "Olmoe",
-        SIZES | {"num_experts": 6, "num_experts_per_tok": 2, "eos_token_id": 2},
+        SIZES  # llama.cpp knows as many key heads as heads
+        | {"num_experts": 6, "num_experts_per_tok": 2, "eos_token_id": 2, "num_key_value_heads": 4},
         DENSE[:4],
     ),
 }
@@ -112,7 +112,7 @@ MIXTURES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 
 def base_model(name: str, folder: Path) -> Any:
     """A tiny model with random weights, saved with a tokenizer."""
-    kind, sizes, _ = (MODELS | MIXTURES)[name]
+    kind, sizes, _ = (MODELS | MORE_MIXTURES)[name]
     torch.manual_seed(0)
     head = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")
     model = head(head.config_class(**{k: v for k, v in sizes.items() if v})).eval()
@@ -177,12 +177,90 @@ def test_mixtures_of_experts(name: str, router: bool, tmp_path: Path) -> None:
         close(llm.logits(IDS, adapter="it"), wanted)
 
 
-@pytest.mark.parametrize("parameter", ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])
-def test_matrices_of_experts_are_refused(parameter: str, tmp_path: Path) -> None:
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+# Experts whose matrices are stored with inputs as rows, and whose gates and ups alternate; experts
+# whose modules have other names than their tensors in a file.
+MORE_MIXTURES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "gpt-oss": (
+        "GptOss",
+        SIZES | {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
+        EXPERTS,
+    ),
+    "granitemoe": (
+        "GraniteMoe",
+        SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2},
+        ["block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj"],
+    ),
+    "lfm2moe": (
+        "Lfm2Moe",
+        SIZES
+        | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+        | {"num_dense_layers": 1, "layer_types": ["conv", "full_attention"]},
+        ["feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"],
+    ),
+    **{name: (kind, sizes, EXPERTS) for name, (kind, sizes, _) in MIXTURES.items()},
+}
+
+
+@pytest.mark.parametrize("only", [None, 0, 1])
+@pytest.mark.parametrize("name", MORE_MIXTURES)
+def test_matrices_of_experts(name: str, only: int | None, tmp_path: Path) -> None:
+    """Both parameters of the experts, or one of them, beside the attention's modules."""
     base, folder = tmp_path / "base", tmp_path / "adapter"
-    adapted(base_model("qwen3moe", base), folder, DENSE[:4], target_parameters=[parameter])
-    with pytest.raises(AdapterError, match="not matrices of experts"):
-        LLM(base, threads=1, adapters={"it": folder})
+    model = base_model(name, base)
+    plain = logits_of(model)
+    parameters = MORE_MIXTURES[name][2]
+    targets = ["q_proj"] if only is None else []
+    chosen = parameters if only is None else [parameters[only]]
+    made = adapted(model, folder, targets, target_parameters=chosen)
+    wanted = logits_of(made)
+    assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
+    with LLM(base, threads=2, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS), plain)
+        close(llm.logits(IDS, adapter="it"), wanted)
+        adapter, file = llm.engine.model.read_adapter(folder), tmp_path / "it.gguf"
+        architecture = llm.file.metadata.string("general.architecture")
+        write_gguf_adapter(adapter, architecture, file, name="it")
+        llm.add_adapter("file", file)
+        close(llm.logits(IDS, adapter="file"), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:The following:RuntimeWarning")  # PEFT looks at modules only
+def test_ranks_and_scales_of_experts(tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    options = {
+        "rank_pattern": {"mlp.experts.down_proj": 3},
+        "alpha_pattern": {r"layers\.1\.mlp\.experts\.gate_up_proj": 20},
+        "use_rslora": True,
+    }
+    made = adapted(base_model("qwen3moe", base), folder, [], target_parameters=EXPERTS, **options)
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS, adapter="it"), logits_of(made))
+
+
+def test_experts_that_are_modules(tmp_path: Path) -> None:
+    """An adapter that was trained with experts of their own gives what one of the stack does."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    base, folder, stack = tmp_path / "base", tmp_path / "adapter", tmp_path / "stack"
+    model = base_model("qwen3moe", base)
+    made = adapted(model, stack, [], target_parameters=EXPERTS[1:])
+    wanted = logits_of(made)
+    config = json.loads((stack / "adapter_config.json").read_text())
+    tensors = {}
+    for name, values in safetensors.load_file(stack / "adapter_model.safetensors").items():
+        module, _, side = name.rpartition(".lora_")
+        for expert in range(6):
+            own = f"{module}.{expert}.down_proj.lora_{side}"
+            if side == "A.weight":
+                tensors[own] = values.reshape(6, 5, -1)[expert]
+            else:
+                tensors[own] = np.ascontiguousarray(values.reshape(-1, 5, 6)[:, :, expert])
+    folder.mkdir()
+    config |= {"target_parameters": None, "target_modules": ["down_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    safetensors.save_file(tensors, folder / "adapter_model.safetensors")
+    with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
+        close(llm.logits(IDS, adapter="it"), wanted)
 
 
 @pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])
@@ -227,6 +305,7 @@ def test_ranks_and_scales(options: dict[str, Any], tmp_path: Path) -> None:
         ("llama", {"target_modules": [*DENSE, "lm_head"]}),
         ("llama", {"use_rslora": True, "rank_pattern": {"q_proj": 3}}),
         ("llama", {"alpha_pattern": {"v_proj": 30}}),
+        *((name, {"target_parameters": more[2]}) for name, more in MORE_MIXTURES.items()),
     ],
 )
 def test_llama_cpp_loads_a_converted_adapter(
@@ -234,7 +313,8 @@ def test_llama_cpp_loads_a_converted_adapter(
 ) -> None:
     base, folder = tmp_path / "base", tmp_path / "adapter"
     file, adapter = tmp_path / "base.gguf", tmp_path / "it.gguf"
-    made = adapted(base_model(name, base), folder, MODELS[name][2], **options)
+    targets = [] if name in MORE_MIXTURES else MODELS[name][2]
+    made = adapted(base_model(name, base), folder, targets, **options)
     plan(base, "f32").write(file)
     command = ["convert", "--lora", str(folder), "--base", str(file), "-o", str(adapter)]
     assert CliRunner().invoke(app, command).exit_code == 0

@@ -151,6 +151,7 @@ def test_a_full_queue_says_when_to_come_back(tiny: Path) -> None:
         assert full.status_code == 429
         assert full.headers["retry-after"] == "1"
         assert full.json()["error"]["type"] == "rate_limit_error"
+        time.sleep(int(full.headers["retry-after"]))
         assert http.post("/v1/completions", json=ASK).status_code == 200
 
 

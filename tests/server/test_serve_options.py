@@ -147,10 +147,8 @@ def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (model.name, model.path, model.sampling["temperature"]) == ("hf:me/it:Q4", path, 0.5)
 
 
-def test_a_model_with_adapters_runs_in_the_process_of_the_server(
-    path: Path, tmp_path: Path
-) -> None:
-    """On a GPU the others have a process for themselves, unless an option says otherwise."""
+def test_a_model_on_a_gpu_has_a_process_for_itself(path: Path, tmp_path: Path) -> None:
+    """One with adapters, too, unless an option says otherwise."""
     file = tmp_path / "models.toml"
     file.write_text(
         f'''
@@ -170,17 +168,14 @@ def test_a_model_with_adapters_runs_in_the_process_of_the_server(
         encoding="utf-8",
     )
 
-    def processes(*, loads: bool = False, **flags: Any) -> dict[str, bool | None]:
+    def processes(**flags: Any) -> dict[str, bool | None]:
         models = ModelFlags(models=[f"given={path}"], models_file=file)
-        found = served_models(
-            models, EngineFlags(**flags), SamplingFlags(), AdapterFlags(), loads_adapters=loads
-        )
+        found = served_models(models, EngineFlags(**flags), SamplingFlags(), AdapterFlags())
         return {model.name: model.engine.engine_process for model in found.models}
 
     names = ("given", "plain", "adapted", "here", "slow")
-    expected = dict(zip(names, (True, True, False, False, False), strict=True))
+    expected = dict(zip(names, (True, True, True, False, False), strict=True))
     assert processes(device="cuda") == expected
-    assert processes(device="cuda", loads=True) == dict.fromkeys(names, False)
     assert processes() == dict.fromkeys(names, False)
     assert processes(engine_process=True) == dict.fromkeys(names, True) | {"here": False}
     lora = served_models(
@@ -189,7 +184,7 @@ def test_a_model_with_adapters_runs_in_the_process_of_the_server(
         SamplingFlags(),
         AdapterFlags(lora=["a.gguf"]),
     )
-    assert lora.models[0].engine.engine_process is False
+    assert lora.models[0].engine.engine_process is True
 
 
 def test_control_tokens_are_not_shown_under_ignore_eos(smollm2_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import native_coverage
+from coverage_floors import by_package
+from ingot import _native
 from mutants.cpp_mutants import HEADERS, cpp_mutants
 from mutants.python_mutants import mutants
 from mutants.run import put_in_place
@@ -139,3 +143,60 @@ def test_accepted_coverage_only_rises(tmp_path: Path) -> None:
     assert written == {"all": 70.0, "gguf": 90.0, "modules": 50.0, "other": 10.0}
     floors(tmp_path, covered=1, least=written, accept=True)
     assert json.loads((tmp_path / "floors.json").read_text()) == written
+
+
+def test_native_code_is_counted_by_folder() -> None:
+    files = {
+        "native/bindings.cpp": (1, 4),
+        "native/bindings/isa.cpp": (1, 1),
+        "native/kernels/decode.h": (5, 5),
+    }
+    report = {
+        name: {"summary": {"covered_lines": ran, "num_statements": of}}
+        for name, (ran, of) in files.items()
+    }
+    assert by_package({"files": report}) == {
+        "native": 70.0,
+        "native/bindings": 40.0,
+        "native/kernels": 100.0,
+    }
+
+
+HEADER = """template <bool yes>
+inline int choose(int x) {
+  if constexpr (yes)
+    x += 1;
+  if (x > 5)
+    x = 7;
+  return x;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("gcov"), reason="gcov is not here")
+def test_a_line_has_run_if_any_template_ran_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sources include a header; a third is of an instruction set that this machine lacks."""
+    monkeypatch.setattr(native_coverage, "NATIVE", tmp_path / "native")
+    monkeypatch.setattr(_native, "instruction_sets", lambda **_: ["a"] if not _ else ["a", "b"])
+    (tmp_path / "native").mkdir()
+    (tmp_path / "native/choose.h").write_text(HEADER)
+    call = '#include "choose.h"\nint main() {{ return choose<{}>({}) ? 0 : 1; }}\n'
+    for name, code in {
+        "ingot_a.dir/one": call.format("false", 2),
+        "ingot_a.dir/two": call.format("true", 3),
+        "ingot_b.dir/lacking": call.format("true", 9),
+    }.items():
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        source = tmp_path / "native" / f"{program.name}.cpp"
+        source.write_text(code)
+        command = ["g++", "-std=c++20", "--coverage", "-fprofile-abs-path", "-c", source]
+        subprocess.run([*command, "-o", f"{program}.o"], check=True)
+        subprocess.run(["g++", "--coverage", f"{program}.o", "-o", program], check=True)
+        subprocess.run([program], check=True)
+    found = native_coverage.report(tmp_path)["files"]
+    assert set(found) == {"native/choose.h", "native/one.cpp", "native/two.cpp"}
+    assert found["native/choose.h"]["missing_lines"] == [6]
+    assert found["native/choose.h"]["summary"]["covered_lines"] == 4

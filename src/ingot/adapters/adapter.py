@@ -4,12 +4,13 @@
 
 `down` is LoRA's A and `up` its B. Names are those of the model file, in the form of llama.cpp's
 adapter files: `output.weight` is the output matrix even if it is the embedding's, and the embedding
-has a row of `down` for each token. Nothing here knows files or backends.
+has a row of `down` for each token. A stack of experts has both matrices for each expert, one after
+the other. Nothing here knows files or backends.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +65,13 @@ class FloatMatrix:
         """Some of its rows."""
         return FloatMatrix(self.type, np.ascontiguousarray(self.values[rows]))
 
-    def panels(self, height: int) -> "FloatMatrix":
+    def panels(self, height: int, stacked: int = 1) -> "FloatMatrix":
         """Its columns, `height` rows of each beside each other: [panels * columns, height].
 
-        The last panel is filled up with zeros.
+        The last panel is filled up with zeros; of a stack, the last one of each matrix.
         """
-        filled = np.pad(self.values, ((0, -self.rows % height), (0, 0)))
+        matrices = self.values.reshape(stacked, -1, self.columns)
+        filled = np.pad(matrices, ((0, 0), (0, -matrices.shape[1] % height), (0, 0)))
         turned = filled.reshape(-1, height, self.columns).transpose(0, 2, 1)
         return FloatMatrix(self.type, np.ascontiguousarray(turned).reshape(-1, height))
 
@@ -80,11 +82,17 @@ class FloatMatrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowRank:
-    """What an adapter adds to one matrix."""
+    """What an adapter adds to one matrix, or to each of a stack of experts."""
 
     down: FloatMatrix  # [rank, inputs]; of an embedding [tokens, rank]
     up: FloatMatrix  # [outputs, rank]
     scale: float
+    experts: int = 0  # 0: no stack
+
+    @property
+    def stacked(self) -> int:
+        """Matrices that are added to."""
+        return max(1, self.experts)
 
     @property
     def rank(self) -> int:
@@ -118,6 +126,22 @@ class Adapter:
             return found
         return LowRank(found.down, found.up.picked(weight.rows), found.scale)
 
+    def of_experts(self, part: o.ExpertPart) -> LowRank | None:
+        """What it adds to the rows of experts that are read."""
+        found = self.tensors.get(part.weight.name)
+        if found is None or part.rows == part.weight.shape[1]:
+            return found
+        rows = np.arange(found.up.rows).reshape(found.stacked, -1)[:, part.read].reshape(-1)
+        return LowRank(found.down, found.up.picked(rows), found.scale, found.experts)
+
+    def additions(self, op: o.Op) -> list[LowRank | None]:
+        """What it adds to the matrices of an operation that can be adapted, in order."""
+        if op.adapted_table:
+            return [self.of_table(op.adapted_table)]
+        if op.adapted_experts:
+            return [self.of_experts(part) for part in op.adapted_experts]
+        return [self.of_matrix(weight) for weight in op.adapted_matrices]
+
     def of_table(self, weight: o.Weight) -> LowRank | None:
         """What it adds to the rows of an embedding."""
         return self.tensors.get(weight.name)
@@ -133,24 +157,31 @@ class Adapter:
                 raise AdapterError(
                     f"{self.path} changes {name}, "
                     + (
-                        "and adapters of such tensors are not supported: only matrices that are "
-                        "not those of experts, the embedding and the output"
+                        "and adapters of such tensors are not supported: only matrices, the "
+                        "embedding and the output"
                         if name in others
                         else "which the model does not have; the adapter is for another model"
                     )
                 )
-            rows, columns, is_table = places[name]
+            place = places[name]
+            rows, columns, experts = place.rows, place.columns, place.experts
+            count, stacked = low.stacked, max(1, experts)
             found = (
                 (low.up.rows, low.down.rows, low.down.columns)
-                if is_table
+                if place.is_table
                 else (low.up.rows, low.down.columns, low.down.rows)
             )
-            wanted = (columns, rows, low.rank) if is_table else (rows, columns, low.rank)
-            if found != wanted:
+            wanted = (
+                (columns, rows, low.rank)
+                if place.is_table
+                else (stacked * rows, columns, stacked * low.rank)
+            )
+            if found != wanted or low.experts != experts:
                 raise AdapterError(
-                    f"{self.path}: {name} is {rows} x {columns} in the model, and the adapter has "
-                    f"A {low.down.rows} x {low.down.columns} and B {low.up.rows} x "
-                    f"{low.up.columns}; the adapter is for another model"
+                    f"{self.path}: {name} is {_of_each(experts)}{rows} x {columns} in the model, "
+                    f"and the adapter has {_of_each(low.experts)}A {low.down.rows // count} x "
+                    f"{low.down.columns} and B {low.up.rows // count} x {low.up.columns}; the "
+                    "adapter is for another model"
                 )
 
 
@@ -159,17 +190,33 @@ def matrix_name(weight: o.Weight) -> str:
     return OUTPUT if weight.name == EMBEDDING else weight.name
 
 
-def _places(graph: ComputationGraph) -> dict[str, tuple[int, int, bool]]:
-    """Rows and columns of what can be adapted, and whether it is an embedding."""
+class _Place(NamedTuple):
+    """A matrix that can be adapted, an embedding, or a stack of experts."""
+
+    rows: int
+    columns: int
+    is_table: bool = False
+    experts: int = 0
+
+
+def _places(graph: ComputationGraph) -> dict[str, _Place]:
+    """What can be adapted."""
     places = {}
     for op in graph.all_ops:
         for weight in op.adapted_matrices:
             rows, columns = weight.tensor_shape
-            places[matrix_name(weight)] = (rows, columns, False)
+            places[matrix_name(weight)] = _Place(rows, columns)
+        for part in op.adapted_experts:
+            experts, rows, columns = part.weight.shape
+            places[part.weight.name] = _Place(rows, columns, experts=experts)
         if op.adapted_table:
             rows, columns = op.adapted_table.tensor_shape
-            places[op.adapted_table.name] = (rows, columns, True)
+            places[op.adapted_table.name] = _Place(rows, columns, is_table=True)
     return places
+
+
+def _of_each(experts: int) -> str:
+    return f"{experts} times " if experts else ""
 
 
 def combined(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
@@ -178,20 +225,25 @@ def combined(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
     tensors = {
         name: _joined(
             [(adapter.tensors[name], scale) for adapter, scale in parts if name in adapter.tensors],
-            axis=1 if name == EMBEDDING else 0,
+            is_table=name == EMBEDDING,
         )
         for name in names
     }
     return Adapter(" + ".join(adapter.path for adapter, _ in parts), tensors)
 
 
-def _joined(parts: Sequence[tuple[LowRank, float]], axis: int) -> LowRank:
+def _joined(parts: Sequence[tuple[LowRank, float]], *, is_table: bool) -> LowRank:
     """The ranks of all, one after the other, with their scales in `up`."""
+    first, scale = parts[0]
     if len(parts) == 1:
-        low, scale = parts[0]
-        return LowRank(low.down, low.up, low.scale * scale)
-    down = np.concatenate([low.down.floats() for low, _ in parts], axis)
+        return replace(first, scale=first.scale * scale)
+    if is_table:
+        down = np.concatenate([low.down.floats() for low, _ in parts], 1)
+    else:
+        columns = first.down.columns
+        stacks = [low.down.floats().reshape(low.stacked, -1, columns) for low, _ in parts]
+        down = np.concatenate(stacks, 1).reshape(-1, columns)
     up = np.concatenate(
         [low.up.floats() * np.float32(low.scale * scale) for low, scale in parts], 1
     )
-    return LowRank(FloatMatrix.of(down), FloatMatrix.of(up), 1.0)
+    return LowRank(FloatMatrix.of(down), FloatMatrix.of(up), 1.0, first.experts)

@@ -3,11 +3,13 @@
     general.type = adapter, general.architecture = that of the model
     adapter.type = lora, adapter.lora.alpha
 
-A pair adds alpha / rank times its product; without an alpha, the product itself.
+A pair adds alpha / rank times its product; without an alpha, the product itself. The pair of a
+stack of experts has a third dimension, the expert.
 """
 
 import math
 import os
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,19 +93,23 @@ def _pair(file: GgufLoader, name: str, alpha: float) -> LowRank:
     for side in (_A, _B):
         if name + side not in file.tensors:
             raise AdapterError(f"{file.path}: {name} has no {side}; the file is incomplete")
-    down, up = (_matrix(file, file.tensors[name + side]) for side in (_A, _B))
-    return LowRank(down, up, alpha / up.columns if alpha else 1.0)
+    sides = [file.tensors[name + side] for side in (_A, _B)]
+    experts = {tensor.shape[0] if len(tensor.shape) == 3 else 0 for tensor in sides}
+    if len(experts) > 1:
+        raise AdapterError(f"{file.path}: {name} has an A and a B of different numbers of experts")
+    down, up = (_matrix(file, tensor) for tensor in sides)
+    return LowRank(down, up, alpha / up.columns if alpha else 1.0, experts.pop())
 
 
 def _matrix(file: GgufLoader, tensor: LazyTensor) -> FloatMatrix:
     if len(tensor.shape) == 1:  # a matrix of one row
         shape: tuple[int, ...] = (1, *tensor.shape)
-    elif len(tensor.shape) == 2:
-        shape = tensor.shape
+    elif len(tensor.shape) <= 3:
+        shape = (prod(tensor.shape[:-1]), tensor.shape[-1])
     else:
         raise AdapterError(
-            f"{file.path}: {tensor.name} has {len(tensor.shape)} dimensions; adapters of experts "
-            "are not supported"
+            f"{file.path}: {tensor.name} has {len(tensor.shape)} dimensions; matrices have 2, and "
+            "those of experts 3"
         )
     if tensor.type not in TYPES:
         return FloatMatrix.of(decode(tensor.data, tensor.type, shape))
@@ -137,9 +143,10 @@ def write_gguf_adapter(
         up = low.up if alpha else FloatMatrix.of(low.up.floats() * np.float32(low.scale))
         for side, matrix in ((_A, low.down), (_B, up)):
             stored = matrix if kind is None else _as_type(matrix, kind)
-            writer.add_tensor(
-                tensor + side, stored.data, stored.type, (stored.rows, stored.columns)
-            )
+            shape: tuple[int, ...] = (stored.rows // low.stacked, stored.columns)
+            if low.experts:
+                shape = (low.experts, *shape)
+            writer.add_tensor(tensor + side, stored.data, stored.type, shape)
     writer.write()
 
 

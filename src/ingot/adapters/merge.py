@@ -91,13 +91,28 @@ def _merged(tensor: LazyTensor, low: LowRank, kind: GgmlType, *, is_table: bool)
     rows = prod(tensor.shape) // columns  # a matrix of one row may be stored as a vector
     row_bytes = tensor.nbytes // rows
     down, up = low.down.floats(), low.up.floats()
+    height = rows // low.stacked  # of one expert's matrix
     for first in range(0, rows, step := max(1, _PIECE // columns)):
         last = min(first + step, rows)
         data = tensor.data[first * row_bytes : last * row_bytes]
         values = decode(data, tensor.type, (last - first, columns))
-        product = down[first:last] @ up.T if is_table else up[first:last] @ down
+        if is_table:
+            product = down[first:last] @ up.T
+        else:
+            product = np.concatenate(
+                [
+                    up[max(first, start) : min(last, start + height)] @ _of_rank(down, low, start)
+                    for start in range(first // height * height, last, height)
+                ]
+            )
         merged: Floats = np.ascontiguousarray(values + np.float32(low.scale) * product)
         if kind is GgmlType.F32:
             yield merged.reshape(-1).view(np.uint8)
         else:
             yield encode(merged, kind).reshape(-1)
+
+
+def _of_rank(down: Floats, low: LowRank, row: int) -> Floats:
+    """The down matrix that the expert of a row of `up` has."""
+    number = row * low.stacked // low.up.rows
+    return down[number * low.rank : (number + 1) * low.rank]

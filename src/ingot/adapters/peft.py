@@ -2,12 +2,13 @@
 
 A folder and the architecture of the model come in. The names and orders of rows are those of the
 architecture's checkpoint (`ingot.models.checkpoint`), so an adapter fits whatever `ingot convert`
-makes of its base model. What would change the model in another way than LoRA is refused.
+makes of its base model. Adapters of parameters, such as those of experts, are named in
+`peft_parameters.py`. What would change the model in another way than LoRA is refused.
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -15,6 +16,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ingot.adapters.adapter import EMBEDDING, Adapter, FloatMatrix, LowRank
+from ingot.adapters.peft_parameters import Pair, name_pairs, setting_of
 from ingot.arrays import Floats
 from ingot.convert.derived import ReorderedColumns
 from ingot.convert.folder import read_json
@@ -29,6 +31,7 @@ from ingot.models.settings import Settings
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _BASE = (".base_layer.weight", ".base_layer.bias")
+_EXPERTS = "_exps.weight"
 _TENSOR = re.compile(
     r"(?P<module>.+)\.(?:lora_(?P<linear>[AB])\.weight|lora_embedding_(?P<embedding>[AB]))"
 )
@@ -46,18 +49,17 @@ _UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class _UpMatrix:
-    """The up matrix of a module, as a tensor of a checkpoint: its columns stand for the inputs."""
+    """The up matrix of a pair, as a tensor of a checkpoint: its columns stand for the inputs."""
 
-    module: str
-    values: FloatMatrix
-    inputs: int
+    pair: Pair
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.values.rows, self.inputs)
+        rows, columns, experts = self.pair.up.rows, self.pair.down.columns, self.pair.experts
+        return (experts, rows // experts, columns) if experts else (rows, columns)
 
     def read(self, rows: RowNumbers) -> Floats:
-        return self.values.picked(rows).floats()
+        return self.pair.up.picked(rows).floats()
 
     def release(self) -> None:
         return
@@ -72,12 +74,9 @@ class _Scales:
     alphas: Mapping[str, float]  # by the end of a module's name, or a pattern
     root: bool  # divided by the root of the rank
 
-    def of(self, module: str, rank: int) -> float:
-        alpha = self.alpha
-        for pattern, own in self.alphas.items():
-            if _matches(pattern, module, self.path):
-                alpha = own
-                break
+    def of(self, pair: Pair) -> float:
+        alpha: float = setting_of(pair.key, self.alpha, self.alphas, f"{self.path}: alpha_pattern")
+        rank = pair.up.columns
         return alpha / (math.sqrt(rank) if self.root else rank)
 
 
@@ -109,17 +108,17 @@ def read_peft_adapter(path: Path, architecture: str, metadata: Metadata) -> Adap
             f"{path} has no {WEIGHTS}"
             + ("; adapter_model.bin may run code: save it as safetensors first" if pickled else "")
         )
-    pairs = _read_pairs(path, read_safetensors(path / WEIGHTS))
-    for module, (down, up) in pairs.items():
+    sides = _read_pairs(path, read_safetensors(path / WEIGHTS))
+    for module, (down, up) in sides.items():
         if down.rows != up.columns:
             raise AdapterError(
                 f"{path}: A of {module} has {down.rows} rows and B {up.columns} columns; both must "
                 "be the rank"
             )
+    experts = _number(metadata, f"{architecture}.expert_count")
+    pairs = name_pairs(path, config, sides, experts)
     placed = _placed(path, architecture, metadata, pairs)
-    tensors = {
-        name: _low_rank(path, name, tensor, pairs, scales) for name, tensor in placed.items()
-    }
+    tensors = {name: _low_rank(path, name, tensor, scales) for name, tensor in placed.items()}
     return Adapter(str(path), tensors)
 
 
@@ -134,13 +133,6 @@ def _read_scales(path: Path, config: Mapping[str, Any]) -> _Scales:
                 f"{path}: {CONFIG} has {name}={value!r}, which is not supported; merge the adapter "
                 "into its base model with PEFT (merge_and_unload) and convert the result"
             )
-    parameters = config.get("target_parameters") or []
-    if not isinstance(parameters, list) or any(not _is_weight(each) for each in parameters):
-        raise AdapterError(
-            f"{path}: {CONFIG} has target_parameters={parameters!r}; only weights of modules are "
-            "supported, such as 'mlp.gate.weight', not matrices of experts: merge the adapter into "
-            "its base model with PEFT (merge_and_unload) and convert the result"
-        )
     alpha, alphas = config.get("lora_alpha"), config.get("alpha_pattern") or {}
     if not _is_number(alpha) or not isinstance(alphas, dict):
         raise AdapterError(f"{path}: {CONFIG} has no valid lora_alpha and alpha_pattern")
@@ -149,21 +141,8 @@ def _read_scales(path: Path, config: Mapping[str, Any]) -> _Scales:
     return _Scales(path, float(alpha), alphas, bool(config.get("use_rslora", False)))
 
 
-def _is_weight(parameter: object) -> bool:
-    """Whether a parameter is the matrix of a module, as the router's in `transformers` 5."""
-    return isinstance(parameter, str) and parameter.endswith(".weight")
-
-
 def _is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)
-
-
-def _matches(pattern: str, module: str, path: Path) -> bool:
-    """Whether a pattern is the end of a module's name, as PEFT reads it."""
-    try:
-        return re.match(rf"(.*\.)?({pattern})$", module) is not None
-    except re.error as error:
-        raise AdapterError(f"{path}: alpha_pattern {pattern!r}: {error}") from None
 
 
 def _read_pairs(
@@ -204,14 +183,11 @@ def _placed(
     path: Path,
     architecture: str,
     metadata: Metadata,
-    pairs: Mapping[str, tuple[FloatMatrix, FloatMatrix]],
+    pairs: Sequence[Pair],
 ) -> dict[str, FileTensor]:
     """Where each up matrix belongs, by the names of the model's file."""
     settings = _settings(architecture, metadata)
-    stored = {
-        f"{module}.weight": _UpMatrix(module, up, down.columns)
-        for module, (down, up) in pairs.items()
-    }
+    stored = {pair.stored: _UpMatrix(pair) for pair in pairs}
     known = stored_forms(architecture)
     if not known:
         raise AdapterError(f"{path}: PEFT adapters of {architecture!r} models cannot be read")
@@ -251,15 +227,10 @@ def _number(metadata: Metadata, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _low_rank(
-    path: Path,
-    name: str,
-    tensor: FileTensor,
-    pairs: Mapping[str, tuple[FloatMatrix, FloatMatrix]],
-    scales: _Scales,
-) -> LowRank:
+def _low_rank(path: Path, name: str, tensor: FileTensor, scales: _Scales) -> LowRank:
     """The pair of a tensor of the file; of several modules, their ranks one after the other."""
-    if tensor.change is not None or len(tensor.shape) != 2:
+    dimensions = 3 if name.endswith(_EXPERTS) else 2
+    if tensor.change is not None or len(tensor.shape) != dimensions:
         raise AdapterError(f"{path}: adapters of {name} are not supported")
     found = []
     for piece in tensor.pieces:
@@ -270,16 +241,32 @@ def _low_rank(
                 f"{path}: adapters of {name} are not supported; merge the adapter into its base "
                 "model with PEFT (merge_and_unload) and convert the result"
             )
-        module = matrix.module
-        down, up = pairs[module]
+        pair = matrix.pair
+        down, up = pair.down, pair.up
         if name == EMBEDDING:
             down = down.transposed()
         if columns is not None:
             down = down.transposed().picked(columns.order).transposed()
         if piece.order is not None:
             up = up.picked(piece.order)
-        found.append(LowRank(down, up, scales.of(module, up.columns)))
+        found.append(LowRank(down, up, scales.of(pair), pair.experts))
+    if dimensions == 3 and not found[0].experts:
+        return _of_experts(path, name, found)
     return found[0] if len(found) == 1 else _stacked(found)
+
+
+def _of_experts(path: Path, name: str, parts: list[LowRank]) -> LowRank:
+    """Experts that are modules, each with a pair of its own."""
+    kinds = {(low.rank, low.scale, low.down.type, low.up.type) for low in parts}
+    if len(kinds) > 1:
+        raise AdapterError(
+            f"{path}: the experts of {name} have adapters of different ranks, scales or types"
+        )
+    down, up = (
+        FloatMatrix(sides[0].type, np.concatenate([side.values for side in sides]))
+        for sides in ([low.down for low in parts], [low.up for low in parts])
+    )
+    return LowRank(down, up, parts[0].scale, len(parts))
 
 
 def _stacked(parts: list[LowRank]) -> LowRank:

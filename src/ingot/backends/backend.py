@@ -41,6 +41,15 @@ class Prepared:
     compilations_after_ready: int = 0  # while a request waited for them
     captures_after_ready: int = 0
 
+    def __add__(self, other: "Prepared") -> "Prepared":
+        """Of two programs together."""
+        return Prepared(
+            self.compilations + other.compilations,
+            self.captures + other.captures,
+            self.compilations_after_ready + other.compilations_after_ready,
+            self.captures_after_ready + other.captures_after_ready,
+        )
+
 
 class Backend(Protocol):
     """A model ready to run."""

@@ -32,3 +32,5 @@ class Batch:
     adapters: Ints | None = None  # [sequences]: slots, below 0 for none; None: no sequence has one
     adapter_scales: NDArray[np.float32] | None = None  # [sequences], if there are adapters
     encoded: Ints | None = None  # [sequences]: positions that an encoder wrote, if there is one
+    # [sequences]: whether the latents of a prompt are expanded (`Attend`), not 0; None: of none
+    expanded: Ints | None = None

@@ -64,9 +64,10 @@ class DeviceSampler(Protocol):
         """Whether the device can follow this plan."""
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
-        """Run one new token of each sequence; None: return the row's logits instead.
+        """Run a batch and sample a token of each wanted row; None: return its logits instead.
 
-        An id of -1 - r stands for the token that row r of the previous step sampled.
+        An id of -1 - r stands for the token that row r of the previous step sampled; both steps
+        have one token of each sequence then.
         """
 
 

@@ -77,9 +77,7 @@ def command(
         raise ConfigError(
             f"the server needs the package {error.name}: pip install 'ingot-llm[server]'"
         ) from None
-    found = served_models(
-        model, engine, sampling, adapters, loads_adapters=loading.folder is not None
-    )
+    found = served_models(model, engine, sampling, adapters)
     options = ServerOptions(
         models=found.models,
         discover=found.discover,

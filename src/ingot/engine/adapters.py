@@ -42,6 +42,12 @@ class AdapterUse:
         """The adapter's slot."""
         return self.held.slot
 
+    @property
+    def without_weights(self) -> "AdapterUse":
+        """The same for another process, which has the adapter in the slot already."""
+        held = _Held(self.held.number, self.held.slot, Adapter(self.held.adapter.path, {}))
+        return AdapterUse(held, self.scale, self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:

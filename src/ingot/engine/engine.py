@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.adapters import Adapter
 from ingot.arrays import Ints
 from ingot.backends.backend import OnOpening
-from ingot.engine.adapters import AdapterChoice, EngineAdapters
+from ingot.engine.adapters import AdapterChoice, AdapterUse, EngineAdapters
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
 from ingot.engine.loop import StepLoop
@@ -228,10 +229,20 @@ class InferenceEngine:
 
         It is called in the step thread, some rows at a time, in order.
         """
+        self.read_rows_with(self.adapters.use(adapter), tokens, read, first)
+
+    def read_rows_with(
+        self, adapter: AdapterUse | None, tokens: Ints, read: ReadLogits, first: int
+    ) -> None:
+        """The same with an adapter that is in a slot of the model."""
         self.model.require_logits(of_prompts=True)
-        task = LogitsTask(tokens, first, read, self.adapters.use(adapter))
+        task = LogitsTask(tokens, first, read, adapter)
         self._loop.submit(task)
         task.channel.result()
+
+    def attach_adapter(self, slot: int, adapter: Adapter | None) -> None:
+        """Put an adapter into a slot of the model between two steps; None: free the slot."""
+        self._loop.call(partial(self.model.attach, slot, adapter))
 
     def run_beams(
         self, tokens: Ints, search: "BeamSearch", *, adapter: AdapterChoice | None = None
@@ -250,6 +261,12 @@ class InferenceEngine:
         self._loop.submit(task)
         task.channel.result()
 
+    def require_no_adapter(self, text: "Prompt | Request") -> None:
+        """Refuse to save what was computed with an adapter."""
+        adapter = text.adapter if isinstance(text, Request) else self.adapters.use(None)
+        if adapter is not None:
+            raise AdapterError("the KV cache of a text with an adapter cannot be saved")
+
     def save(
         self,
         text: "Prompt | Request",
@@ -265,9 +282,7 @@ class InferenceEngine:
         file would have more than `most_bytes`, raise `SavedCacheSizeError`.
         """
         self.model.require_logits()
-        adapter = text.adapter if isinstance(text, Request) else self.adapters.use(None)
-        if adapter is not None:
-            raise AdapterError("the KV cache of a text with an adapter cannot be saved")
+        self.require_no_adapter(text)
         start = self.model.graph.start_token
         if isinstance(text, Request):
             first = () if start is None else (start,)

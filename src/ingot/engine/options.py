@@ -49,7 +49,7 @@ class EngineOptions:
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
     # Whether the engine runs in another process, which shares no interpreter lock with this one.
-    # None: no; in `ingot serve` if the device is "cuda" and no adapters need this process
+    # None: no; in `ingot serve` if the device is "cuda"
     engine_process: bool | None = None
 
     @classmethod

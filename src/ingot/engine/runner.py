@@ -1,5 +1,8 @@
 """Runner: runs planned tokens on the model and collects what it found for each task.
 
+A step has up to two parts: one token of each text in decode, and prompt chunks. A device runs them
+one after the other, and the outcome of the first is handled while it is busy with the second.
+
 If the device samples all tokens of a step, the runner starts the next step before the host has seen
 them: its input tokens are those that the device is about to sample. It does so only if nothing but
 the end of a text can come between. A text that turns out to have ended has then run one token in
@@ -8,7 +11,7 @@ vain; all others are where they would be anyway.
 If the model fails, the tasks that ran fail.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +46,7 @@ class _RunningStep:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What a step found: for each task that ran and did not fail, in the order they ran."""
+    """What a part of a step found: for each task that ran and did not fail, in order."""
 
     tasks: dict[Task, Outcome]
     logits: list[Logits]  # the arrays of which all rows are views
@@ -77,17 +80,21 @@ class Runner:
         """The next step: the one that runs ahead, or a new one."""
         return self._ahead.plan if self._ahead else self._scheduler.plan()
 
-    def run(self, plan: Plan, *, ahead: bool = True) -> Outcomes:
-        """Run a step; with `ahead`, start the next one before this one's outcome is looked at."""
+    def run(self, plan: Plan, *, ahead: bool = True) -> Iterator[Outcomes]:
+        """Run a step, and tell what it found, part by part.
+
+        With `ahead`, the next one is started before this one's outcome is looked at.
+        """
         running = self._ahead or self._start(plan)
         self._ahead = self._start_next(running) if ahead else None
         if running.is_ahead:
             for share in running.plan.generation:
                 share.sequence.catch_up()
-        outcomes = {share.task: Outcome() for share in running.plan.shares()}
-        logits = [self._collect(part, outcomes) for part in running.parts]
-        ran = {task: found for task, found in outcomes.items() if not task.channel.is_ended}
-        return Outcomes(ran, logits)
+        for parts in _apart(running.parts):
+            outcomes = {share.task: Outcome() for part in parts for share in part.shares}
+            logits = [self._collect(part, outcomes) for part in parts]
+            ran = {task: found for task, found in outcomes.items() if not task.channel.is_ended}
+            yield Outcomes(ran, logits)
 
     def _start(self, plan: Plan) -> _RunningStep:
         for task, error in plan.failed:
@@ -116,13 +123,16 @@ class Runner:
     def _sampling_plans(
         self, phase: ExecutionPhase, shares: Shares
     ) -> Sequence[SamplingPlan | None]:
-        """What the device can sample, if every sequence has one token to run."""
+        """What the device can sample: tokens after prompts, or if each text runs one token."""
         sampler = self._model.device_sampler
-        if sampler is None or phase is PROMPT:
+        if phase is PROMPT:
+            rows = sum(share.rows for share in shares)
+            can = rows <= self._model.decode_sequences and not shares[0].sequence.encoded
+        else:
+            can = all(share.count == share.rows == 1 for share in shares)
+        if sampler is None or not can:
             return [None] * len(shares)
-        if not all(share.count == share.rows == 1 for share in shares):
-            return [None] * len(shares)
-        plans = [share.task.sampling_plan() for share in shares]
+        plans = [share.task.sampling_plan() if share.rows == 1 else None for share in shares]
         return [plan if plan and sampler.accepts(plan) else None for plan in plans]
 
     def _launch(
@@ -141,7 +151,12 @@ class Runner:
             batch = build_batch(
                 blocks, ids, counts, outputs, phase, adapters=adapters, encoded=_encoded(shares)
             )
-            started = self._model.start(batch, sampling)
+            plans = [
+                plan
+                for share, plan in zip(shares, sampling, strict=True)
+                for _ in range(share.rows)
+            ]
+            started = self._model.start(batch, plans)
             if self._hidden_states is not None:
                 self._show_hidden(shares, self._hidden_states(len(ids)))
         except Exception as error:  # whatever it is, only these tasks are affected
@@ -176,20 +191,30 @@ class Runner:
         except Exception as error:  # as above
             self._fail_all(part.shares, error)
             return np.empty((0, 0), np.float32)
-        row, tokens = 0, found.tokens.tolist()
-        for index, (share, plan) in enumerate(zip(part.shares, part.sampling, strict=True)):
-            outcome = outcomes[share.task]
+        row, kept, tokens = 0, 0, found.tokens.tolist()
+        for share, plan in zip(part.shares, part.sampling, strict=True):
+            outcome, count = outcomes[share.task], share.rows
             if plan is not None:
-                outcome.token = tokens[index]
-            elif count := share.rows:
-                rows = found.logits[row : row + count]
+                outcome.token = tokens[row]
+            elif count:
+                rows = found.logits[kept : kept + count]
                 outcome.rows = (*outcome.rows, Rows(share.sequence, share.end - count, rows))
-                row += count
+                kept += count
+            row += count
         return found.logits
 
     def _fail_all(self, shares: Shares, error: Exception) -> None:
         for share in shares:
             self._fail(share.task, error)
+
+
+def _apart(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
+    """The parts of a step one by one; both together if a task has sequences in both."""
+    tasks = [{share.task for share in part.shares} for part in parts]
+    if len(parts) > 1 and not tasks[0].isdisjoint(tasks[1]):
+        yield parts
+    else:
+        yield from ([part] for part in parts)
 
 
 def _encoded(shares: Shares) -> Ints | None:

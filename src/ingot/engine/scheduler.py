@@ -26,6 +26,9 @@ from ingot.kvcache import BlockCopy, KvCache
 
 _log = logging.getLogger("ingot.engine")
 
+_READERS = 3  # prompts that share a chunk at least, if they are long
+_FAIR_TOKENS = 128  # of one of them, at most, before others get their part
+
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
 
 
@@ -195,8 +198,9 @@ class Scheduler:
     ) -> list[int]:
         """How many tokens each sequence gets, if there are too many for a step."""
         fair = max(1, budget // len(waiting))
-        if phase is PROMPT:
-            fair = max(fair, BLOCK_TOKENS)
+        if phase is PROMPT:  # short parts make many steps, each with an attention of few queries
+            whole = min(budget // _READERS, _FAIR_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS
+            fair = max(fair, whole, BLOCK_TOKENS)
         counts: list[int] = []
         rows = self.limits.rows
         for sequence in waiting:

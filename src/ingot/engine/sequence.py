@@ -4,6 +4,9 @@ The first `prompted` tokens run as a prompt, the others as generated ones, whene
 however often: a sequence that lost its place in the KV cache is computed again to the same bits.
 If an encoder reads the prompt, all of it runs in one step, and what the cache holds of it is of no
 use to other prompts.
+
+Latents are expanded for a prompt of which many tokens must run, whoever shares its steps. A few do
+not pay for it: those before them would be expanded too.
 """
 
 from collections.abc import Hashable, Iterable
@@ -15,7 +18,9 @@ from ingot.backends.batch import ExecutionPhase
 from ingot.engine.adapters import AdapterUse
 from ingot.errors import CacheFullError
 from ingot.graph.kv_layout import BLOCK_TOKENS
-from ingot.kvcache import BlockCopy, CachedSequence, KvCache, SequenceBlocks
+from ingot.kvcache import BlockCopy, CachedSequence, KvCache, Reuse, SequenceBlocks
+
+_EXPANDED = 192  # tokens of a prompt that pay for the expansion of those before them
 
 
 class TokenSequence:
@@ -43,6 +48,7 @@ class TokenSequence:
         self.copies: list[BlockCopy] = []  # to be made before the next tokens run
         self._cache: KvCache | None = None
         self._begun = False  # it had a place in the cache before
+        self._expanded = False
         self._set(tokens, prompted, rows_from)
 
     def _set(self, tokens: Ints, prompted: int | None, rows_from: int | None) -> None:
@@ -188,6 +194,10 @@ class TokenSequence:
         if self.encoded and self.cached.length < self.prompted:  # an encoder reads a prompt whole
             cache.close(self.cached)
             self.cached, copies = cache.open(known[:0], self.prompted, variant=self.variant), []
+        if not self._begun:
+            many = self.prompted - self.computed >= _EXPANDED
+            self._expanded = many and cache.reuse is Reuse.ALL  # the others promise equal bits
+        self.cached.blocks.expanded = self._expanded
         self._begun = True
         return copies
 
@@ -209,7 +219,7 @@ class TokenSequence:
             adapter=self.adapter,
             encoded=self.encoded,
         )
-        copy._begun = self._begun
+        copy._begun, copy._expanded = self._begun, self._expanded
         if self.cached is None or self._cache is None:
             return copy, []
         try:

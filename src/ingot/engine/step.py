@@ -46,12 +46,11 @@ class Stepper:
         """Run one step; with `ahead`, the next one may start before this one's tokens are seen."""
         started, was_ahead = time.perf_counter(), self._runner.is_ahead
         plan = self._runner.plan()
-        outcomes = self._runner.run(plan, ahead=ahead)
         if self._auto:
             columns = sum(share.count for share in plan.generation)
             self._auto.begin(len(plan.generation), columns, ahead=was_ahead)
-        tokens = self._sample(outcomes)
-        self._take(tokens)
+        for outcomes in self._runner.run(plan, ahead=ahead):
+            self._take(self._sample(outcomes))
         self._scheduler.settle(plan)
         self._counters.steps += 1
         if self._auto:

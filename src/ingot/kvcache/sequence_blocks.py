@@ -40,6 +40,7 @@ class SequenceBlocks:
 
     pool: BlockPool
     length: int = 0
+    expanded: bool = False  # the latents of a prompt (`Attend`)
     tables: list[Ints] = field(init=False)  # entries of runs that were given back are undefined;
     # NO_BLOCK stands for a run whose state is not kept
     _first: list[int] = field(init=False)  # runs before this one were given back
@@ -195,7 +196,7 @@ class SequenceBlocks:
         Only the last block is copied, if it is not full. CacheFullError without a change if there
         is no room for the copy.
         """
-        copy = SequenceBlocks(self.pool)
+        copy = SequenceBlocks(self.pool, expanded=self.expanded)
         copies: list[BlockCopy] = []
         full = self.length // BLOCK_TOKENS
         try:

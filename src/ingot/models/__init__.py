@@ -31,15 +31,14 @@ _SHARED = {
     "builder", "checkpoint", "checkpoint_parts", "checkpoint_relative", "checkpoint_states",
     "drafts", "hyperparameters", "networks", "settings", "spec", "tensor_checks",
 }  # fmt: skip
+# Read once: a process without file descriptors could not read the folder again.
+_MODULES = frozenset(module.name for module in iter_modules(__path__))
 _DRAFT = "draft_"  # prefix of modules that describe drafts, which cannot run as models alone
 
 
 def architectures() -> list[str]:
     """The names of all supported architectures."""
-    names = (module.name for module in iter_modules(__path__))
-    modules = (
-        name for name in names if name not in _SHARED and not name.startswith(("lower", _DRAFT))
-    )
+    modules = (name for name in _MODULES - _SHARED if not name.startswith(("lower", _DRAFT)))
     return sorted("_".join(part.replace("_", "-") for part in name.split("__")) for name in modules)
 
 
@@ -70,8 +69,7 @@ def stored_forms(name: str) -> tuple[Checkpoint, ...]:
 
 def is_draft(model: GgufLoader) -> bool:
     """Whether a file guesses tokens for another model and is none by itself (drafts.py)."""
-    name = _DRAFT + module_name(model.metadata.string("general.architecture"))
-    return any(module.name == name for module in iter_modules(__path__))
+    return _DRAFT + module_name(model.metadata.string("general.architecture")) in _MODULES
 
 
 def draft_module(model: GgufLoader) -> ModuleType:

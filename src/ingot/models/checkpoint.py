@@ -182,6 +182,13 @@ LAYER_NAMES: Mapping[str, Place] = {
     "mlp.experts.{}.down_proj": "ffn_down_exps",
     "mlp.experts.gate_up_proj": Rows(("ffn_gate_exps.weight", "ffn_up_exps.weight"), halves),
     "mlp.experts.down_proj": "ffn_down_exps.weight",
+    # Modules of experts that files store under other names; adapters have these.
+    "feed_forward.experts.gate_up_proj": Rows(
+        ("ffn_gate_exps.weight", "ffn_up_exps.weight"), halves
+    ),
+    "feed_forward.experts.down_proj": "ffn_down_exps.weight",
+    "mixer.experts.up_proj": "ffn_up_exps.weight",
+    "mixer.experts.down_proj": "ffn_down_exps.weight",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
     "mlp.shared_expert.down_proj": "ffn_down_shexp",

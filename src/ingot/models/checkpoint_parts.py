@@ -81,11 +81,16 @@ def shared_mlp(gate: str, up: str, down: str) -> Mapping[str, Place]:
     }
 
 
-# Experts whose gate and up matrices are one tensor.
+# Experts whose gate and up matrices are one tensor: as files have them, and as modules do, which is
+# how adapters name them.
+_GATE_UP = Rows(("ffn_gate_exps.weight", "ffn_up_exps.weight"), halves)
 FUSED_EXPERTS: Mapping[str, Place] = {
     "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "block_sparse_moe.router": "ffn_gate_inp",
     "block_sparse_moe.input_linear": Rows(("ffn_gate_exps", "ffn_up_exps"), halves),
     "block_sparse_moe.output_linear": "ffn_down_exps",
+    "block_sparse_moe.experts.gate_up_proj": _GATE_UP,
+    "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
     **shared_mlp("ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"),
 }
 

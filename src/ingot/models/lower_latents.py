@@ -2,7 +2,8 @@
 
 A layer's normed stream comes in; the rows that its output matrix takes go out. The matrices that
 make keys and values of a latent are applied to the query and to the mixed latents instead, so a
-layer of the cache holds one key for all heads, and its value is the last part of it.
+layer of the cache holds one key for all heads, and its value is the last part of it. The attention
+knows these matrices too: a backend may expand the latents of a prompt.
 """
 
 from ingot.graph import KvLayer
@@ -40,6 +41,7 @@ def add_latents(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
             heads=spec.heads,
             kv_heads=1,
             scale=spec.scale,
+            expansion=_expansion(build, spec),
         )
     )
     return _map_heads(build, mixed, "attn_v_b", spec)
@@ -54,28 +56,42 @@ def _query(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
     return build.linear(short, "attn_q_b", width)
 
 
-def _map_heads(build: Builder, source: o.Value, name: str, spec: LatentSpec) -> o.Value:
-    """Queries to the space of latents (attn_k_b), or mixed latents to values (attn_v_b)."""
+def _matrix(build: Builder, name: str, spec: LatentSpec) -> o.HeadMatrix:
+    """What is applied to queries (attn_k_b), or to mixed latents (attn_v_b)."""
     keys = name == "attn_k_b"
     if spec.fused:
         rows = spec.heads * (spec.key_size + spec.value_size)
         weight = build.weight("attn_kv_b.weight", rows, spec.latent)
         first, rows = (0, spec.key_size) if keys else (spec.key_size, spec.value_size)
-    else:
-        shape = (spec.latent, spec.key_size) if keys else (spec.value_size, spec.latent)
-        weight = build.weight(f"{name}.weight", spec.heads, *shape)
-        first, rows = 0, shape[0]
+        return o.HeadMatrix(weight=weight, first=first, rows=rows)
+    shape = (spec.latent, spec.key_size) if keys else (spec.value_size, spec.latent)
+    weight = build.weight(f"{name}.weight", spec.heads, *shape)
+    return o.HeadMatrix(weight=weight, first=0, rows=shape[0])
+
+
+def _expansion(build: Builder, spec: LatentSpec) -> o.Expansion | None:
+    """None: keys or values are longer than latents."""
+    if max(spec.key_size, spec.value_size) > spec.latent:
+        return None
+    key, value = (_matrix(build, name, spec) for name in ("attn_k_b", "attn_v_b"))
+    return o.Expansion(key=key, value=value, latent_rows=not spec.fused)
+
+
+def _map_heads(build: Builder, source: o.Value, name: str, spec: LatentSpec) -> o.Value:
+    """Queries to the space of latents (attn_k_b), or mixed latents to values (attn_v_b)."""
+    keys, matrix = name == "attn_k_b", _matrix(build, name, spec)
     made = spec.rotary + spec.latent if keys else spec.value_size
     out = build.value(f"{name}.heads", spec.heads * made)
     build.append(
         o.HeadLinear(
             source=source,
             out=out,
-            weight=weight,
+            weight=matrix.weight,
             heads=spec.heads,
-            first=first,
-            rows=rows,
+            first=matrix.first,
+            rows=matrix.rows,
             transposed=spec.fused and keys,
+            expandable=_expansion(build, spec) is not None,
         )
     )
     return out

@@ -78,7 +78,9 @@ def test_files_that_are_no_adapters_of_the_model(base: GgufLoader, tmp_path: Pat
     uneven = there | {f"{QUERY}.lora_b": np.zeros((64, 3), np.float32)}
     assert "64 x 64 in the model" in refused(written("uneven", uneven), base)
     deep = {name: np.zeros((2, 2, 64), np.float32) for name in there}
-    assert "experts" in refused(written("deep", deep), base)
+    assert "2 times A 2 x 64" in refused(written("deep", deep), base)
+    mixed = there | {f"{QUERY}.lora_a": deep[f"{QUERY}.lora_a"]}
+    assert "different numbers of experts" in refused(written("mixed", mixed), base)
     flipped = {
         f"{name}.lora_{side}": values
         for name, side, values in (

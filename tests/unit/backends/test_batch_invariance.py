@@ -31,9 +31,12 @@ class Model:
     graph: ComputationGraph
     file: GgufLoader
     precision: Precision
+    expanded: bool  # the latents of prompts
 
     def runner(self, **sizes: int) -> Runner:
-        return Runner(self.graph, self.file, precision=self.precision, **sizes)
+        return Runner(
+            self.graph, self.file, precision=self.precision, expanded=self.expanded, **sizes
+        )
 
 
 ISAS = st.sampled_from(_native.instruction_sets())
@@ -69,6 +72,7 @@ def k_quant_model() -> Fixture:
         "hybrid",
         "delta",
         "latents",
+        "expanded latents",
     ],
 )
 def model(
@@ -76,7 +80,7 @@ def model(
 ) -> Iterator[Model]:
     """Gemma's windows in float32, Qwen's biases in Q8_0 and (fast) Q4_0, Llama in Q4_K at both
     precisions, experts in MXFP4, and in Q8_0 state spaces, these beside attention, the delta rule,
-    and attention over latents."""
+    and attention over latents in both forms."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
@@ -88,11 +92,12 @@ def model(
         "hybrid": (Fixture.load("falcon-h1"), GgmlType.Q8_0),
         "delta": (Fixture.load("qwen3next"), GgmlType.Q8_0),
         "latents": (Fixture.load("deepseek2-lite").first_layers(3), GgmlType.Q8_0),
-    }[request.param]
+    }[request.param.removeprefix("expanded ")]
     path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
     with GgufLoader(path) as opened:
         precision = Precision.FAST if "fast" in request.param else Precision.EXACT
-        yield Model(build_graph(opened), opened, precision)
+        expanded = "expanded" in request.param
+        yield Model(build_graph(opened), opened, precision, expanded)
 
 
 class FickleTeam(TeamSize):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ingot import LLM, _native
 from ingot.backends.backend import Backend
-from ingot.backends.batch import Batch
+from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan, StepResult
 
 Spoil = Callable[[int, NDArray[np.float32]], None]  # step, logits
@@ -19,10 +19,13 @@ class Waiting:
     """What a step found; somebody may be glad to know that it was waited for."""
 
     sampler: "CpuSampler"
+    phase: ExecutionPhase
     outcome: StepResult
 
     def result(self) -> StepResult:
         self.sampler.running -= 1
+        if self.sampler.waited:
+            self.sampler.waited(self.phase)
         return self.outcome
 
 
@@ -32,6 +35,8 @@ class CpuSampler:
     def __init__(self, backend: Backend, most: int = 256, spoil: Spoil | None = None) -> None:
         self.most, self.spoil = most, spoil
         self.steps = self.sampled = self.ahead = self.running = 0
+        self.prompts = 0  # steps of prompts, which `steps` does not count
+        self.waited: Callable[[ExecutionPhase], None] | None = None
         self._backend = backend
         self._tokens = np.empty(0, np.int32)
 
@@ -46,7 +51,7 @@ class CpuSampler:
         return plan.count <= self.most
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Waiting:
-        assert len(batch.ids) == len(batch.counts) == len(batch.outputs) == len(plans)
+        assert len(batch.outputs) == len(plans)
         self.running += 1
         assert self.running <= 2, "as many as there are buffers for"
         ahead = batch.ids < 0
@@ -56,14 +61,15 @@ class CpuSampler:
         logits = self._backend.forward(replace(batch, ids=ids))
         if self.spoil:
             self.spoil(self.steps, logits)
-        self.steps += 1
+        self.steps += batch.phase is ExecutionPhase.GENERATION
+        self.prompts += batch.phase is ExecutionPhase.PROMPT
         self._tokens = np.array(
             [-9 if c is None else _sample(c, row) for c, row in zip(plans, logits, strict=True)],
             np.int32,
         )
         self.sampled += sum(plan is not None for plan in plans)
         kept = [row for row, plan in enumerate(plans) if plan is None]
-        return Waiting(self, StepResult(self._tokens.copy(), logits[kept]))
+        return Waiting(self, batch.phase, StepResult(self._tokens.copy(), logits[kept]))
 
 
 def _sample(plan: SamplingPlan, row: NDArray[np.float32]) -> int:

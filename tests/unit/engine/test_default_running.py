@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ingot import LLM
-from ingot.engine.model.memory import sequences_for
+from ingot.engine.model.memory import CacheSize, sequences_for
 from ingot.errors import ConfigError
-from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
 
 GIB = 1 << 30
@@ -32,6 +32,25 @@ LAYOUT = KvLayout.of([Layer()] * 32, KvType.F16)  # 128 MiB for 1024 tokens
 )
 def test_a_gpu_runs_as_many_as_its_memory_has_room_for(room: int, sequences: int) -> None:
     assert sequences_for(LAYOUT, 8192, room) == sequences
+
+
+@pytest.mark.parametrize(
+    ("room", "context", "tokens"),
+    [
+        (139 * GIB, 8192, 256 * 2048),
+        (48 * GIB, 8192, 24 * 8192),  # half of the room: 128 KiB a token
+        (139 * GIB, 512, 256 * 512),  # of each sequence a whole context
+        (8 * GIB, 65536, 65536),  # one context in any case
+    ],
+)
+def test_the_cache_of_a_gpu(room: int, context: int, tokens: int) -> None:
+    size = CacheSize.of(LAYOUT, context, None, room, sequences=256)
+    assert size.blocks * BLOCK_TOKENS == tokens
+
+
+def test_the_cache_of_a_cpu_is_four_contexts_or_a_quarter() -> None:
+    assert CacheSize.of(LAYOUT, 8192, None, 139 * GIB).blocks * BLOCK_TOKENS == 4 * 8192
+    assert CacheSize.of(LAYOUT, 8192, None, 8 * GIB).blocks * BLOCK_TOKENS == 2 * 8192
 
 
 def test_short_contexts_need_less() -> None:

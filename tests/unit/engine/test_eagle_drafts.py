@@ -309,7 +309,8 @@ def test_an_error_of_the_draft_ends_the_text(
             raise FloatingPointError("broken")
 
         with monkeypatch.context() as other:
-            other.setattr(EagleHead, "_rows", broken)
+            other.setattr(EagleHead, "guess", broken)
+            other.setattr(EagleHead, "read", broken)
             with pytest.raises(FloatingPointError):
                 llm.generate(PROMPT, max_tokens=40, **GREEDY)
         assert len(llm.generate(PROMPT, max_tokens=9, **GREEDY).token_ids) == 9

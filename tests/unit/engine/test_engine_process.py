@@ -11,11 +11,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from holding import PATIENCE
 from ingot import LLM
+from ingot.engine.request import RequestState
 from ingot.errors import (
+    AdapterError,
     ContextLengthError,
     EngineError,
     ModelError,
@@ -24,6 +27,7 @@ from ingot.errors import (
     SamplingError,
 )
 from ingot.sampling import Grammar
+from tiny_adapters import write_random_adapter
 from tiny_llama import write_tiny_llama
 
 ENDLESS = {"max_tokens": None, "ignore_eos": True, "context_overflow": "shift"}
@@ -111,6 +115,51 @@ def test_errors_keep_their_types(
         there.generate("abc", **asked)
 
 
+def test_adapters_are_used_in_the_process(path: Path, tmp_path: Path) -> None:
+    """Several in one batch, mixed, by default, added and removed while a request runs."""
+    files = {
+        name: write_random_adapter(tmp_path / f"{name}.gguf", seed=seed)
+        for seed, name in enumerate(("one", "two", "three"))
+    }
+    given = {"adapters": {"one": files["one"], "two": files["two"]}, "adapter_scales": {"one": 0.5}}
+    choices = [None, {}, "one", "two", {"one": 0.5, "two": -0.3}]
+    with (
+        LLM(path, threads=1, **given) as here,
+        LLM(path, threads=1, engine_process=True, **given) as there,
+    ):
+        assert there.adapters == here.adapters == ("one", "two")
+
+        def texts(llm: LLM) -> list[tuple[int, ...]]:
+            asked = {"max_tokens": 20, "temperature": 0}
+            requests = [llm.stream("abc", adapter=each, **asked) for each in choices]
+            return [tuple(request.result().token_ids) for request in requests]
+
+        assert texts(there) == texts(here)
+        assert len(set(texts(here))) == len(choices)
+        ids = list(range(1, 30))
+        for choice in choices:
+            expected = here.logits(ids, adapter=choice)
+            np.testing.assert_array_equal(there.logits(ids, adapter=choice), expected)
+        running = there.stream("abc", adapter="two", **ENDLESS)
+        next(iter(running))
+        there.remove_adapter("two")
+        for llm in (here, there):
+            llm.add_adapter("three", files["three"])
+        expected = here.logits(ids, adapter="three")
+        np.testing.assert_array_equal(there.logits(ids, adapter="three"), expected)
+        assert running.state is RequestState.GENERATING
+        running.cancel()
+        with pytest.raises(AdapterError, match="no adapter 'two'"):
+            there.generate("abc", adapter="two")
+        with pytest.raises(AdapterError, match="cannot be saved"):
+            there.save(ids, tmp_path / "text")
+
+
+def test_an_adapter_that_cannot_be_opened_is_an_error(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="no adapter"):
+        LLM(path, threads=1, engine_process=True, adapters={"it": tmp_path / "missing.gguf"})
+
+
 def test_scores_saved_texts_and_statistics(here: LLM, there: LLM, tmp_path: Path) -> None:
     assert there.score("abcdefgh") == here.score("abcdefgh")
     ids = list(range(1, 100))
@@ -145,25 +194,22 @@ def wait_until_free(llm: LLM) -> None:
 def test_512_requests_of_which_half_are_dropped_leave_no_block(
     path: Path, *, engine_process: bool
 ) -> None:
-    random = Random(1)
+    dropped = {*Random(1).sample(range(512), 256)}
+    kept = {*range(512)} - dropped
     with LLM(path, threads=1, max_running=64, engine_process=engine_process) as llm:
         asked = {"max_tokens": 12, "ignore_eos": True, "reuse": False}
-        requests = [llm.stream([1 + n % 200, 2, 3], **asked) for n in range(512)]
-        dropped = random.sample(range(512), 256)
+        requests = [
+            llm.stream([1 + n % 200, 2, 3], **asked | (ENDLESS if n in dropped else {}))
+            for n in range(512)
+        ]
         for number in dropped:
             requests[number].cancel()
-        ended = [len(requests[n].result(PATIENCE).token_ids) for n in set(range(512)) - {*dropped}]
-        assert ended == [12] * 256
+        assert [len(requests[n].result(PATIENCE).token_ids) for n in kept] == [12] * 256
+        for number in dropped:
+            with pytest.raises(RequestCancelledError):
+                requests[number].result(PATIENCE)
         wait_until_free(llm)
         assert llm.stats.blocks_held == 0
-        done = 0
-        for number in dropped:
-            try:
-                requests[number].result(PATIENCE)
-                done += 1
-            except RequestCancelledError:
-                pass
-        assert done < 256
 
 
 def test_a_full_queue_is_an_error_of_the_caller(path: Path) -> None:

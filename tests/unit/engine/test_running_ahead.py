@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot import LLM, SamplingParams
+from ingot.backends.batch import ExecutionPhase
 from ingot.engine.text_task import Asked, TextTask
 from ingot.errors import RequestCancelledError
 
@@ -259,4 +260,22 @@ def test_a_text_that_ends_does_not_keep_others_from_running_ahead(tiny: Path) ->
     assert engine.device_sampler is not None
     # All steps but the first run ahead of the tokens before them.
     assert engine.device_sampler.ahead == engine.device_sampler.steps - 1
+    engine.close()
+
+
+def test_tokens_of_texts_are_handled_while_the_device_reads_prompts(tiny: Path) -> None:
+    engine = Engine(tiny, ahead=True)
+    sampler = engine.device_sampler
+    assert sampler is not None
+    engine.submit(0, kind=3, length=3, most=20)
+    for _ in range(4):
+        engine.step()
+    before = len(engine.tasks[0].transcript.sampled)
+    seen = []
+    sampler.waited = lambda phase: seen.append((phase, len(engine.tasks[0].transcript.sampled)))
+    engine.submit(1, kind=2, length=40, most=5)
+    engine.step()
+    assert seen == [(ExecutionPhase.GENERATION, before), (ExecutionPhase.PROMPT, before + 1)]
+    assert len(engine.tasks[1].transcript.sampled) == 1
+    assert sampler.sampled == before + 2  # the first token after each prompt, too
     engine.close()

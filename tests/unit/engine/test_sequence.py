@@ -6,7 +6,7 @@ from ingot.engine.sequence import TokenSequence
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import BlockCopy, KvCache
+from ingot.kvcache import BlockCopy, KvCache, Reuse
 
 LAYOUT = KvLayout.of([KvLayer(1, 32, 0)], KvType.F16)
 
@@ -48,3 +48,31 @@ def test_a_block_is_not_taken_for_its_own_copy() -> None:
     computed(cache, list(range(20))).close()
     other, copies = opened(cache, list(range(20)))
     assert (other.computed, copies) == (0, [])
+
+
+def test_latents_are_expanded_if_it_pays() -> None:
+    """A few tokens after many would expand those for nothing."""
+    cache = KvCache(LAYOUT, 60)
+    assert computed(cache, list(range(320))).blocks.expanded
+    for count, expanded in ((191, False), (192, True)):
+        more, _ = opened(cache, [*range(320), *[7] * count])
+        assert (more.computed, more.blocks.expanded) == (320, expanded)
+
+
+def test_a_preempted_text_keeps_the_form_of_its_attention() -> None:
+    cache = KvCache(LAYOUT, 40)
+    computed(cache, list(range(64)))
+    few, _ = opened(cache, [*range(64), *[7] * 150])
+    few.close()
+    few.reuse = False
+    few.open(cache)
+    assert (few.computed, few.blocks.expanded) == (0, False)
+    long, _ = opened(cache, [8] * 200)
+    copy, _ = long.fork()
+    assert copy.blocks.expanded
+
+
+def test_what_promises_equal_bits_is_not_expanded() -> None:
+    for reuse, expanded in ((Reuse.ALL, True), (Reuse.PROMPT, False), (Reuse.NONE, False)):
+        sequence, _ = opened(KvCache(LAYOUT, 9, reuse=reuse), list(range(200)))
+        assert sequence.blocks.expanded is expanded

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
-from ingot.adapters import Adapter, LowRank
+from ingot.adapters import Adapter
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu.handover import Handover, native_low_ranks, native_precision, stored_as
 from ingot.backends.cpu.team_size import TeamSize
@@ -22,7 +22,7 @@ from ingot.gguf import HasTensors
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph.fusion import fuse
 from ingot.graph.kv_layout import KvLayout
-from ingot.graph.ops import Op, Value
+from ingot.graph.ops import Value
 
 Pools = Sequence[NDArray[np.uint8]]  # the cache, group by group
 _NO_TABLES = np.empty(0, np.int32)
@@ -101,6 +101,7 @@ class CpuBackend:
             adapters=batch.adapters,
             adapter_scales=batch.adapter_scales,
             encoded=batch.encoded,
+            expanded=batch.expanded,
             prompt=is_prompt,
             logits=logits,
             threads=self._team.most if is_prompt else self._team.size,
@@ -111,8 +112,8 @@ class CpuBackend:
 
     def attach(self, slot: int, adapter: Adapter | None) -> None:
         """Keep an adapter in a slot, for the sequences of a batch that name it; None: free it."""
-        adaptable = [op for op in self._graph.ops if op.adapted_table or op.adapted_matrices]
-        additions = [_additions(op, adapter) for op in adaptable]
+        added = adapter or Adapter("none", {})
+        additions = [added.additions(op) for op in self._graph.ops if op.is_adaptable]
         handed = native_low_ranks([low for lows in additions for low in lows])
         for number, lows in enumerate(additions):
             for part in range(len(lows)):
@@ -160,10 +161,3 @@ class CpuBackend:
                 logits=logits,
             )
         return self._ids[value.name]
-
-
-def _additions(op: Op, adapter: Adapter | None) -> list[LowRank | None]:
-    """What an adapter adds to the parts of an operation."""
-    if op.adapted_table:
-        return [adapter.of_table(op.adapted_table) if adapter else None]
-    return [adapter.of_matrix(weight) if adapter else None for weight in op.adapted_matrices]

@@ -68,7 +68,7 @@ def native_low_ranks(lows: Sequence[LowRank | None]) -> Iterator[object | None]:
         matrix
         for low in lows
         if low is not None
-        for matrix in (low.down, low.up.panels(_native.UP_PANEL))
+        for matrix in (low.down, low.up.panels(_native.UP_PANEL, low.stacked))
     ]
     copies = _together([matrix.data for matrix in matrices])
     handed = (

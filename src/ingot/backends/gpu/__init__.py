@@ -3,8 +3,10 @@
 from ingot.backends.gpu.backend import GpuBackend
 from ingot.backends.gpu.device import Device, find_device, give_back, has_gpu, imagined_device
 from ingot.backends.gpu.input_sums import DeviceSums
+from ingot.backends.gpu.join_rows import joined_graph
 from ingot.backends.gpu.memory import require
 from ingot.backends.gpu.planner import GpuPlan, Planner
+from ingot.backends.gpu.sampler import sampling_plans
 
 __all__ = [
     "Device",
@@ -16,5 +18,7 @@ __all__ = [
     "give_back",
     "has_gpu",
     "imagined_device",
+    "joined_graph",
     "require",
+    "sampling_plans",
 ]

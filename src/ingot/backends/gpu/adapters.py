@@ -28,6 +28,7 @@ from ingot.backends.gpu.kernels.adapters import (
     adapter_up_kernel,
 )
 from ingot.backends.gpu.variants import Start
+from ingot.errors import AdapterError
 from ingot.graph import ops as o
 
 MAX_SLOTS = 1024
@@ -97,6 +98,8 @@ class AdapterBank:
 
     def attach(self, slot: int, adapter: Adapter | None) -> bool:
         """Keep an adapter in a slot; returns whether steps must be captured, or captured again."""
+        if adapter is not None:
+            _require_no_experts(adapter)
         rank = max((low.rank for low in adapter.tensors.values()), default=0) if adapter else 0
         changed = adapter is not None and self._make_room(rank)
         if self._memory is None:
@@ -266,3 +269,12 @@ class AdapterBank:
             memory.down[first:], memory.up[first:], memory.ranks[first:], memory.scales[first:],
             MAX_SLOTS,
         )  # fmt: skip
+
+
+def _require_no_experts(adapter: Adapter) -> None:
+    for name, low in adapter.tensors.items():
+        if low.experts:
+            raise AdapterError(
+                f"{adapter.path} changes {name}: adapters of experts run on the CPU only. Use "
+                "device='cpu', or merge the adapter into the model (`ingot merge-lora`)"
+            )

@@ -24,7 +24,14 @@ from ingot.backends.gpu.kernels.attend_generation import (
     join_parts_kernel,
 )
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile, attend_prompt_kernel
-from ingot.backends.gpu.kernels.attention import BOTH_WAYS, CAUSAL, CHUNKED, Attention
+from ingot.backends.gpu.kernels.attention import (
+    BOTH_WAYS,
+    CAUSAL,
+    CHUNKED,
+    DECODED,
+    ENCODED,
+    Attention,
+)
 from ingot.backends.gpu.kernels.heads import (
     HeadForm,
     HeadNorm,
@@ -120,8 +127,7 @@ class LayerHeads:
 
     @classmethod
     def of(cls, op: o.StoreKv, context: Context) -> "LayerHeads":
-        """The heads that an op stores."""
-        assert op.query is not None, "such an op is refused"
+        """The heads that an op stores; without queries, if another graph reads them."""
         cache = LayerCache.of(context.layout, op.kv_layer, context)
         size, values, rope = cache.form.size, context.values, op.rope
         query, key = (
@@ -130,7 +136,7 @@ class LayerHeads:
         )
         return cls(
             heads=Heads(
-                query=values.tensor(op.query),
+                query=values.tensor(op.query or op.key),
                 key=values.tensor(op.key),
                 value=values.tensor(op.value),
                 query_norm=_head_norm(query, context),
@@ -144,9 +150,21 @@ class LayerHeads:
                 interleaved=rope is not None and rope.layout is o.RopeLayout.INTERLEAVED,
                 norms_last=op.norms_last,
             ),
-            count=op.query.width // size,
+            count=op.query.width // size if op.query else 0,
             kv_count=op.key.width // size,
             cache=cache,
+        )
+
+    @classmethod
+    def of_encoded(cls, op: o.Attend, context: Context) -> "LayerHeads":
+        """The heads of an attention over what another graph has stored: queries alone."""
+        query = context.values.tensor(op.query)
+        return cls(
+            heads=Heads(query, query, query, HeadNorm(), HeadNorm(), RopeTable()),
+            form=HeadForm(query_norm=0, key_norm=0, pairs=0, interleaved=False),
+            count=op.heads,
+            kv_count=op.kv_heads,
+            cache=LayerCache.of(context.layout, op.kv_layer, context),
         )
 
 
@@ -170,8 +188,6 @@ def _head_norm(norm: o.Normalization | None, context: Context) -> HeadNorm:
 def _(op: o.StoreKv) -> str | None:
     pairs = ((op.query_norm, op.query), (op.key_norm, op.key))
     norms = [(norm, value) for norm, value in pairs if norm and value]
-    if op.query is None:
-        return "keys and values that another graph reads"
     if any(norm.bias and norm.run != value.width for norm, value in norms):
         return "norms of heads with biases"
     over_all = bool(norms) and all(norm.run == value.width for norm, value in norms)
@@ -180,9 +196,7 @@ def _(op: o.StoreKv) -> str | None:
 
 @missing.register
 def _(op: o.Attend) -> str | None:
-    if op.query.width != op.out.width:
-        return missing_of_latents(op)
-    return None if op.seen is o.SeenPart.ALL else "attention over a part of a sequence"
+    return missing_of_latents(op) if op.query.width != op.out.width else None
 
 
 @launch_of.register
@@ -239,6 +253,10 @@ class _AttentionLauncher:
     parts: int  # of a sequence's past
     seen: int  # which positions tokens see
 
+    def encoded(self, step: Step) -> torch.Tensor | None:
+        """The positions that an encoder wrote, if that matters."""
+        return step.inputs.encoded if self.seen in (ENCODED.value, DECODED.value) else None
+
     def run_prompt(self, step: Step) -> None:
         """Tokens of prompts."""
         inputs = step.inputs
@@ -275,12 +293,13 @@ class _AttentionLauncher:
                 first=first,
                 positions=inputs.positions,
                 sequences=inputs.sequences,
+                encoded=self.encoded(step),
                 FORM=form,
                 TILE=self.generation,
                 HEAD=layer.form,
                 STORE=single,
                 SEEN=self.seen,
-                num_warps=8,
+                num_warps=4,
                 **self.device.order(),
             )
             if self.parts > 1:
@@ -292,6 +311,7 @@ class _AttentionLauncher:
                     first=first,
                     parts=self.parts,
                     positions=inputs.positions,
+                    encoded=self.encoded(step),
                     SIZE=form.size,
                     PADDED=form.padded,
                     PART=self.generation.part,
@@ -310,6 +330,8 @@ class _AttentionLauncher:
 def _seen_code(op: o.Attend) -> int:
     if not op.causal:
         return int(BOTH_WAYS.value)
+    if op.seen is not o.SeenPart.ALL:
+        return int(ENCODED.value if op.seen is o.SeenPart.ENCODED else DECODED.value)
     return int(CHUNKED.value if op.chunked else CAUSAL.value)
 
 
@@ -332,9 +354,12 @@ def attend(op: o.Attend, context: Context) -> Launch:
     if is_latent(op.kv_layer, context):
         return attend_latents(op, context)
     plan, device, type = context.plan, context.device, context.layout.type
-    store = context.stores[op.kv_layer]
-    layer, stores = LayerHeads.of(store, context), store.query == op.query
-    group, part = op.heads // op.kv_heads, part_positions(plan.context)
+    if op.seen is o.SeenPart.ENCODED:
+        layer, stores = LayerHeads.of_encoded(op, context), False
+    else:
+        store = context.stores[op.kv_layer]
+        layer, stores = LayerHeads.of(store, context), store.query == op.query
+    group, part = op.heads // op.kv_heads, part_positions(plan.context, plan.sequences)
     rows = max(16, triton.next_power_of_2(group))
     launcher = _AttentionLauncher(
         device=device,

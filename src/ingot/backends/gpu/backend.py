@@ -5,7 +5,7 @@ When the backend is made, weights are sent to the device, all kernels are compil
 all buckets are captured: none of that happens later.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -28,13 +28,14 @@ from ingot.backends.gpu.memory import DeviceMemory, require
 from ingot.backends.gpu.planner import GpuPlan, StepMemory
 from ingot.backends.gpu.prompts import PromptReplay
 from ingot.backends.gpu.replay import DecodeReplay
+from ingot.backends.gpu.sampler import DevicePlans
 from ingot.backends.gpu.sampler import accepts as sampler_accepts
 from ingot.backends.gpu.upload import Uploader
 from ingot.backends.gpu.values import Values
 from ingot.backends.gpu.variants import Kernels, Start, Variants
-from ingot.backends.gpu.weights import MatrixStore, Vectors, matrix_sources
+from ingot.backends.gpu.weights import MatrixPlan, MatrixStore, Vectors, matrix_sources
 from ingot.errors import MemoryShortageError, ModelError
-from ingot.gguf import GgufLoader
+from ingot.gguf import HasTensors
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import block_count
 
@@ -58,17 +59,21 @@ class GpuBackend:
     def __init__(
         self,
         plan: GpuPlan,
-        model: GgufLoader,
+        model: HasTensors,
         *,
         blocks: int,
         states: int = 0,
         progress: OnOpening | None = None,
         weights: MatrixStore | None = None,
+        lent: Collection[str] | None = None,
+        pools: Sequence[torch.Tensor] | None = None,
     ) -> None:
         """Send the weights, decide all launches, compile and capture them.
 
         The cache has so many blocks, and the group of recurrent operations so many `states`.
-        `weights`: those of another backend for the same file, which are sent already.
+        `weights`: those of another backend, which are sent already: all of them if it is for the
+        same file, else those of the tensors that are `lent`, by name. `pools`: the cache of another
+        backend, if both share it.
         """
         self.layout = plan.layout
         self.max_tokens = plan.tokens
@@ -78,32 +83,50 @@ class GpuBackend:
         self.vocabulary = plan.graph.logits.width
         self._at_ready = Prepared()
         with _at_work(plan.device):
-            sent = 0 if weights is None else plan.needs.weights
-            require(plan.needs.total(blocks, states) - sent, plan.device.free_memory())
-            self.weights = self._send(plan, model, progress) if weights is None else weights
-            self._prepare(plan, model, self.weights, blocks, states)
+            store = weights or MatrixStore(model)
+            self.weights = store if lent is None else store.lend(model, lent)
+            missing = self.weights.lacks(plan.matrices)
+            there = sum(m.nbytes for m in plan.matrices) - sum(m.nbytes for m in missing)
+            needed = plan.needs.total(blocks, states) if pools is None else plan.needs.total(0)
+            require(needed - there, plan.device.free_memory())
+            self._send(missing, plan, model, progress)
+            self._prepare(plan, model, self.weights, blocks, states, pools)
             self._warm(progress)
             plan.device.wait()
         self._at_ready = self.prepared
 
-    def _send(self, plan: GpuPlan, model: GgufLoader, progress: OnOpening | None) -> MatrixStore:
-        """Bring the weights to the device."""
-        store = MatrixStore(model, self.memory.pool(plan.needs.weights))
-        sources = matrix_sources(plan.matrices, model)
+    def _send(
+        self,
+        matrices: Sequence[MatrixPlan],
+        plan: GpuPlan,
+        model: HasTensors,
+        progress: OnOpening | None,
+    ) -> None:
+        """Bring weights to the device."""
+        if not matrices:
+            return
+        pool = self.memory.pool(sum(matrix.nbytes for matrix in matrices))
+        sources = matrix_sources(matrices, model)
+        size = sum(matrix.sent_bytes(model) for matrix in matrices)
         told = partial(progress, Stage.WEIGHTS) if progress else None
-        with Uploader(plan.device, sources, plan.sent_bytes, told) as self.uploader:
-            for matrix in plan.matrices:
-                store.receive(matrix, self.uploader)
+        with Uploader(plan.device, sources, size, told) as self.uploader:
+            for matrix in matrices:
+                self.weights.receive(matrix, self.uploader, pool)
         give_back()  # what packing needed
-        return store
 
     def _prepare(
-        self, plan: GpuPlan, model: GgufLoader, matrices: MatrixStore, blocks: int, states: int
+        self,
+        plan: GpuPlan,
+        model: HasTensors,
+        matrices: MatrixStore,
+        blocks: int,
+        states: int,
+        pools: Sequence[torch.Tensor] | None,
     ) -> None:
         """Ask for the memory of steps and decide all launches."""
         device, tokens = plan.device, plan.tokens
         # A sequence holds a block of every group of keys and values, or a state.
-        sequences = min(tokens, blocks if plan.needs.block else states)
+        sequences = max(1, min(tokens, blocks if plan.needs.block else states))
         memory = StepMemory.of(
             self.memory,
             plan.graph,
@@ -116,6 +139,7 @@ class GpuBackend:
             context=plan.context,
             tokens=tokens,
             sequences=plan.sequences,
+            pools=pools,
         )
         self.pools = memory.cache
         self.inputs = InputBuffer(
@@ -137,6 +161,7 @@ class GpuBackend:
             table_stride=self.inputs.blocks,
         )
         self._ops, self._values = plan.ops, context.values
+        self._kept = {value.name: value for op in plan.ops for value in op.outputs}
         self._bank, self._sampler = context.adapters, memory.sampler
         self._program, self.kernels, self.graphs = lower(context), Kernels(device), Graphs(device)
         self._sequences = plan.sequences
@@ -159,6 +184,7 @@ class GpuBackend:
             sequences=sequences,
             query_tile=plan.query_tile.rows,
             decodes=plan.sequences > 0,
+            reads=plan.encoder is None,
         )
 
     def _warm(self, progress: OnOpening | None) -> None:
@@ -202,13 +228,7 @@ class GpuBackend:
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
-        tokens = len(batch.ids)
-        if tokens > self.max_tokens:
-            raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
-        with _at_work(self.device):
-            if self._decode.takes(batch):
-                return self._replay(batch).start(batch, [None] * tokens).result().logits
-            return self._prompts.forward(batch, self.kernels)
+        return self.start(batch, [None] * len(batch.outputs)).result().logits
 
     def watch(self, batch: Batch, before: Callable[[o.Op, Values], None]) -> None:
         """Run a batch kernel by kernel; `before` sees the values that an op is about to read."""
@@ -219,18 +239,64 @@ class GpuBackend:
                 self._program.run(step, slice(number, number + 1))
             self.device.wait()
 
+    def launch(self, batch: Batch) -> torch.Tensor:
+        """Run a batch without waiting: logits [outputs, width] on the device, until the next."""
+        with _at_work(self.device):
+            return self._prompts.launch(batch, self.kernels)
+
+    def put_rows(self, rows: torch.Tensor) -> None:
+        """Give the next step the rows [tokens, width] with which its graph begins."""
+        first = self._ops[0]
+        assert isinstance(first, o.TakeRows), "it begins with rows"
+        with _at_work(self.device):
+            self._values.tensor(first.out)[: rows.numel()].copy_(rows.reshape(-1))
+
+    def kept(self, names: Sequence[str], rows: int) -> torch.Tensor:
+        """Values of the last step that the plan keeps, as copies on the device, side by side.
+
+        They have so many rows: one for each of its tokens, or for each of the wanted.
+        """
+        with _at_work(self.device):
+            found = [self._values.rows(self._kept[name], rows) for name in names]
+            return torch.cat(found, dim=1)
+
+    def choose(self, batch: Batch, plans: DevicePlans) -> torch.Tensor:
+        """Run a batch with one wanted row and sample a token of it, which stays on the device.
+
+        The next step may take it as that of row 0.
+        """
+        with _at_work(self.device):
+            self._prompts.launch(batch, self.kernels)
+            self._sampler.sample(plans, self.kernels)
+            return self.sampled
+
+    @property
+    def sampled(self) -> torch.Tensor:
+        """The token that row 0 of the last step sampled, on the device."""
+        return self._sampler.tokens[:1]
+
+    @property
+    def last_logits(self) -> torch.Tensor:
+        """The logits of row 0 of the last step, on the device."""
+        return self._sampler.logits[0]
+
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
         return sampler_accepts(plan, self.vocabulary)
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
-        """Run one new token of each of some sequences and sample their next; at most two at a time.
+        """Run a batch and sample tokens of its wanted rows.
 
+        Two decode steps and one other step may run at a time, until their results are asked for.
         An id of -1 - r is the token that row r of the step started before this one sampled.
         """
-        assert self._decode.takes(batch), "one token of each sequence"
+        tokens = len(batch.ids)
+        if tokens > self.max_tokens:
+            raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
         with _at_work(self.device):
-            return self._replay(batch).start(batch, plans)
+            if self._decode.takes(batch):
+                return self._replay(batch).start(batch, plans)
+            return self._prompts.start(batch, plans, self.kernels)
 
     def _replay(self, batch: Batch) -> DecodeReplay:
         """The decode steps that a batch needs."""

@@ -21,7 +21,7 @@ from ingot.backends.gpu.kernels.experts import (
 )
 from ingot.backends.gpu.kernels.products import ProductTile, Rows
 from ingot.backends.gpu.linear import stages_of, unroll_of
-from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of, missing
+from ingot.backends.gpu.lowering import Context, Launch, Step, launch_of
 from ingot.backends.gpu.memory import DeviceMemory, aligned
 from ingot.backends.gpu.planes import CHUNK, PlaneSizes
 from ingot.backends.gpu.rows import LinearInput
@@ -90,12 +90,6 @@ class Tiling:
 def _work(context: Context) -> ExpertWork:
     assert context.memory.experts, "the plan has seen experts"
     return context.memory.experts
-
-
-@missing.register
-def _(op: o.ExpertGate) -> str | None:
-    whole = all(part.rows == part.weight.shape[1] for part in op.parts)
-    return None if whole else "gate and up of experts in one tensor"
 
 
 @launch_of.register
@@ -299,5 +293,6 @@ def _expert_bias(
         vector = context.vectors.get(part.bias)
         if vector is not None:
             rows = len(parts) * plan.rows[index]
-            bias[:, index : rows : len(parts)] = vector.view(plan.experts, -1)
+            read = slice(part.first, part.first + part.rows)
+            bias[:, index : rows : len(parts)] = vector.view(plan.experts, -1)[:, read]
     return bias

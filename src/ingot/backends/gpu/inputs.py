@@ -1,9 +1,9 @@
 """The numbers of a batch on the device: one buffer, one or two transfers a step.
 
 ids, positions, sequence of each token, tokens whose logits are wanted, tiles of queries (prompts),
-the adapter of each token and its scale, its type, and for every cache group a table [sequences,
-blocks]. Each of them lies in a fixed place, so a captured step finds the numbers of the next one
-there.
+the adapter of each token and its scale, its type, how many positions of its sequence an encoder
+wrote, and for every cache group a table [sequences, blocks]. Each of them lies in a fixed place, so
+a captured step finds the numbers of the next one there.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from ingot.backends.gpu.sampler import ROW_NUMBERS, DevicePlans, HostPlans
 TILE_NUMBERS = 4  # of a tile of queries
 TWINS = 2  # steps that may run at once
 _ALIGNED = 4  # numbers: 16 bytes
-_PARTS = 7  # of a decode step, a number for each token: ids to scales of adapters, and types
+_PARTS = 8  # of a decode step, a number for each token: all but tiles and tables
 _NO_TILES = np.empty((0, TILE_NUMBERS), np.int32)
 _NONE = np.empty(0, np.int32)
 _NO_BATCH = Batch(_NONE, _NONE, _NONE, [], _NONE, ExecutionPhase.PROMPT)
@@ -35,6 +35,7 @@ class Inputs:
     tile_count: int
     ids: torch.Tensor
     types: torch.Tensor
+    encoded: torch.Tensor
     positions: torch.Tensor
     sequences: torch.Tensor
     wanted: torch.Tensor
@@ -66,7 +67,7 @@ class InputBuffer:
         self._tokens = tokens
         tiles = sequences + tokens // query_tile
         # The position after those of all tokens is -1: that of a tile without queries.
-        sizes = [tokens, tokens + 1, tokens, tokens, TILE_NUMBERS * tiles, tokens, tokens, tokens]
+        sizes = [tokens, tokens + 1, tokens, tokens, TILE_NUMBERS * tiles, *[tokens] * 4]
         sizes += [sequences * blocks] * groups
         rooms = [_room(size) for size in sizes]
         ends = np.cumsum(rooms).tolist()
@@ -74,20 +75,23 @@ class InputBuffer:
         self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
         self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type != "cpu")
         self._parts = [self._device[place] for place in places]
-        self._tables = places[8:]
+        self._tables = places[9:]
         self._numbers = [self._host[place].numpy() for place in places]
         self._numbers[1][tokens:] = -1
         self._sent = torch.cuda.Event() if device.type != "cpu" else None
 
     def inputs(self, tokens: int, wanted: int, tiles: int) -> Inputs:
         """The parts for these counts."""
-        ids, positions, sequences, outputs, queries, adapters, scales, types, *tables = self._parts
+        (
+            ids, positions, sequences, outputs, queries, adapters, scales, types, encoded, *tables
+        ) = self._parts  # fmt: skip
         return Inputs(
             tokens=tokens,
             wanted_count=wanted,
             tile_count=tiles,
             ids=ids,
             types=types,
+            encoded=encoded,
             positions=positions,
             sequences=sequences,
             wanted=outputs,
@@ -102,12 +106,16 @@ class InputBuffer:
         real, sequences = len(batch.ids), len(batch.counts)
         if self._sent:  # the twin may still be in transfer for the last step
             self._sent.synchronize()
-        ids, positions, of_tokens, wanted, queries, adapters, scales, types, *tables = self._numbers
+        (
+            ids, positions, of_tokens, wanted, queries, adapters, scales, types, encoded, *tables
+        ) = self._numbers  # fmt: skip
         ids[:real] = batch.ids
         ids[real : inputs.tokens] = 0
         types[: inputs.tokens] = 0
         if batch.types is not None:
             types[:real] = batch.types
+        if batch.encoded is not None:
+            encoded[:real] = np.repeat(batch.encoded, batch.counts)
         positions[:real] = batch.positions
         positions[real : inputs.tokens] = -1
         of_tokens[:real] = np.repeat(np.arange(sequences, dtype=np.int32), batch.counts)
@@ -176,6 +184,7 @@ class SingleTokens:
             tile_count=0,
             ids=parts[0],
             types=parts[6],
+            encoded=parts[7],
             positions=parts[1],
             sequences=parts[2],
             wanted=parts[3],
@@ -213,6 +222,7 @@ class _Twin:
         self._ids, self._positions = parts[0, :size], parts[1, :size]
         parts[2:4, :size] = np.arange(size)  # sequences, and the wanted
         self._adapters, self._scales = parts[4, :size], parts[5, :size]
+        self._encoded = parts[7, :size]
         self._tables: list[NDArray[np.int32]] = [
             group[: size * buffer.blocks].numpy().reshape(size, buffer.blocks)
             for group in self.host[first + _PARTS * room :].view(buffer.groups, table)
@@ -229,6 +239,8 @@ class _Twin:
         self._ids[:real] = batch.ids
         self._positions[:real] = batch.positions
         self._positions[real:] = -1
+        if batch.encoded is not None:
+            self._encoded[:real] = batch.encoded
         _fill_adapters(batch, self._adapters, self._scales)
         for group, (table, written) in enumerate(zip(self._tables, self._written, strict=True)):
             for number, held in enumerate(batch.tables):

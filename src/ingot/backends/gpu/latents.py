@@ -187,6 +187,7 @@ class _LatentLauncher:
                     first=first,
                     parts=self.parts,
                     positions=inputs.positions,
+                    encoded=None,
                     SIZE=self.form.latent,
                     PADDED=self.form.latent_padded,
                     PART=tile.part,
@@ -202,7 +203,7 @@ def attend_latents(op: o.Attend, context: Context) -> Launch:
     cache = LayerCache.of(context.layout, op.kv_layer, context)
     form = _form(cache, plan.graph.kv_layers[op.kv_layer])
     decoded = latent_tile(form, decoded_rows(op.heads), type, device)
-    part = part_positions(plan.context)
+    part = part_positions(plan.context, plan.sequences)
     launcher = _LatentLauncher(
         device=device,
         cache=cache,

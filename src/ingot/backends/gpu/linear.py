@@ -151,7 +151,9 @@ def wide_tile(sizes: PlaneSizes, cut: Cut, tokens: int, even: bool, device: Devi
         rows = columns = _ROWS
     elif cut.splits == 1 and tokens > columns:
         whole = _wide_stages(sizes, WIDE_COLUMNS, device) == _WIDE_STAGES
-        columns = WIDE_COLUMNS if whole else columns
+        half = triton.cdiv(sizes.rows, rows) * triton.cdiv(tokens, columns)
+        # If narrow tiles all run at once, wide ones would leave half of the device idle.
+        columns = WIDE_COLUMNS if whole and half > device.multiprocessors else columns
     return ProductTile(
         rows=rows,
         columns=columns,

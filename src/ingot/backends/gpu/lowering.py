@@ -21,7 +21,7 @@ from ingot.backends.gpu.kernels.adapters import Uses
 from ingot.backends.gpu.values import Values
 from ingot.backends.gpu.variants import Start
 from ingot.backends.gpu.weights import MatrixStore, Vectors
-from ingot.gguf import GgufLoader
+from ingot.gguf import HasTensors
 from ingot.graph import ops as o
 from ingot.graph.kv_layout import KvLayout
 
@@ -80,7 +80,7 @@ class Context:
     """A planned model, and where its values, weights and cache are on the device."""
 
     plan: "GpuPlan"
-    model: GgufLoader
+    model: HasTensors
     values: Values
     vectors: Vectors
     matrices: MatrixStore

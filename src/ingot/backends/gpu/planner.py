@@ -7,13 +7,14 @@ are refused here.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from ingot.backends.gpu import (  # noqa: F401 (register how ops are lowered)
     elementwise,
     head_linear,
+    join_rows,
     rows,
     streams,
 )
@@ -33,12 +34,12 @@ from ingot.backends.gpu.states import delta_work
 from ingot.backends.gpu.values import half_values, mixed_norms, plan_values, selected_values
 from ingot.backends.gpu.weights import MatrixPlan, plan_matrices
 from ingot.errors import GraphError, ModelError
-from ingot.gguf import GgufLoader
+from ingot.gguf import HasTensors
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
 from ingot.graph.cut import cut, layer_count
 from ingot.graph.fusion import FusedGraph, fuse
-from ingot.graph.kv_layout import KvLayout
+from ingot.graph.kv_layout import KvLayout, whole_blocks
 from ingot.graph.kv_type import KvType
 
 _BESIDE = 256 << 20  # bytes beside the pools: logits, captured steps, norms, kernels
@@ -85,13 +86,14 @@ class GpuPlan:
     tokens: int
     sequences: int  # that a step decodes, at most; 0: texts are read, and none is written
     query_tile: PromptTile
-    needs: Needs
+    needs: Needs  # with those of an encoder
+    encoder: "GpuPlan | None" = None  # reads prompts and writes to the same cache
 
     @classmethod
     def of(
         cls,
         graph: ComputationGraph,
-        model: GgufLoader,
+        model: HasTensors,
         layout: KvLayout,
         device: Device,
         *,
@@ -99,16 +101,29 @@ class GpuPlan:
         tokens: int,
         sequences: int = 64,
         keep: Collection[str] = (),
+        unfused: Collection[str] = (),
     ) -> "GpuPlan":
         """Plan a graph; one that no GPU can run, or a KV cache that no kernel reads, is refused.
 
         A step has at most `tokens` tokens, and decodes at most `sequences` sequences; 0: it reads
-        whole texts only. Fusion leaves the values to `keep`, by name.
+        whole texts only. `keep` names values that are there after a step (`GpuBackend.kept`),
+        `unfused` those that only `GpuBackend.watch` looks at.
         """
         tokens = max(tokens, sequences)
-        fused, cap = _fused(graph, keep)
+        encoder = None
+        if graph.encoder is not None:  # which takes a whole prompt
+            encoder = cls.of(
+                graph.encoder,
+                model,
+                layout,
+                device,
+                context=context,
+                tokens=whole_blocks(context),
+                sequences=0,
+            )
+        fused, cap = _fused(graph, {*keep, *unfused})
         check_kv_type(layout.type)
-        values, matrices = plan_values(fused), plan_matrices(fused.ops, model)
+        values, matrices = plan_values(fused, keep), plan_matrices(fused.ops, model)
         counted = DeviceMemory(torch.device("meta"))
         StepMemory.of(
             counted,
@@ -130,6 +145,8 @@ class GpuPlan:
             block=sum(group.block_bytes for group in layout.groups if not group.recurrent),
             state=sum(group.block_bytes for group in layout.groups if group.recurrent),
         )
+        if encoder is not None:
+            needs = _with_encoder(needs, matrices, encoder)
         return cls(
             graph=fused,
             cap=cap,
@@ -147,6 +164,7 @@ class GpuPlan:
             sequences=sequences,
             query_tile=query_tile(fused.kv_layers, layout.type, device),
             needs=needs,
+            encoder=encoder,
         )
 
     @property
@@ -157,12 +175,6 @@ class GpuPlan:
 
 def _fused(graph: ComputationGraph, keep: Collection[str]) -> tuple[FusedGraph, o.SoftCap | None]:
     """Fuse a graph and set a cap of the logits apart; refuse what no kernel computes."""
-    kinds = {
-        "encoder-decoders": graph.encoder is not None,
-    }
-    for kind, refused in kinds.items():
-        if refused:
-            raise ModelError(f"{kind} do not run on a GPU; open the model with device='cpu'")
     fused, cap = fuse(graph, keep), None
     last = fused.ops[-1]
     if isinstance(last, o.SoftCap):
@@ -176,7 +188,18 @@ def _fused(graph: ComputationGraph, keep: Collection[str]) -> tuple[FusedGraph, 
     return fused, cap
 
 
-def _decoded(matrices: Sequence[MatrixPlan], model: GgufLoader) -> tuple[str, ...]:
+def _with_encoder(needs: Needs, matrices: Sequence[MatrixPlan], encoder: GpuPlan) -> Needs:
+    """What a decoder and its encoder take together; matrices of both are sent once."""
+    more = [matrix for matrix in encoder.matrices if matrix not in set(matrices)]
+    return replace(
+        needs,
+        weights=needs.weights + sum(matrix.nbytes for matrix in more),
+        packing=max(needs.packing, encoder.needs.packing),
+        steps=needs.steps + encoder.needs.steps,
+    )
+
+
+def _decoded(matrices: Sequence[MatrixPlan], model: HasTensors) -> tuple[str, ...]:
     types = {
         model.tensors[weight.name].type
         for matrix in matrices
@@ -186,7 +209,7 @@ def _decoded(matrices: Sequence[MatrixPlan], model: GgufLoader) -> tuple[str, ..
     return tuple(sorted(type.name.lower() for type in types if type.block_size > 1))
 
 
-def _packing(matrix: MatrixPlan, model: GgufLoader) -> int:
+def _packing(matrix: MatrixPlan, model: HasTensors) -> int:
     """What was sent, the same joined or filled up, and the piece that is being packed."""
     sizes = matrix.sizes
     return 2 * matrix.sent_bytes(model) + packing_bytes(sizes.rows * sizes.chunks * CHUNK)
@@ -221,8 +244,12 @@ class StepMemory:
         context: int,
         tokens: int,
         sequences: int,
+        pools: Sequence[torch.Tensor] | None = None,
     ) -> "StepMemory":
-        """For a cache of so many blocks, steps of so many tokens, and sequences in decode."""
+        """For a cache of so many blocks, steps of so many tokens, and sequences in decode.
+
+        `pools`: a cache that is there already.
+        """
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
         heads = max((op.query.width for op in attends), default=1)
         maps = (op.source.width for op in graph.ops if isinstance(op, o.HeadLinear))
@@ -235,12 +262,14 @@ class StepMemory:
             cache=[
                 memory.pool((states if group.recurrent else blocks) * group.block_bytes).memory
                 for group in layout.groups
-            ],
+            ]
+            if pools is None
+            else list(pools),
             arena=memory.pool(values.size * tokens).memory.view(torch.float32),
             x=inputs.take(2 * tokens * width).view(torch.float16),
             rotated=inputs.take(2 * tokens * heads).view(torch.float16),
             linear=Workspace.of(memory, matrices, device),
-            attention=attention_work(memory, attends, context),
+            attention=attention_work(memory, attends, context, sequences),
             experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
             delta=delta_work(memory, deltas, tokens),
             sampler=SamplerWork.of(
@@ -255,7 +284,7 @@ class Planner:
     def __init__(
         self,
         graph: ComputationGraph,
-        model: GgufLoader,
+        model: HasTensors,
         kv_type: KvType,
         device: Device,
         *,
@@ -263,22 +292,25 @@ class Planner:
         tokens: int,
         split_tokens: int,
         sequences: int,
+        keep: Collection[str] = (),
     ) -> None:
         """Steps are of `tokens` if all layers are on the device, else of `split_tokens`.
 
-        They decode at most `sequences` sequences.
+        They decode at most `sequences` sequences. If all layers are there, values to `keep` are.
         """
         self.layers = layer_count(graph)
         self._graph, self._model, self._kv_type = graph, model, kv_type
         self._device, self._context = device, context
         self._tokens, self._split_tokens = tokens, split_tokens
-        self._sequences = sequences
+        self._sequences, self._keep = sequences, keep
         self._known: dict[int, GpuPlan] = {}
 
     def plan(self, layers: int) -> GpuPlan:
         """Plan the first so many layers; with the output if these are all."""
         if layers not in self._known:
             whole = layers == self.layers
+            if not whole and self._graph.encoder is not None:
+                raise GraphError("an encoder-decoder runs on one device: set gpu_layers to all")
             graph = self._graph if whole else cut(self._graph, layers).first
             self._known[layers] = GpuPlan.of(
                 graph,
@@ -288,6 +320,7 @@ class Planner:
                 context=self._context,
                 tokens=self._tokens if whole else self._split_tokens,
                 sequences=self._sequences,
+                keep=self._keep if whole else (),
             )
         return self._known[layers]
 

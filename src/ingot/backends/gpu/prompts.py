@@ -1,27 +1,28 @@
 """Prompt chunks: captured for each bucket of tokens and replayed, or launched kernel by kernel.
 
 A chunk has two parts: all layers for all tokens, up to the selection of the tokens whose logits are
-wanted, and the rest for those only. Both are captured for some sizes when a model is opened. A
-batch that no bucket takes (very many short prompts, very many wanted rows, guesses) is launched
-without a capture; its kernels have been compiled, too. So is one with adapters.
+wanted, and the rest for those only. Both are captured for some sizes when a model is opened, and so
+is the sampling of wanted rows. A batch that no bucket takes (very many short prompts, very many
+wanted rows, guesses) is launched without a capture; its kernels have been compiled, too. So is one
+with adapters.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ingot.backends.batch import Batch, ExecutionPhase
+from ingot.backends.device_sampler import SamplingPlan
 from ingot.backends.gpu.buckets import PromptBucket, next_bucket, prompt_buckets, wanted_buckets
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.graphs import Graphs, Replay
 from ingot.backends.gpu.inputs import InputBuffer, query_tiles
 from ingot.backends.gpu.linear import MAX_COLUMNS, SHORT_PROMPT
 from ingot.backends.gpu.lowering import Program, Step
-from ingot.backends.gpu.sampler import SamplerWork
+from ingot.backends.gpu.replay import Replayed
+from ingot.backends.gpu.sampler import RowPlans, SamplerWork
 from ingot.backends.gpu.variants import Start
 
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
@@ -42,18 +43,25 @@ class PromptReplay:
         sequences: int,
         query_tile: int,
         decodes: bool,
+        reads: bool = True,
     ) -> None:
-        """Of up to so many tokens and sequences; if texts are written, there are guesses, too."""
-        self._device = device
+        """Of up to so many tokens and sequences; if texts are written, there are guesses, too.
+
+        Not `reads`: another backend has the prompts, and there are guesses alone.
+        """
         self._program, self._inputs, self._work, self._graphs = program, inputs, work, graphs
         self._query_tile = query_tile
         # Without a selection every token has logits, and nothing can be captured for all of them.
-        sizes = prompt_buckets(tokens) if program.body < len(program) else []
+        sizes = prompt_buckets(tokens) if reads and program.body < len(program) else []
         self._buckets = {size: PromptBucket.of(size, sequences, query_tile) for size in sizes}
-        self._wanted = wanted_buckets(min(work.rows, tokens))
+        self._wanted = wanted_buckets(min(work.rows, tokens)) if reads else []
+        self._reads = reads
         self._tokens, self._decodes = tokens, decodes
         self._body: dict[int, list[Replay]] = {}
         self._tail: dict[int, Replay] = {}
+        sampled = self._wanted if decodes else ()
+        self._plans = {rows: RowPlans(device.torch, rows) for rows in sampled}
+        self._sample: dict[int, Replay] = {}
 
     @property
     def sizes(self) -> int:
@@ -64,13 +72,15 @@ class PromptReplay:
         """A run of every bucket, and of what else may be launched, without any token."""
         for bucket in self._buckets.values():
             yield partial(self._run_empty, self._step(bucket.tokens, 0, bucket.tiles, start))
-        for wanted in {*self._wanted, min(SHORT_PROMPT + 1, self._tokens)}:
+        for wanted in {*self._wanted, min(SHORT_PROMPT + 1, self._tokens)} if self._reads else ():
             step = self._step(wanted, wanted, 1, start)
             yield partial(self._run_empty, replace(step, logits=self._logits(wanted)))
         for tokens in _guesses(min(MAX_COLUMNS, self._tokens)) if self._decodes else ():
             step = self._step(tokens, tokens, 0, start)
             step = replace(step, phase=GENERATION, logits=self._logits(tokens))
             yield partial(self._run_empty, step)
+        for plans in self._plans.values():
+            yield partial(self._run_sample, plans, start)
 
     def capture(self, start: Start) -> Iterator[None]:
         """Capture every bucket; all kernels have run before."""
@@ -82,10 +92,24 @@ class PromptReplay:
         for wanted in self._wanted:
             step = self._step(wanted, wanted, 0, start)
             self._tail[wanted] = self._graphs.capture(partial(self._program.run, step, rest))
+            if wanted in self._plans:
+                self._sample[wanted] = self._graphs.capture(
+                    partial(self._run_sample, self._plans[wanted], start)
+                )
             yield
 
-    def forward(self, batch: Batch, start: Start) -> NDArray[np.float32]:
-        """Logits [outputs, vocabulary]."""
+    def start(self, batch: Batch, plans: Sequence[SamplingPlan | None], start: Start) -> Replayed:
+        """Run a batch and sample the wanted rows that have plans; at most one at a time."""
+        logits = self.launch(batch, start)
+        if any(plans):
+            rows = next_bucket(self._wanted, len(plans))
+            assert rows is not None, "rows with plans are at most those of a decode step"
+            self._plans[rows].fill(plans)
+            self._sample[rows]()
+        return Replayed.of(self._work, logits, plans)
+
+    def launch(self, batch: Batch, start: Start) -> torch.Tensor:
+        """Run a batch without waiting: logits on the device, until the next step."""
         tokens, wanted = len(batch.ids), len(batch.outputs)
         tiles = query_tiles(batch, self._query_tile)
         rows = next_bucket(self._wanted, wanted)
@@ -94,14 +118,14 @@ class PromptReplay:
         if bucket is None or rows is None:
             step = self.send(batch, start)
             self._program.run(step)
-            return self._fetch(step.logits)
+            return step.logits
         inputs = self._inputs.inputs(bucket.tokens, rows, bucket.tiles)
         self._inputs.fill(batch, inputs, tiles)
         for piece in self._body[bucket.tokens]:
             piece()
         if wanted:
             self._tail[rows]()
-        return self._fetch(self._logits(wanted))
+        return self._logits(wanted)
 
     def send(self, batch: Batch, start: Start) -> Step:
         """A batch on the device, whose kernels are launched one by one."""
@@ -122,15 +146,6 @@ class PromptReplay:
         fits = (b for b in self._buckets.values() if b.tokens >= tokens and b.tiles >= tiles)
         return next(fits, None)
 
-    def _fetch(self, logits: torch.Tensor) -> NDArray[np.float32]:
-        """Wait for logits; in memory of their own, because the next step overwrites them."""
-        pinned = not self._device.interpreted and logits.numel() > 0
-        host = torch.empty(logits.shape, dtype=torch.float32, pin_memory=pinned)
-        host.copy_(logits, non_blocking=True)
-        self._device.wait()
-        found: NDArray[np.float32] = host.numpy()
-        return found
-
     def _step(self, tokens: int, wanted: int, tiles: int, start: Start) -> Step:
         inputs = self._inputs.inputs(tokens, wanted, tiles)
         return Step(inputs, PROMPT, self._work.logits[:wanted], single=False, start=start)
@@ -138,6 +153,10 @@ class PromptReplay:
     def _run_empty(self, step: Step) -> None:
         self._inputs.clear(step.inputs)
         self._program.run(step)
+
+    def _run_sample(self, plans: RowPlans, start: Start) -> None:
+        plans.send()
+        self._work.sample(plans.plans, start)
 
     def _logits(self, wanted: int) -> torch.Tensor:
         """Room for logits: the sampler's, or new memory if that is too small."""

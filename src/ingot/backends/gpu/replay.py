@@ -41,6 +41,28 @@ class Replayed:
     logits: torch.Tensor
     done: torch.cuda.Event | None
 
+    @classmethod
+    def of(
+        cls, work: SamplerWork, logits: torch.Tensor, plans: Sequence[SamplingPlan | None]
+    ) -> "Replayed":
+        """Have the tokens of rows with plans sent, and the logits of the others."""
+        # New pinned memory: PyTorch keeps what is given back for the next step.
+        pinned, (rows, vocabulary) = logits.is_cuda, logits.shape
+        wanted = [row for row, plan in enumerate(plans) if plan is None]
+        tokens = torch.empty(rows, dtype=torch.int32, pin_memory=pinned and rows > 0)
+        kept = torch.empty((len(wanted), vocabulary), pin_memory=pinned and len(wanted) > 0)
+        if len(wanted) < rows:
+            tokens.copy_(work.tokens[:rows], non_blocking=True)
+            for place, row in enumerate(wanted):
+                kept[place].copy_(logits[row], non_blocking=True)
+        else:
+            kept.copy_(logits, non_blocking=True)
+        if not logits.is_cuda:
+            return cls(tokens, kept, None)
+        done = torch.cuda.Event()
+        done.record()
+        return cls(tokens, kept, done)
+
     def result(self) -> StepResult:
         """Wait for it."""
         if self.done:
@@ -63,7 +85,6 @@ class DecodeReplay:
         adapted: bool = False,
     ) -> None:
         """Of up to so many sequences. With `adapted`, these may use adapters."""
-        self._device = device
         self._adapted = adapted
         self._program = program
         self._work = work
@@ -137,23 +158,4 @@ class DecodeReplay:
             piece()
         if any(plans):
             captured.sample()
-        return self._fetch(rows, [row for row, plan in enumerate(plans) if plan is None])
-
-    def _fetch(self, rows: int, wanted: Sequence[int]) -> Replayed:
-        """Have the tokens sent, and some rows of logits."""
-        # New pinned memory: PyTorch keeps what is given back for the next step.
-        pinned = not self._device.interpreted
-        vocabulary = self._work.logits.shape[1]
-        tokens = torch.empty(rows, dtype=torch.int32, pin_memory=pinned)
-        logits = torch.empty((len(wanted), vocabulary), pin_memory=pinned and len(wanted) > 0)
-        if len(wanted) < rows:
-            tokens.copy_(self._work.tokens[:rows], non_blocking=True)
-            for place, row in enumerate(wanted):
-                logits[place].copy_(self._work.logits[row], non_blocking=True)
-        else:
-            logits.copy_(self._work.logits[:rows], non_blocking=True)
-        if self._device.interpreted:
-            return Replayed(tokens, logits, None)
-        done = torch.cuda.Event()
-        done.record()
-        return Replayed(tokens, logits, done)
+        return Replayed.of(self._work, self._work.logits[:rows], plans)

@@ -102,6 +102,32 @@ class HostPlans:
             self._floats[row, 1] = edits.repeat
 
 
+class RowPlans:
+    """The plans of up to `rows` rows, on the host and on the device."""
+
+    def __init__(self, device: torch.device, rows: int) -> None:
+        pinned = device.type != "cpu"
+        self._host = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32, pin_memory=pinned)
+        self._device = torch.zeros(rows * ROW_NUMBERS, dtype=torch.int32, device=device)
+        self._plans = HostPlans(self._host)
+        self.plans = DevicePlans.of(self._device)
+
+    def fill(self, plans: Sequence[SamplingPlan | None]) -> None:
+        """Write plans. What was written before has been sent."""
+        self._plans.fill(plans)
+
+    def send(self) -> None:
+        """To the device."""
+        self._device.copy_(self._host, non_blocking=True)
+
+
+def sampling_plans(plans: Sequence[SamplingPlan], device: torch.device) -> DevicePlans:
+    """Plans that stay the same from step to step, on the device."""
+    numbers = torch.zeros(len(plans) * ROW_NUMBERS, dtype=torch.int32)
+    HostPlans(numbers).fill(plans)
+    return DevicePlans.of(numbers.to(device))
+
+
 @dataclass(frozen=True, slots=True)
 class SamplerWork:
     """Memory for the rows of one step."""

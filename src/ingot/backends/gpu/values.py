@@ -5,7 +5,7 @@ norm brought to size is stored as it is; other values are multiplied by 1/16: 10
 largest, and what is lost below 10^-3 does not matter beside it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -62,16 +62,21 @@ class _LivedGraph:
     logits: o.Value
 
 
-def plan_values(graph: FusedGraph) -> MemoryPlan:
-    """Where values lie; keys and values live on until attention, which may store them."""
+def plan_values(graph: FusedGraph, keep: Collection[str] = ()) -> MemoryPlan:
+    """Where values lie; keys and values live on until attention, which may store them.
+
+    Those to `keep`, by name, live to the end.
+    """
     stores = {op.kv_layer: op for op in graph.ops if isinstance(op, o.StoreKv)}
     lived = tuple(
         _Lived((*op.inputs, *stores[op.kv_layer].inputs), op.outputs)
-        if isinstance(op, o.Attend) and stores[op.kv_layer].query == op.query
+        if isinstance(op, o.Attend)
+        and op.kv_layer in stores
+        and stores[op.kv_layer].query == op.query
         else _Lived(op.inputs, op.outputs)
         for op in graph.ops
     )
-    return MemoryPlan.of(_LivedGraph(lived, graph.logits))
+    return MemoryPlan.of(_LivedGraph(lived, graph.logits), keep)
 
 
 def selected_values(ops: Sequence[o.Op]) -> frozenset[str]:

@@ -7,8 +7,8 @@ is sent; `matrix_sources` are the bytes to send, and `MatrixStore` packs what ar
 floats (norms, biases, positions) and the tables of RoPE.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
@@ -20,7 +20,7 @@ from ingot.backends.gpu.kernels.heads import RopeTable
 from ingot.backends.gpu.memory import MemoryPool, aligned
 from ingot.backends.gpu.planes import ROW_TILE, Planes, PlaneSizes, form_of, pack
 from ingot.backends.gpu.upload import Source, Uploader
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgmlType, HasTensors
 from ingot.graph import ops as o
 from ingot.quant import decode
 
@@ -49,13 +49,26 @@ class HeadRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertRows:
+    """Rows of every expert in a tensor."""
+
+    weight: o.Weight
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixPlan:
-    """Tensors that make one matrix: below each other, or row by row in turn."""
+    """Tensors that make one matrix: below each other, or row by row in turn.
+
+    With `of_experts`, these are what comes in turn; a tensor may hold several of them.
+    """
 
     weights: tuple[o.Weight, ...]
     type: GgmlType
     interleaved: bool = False
     of_heads: HeadRows | None = None  # a matrix for each head, and none for experts
+    of_experts: tuple[ExpertRows, ...] = ()
 
     @property
     def experts(self) -> int:
@@ -74,10 +87,12 @@ class MatrixPlan:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Of each tensor, or of each expert or head in it."""
+        """Of each tensor, or of each expert or head in it, or of each part of an expert."""
         if self.of_heads:
             transposed = self.of_heads.transposed
             return (self.weights[0].shape[-1] if transposed else self.of_heads.rows,)
+        if self.of_experts:
+            return tuple(part.rows for part in self.of_experts)
         return tuple(weight.shape[-2] for weight in self.weights)
 
     @property
@@ -108,18 +123,18 @@ class MatrixPlan:
         sizes = self.sizes
         return sum(aligned(n) for n in (sizes.code_bytes, sizes.extra_bytes, sizes.scale_bytes))
 
-    def sent_bytes(self, model: GgufLoader) -> int:
+    def sent_bytes(self, model: HasTensors) -> int:
         """Bytes that travel: the blocks of the file, or floats."""
         return sum(_sent_bytes(weight, self.type, model) for weight in self.weights)
 
 
-def plan_embedding(op: o.Embed, model: GgufLoader) -> MatrixPlan:
+def plan_embedding(op: o.Embed, model: HasTensors) -> MatrixPlan:
     """The matrix of the embedding."""
     return MatrixPlan((op.weight,), model.tensors[op.weight.name].type)
 
 
 def plan_linear(
-    op: o.FusedLinear, model: GgufLoader
+    op: o.FusedLinear, model: HasTensors
 ) -> list[tuple[MatrixPlan, tuple[o.LinearPart, ...]]]:
     """The matrices of linear layers of one input, and the parts each of them computes."""
     if op.activation and len(op.parts) == 2:
@@ -144,25 +159,29 @@ def _at_most(parts: Sequence[o.LinearPart], count: int) -> Iterator[tuple[o.Line
     return (tuple(parts[at : at + count]) for at in range(0, len(parts), count))
 
 
-def plan_experts(op: o.ExpertGate | o.ExpertMix, model: GgufLoader) -> MatrixPlan:
-    """The matrix of all experts."""
-    return _plan_turns(list(op.with_role(o.Role.MATRIX)), model)
+def plan_experts(op: o.ExpertGate | o.ExpertMix, model: HasTensors) -> MatrixPlan:
+    """The matrix of all experts; gate and up may be two tensors, or rows of one."""
+    if isinstance(op, o.ExpertMix):
+        return _plan_turns([op.weight], model)
+    parts = tuple(ExpertRows(part.weight, part.first, part.rows) for part in op.parts)
+    turns = _plan_turns(list(dict.fromkeys(part.weight for part in parts)), model)
+    return replace(turns, of_experts=parts)
 
 
-def plan_heads(op: o.HeadLinear, model: GgufLoader) -> MatrixPlan:
+def plan_heads(op: o.HeadLinear, model: HasTensors) -> MatrixPlan:
     """The matrices of all heads. Blocks lie along rows, so what is transposed becomes floats."""
     taken = HeadRows(op.heads, op.first, op.rows, op.transposed)
     type = GgmlType.F32 if op.transposed else model.tensors[op.weight.name].type
     return MatrixPlan((op.weight,), type, of_heads=taken)
 
 
-def _plan_turns(weights: Sequence[o.Weight], model: GgufLoader) -> MatrixPlan:
+def _plan_turns(weights: Sequence[o.Weight], model: HasTensors) -> MatrixPlan:
     types = [model.tensors[weight.name].type for weight in weights]
     same = all(type is types[0] for type in types)
     return MatrixPlan(tuple(weights), types[0] if same else GgmlType.F32, interleaved=True)
 
 
-def plan_matrices(ops: Sequence[o.Op], model: GgufLoader) -> list[MatrixPlan]:
+def plan_matrices(ops: Sequence[o.Op], model: HasTensors) -> list[MatrixPlan]:
     """Every matrix of a graph, once each, in order of first use."""
     plans: dict[MatrixPlan, None] = {}
     for op in ops:
@@ -182,7 +201,7 @@ def plan_matrices(ops: Sequence[o.Op], model: GgufLoader) -> list[MatrixPlan]:
 class Vectors:
     """Small tensors as floats, each sent once."""
 
-    model: GgufLoader
+    model: HasTensors
     device: torch.device
     context: int
     _sent: dict[o.Weight, torch.Tensor] = field(default_factory=dict)
@@ -214,31 +233,49 @@ class Vectors:
 class MatrixStore:
     """Matrices on the device, each sent once."""
 
-    def __init__(self, model: GgufLoader, pool: MemoryPool) -> None:
+    def __init__(self, model: HasTensors) -> None:
         self._model = model
-        self._pool = pool
         self._sent: dict[MatrixPlan, Planes] = {}
 
     def has(self, plans: Iterable[MatrixPlan]) -> bool:
         """Whether all of these matrices were received."""
         return self._sent.keys() >= set(plans)
 
+    def lacks(self, plans: Iterable[MatrixPlan]) -> list[MatrixPlan]:
+        """Those of these matrices that were not received."""
+        return [plan for plan in plans if plan not in self._sent]
+
+    def lend(self, model: HasTensors, names: Collection[str]) -> "MatrixStore":
+        """A store for another file, with those matrices whose tensors are all among `names`."""
+        other = MatrixStore(model)
+        for plan, planes in self._sent.items():
+            if all(weight.name in names for weight in plan.weights):
+                other._sent[plan] = planes
+        return other
+
     def get(self, plan: MatrixPlan) -> Planes:
         """A matrix that was received."""
         return self._sent[plan]
 
-    def receive(self, plan: MatrixPlan, uploader: Uploader) -> None:
-        """Pack the tensors of a matrix, which the uploader sends next."""
+    def receive(self, plan: MatrixPlan, uploader: Uploader, pool: MemoryPool) -> None:
+        """Pack the tensors of a matrix, which the uploader sends next, into the pool."""
         raw = self._joined(plan, uploader)
         if plan.experts:
             raw = _padded(raw, plan.expert_rows).flatten(0, 1)
-        self._sent[plan] = pack(raw, plan.type, plan.columns, self._pool.take)
+        self._sent[plan] = pack(raw, plan.type, plan.columns, pool.take)
 
     def _joined(self, plan: MatrixPlan, uploader: Uploader) -> torch.Tensor:
         """The blocks of all tensors of a matrix; what was sent is freed."""
         raws = [self._raw(weight, plan.type, uploader) for weight in plan.weights]
         if plan.of_heads:
             return plan.of_heads.of(raws[0])
+        if plan.of_experts:
+            sent = dict(zip(plan.weights, raws, strict=True))
+            taken = [
+                sent[part.weight][:, part.first : part.first + part.rows]
+                for part in plan.of_experts
+            ]
+            return torch.stack(taken, dim=-2).flatten(-3, -2) if len(taken) > 1 else taken[0]
         if len(raws) == 1:
             return raws[0]
         if plan.interleaved:
@@ -259,14 +296,14 @@ class MatrixStore:
         return sent.reshape(*weight.shape[:-1], -1)
 
 
-def matrix_sources(plans: Sequence[MatrixPlan], model: GgufLoader) -> Iterator[Source]:
+def matrix_sources(plans: Sequence[MatrixPlan], model: HasTensors) -> Iterator[Source]:
     """What an uploader has to send for these matrices, in their order."""
     for plan in plans:
         for weight in plan.weights:
             yield partial(_sent_data, weight, plan.type, model)
 
 
-def _sent_data(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> NDArray[np.uint8]:
+def _sent_data(weight: o.Weight, planned: GgmlType, model: HasTensors) -> NDArray[np.uint8]:
     tensor = model.tensors[weight.name]
     data = tensor.data.reshape(weight.tensor_shape[0], -1)[weight.rows]
     if _sent_type(weight, planned, model) is tensor.type:
@@ -274,14 +311,14 @@ def _sent_data(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> NDArra
     return decode(np.ascontiguousarray(data), tensor.type).reshape(-1).view(np.uint8)
 
 
-def _sent_type(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> GgmlType:
+def _sent_type(weight: o.Weight, planned: GgmlType, model: HasTensors) -> GgmlType:
     """The type as which a tensor is sent: its own, or floats if the device has no form for it."""
     type = model.tensors[weight.name].type
     as_it_is = type is planned and (type in _FLOATS or form_of(type).bits != 16)
     return type if as_it_is else GgmlType.F32
 
 
-def _sent_bytes(weight: o.Weight, planned: GgmlType, model: GgufLoader) -> int:
+def _sent_bytes(weight: o.Weight, planned: GgmlType, model: HasTensors) -> int:
     type = _sent_type(weight, planned, model)
     return prod(weight.shape) // type.block_size * type.block_bytes
 

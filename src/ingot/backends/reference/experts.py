@@ -58,8 +58,14 @@ def _sparse_mixer(scores: Matrix, op: Route) -> tuple[NDArray[np.intp], Matrix]:
     return np.concatenate(chosen, axis=1), np.concatenate(weights, axis=1)
 
 
-def expert_linear(x: Matrix, choice: Matrix, weight: Matrix, bias: Matrix | None = None) -> Matrix:
-    """Every chosen expert's linear map, side by side."""
+def expert_linear(
+    x: Matrix,
+    choice: Matrix,
+    weight: Matrix,
+    bias: Matrix | None = None,
+    added: Matrix | None = None,
+) -> Matrix:
+    """Every chosen expert's linear map, side by side, with what an adapter adds to its matrix."""
     used = choice.shape[1] // 2
     parts = x.reshape(len(x), -1, weight.shape[2])  # one, or one for each chosen expert
     out = np.empty((len(x), used, weight.shape[1]), x.dtype)
@@ -67,6 +73,8 @@ def expert_linear(x: Matrix, choice: Matrix, weight: Matrix, bias: Matrix | None
         for place, expert in enumerate(numbers):
             own = parts[token, min(place, parts.shape[1] - 1)]
             out[token, place] = weight[expert] @ own
+            if added is not None:
+                out[token, place] += added[expert] @ own
             if bias is not None:
                 out[token, place] += bias[expert]
     return out.reshape(len(x), -1)
@@ -87,10 +95,16 @@ def _(op: o.Route, step: Step) -> Matrix:
 
 @compute.register
 def _(op: o.ExpertLinear, step: Step) -> Matrix:
-    read = slice(op.first, op.first + op.part.rows)
-    weight, bias = step.weight(op.weight)[:, read], step.optional(op.bias)
-    own = None if bias is None else bias[:, read]
-    return expert_linear(step.value(op.source), step.value(op.choice), weight, own)
+    weight, bias = step.weight(op.weight)[:, op.part.read], step.optional(op.bias)
+    own = None if bias is None else bias[:, op.part.read]
+    low = step.adapter and step.adapter.of_experts(op.part)
+    added = None
+    if low:
+        down, up = (
+            step.floats(side).reshape(low.experts, -1, side.columns) for side in (low.down, low.up)
+        )
+        added = (up @ down) * step.dtype(low.scale * step.adapter_scale)
+    return expert_linear(step.value(op.source), step.value(op.choice), weight, own, added)
 
 
 @compute.register

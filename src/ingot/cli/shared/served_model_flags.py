@@ -85,7 +85,7 @@ class EngineFlags:
         typer.Option(
             "--engine-process/--no-engine-process",
             help="Run each model in a process for itself, which does not wait for HTTP. "
-            "Default: with --device cuda, unless it has LoRA adapters, or clients may load some.",
+            "Default: with --device cuda.",
         ),
     ] = None
 

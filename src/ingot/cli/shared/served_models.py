@@ -31,13 +31,8 @@ def served_models(
     engine: EngineFlags,
     sampling: SamplingFlags,
     adapters: AdapterFlags,
-    *,
-    loads_adapters: bool = False,
 ) -> ServedModels:
-    """The models that the command line asks for; the default model if it names none.
-
-    `loads_adapters`: whether clients may load LoRA adapters.
-    """
+    """The models that the command line asks for; the default model if it names none."""
     defaults = sampling.names()
     if flags.predict is not None:
         defaults["max_tokens"] = flags.predict
@@ -54,12 +49,11 @@ def served_models(
     file = None if flags.models_file is None else ModelsFile.read(flags.models_file)
 
     def placed(model: ServedModel) -> ServedModel:
-        """A model with the process of its engine chosen; adapters need that of the server."""
+        """A model with the process of its engine chosen."""
         options = model.engine
         if options.engine_process is not None:
             return model
-        alone = options.device == "cuda" and not (options.adapters or loads_adapters)
-        return replace(model, engine=replace(options, engine_process=alone))
+        return replace(model, engine=replace(options, engine_process=options.device == "cuda"))
 
     def served(name: str, path: Path) -> ServedModel:
         own = {**recommended_sampling(path), **base.sampling}

@@ -1,20 +1,23 @@
-"""EagleHead: a draft that reads hidden states of its target (EAGLE-3), ready to run on the CPU.
+"""EagleHead: a draft that reads hidden states of its target (EAGLE-3), ready to run.
 
 Besides what every head does, it makes one hidden state of those of several layers of the target,
 for all tokens of a step at once. Its guesses are in the target's vocabulary, whatever its own is.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from ingot.arrays import Floats, Ints, Logits
+from ingot.arrays import Floats, HiddenRows
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
-from ingot.engine.model.draft_head import FEW, DraftHead
-from ingot.engine.model.joined_rows import JoinedRows
+from ingot.engine.model.draft_head import DraftHead
+from ingot.engine.model.head_program import FEW
+from ingot.engine.model.joined_rows import HeadInputs
 from ingot.engine.model.loaded_model import LoadedModel
+from ingot.graph import ops as o
 from ingot.graph.kv_layout import KvLayout
-from ingot.kvcache import SequenceBlocks
-from ingot.models.drafts import EMBEDDING, Draft, fit_draft
+from ingot.models.drafts import EMBEDDING, Draft, FittedDraft, fit_draft
 
 
 class EagleHead(DraftHead):
@@ -25,24 +28,34 @@ class EagleHead(DraftHead):
         width, vocabulary = target.graph.width, target.graph.vocabulary_size
         fitted = fit_draft(draft, target.file, width=width, vocabulary=vocabulary)
         graphs, tensors = fitted.graphs, fitted.tensors.tensors
-        super().__init__(target, graphs.layer, fitted.tensors, graphs.hidden)
-        self._target = target
-        self._token_map = fitted.token_map
-        self._adds_to_normed = draft.spec.adds_to_normed
-        norms = (tensors[name] for name in draft.norms)
-        self._inputs = JoinedRows(tensors[EMBEDDING], norms, draft.spec.token_norm.epsilon)
-        self._fuse = CpuBackend(
-            graphs.fuse,
-            fitted.tensors,
-            KvLayout.of((), target.layout.type),
-            blocks=0,
-            context=target.step_tokens,
-            threads=target.threads,
-            precision=target.precision,
-            max_tokens=target.step_tokens,
+        token_norm, hidden_norm = (o.Weight(name, tensors[name].shape) for name in draft.norms)
+        inputs = HeadInputs(
+            o.Weight(EMBEDDING, tensors[EMBEDDING].shape),
+            token_norm,
+            hidden_norm,
+            draft.spec.token_norm.epsilon,
+            adds_hidden=not draft.spec.adds_to_normed,
         )
+        lent = frozenset(tensors.keys() - draft.file.tensors.keys())
+        super().__init__(
+            target,
+            graphs.layer,
+            fitted.tensors,
+            inputs,
+            graphs.hidden,
+            token_map=fitted.token_map,
+            lent=lent,
+        )
+        self._target = target
+        layout = KvLayout.of((), target.layout.type)
+        if target.on_gpu:
+            from ingot.engine.model.gpu_head import GpuFuse  # noqa: PLC0415 (PyTorch)
 
-    def hidden_states(self, tokens: int) -> Floats:
+            self._fuse = GpuFuse(target, graphs.fuse, fitted.tensors, layout, lent).forward
+        else:
+            self._fuse = _CpuFuse(target, fitted, layout).forward
+
+    def hidden_states(self, tokens: int) -> HiddenRows:
         """The hidden states [tokens, width] of the target's last step, which had so many tokens."""
         everyone = np.arange(tokens, dtype=np.int32)
         batch = Batch(
@@ -52,31 +65,40 @@ class EagleHead(DraftHead):
             tables=[()],
             outputs=everyone,
             phase=ExecutionPhase.GENERATION if tokens <= FEW else ExecutionPhase.PROMPT,
-            rows=self._target.last_hidden(tokens),
         )
-        fused = self._fuse.forward(batch)
-        self.file.check()
+        fused = self._fuse(batch, self._target.last_hidden(tokens))
+        self._check()
         return fused
 
     @property
     def change(self) -> str | None:
-        """How the file was changed; None: it was not."""
-        return self.file.change
+        """How the file was changed, if weights are still read from it; None: it was not."""
+        return None if self._target.on_gpu else self.file.change
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
-    def _rows(self, ids: Ints, hidden: Floats) -> Floats:
-        """Tokens and hidden states side by side, and what the layer adds to."""
-        joined = self._inputs.of(ids, hidden)
-        return joined if self._adds_to_normed else np.concatenate([joined, hidden], axis=1)
+    def _check(self) -> None:
+        if not self._target.on_gpu:
+            self.file.check()
 
-    def _token(self, guessed: int) -> int:
-        """Its number in the target's vocabulary."""
-        return guessed if self._token_map is None else int(self._token_map[guessed])
 
-    def _run(self, sequence: SequenceBlocks, ids: Ints, hidden: Floats, outputs: Ints) -> Logits:
-        logits = super()._run(sequence, ids, hidden, outputs)
-        self.file.check()
-        return logits
+class _CpuFuse:
+    """What makes one hidden state of several, on the CPU."""
+
+    def __init__(self, target: LoadedModel, fitted: FittedDraft, layout: KvLayout) -> None:
+        self._backend = CpuBackend(
+            fitted.graphs.fuse,
+            fitted.tensors,
+            layout,
+            blocks=0,
+            context=target.step_tokens,
+            threads=target.threads,
+            precision=target.precision,
+            max_tokens=target.step_tokens,
+        )
+
+    def forward(self, batch: Batch, hidden: Floats) -> Floats:
+        """Hidden states of the draft, for those of the target [tokens, several widths]."""
+        return self._backend.forward(replace(batch, rows=hidden))

@@ -4,8 +4,10 @@ In: a model and the size of a GPU. Out: numbers. It imports PyTorch, which count
 without memory.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from ingot import _native
 from ingot.backends.gpu import Device, Planner
 from ingot.engine.model.memory import DEFAULT_RUNNING, CacheSize
 from ingot.engine.model.placement import STEP_TOKENS
@@ -30,12 +32,16 @@ class GpuFit:
     context: int
 
 
-def step_tokens(context: int, *, whole: bool, causal: bool = True) -> int:
-    """The most tokens of a step, on a GPU that has the whole model or some of its layers."""
+def step_tokens(context: int, sequences: int, *, whole: bool, causal: bool = True) -> int:
+    """The most tokens of a step, on a GPU that has the whole model or some of its layers.
+
+    Prompts of several sequences share a step, so it may be longer than a context.
+    """
     if not causal:  # a text runs whole
         return whole_blocks(context)
     # The CPU, which runs the other layers, takes fewer.
-    return min(_GPU_STEP_TOKENS if whole else STEP_TOKENS, whole_blocks(context))
+    most = _GPU_STEP_TOKENS if whole else STEP_TOKENS
+    return min(most, whole_blocks(context) * max(sequences, 1))
 
 
 def writes_nothing(graph: ComputationGraph) -> bool:
@@ -50,17 +56,24 @@ def make_planner(
     device: Device,
     context: int,
     sequences: int = DEFAULT_RUNNING,
+    keep: Collection[str] = (),
 ) -> Planner:
-    """The planner of a model that decodes at most so many sequences at once."""
+    """The planner of a model that decodes at most so many sequences at once.
+
+    `keep` names values that are there after a step.
+    """
     return Planner(
         graph,
         file,
         kv_type,
         device,
         context=context,
-        tokens=step_tokens(context, whole=True, causal=graph.causal),
-        split_tokens=step_tokens(context, whole=False, causal=graph.causal),
+        tokens=_native.MAX_GENERATION_TOKENS
+        if graph.encoder  # which reads the prompts
+        else step_tokens(context, sequences, whole=True, causal=graph.causal),
+        split_tokens=step_tokens(context, sequences, whole=False, causal=graph.causal),
         sequences=0 if writes_nothing(graph) else sequences,
+        keep=keep,
     )
 
 

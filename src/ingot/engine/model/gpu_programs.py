@@ -9,7 +9,7 @@ from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph.kv_layout import KvLayout, whole_blocks
 
-_STEP_TOKENS = 1024  # of a causal graph: enough to fill a GPU, and little memory
+STEP_TOKENS = 1024  # of a causal graph: enough to fill a GPU, and little memory
 
 
 def add_program(
@@ -30,7 +30,7 @@ def add_program(
         layout,
         first.device,
         context=context,
-        tokens=min(_STEP_TOKENS, tokens) if graph.causal else tokens,
+        tokens=min(STEP_TOKENS, tokens) if graph.causal else tokens,
         sequences=0,
     )
     if not first.weights.has(plan.matrices):

@@ -128,10 +128,19 @@ def _sum_on_gpu(
 
     longest = max(map(len, chunks))
     graph = build_graph(file, longest, every_row=True)
-    keep = {read.source.name for read in _reads(graph)}
+    if graph.encoder is not None:
+        raise ModelError(f"{file.path} is an encoder-decoder: measure it with device='cpu'")
+    read = {read.source.name for read in _reads(graph)}
     layout = KvLayout.of(graph.kv_layers, KvType.F16, graph.states)
     plan = GpuPlan.of(
-        graph, file, layout, gpu, context=longest, tokens=_MOST, sequences=1, keep=keep
+        graph,
+        file,
+        layout,
+        gpu,
+        context=longest,
+        tokens=_MOST,
+        sequences=1,
+        unfused=read,
     )
     blocks, states = block_count(longest) + 1, STATES if layout.recurrent else 0
     backend = GpuBackend(plan, file, blocks=blocks, states=states)

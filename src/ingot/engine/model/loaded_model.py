@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.adapters import Adapter, open_adapter
-from ingot.arrays import Bytes, Floats, Ints, Logits
+from ingot.arrays import Bytes, Floats, HiddenRows, Ints, Logits
 from ingot.backends.backend import Backend, OnOpening, Prepared
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend, Repacking
@@ -59,6 +59,8 @@ class LoadedModel:
     """A model on a device with memory for its sequences. One thread at a time."""
 
     repacking: Repacking | None = None
+    # What else runs on the GPU for it: an encoder, and layers that guess.
+    beside: "tuple[GpuBackend, ...]" = ()
 
     def __init__(
         self,
@@ -95,8 +97,7 @@ class LoadedModel:
         found = _choice(Reuse, "reuse", reuse)
         self.file = open_model(path, mapped=place is not Weights.READ)
         try:
-            has_mtp = _checked_mtp(mtp, self.file, device)
-            _check_hidden_device(hidden_layers, device)
+            has_mtp = _checked_mtp(mtp, self.file)
             longest = context or DEFAULT_CONTEXT
             self.graph = build_graph(self.file, longest, every_row=has_mtp)
             if len(self.graph.streams) - 1 in hidden_layers:  # rows of all tokens, of the last one
@@ -123,6 +124,8 @@ class LoadedModel:
             )
             self.file.check()  # that what was read is what was checked
             self._check_copies(place, placed.cpu_backend)
+            if placed.gpu is not None and not placed.gpu.whole:
+                self._hidden = _hidden_of_parts(self._hidden, asked=bool(mtp or hidden_layers))
         except BaseException:
             self.file.close()
             raise
@@ -132,6 +135,8 @@ class LoadedModel:
         self.gpu = placed.gpu  # None: all layers are on the CPU
         self.why_cpu = placed.why_cpu  # if the device is "auto"
         self._gpu_backend = placed.gpu_backend
+        if placed.gpu_encoder is not None:
+            self.beside = (placed.gpu_encoder,)
         self.decode_sequences = placed.decode_sequences  # the most of a decode step
         self.default_running = placed.default_running  # sequences at once
         self._give_back = placed.give_back
@@ -181,9 +186,17 @@ class LoadedModel:
             return None
 
     @property
+    def gpu_program(self) -> "GpuBackend":
+        """What runs the model, if all of it is on a GPU."""
+        assert self._gpu_backend is not None, "it is on a GPU"
+        return self._gpu_backend
+
+    @property
     def prepared(self) -> Prepared:
         """What was compiled and captured for the GPU."""
-        return Prepared() if self._gpu_backend is None else self._gpu_backend.prepared
+        if self._gpu_backend is None:
+            return Prepared()
+        return sum((each.prepared for each in self.beside), self._gpu_backend.prepared)
 
     @property
     def pool(self) -> BlockPool:
@@ -192,7 +205,7 @@ class LoadedModel:
 
     def sequence(self) -> SequenceBlocks:
         """A new, empty sequence that shares no blocks; the caller closes it."""
-        return SequenceBlocks(self.pool)
+        return SequenceBlocks(self.pool, expanded=True)
 
     def read_adapter(self, path: str | os.PathLike[str]) -> Adapter:
         """Open an adapter for this model."""
@@ -244,8 +257,9 @@ class LoadedModel:
         return logits
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
-        """The same without waiting, if the device samples the tokens of some of the rows."""
-        if self.device_sampler is None or not any(plans):
+        """The same without waiting, if a device samples tokens; it does for rows with plans."""
+        by_encoder = batch.encoded is not None and batch.phase is ExecutionPhase.PROMPT
+        if self.device_sampler is None or by_encoder:
             return Finished(self.forward(batch))
         return self.device_sampler.start(batch, plans)
 
@@ -254,12 +268,14 @@ class LoadedModel:
         """Whether `last_hidden` tells hidden states."""
         return bool(self._hidden)
 
-    def last_hidden(self, tokens: int) -> Floats:
+    def last_hidden(self, tokens: int) -> HiddenRows:
         """The hidden states [tokens, width] of the last step, which had so many tokens.
 
         For multi-token prediction: what the output matrix takes. For a draft: what some layers
-        read, side by side.
+        read, side by side. Of a model on a GPU they are a copy there; nobody waits for them.
         """
+        if self._gpu_backend is not None:
+            return self._gpu_backend.kept([value.name for value in self._hidden], tokens)
         assert self._cpu_backend is not None, "it is open"
         kept = []
         for value in self._hidden:
@@ -341,6 +357,7 @@ class LoadedModel:
             self.repacking.close()
             self.repacking = None
         self._backend = self.device_sampler = self._gpu_backend = self._cpu_backend = None
+        self.beside = ()
         self.file.close()
         if self._give_back is not None:
             self._give_back()
@@ -433,8 +450,15 @@ def build_batch(
         types=types,
         rows=rows,
         encoded=encoded,
+        expanded=_expanded(sequences) if phase is ExecutionPhase.PROMPT else None,
         **batch_adapters(adapters),
     )
+
+
+def _expanded(sequences: Sequence[SequenceBlocks]) -> Ints | None:
+    if not any(sequence.expanded for sequence in sequences):
+        return None
+    return np.array([sequence.expanded for sequence in sequences], np.int32)
 
 
 class BatchAdapters(TypedDict, total=False):
@@ -471,7 +495,7 @@ def _checked_context(context: int | None, trained: int) -> int:
     return context
 
 
-def _checked_mtp(mtp: bool | None, file: GgufLoader, device: str) -> bool:
+def _checked_mtp(mtp: bool | None, file: GgufLoader) -> bool:
     """Whether to keep hidden states for multi-token prediction; an error if it is impossible."""
     can = mtp_layer(file) is not None
     if mtp and not can:
@@ -479,20 +503,18 @@ def _checked_mtp(mtp: bool | None, file: GgufLoader, device: str) -> bool:
             f"{file.path} has no layers for multi-token prediction (nextn); take a file that has, "
             "or speculation='auto', which also guesses from the text itself"
         )
-    if mtp and device != "cpu":
-        raise ConfigError(
-            f"multi-token prediction runs on the CPU, and the device is {device!r}; leave out one "
-            "of the two, or take speculation='auto'"
-        )
-    return can and mtp is not False and device == "cpu"
+    return can and mtp is not False
 
 
-def _check_hidden_device(layers: Sequence[int], device: str) -> None:
-    if layers and device != "cpu":
+def _hidden_of_parts(hidden: tuple[o.Value, ...], *, asked: bool) -> tuple[o.Value, ...]:
+    """What is kept of a model that is on two devices: nothing, and an error if it was `asked`."""
+    if hidden and asked:
         raise ConfigError(
-            f"a draft that reads hidden states (EAGLE-3) runs on the CPU, and the device is "
-            f"{device!r}; leave out one of the two, or take a draft model"
+            "guesses from hidden states (multi-token prediction, EAGLE-3) need all layers on one "
+            "device, and only some are on the GPU; take device='cpu', a smaller context, or "
+            "speculation='auto'"
         )
+    return ()
 
 
 def _before_selection(graph: ComputationGraph) -> o.Value:

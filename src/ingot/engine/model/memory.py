@@ -1,7 +1,8 @@
 """Memory of the system, and how many blocks a KV cache gets of it.
 
-By default the cache is for four contexts, or for 1024 tokens of each sequence that a GPU decodes at
-once, if they take no more than a quarter of the memory. States of recurrent models do not grow with
+By default the cache is for four contexts, if they take no more than a quarter of the memory. That
+of a GPU is for 2048 tokens of each sequence that it decodes at once, if they take no more than half
+of its memory. States of recurrent models do not grow with
 a text: there is one for every STATE_RUNS blocks, or enough for many short texts.
 """
 
@@ -14,7 +15,8 @@ from ingot.kvcache.sequence_blocks import STATE_RUNS
 from ingot.machine import available_memory
 
 _CONTEXTS, _MEMORY_SHARE = 4, 4
-_SEQUENCE_BLOCKS = 32  # of one of many sequences: 1024 tokens
+_SEQUENCE_BLOCKS = 32  # of one of many sequences, at least: 1024 tokens
+_WISHED_BLOCKS = 64  # of one of many sequences, if there is room: 2048 tokens
 _STATES = 64  # two for each of 32 running sequences
 DEFAULT_RUNNING, _MOST_RUNNING = 32, 256  # sequences at once, if no number is asked for
 _FEWEST_STATES = 8  # two for one sequence, and some for others to begin with
@@ -50,9 +52,10 @@ class CacheSize:
         one = block_count(context)
         kv_bytes, state_bytes = _block_bytes(layout)
         if tokens is None:
-            blocks = states = max(_CONTEXTS * one, sequences * min(_SEQUENCE_BLOCKS, one))
+            blocks = states = max(_CONTEXTS * one, sequences * min(_WISHED_BLOCKS, one))
             if kv_bytes:
-                blocks = min(blocks, share(room) // kv_bytes)
+                most = room // 2 if sequences else share(room)
+                blocks = min(blocks, most // kv_bytes)
             if state_bytes:
                 states = min(max(states // STATE_RUNS, _STATES), share(room) // state_bytes)
         else:

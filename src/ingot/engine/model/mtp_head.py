@@ -1,8 +1,7 @@
-"""MtpHead: a model's own layer for multi-token prediction, ready to run on the CPU."""
+"""MtpHead: a model's own layer for multi-token prediction, ready to run."""
 
-from ingot.arrays import Floats, Ints
 from ingot.engine.model.draft_head import DraftHead
-from ingot.engine.model.joined_rows import JoinedRows
+from ingot.engine.model.joined_rows import HeadInputs
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
@@ -19,21 +18,18 @@ class MtpHead(DraftHead):
         hidden = next(
             op.source for op in graph.ops if isinstance(op, o.Linear) and op.out == graph.logits
         )
-        super().__init__(model, graph, model.file, hidden)
         epsilon = next(op.epsilon for op in graph.ops if isinstance(op, o.Norm))
-        self._inputs = _inputs(model.file, hidden.width, epsilon)
-
-    def _rows(self, ids: Ints, hidden: Floats) -> Floats:
-        """Tokens and hidden states side by side."""
-        return self._inputs.of(ids, hidden)
+        inputs = _inputs(model.file, hidden.width, epsilon)
+        super().__init__(model, graph, model.file, inputs, hidden)
 
 
-def _inputs(file: GgufLoader, width: int, epsilon: float) -> JoinedRows:
+def _inputs(file: GgufLoader, width: int, epsilon: float) -> HeadInputs:
+    """Tokens and hidden states side by side."""
     layer = f"blk.{mtp_layer(file)}.nextn"
     own = f"{layer}.embed_tokens.weight"
-    table = file.tensors[own if own in file.tensors else "token_embd.weight"]
-    norms = []
-    for name in (f"{layer}.enorm.weight", f"{layer}.hnorm.weight"):
+    table = own if own in file.tensors else "token_embd.weight"
+    norms = (f"{layer}.enorm.weight", f"{layer}.hnorm.weight")
+    for name in norms:
         tensor = file.tensors.get(name)
         if tensor is None or tensor.shape != (width,):
             found = "is missing" if tensor is None else f"has shape {tensor.shape}"
@@ -41,5 +37,5 @@ def _inputs(file: GgufLoader, width: int, epsilon: float) -> JoinedRows:
                 f"{file.path}: tensor {name} (shape {(width,)}), which multi-token prediction "
                 f"needs, {found}; leave speculation='mtp' out"
             )
-        norms.append(tensor)
-    return JoinedRows(table, norms, epsilon)
+    token_norm, hidden_norm = (o.Weight(name, (width,)) for name in norms)
+    return HeadInputs(o.Weight(table, file.tensors[table].shape), token_norm, hidden_norm, epsilon)

@@ -71,6 +71,7 @@ class Placed:
     why_cpu: str | None = None  # why, if the device is "auto"
     device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
     gpu_backend: "GpuBackend | None" = None
+    gpu_encoder: "GpuBackend | None" = None  # what reads prompts, if something else writes
     cpu_backend: CpuBackend | None = None  # of the layers that are there
     decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
     default_running: int = memory.DEFAULT_RUNNING  # sequences at once, if no number is asked for
@@ -96,7 +97,7 @@ class Placed:
 
         The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
         as many as fit if the device is "auto". A GPU decodes at most `sequences` at once. `keep`
-        names values that the CPU can tell after a step (`cpu_backend`).
+        names values that a backend can tell after a step, if it has all layers.
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
@@ -126,11 +127,14 @@ class Placed:
         from ingot.engine.model.gpu_fit import make_planner, writes_nothing  # noqa: PLC0415
 
         kind, context = self._layout.type, self._context
-        planner = make_planner(self._graph, self._file, kind, gpu, context, self._sequences)
+        keep = self._keep
+        planner = make_planner(
+            self._graph, self._file, kind, gpu, context, self._sequences, keep=keep
+        )
         room, least = gpu.free_memory(), self._least_size()
         if self._asked_sequences is None and not writes_nothing(self._graph):
             many = memory.sequences_for(self._layout, context, room)
-            larger = make_planner(self._graph, self._file, kind, gpu, context, many)
+            larger = make_planner(self._graph, self._file, kind, gpu, context, many, keep=keep)
             if larger.fits(larger.layers, room, least.blocks, least.states):
                 planner, self._sequences = larger, many
         if layers is None:
@@ -162,6 +166,8 @@ class Placed:
         )
         self.size = self._fitting(wanted, plan, room)
         backend = self.backend = self._on_gpu(plan, layers)
+        if self.gpu_encoder is not None:
+            self.backend = EncoderDecoder(self.gpu_encoder, backend)
         if plan.sequences:
             self.device_sampler = backend
             self.decode_sequences = self.default_running = plan.sequences
@@ -195,16 +201,26 @@ class Placed:
             states=self.size.states,
             progress=self._progress,
         )
-        self.gpu_backend = backend
+        self.gpu_backend, programs = backend, [backend]
+        if plan.encoder is not None:
+            self.gpu_encoder = GpuBackend(
+                plan.encoder,
+                self._file,
+                blocks=self.size.blocks,
+                progress=self._progress,
+                weights=backend.weights,
+                pools=backend.pools,
+            )
+            programs.append(self.gpu_encoder)
         self.gpu = OnGpu(
             device=plan.device.name,
             layers=layers,
             of_layers=layer_count(self._graph),
-            allocations=backend.memory.allocations,
-            allocated=backend.memory.allocated,
-            sent=backend.uploader.sent,
-            seconds=backend.uploader.seconds,
-            decoded=backend.decoded,
+            allocations=sum(each.memory.allocations for each in programs),
+            allocated=sum(each.memory.allocated for each in programs),
+            sent=sum(each.uploader.sent for each in programs),
+            seconds=sum(each.uploader.seconds for each in programs),
+            decoded=tuple(sorted({kind for each in programs for kind in each.decoded})),
         )
         return backend
 
@@ -227,7 +243,8 @@ class Placed:
             )
 
         try:
-            self.cpu_backend = backend = program(graph, self._keep)
+            keep = self._keep if graph is self._graph else ()
+            self.cpu_backend = backend = program(graph, keep)
             if graph.encoder is None:
                 return backend
             return EncoderDecoder(program(graph.encoder, (), backend.pools), backend)

@@ -1,8 +1,9 @@
 """EngineClient: an engine that runs in another process, as its callers see it.
 
 It is an `InferenceEngine`: requests, errors and results are the same. Here are the tokenizer, the
-model's file and the handles of requests; the model, the scheduler, the samplers and the KV cache
-are in the process. A thread sends messages, and another one receives them.
+model's file, the handles of requests and the names of adapters; the model, the scheduler, the
+samplers and the KV cache are in the process. A thread sends messages, and another one receives
+them.
 """
 
 import os
@@ -14,7 +15,6 @@ from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
-from ingot.adapters import Adapter
 from ingot.arrays import Ints
 from ingot.backends.backend import OnOpening
 from ingot.convert import open_model
@@ -29,7 +29,7 @@ from ingot.engine.process.worker import run_engine
 from ingot.engine.request import OnProgress, Request
 from ingot.engine.stats import EngineStats, TokenGaps
 from ingot.engine.task import ReadLogits
-from ingot.errors import AdapterError, EngineError, ModelError
+from ingot.errors import EngineError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
@@ -70,7 +70,6 @@ class EngineClient(InferenceEngine):
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self._link: Link | None = None
-        self._adapters = EngineAdapters(_refuse_adapter, lambda _slot, _adapter: None)
 
     def load_gguf_model(
         self, path: str | os.PathLike[str], progress: OnOpening | None = None
@@ -78,13 +77,11 @@ class EngineClient(InferenceEngine):
         """Open a model in a new process; everything that can be wrong with it is an error here."""
         if self._link is not None:
             raise ModelError(f"the engine has a model already: {self.model.file.path}")
-        for adapter in (self.options.adapters or {}).values():
-            _refuse_adapter(adapter)
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(
             target=run_engine,
-            args=(theirs, os.fspath(path), replace(self.options, engine_process=False)),
+            args=(theirs, os.fspath(path), _options_there(self.options)),
             name="ingot-engine",
             daemon=True,
         )
@@ -107,6 +104,17 @@ class EngineClient(InferenceEngine):
         self._link = link
         # At the end of this process before `multiprocessing` waits for the other one.
         self._end_process = Finalize(self, link.close, exitpriority=10)
+        self._adapters = EngineAdapters(
+            self._remote.read_adapter,
+            lambda slot, adapter: _call(link, "attach_adapter", slot, adapter),
+        )
+        try:
+            for name, adapter in (self.options.adapters or {}).items():
+                self._adapters.add(name, adapter)
+            self._adapters.set_scales(self.options.adapter_scales or {})
+        except BaseException:
+            self.close()
+            raise
 
     def compile_grammar(self, grammar: "Grammar") -> "Future[CompiledGrammar]":
         """Have a grammar compiled, which may take seconds; then submit requests with it."""
@@ -114,7 +122,8 @@ class EngineClient(InferenceEngine):
 
     @property
     def adapters(self) -> EngineAdapters:
-        """None: they need the engine in the same process."""
+        """The LoRA adapters that requests may name; their weights are in both processes."""
+        self._links.home.check()
         return self._adapters
 
     def read_rows(
@@ -127,8 +136,7 @@ class EngineClient(InferenceEngine):
     ) -> None:
         """Run a text and pass the logits of its tokens from `first` on to a function, in order."""
         self.model.require_logits()
-        self._adapters.use(adapter)
-        self._links.read_rows(tokens, first, read)
+        self._links.read_rows(self.adapters.use(adapter), tokens, first, read)
 
     def run_beams(
         self, tokens: Ints, search: "BeamSearch", *, adapter: AdapterChoice | None = None
@@ -147,6 +155,7 @@ class EngineClient(InferenceEngine):
     ) -> int:
         """Write the KV cache of a prompt or of a request's text to a file; returns its tokens."""
         self.model.require_logits()
+        self.require_no_adapter(text)
         if isinstance(text, Request):
             tokens = self.encode((*text.prompt_ids, *text.token_ids))
             prompted = len(text.prompt_ids)
@@ -218,7 +227,7 @@ class EngineClient(InferenceEngine):
         return self._link
 
     def _call(self, name: str, *arguments: object) -> Any:
-        return self._links.ask(lambda number: Call(number, name, arguments)).result()
+        return _call(self._links, name, *arguments)
 
     def submit(self, asked: "Asked", progress: OnProgress | None = None) -> Request:
         """Have a text generated in the process."""
@@ -230,11 +239,14 @@ class EngineClient(InferenceEngine):
         return Request(text, cancel, _no_fork, progress)
 
 
-def _refuse_adapter(path: str | os.PathLike[str]) -> Adapter:
-    raise AdapterError(
-        f"{os.fspath(path)}: LoRA adapters need the engine in this process: engine_process=False, "
-        "or ingot serve --no-engine-process"
-    )
+def _options_there(options: EngineOptions) -> EngineOptions:
+    """What the engine in the process is opened with; adapters follow."""
+    return replace(options, engine_process=False, adapters=None, adapter_scales=None)
+
+
+def _call(link: Link, name: str, *arguments: object) -> Any:
+    """Call a method in the process."""
+    return link.ask(lambda number: Call(number, name, arguments)).result()
 
 
 def _opened(link: Link, progress: OnOpening | None) -> Opened:

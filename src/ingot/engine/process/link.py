@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ingot.arrays import Ints
+from ingot.engine.adapters import AdapterUse
 from ingot.engine.health import Home
 from ingot.engine.process.messages import Answer, Beat, Call, Fault, News, Release, Rows, Taken
 from ingot.engine.process.remote_text import RemoteText
@@ -91,13 +92,16 @@ class Link:
         weakref.finalize(asking, self.post, Release(asking.number)).atexit = False
         return asking
 
-    def read_rows(self, tokens: Ints, first: int, read: ReadLogits) -> None:
+    def read_rows(
+        self, adapter: AdapterUse | None, tokens: Ints, first: int, read: ReadLogits
+    ) -> None:
         """Have a text run and read the logits of its tokens, some rows at a time."""
         rows: SimpleQueue[Rows | Answer] = SimpleQueue()
 
         def asked(number: int) -> Call:
             self._rows[number] = rows
-            return Call(number, "read_rows", (tokens, first))
+            use = adapter and adapter.without_weights
+            return Call(number, "read_rows", (use, tokens, first))
 
         asking = self.ask(asked)
         asking.add_done_callback(lambda _: rows.put(Answer(asking.number)))

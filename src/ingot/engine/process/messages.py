@@ -151,9 +151,10 @@ def packed(asked: Asked) -> dict[str, Any]:
     kept = {
         entry.name: getattr(asked, entry.name)
         for entry in fields(Asked)
-        if entry.name not in ("params", "parse")
+        if entry.name not in ("params", "parse", "adapter")
     }
-    return {**kept, "params": params}
+    adapter = asked.adapter and asked.adapter.without_weights
+    return {**kept, "params": params, "adapter": adapter}
 
 
 def unpacked(asked: dict[str, Any]) -> Asked:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ingot.arrays import Ints, Logits
 from ingot.backends.backend import Stage
+from ingot.engine.adapters import AdapterUse
 from ingot.engine.channel import Progress
 from ingot.engine.engine import InferenceEngine
 from ingot.engine.options import EngineOptions
@@ -170,6 +171,7 @@ class _Worker:
         self._taken: dict[int, SimpleQueue[bool]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, "ingot-calls")
         self._calls: dict[str, Callable[..., Any]] = {
+            "attach_adapter": engine.attach_adapter,
             "clear_cache": engine.clear_cache,
             "save": self._save,
             "restore": engine.restore,
@@ -200,9 +202,9 @@ class _Worker:
                 self._answer(number, lambda: (self._engine.stats, self._engine.token_gaps))
             case Call(number, "compile_grammar", (grammar,)):
                 self._compile(number, grammar)
-            case Call(number, "read_rows", (tokens, first)):
+            case Call(number, "read_rows", (adapter, tokens, first)):
                 self._taken[number] = SimpleQueue()
-                read = partial(self._read_rows, number, tokens, first)
+                read = partial(self._read_rows, number, adapter, tokens, first)
                 self._pool.submit(self._answer, number, read)
             case Call(number, name, arguments):
                 self._pool.submit(self._answer, number, partial(self._calls[name], *arguments))
@@ -240,14 +242,14 @@ class _Worker:
 
         compiling.add_done_callback(told)
 
-    def _read_rows(self, number: int, tokens: Ints, first: int) -> None:
+    def _read_rows(self, number: int, adapter: AdapterUse | None, tokens: Ints, first: int) -> None:
         def read(start: int, logits: Logits) -> None:
             self._send(Rows(number, start, logits))
             if not self._taken[number].get():
                 raise RequestCancelledError("the reader of the logits has ended")
 
         try:
-            self._engine.read_rows(tokens, read, first=first)
+            self._engine.read_rows_with(adapter, tokens, read, first)
         finally:
             del self._taken[number]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from ingot.arrays import Floats, Ints
+from ingot.arrays import HiddenRows, Ints
 from ingot.engine.model.draft_head import DraftHead
 from ingot.engine.speculation.proposers import Proposer, Prospect
 from ingot.errors import CacheFullError
@@ -33,18 +33,17 @@ class HeadProposer(Proposer):
         self._sequence: CachedSequence | None = None
         self._missing = 0  # positions of the text that the sequence has no place for
         self._next = 0  # position of the first hidden state that waits
-        self._waiting: list[Floats] = []  # hidden states [1, width], in order
+        self._waiting: HiddenRows = head.empty(0)  # hidden states, in order
         self._tokens = np.empty(0, np.int32)  # of the text, when it last was seen
 
-    def see(self, tokens: Ints, start: int, hidden: Floats) -> None:
+    def see(self, tokens: Ints, start: int, hidden: HiddenRows) -> None:
         """Keep hidden states; those of later tokens were of a guess, and do not count."""
         if start > self._next + len(self._waiting) or not self._follows(tokens):
             self._open(tokens, start)
         if start < self._next:  # the model ran them again
             start, hidden = self._next, hidden[self._next - start :]
         if len(hidden):
-            del self._waiting[start - self._next :]
-        self._waiting += [row.copy() for row in hidden[:, None]]
+            self._waiting = self._head.joined([self._waiting[: start - self._next], hidden])
         self._tokens = tokens.copy()
         if len(self._waiting) > _WAITING:
             self._read()
@@ -61,21 +60,14 @@ class HeadProposer(Proposer):
             return []
         self._tokens = tokens.copy()
         blocks, count = self._sequence.blocks, len(tokens) - 1 - self._next
-        hidden = np.concatenate(self._waiting[:count])
-        guess: list[int] = []
+        hidden = self._waiting[:count]
         try:
-            said = self._head.next_token(blocks, tokens[self._next + 1 :], hidden)
-            self._advance(count)
-            guess.append(said.token)
-            while len(guess) < most:
-                last = np.array(guess[-1:], np.int32)
-                said = self._head.next_token(blocks, last, said.hidden)
-                guess.append(said.token)
+            guess = self._head.guess(blocks, tokens[self._next + 1 :], hidden, most)
         except CacheFullError:  # other texts fill the layer's cache
-            if not guess:
-                self._drop()
-                return []
-        blocks.shrink(self._next - self._missing)
+            self._drop()
+            return []
+        blocks.shrink(self._next + count - self._missing)
+        self._advance(count)
         return guess
 
     def close(self) -> None:
@@ -98,9 +90,9 @@ class HeadProposer(Proposer):
         self._sequence = self._head.open(tokens[1 : start + 2], variant=int(tokens[0]))
         found = self._sequence.length
         if 0 < start - found <= _FEW:
-            empty = np.zeros((start - found, self._head.width), np.float32)
+            known = tokens[found + 1 : start + 1]  # the last one may still be sampled
             with suppress(CacheFullError):
-                self._head.read(self._sequence.blocks, tokens[found + 1 : start + 1], empty)
+                self._head.read(self._sequence.blocks, known, self._head.empty(len(known)))
         self._missing = start - self._sequence.length
         self._next = start
 
@@ -111,8 +103,7 @@ class HeadProposer(Proposer):
             return
         ids = self._tokens[self._next + 1 : self._next + 1 + count]
         try:
-            hidden = np.concatenate(self._waiting[:count])
-            self._head.read(self._sequence.blocks, ids, hidden)
+            self._head.read(self._sequence.blocks, ids, self._waiting[:count])
         except CacheFullError:
             self._drop()
         else:
@@ -122,7 +113,7 @@ class HeadProposer(Proposer):
         """The first of the waiting hidden states have run."""
         assert self._sequence is not None, "it runs"
         self._next += count
-        del self._waiting[:count]
+        self._waiting = self._head.joined([self._waiting[count:]])
         if not self._missing:
             self._head.cache.settle(self._sequence, self._tokens[1:], 0)
 
@@ -130,4 +121,5 @@ class HeadProposer(Proposer):
         if self._sequence is not None:
             filed = None if self._missing else self._tokens[1:]
             self._head.cache.close(self._sequence, filed)
-        self._sequence, self._missing, self._next, self._waiting = None, 0, 0, []
+        self._sequence, self._missing, self._next = None, 0, 0
+        self._waiting = self._head.empty(0)

@@ -26,7 +26,9 @@ from ingot.graph.ops.rows import Norm, Normalization
 __all__ = [
     "Attend",
     "DistanceBias",
+    "Expansion",
     "HeadLinear",
+    "HeadMatrix",
     "PickHeads",
     "Rope",
     "RopeLayout",
@@ -67,6 +69,32 @@ class DistanceBias(Record):
     def reach(self) -> int:
         """The largest distance that differs from the one before."""
         return len(self.buckets) // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadMatrix(Record):
+    """A matrix for each head: of the head's rows of `weight`, `rows` from `first` on."""
+
+    weight: Weight = field(metadata=MATRIX)  # [heads, rows, columns], or [heads * rows, columns]
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion(Record):
+    """What makes the key and the value of each head of a latent.
+
+    `latent_rows`: the rows of `key` are those of a latent's elements, not those of a key's.
+    """
+
+    key: HeadMatrix
+    value: HeadMatrix  # its rows are those of a value's elements
+    latent_rows: bool
+
+    @property
+    def key_size(self) -> int:
+        """Elements of the key that it makes for a head."""
+        return self.key.weight.shape[-1] if self.latent_rows else self.key.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +271,12 @@ class Attend(Op):
 
     Added to scores, after scale and cap: a `bias` by distance, and -slopes[h] * |distance|. `seen`:
     of a sequence that begins with encoded positions, only those, all of them; or only the others.
+
+    Over latents there are two forms. In the absorbed one, `HeadLinear` maps queries to the space of
+    latents, and mixed latents to values. With an `expansion`, a backend may compute tokens in the
+    expanded one: both maps leave them out (`HeadLinear.expandable`), and the queries meet keys and
+    values that are made of the latents for each head. This is less work for many tokens that see
+    the same latents.
     """
 
     label: ClassVar[str] = "attend"
@@ -264,6 +298,7 @@ class Attend(Op):
     seen: SeenPart = SeenPart.ALL
     bias: DistanceBias | None = None
     slopes: tuple[float, ...] = ()  # one for each head
+    expansion: Expansion | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -291,7 +326,8 @@ class Attend(Op):
         seen = not self.chunked or (self.causal and self.window > 0)
         part = self.seen is SeenPart.ALL or (self.causal and not self.window)
         slopes = len(self.slopes) in (0, self.heads)
-        return grouped and sinks_fit and seen and part and slopes and self._bias_fits()
+        added = self._bias_fits() and self._expansion_fits()
+        return grouped and sinks_fit and seen and part and slopes and added
 
     def _bias_fits(self) -> bool:
         if self.bias is None:
@@ -299,6 +335,26 @@ class Attend(Op):
         buckets, heads = self.bias.weight.shape
         known = all(bucket in range(buckets) for bucket in self.bias.buckets)
         return heads == self.heads and len(self.bias.buckets) % 2 == 1 and known
+
+    def _expansion_fits(self) -> bool:
+        """Matrices of these heads and latents; a query and a value fit where the mapped ones are.
+
+        Only a plain attention is expanded.
+        """
+        if self.expansion is None:
+            return True
+        latent, size = self.out.width // self.heads, self.query.width // self.heads
+        key, value = self.expansion.key, self.expansion.value
+        plain = self.causal and not self.window and self.kv_heads == 1 and self.sinks is None
+        of_head = [divmod(prod(each.weight.shape[:-1]), self.heads) for each in (key, value)]
+        inside = all(
+            not rest and 0 <= each.first < each.first + each.rows <= rows
+            for each, (rows, rest) in zip((key, value), of_head, strict=True)
+        )
+        made = value.weight.shape[-1] == latent and value.rows <= latent
+        keys = key.rows if self.expansion.latent_rows else key.weight.shape[-1]
+        short = keys == latent and self.expansion.key_size <= latent <= size
+        return plain and self.seen is SeenPart.ALL and inside and made and short
 
     def check_cache(
         self, layers: Sequence[KvLayer], stored: set[int], encoded: Collection[int]
@@ -378,7 +434,8 @@ class HeadLinear(Op):
         out[h] = source[h][columns:], weight[h] @ source[h][:columns]
 
     Of a head's rows of `weight`, `rows` from `first` on are its matrix; `transposed`: they are its
-    columns.
+    columns. `expandable`: of tokens whose attention is expanded, elements that the matrix would
+    take come unmapped instead, as many as there is room for.
     """
 
     label: ClassVar[str] = "head linear"
@@ -391,6 +448,7 @@ class HeadLinear(Op):
     first: int
     rows: int
     transposed: bool = False
+    expandable: bool = False
 
     @property
     def inputs_of_head(self) -> int:

@@ -121,6 +121,11 @@ class ExpertLinear(Op):
         rows = self.weight.shape[1] if self.rows is None else self.rows
         return ExpertPart(weight=self.weight, bias=self.bias, first=self.first, rows=rows)
 
+    @property
+    def adapted_experts(self) -> "tuple[ExpertPart, ...]":
+        """Its matrices."""
+        return (self.part,)
+
     def fits(self) -> bool:
         """One matrix for each expert; one input for all that a token uses, or one for each."""
         if len(self.weight.shape) != 3:
@@ -183,6 +188,11 @@ class ExpertPart(Record):
     first: int
     rows: int
 
+    @property
+    def read(self) -> slice:
+        """The rows of an expert that are read."""
+        return slice(self.first, self.first + self.rows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertGate(Op):
@@ -204,6 +214,11 @@ class ExpertGate(Op):
         """How many experts work, and the formula."""
         gate = f"{self.activation}(gate)" + (" * up" if len(self.parts) > 1 else "")
         return _experts(self.choice, self.parts[0].weight), gate
+
+    @property
+    def adapted_experts(self) -> tuple[ExpertPart, ...]:
+        """Those of the parts."""
+        return self.parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,3 +256,9 @@ class ExpertMix(Op):
     def remarks(self) -> tuple[str, ...]:
         """How many experts work, and the residual."""
         return _experts(self.choice, self.weight), plus_residual(self.residual)
+
+    @property
+    def adapted_experts(self) -> tuple[ExpertPart, ...]:
+        """Its matrices, all rows of them."""
+        rows = self.weight.shape[1]
+        return (ExpertPart(weight=self.weight, bias=self.bias, first=0, rows=rows),)

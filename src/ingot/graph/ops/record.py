@@ -9,9 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum, auto
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ingot.graph.ops.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from ingot.graph.ops.experts import ExpertPart
 
 __all__ = ["CacheUse", "KvLayer", "Op", "Record", "Role", "Value", "Weight"]
 
@@ -191,9 +194,19 @@ class Op(Record):
         return ()
 
     @property
+    def adapted_experts(self) -> "tuple[ExpertPart, ...]":
+        """Matrices of experts whose products an adapter may add to, in order."""
+        return ()
+
+    @property
     def adapted_table(self) -> Weight | None:
         """A matrix whose rows are looked up by token id, and which an adapter may add to."""
         return None
+
+    @property
+    def is_adaptable(self) -> bool:
+        """Whether an adapter may add to one of its matrices."""
+        return bool(self.adapted_table or self.adapted_matrices or self.adapted_experts)
 
     @property
     def state_floats(self) -> int:

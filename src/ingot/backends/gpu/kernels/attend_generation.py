@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, oldest_seen, write_mean
+from ingot.backends.gpu.kernels.attention import LOWEST, STAGES, absorb, decoded_range, write_mean
 from ingot.backends.gpu.kernels.epilogue import to_half
 from ingot.backends.gpu.kernels.heads import rotated_heads, store_head
 from ingot.backends.gpu.kernels.kv_cache import BLOCK_TOKENS, read_tile, side_start
@@ -46,6 +46,7 @@ def attend_generation_kernel(
     first,
     positions,
     sequences,
+    encoded,
     cache,
     attention,
     parts,
@@ -68,9 +69,9 @@ def attend_generation_kernel(
     kv_head = tl.program_id(1)
     token = first + tl.program_id(2).to(tl.int64)
     position = tl.load(positions + token)
-    oldest = oldest_seen(position, attention.window, SEEN)
+    oldest, newest = decoded_range(token, position, encoded, attention.window, SEEN)
     first_part = oldest // PART
-    last_part = position // PART
+    last_part = newest // PART
     nearest = first_part + (stripe + stripes - first_part % stripes) % stripes
     sequence = tl.load(sequences + token)
     mine = (position >= 0) & (nearest <= last_part)
@@ -115,13 +116,13 @@ def attend_generation_kernel(
             q = q.to(tl.float32)
         for part in range(nearest, last_part + 1, stripes):
             low = tl.maximum(part * PART, oldest // SPAN * SPAN)
-            high = tl.minimum(part * PART + PART, position + 1)
+            high = tl.minimum(part * PART + PART, newest + 1)
             best = tl.full((ROWS,), LOWEST, tl.float32)
             total = tl.zeros((ROWS,), tl.float32)
             mixed = tl.zeros((ROWS, PADDED), tl.float32)
             for base in tl.range(low, high, SPAN, num_stages=LOADS):
                 where = base + tl.arange(0, SPAN)
-                known = (where <= position) & (where >= oldest)
+                known = (where <= newest) & (where >= oldest)
                 block = tl.load(
                     cache.table + sequence * cache.table_stride + where // BLOCK_TOKENS,
                     mask=known,
@@ -162,6 +163,7 @@ def attend_generation_kernel(
 def join_parts_kernel(
     first,
     positions,
+    encoded,
     attention,
     parts,
     work,
@@ -175,9 +177,9 @@ def join_parts_kernel(
     head = tl.program_id(0)
     token = first + tl.program_id(1).to(tl.int64)
     position = tl.load(positions + token)
-    oldest = oldest_seen(position, attention.window, SEEN)
+    oldest, newest = decoded_range(token, position, encoded, attention.window, SEEN)
     first_part = oldest // PART
-    count = position // PART - first_part + 1
+    count = newest // PART - first_part + 1
     wait_for_last(AHEAD)
     start_next(AHEAD)
     if count > 1:

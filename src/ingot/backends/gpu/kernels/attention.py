@@ -24,6 +24,8 @@ STAGES = tl.constexpr(2)  # steps of a loop over positions whose loads are under
 CAUSAL = tl.constexpr(0)  # those up to its own, or the newest of them
 CHUNKED = tl.constexpr(1)  # of those up to its own the ones in the same chunk
 BOTH_WAYS = tl.constexpr(2)  # all of its sequence, or the nearest
+ENCODED = tl.constexpr(3)  # those that an encoder wrote, whatever its own
+DECODED = tl.constexpr(4)  # of those up to its own the ones after them
 
 
 class Attention(NamedTuple):
@@ -54,6 +56,24 @@ def oldest_seen(position, window, SEEN: tl.constexpr):
         else:
             oldest = tl.maximum(position - window + 1, 0)
     return oldest
+
+
+@triton.jit
+def decoded_range(
+    token,
+    position,
+    encoded,  # [tokens]: positions that an encoder wrote of its sequence; or none
+    window,
+    SEEN: tl.constexpr,
+):
+    """The first and the last position that a token sees when it decodes."""
+    oldest = oldest_seen(position, window, SEEN)
+    newest = position
+    if SEEN == ENCODED:
+        newest = tl.load(encoded + token) - 1
+    if SEEN == DECODED:
+        oldest = tl.load(encoded + token)
+    return oldest, newest
 
 
 @triton.jit
