@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from command_runs import INGOT, PATIENCE, Run
 
 import ingot
-from ingot.cli import COMMANDS
+from ingot.cli import COMMANDS, main
 from ingot.store import DEFAULT_MODEL
 
 
@@ -39,6 +41,14 @@ def test_the_package_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "ingot", "--version"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout == f"ingot {ingot.__version__}\n"
+
+
+def test_the_command_has_the_name_of_the_package_too() -> None:
+    """`uvx ingot-llm` runs the script that is called like the package."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert set(project["scripts"]) == {"ingot", project["name"]}
+    for name, place in project["scripts"].items():
+        assert EntryPoint(name, place, "console_scripts").load() is main
 
 
 def test_an_unknown_command_is_a_usage_error(run_process: Run) -> None:
