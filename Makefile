@@ -274,8 +274,8 @@ test-abi3: $(NEWER)/.made $(VENV)/.wheels ## build the wheel of the stable ABI, 
 	@$(BIN)/ingot pull default >/dev/null
 	$(call NEWER_PYTHON,site) -m ingot run --temperature 0 -n 2 hi </dev/null
 
-# All that .venv holds for the tests, linters and oracles, in the versions they passed with.
-lock: $(VENV)/.lint $(VENV)/.oracle $(VENV)/.gpu ## write requirements.lock from what is installed
+# All that .venv holds for the tests, linters, oracles, coverage, wheels and benchmarks, in the versions they passed with.
+lock: $(VENV)/.lint $(VENV)/.oracle $(VENV)/.gpu $(VENV)/.coverage $(VENV)/.wheels $(VENV)/.bench ## write requirements.lock from what is installed
 	@head -2 requirements.lock > build/lock
 	@$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+.*//' | grep '==' \
 	  | grep -vE '^(pip|setuptools|wheel)==' | sort -f >> build/lock
