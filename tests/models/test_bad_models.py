@@ -16,10 +16,14 @@ from hypothesis import strategies as st
 from ingot.api import LLM
 from ingot.errors import IngotError, ModelError
 from ingot.gguf import GgufLoader, GgufWriter
+from ingot.graph import ComputationGraph
+from ingot.graph.ops import Gating, Route
 from ingot.models import architectures, build_graph
+from models.recipes import RECIPES
 from models.tiny_models import Fixture, Floats
 
 LATER_LAYER = re.compile(r"blk\.[1-9]")
+WITH_EXPERTS = [name for name in RECIPES if Fixture.load(name).metadata.get("expert_count")]
 
 
 @pytest.fixture(params=architectures())
@@ -136,12 +140,63 @@ def test_heads_that_are_no_whole_blocks_of_the_cache(kv_type: str, tmp_path: Pat
         LLM(path, threads=1, kv_type=kv_type)
 
 
-def test_a_gating_that_nobody_knows(tmp_path: Path) -> None:
-    fixture = Fixture.load("glm4moe")
-    metadata = {**fixture.metadata, "expert_gating_func": 9}
-    path = replace(fixture, metadata=metadata).write(tmp_path / "model.gguf")
+def with_gating(name: str, number: int, path: Path) -> ComputationGraph:
+    """The graph of a tiny model whose file states this gating."""
+    fixture = Fixture.load(name)
+    metadata = {**fixture.metadata, "expert_gating_func": number}
+    with GgufLoader(replace(fixture, metadata=metadata).write(path / "model.gguf")) as model:
+        return build_graph(model)
+
+
+@pytest.mark.parametrize("name", WITH_EXPERTS)
+def test_a_gating_that_nobody_knows(name: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"expert_gating_func is 9; it must be 1 \(softmax"):
-        LLM(path, threads=1)
+        with_gating(name, 9, tmp_path)
+
+
+@pytest.mark.parametrize("name", WITH_EXPERTS)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_stated_gating_is_the_one_that_is_computed(
+    name: str, number: int, tmp_path: Path
+) -> None:
+    computed, refused = set(), ""
+    try:
+        graph = with_gating(name, number, tmp_path)
+        computed = {op.gating for op in graph.ops if isinstance(op, Route)}
+    except ModelError as error:
+        refused = str(error)
+    if refused:
+        assert f"{Fixture.load(name).architecture}.expert_gating_func says " in refused
+    else:
+        assert computed
+        softmax = {Gating.SOFTMAX, Gating.CHOSEN_SOFTMAX}
+        assert computed <= ({Gating.SIGMOID} if number == 2 else softmax)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "stated", "computed"),
+    [
+        ("qwen3moe", 2, "sigmoid", "softmax"),
+        ("gemma4-experts", 2, "sigmoid", "softmax"),
+        ("gpt-oss", 2, "sigmoid", "softmax of the chosen experts"),
+        ("llama4", 1, "softmax", "sigmoid"),
+        ("phimoe", 1, "softmax", "sparse mixer"),
+        ("olmoe", 3, "softmax of the chosen experts", "softmax"),  # whose weights are not normed
+    ],
+)
+def test_a_gating_that_an_architecture_does_not_have(
+    name: str, number: int, stated: str, computed: str, tmp_path: Path
+) -> None:
+    message = f"expert_gating_func says {stated}, but the experts of .* are weighed by {computed};"
+    with pytest.raises(ModelError, match=message):
+        with_gating(name, number, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("qwen3moe", 1), ("qwen3moe", 3), ("gpt-oss", 1), ("llama4", 2)]
+)
+def test_a_gating_that_a_file_need_not_state(name: str, number: int, tmp_path: Path) -> None:
+    assert with_gating(name, number, tmp_path).ops
 
 
 def test_a_shared_expert_that_is_missing(tmp_path: Path) -> None:

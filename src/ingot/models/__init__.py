@@ -16,6 +16,7 @@ from ingot.errors import ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.models.checkpoint import Checkpoint
+from ingot.models.expert_checks import check_gating
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.lower import lower
 from ingot.models.lower_mtp import PROJECTION, lower_mtp
@@ -29,7 +30,7 @@ _RANK = 4
 
 _SHARED = {
     "builder", "checkpoint", "checkpoint_parts", "checkpoint_relative", "checkpoint_states",
-    "drafts", "hyperparameters", "networks", "settings", "spec", "tensor_checks",
+    "drafts", "expert_checks", "hyperparameters", "networks", "settings", "spec", "tensor_checks",
 }  # fmt: skip
 # Read once: a process without file descriptors could not read the folder again.
 _MODULES = frozenset(module.name for module in iter_modules(__path__))
@@ -143,7 +144,9 @@ def _describe(model: GgufLoader, context: int | None) -> tuple[Network, Hyperpar
             "`ingot tokenize`; take a file with weights to run the model"
         )
     parameters = Hyperparameters(name, model.metadata, model.tensors, context)
-    return cast(Network, _module(name).network(parameters)), parameters
+    network = cast(Network, _module(name).network(parameters))
+    check_gating(network, parameters)
+    return network, parameters
 
 
 def pooling(model: GgufLoader) -> Pooling:

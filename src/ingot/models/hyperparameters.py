@@ -248,11 +248,16 @@ class Hyperparameters:
 
     def gating(self, default: Gating) -> Gating:
         """How the scores of experts become weights; `default` if the file does not say."""
+        return self.stated_gating or default
+
+    @property
+    def stated_gating(self) -> Gating | None:
+        """The gating that the file states, if it does."""
         number = self.integer("expert_gating_func", 0)
         if number and number not in _GATINGS:
             known = "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen experts)"
             raise self._wrong("expert_gating_func", number, known)
-        return _GATINGS.get(number, default)
+        return _GATINGS.get(number)
 
     def expert_groups(self, best: int) -> ExpertGroupsSpec | None:
         """Groups of experts, if there are several; their `best` scores say which are used."""
