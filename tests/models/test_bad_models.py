@@ -243,6 +243,25 @@ def test_groups_that_do_not_fit_the_experts(
     assert message in refused("deepseek2", changes, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["qwen35", "qwen2"])
+@pytest.mark.parametrize("wrong", [[1, 1, 1, 0, 0], [9, 9, 9, 9], [1, 1, -1], [1.0, 1.0], 3, "3"])
+def test_axes_that_do_not_fit_the_rotary_pairs(name: str, wrong: Any, tmp_path: Path) -> None:
+    error = refused(name, {"rope.dimension_sections": wrong}, tmp_path)
+    pairs = {"qwen35": 3, "qwen2": 8}[name]
+    assert f"{name}.rope.dimension_sections must be a list of up to 4 numbers" in error
+    assert f"at most {pairs} together" in error
+
+
+@pytest.mark.parametrize("sections", [[3, 0, 0, 0], [1, 1], [0, 0, 0, 0]])
+def test_axes_of_positions_do_not_change_a_text(sections: list[int], tmp_path: Path) -> None:
+    fixture = Fixture.load("qwen35")
+    path = fixture.write(tmp_path / "model.gguf")
+    metadata = {**fixture.metadata, "rope.dimension_sections": sections}
+    other = replace(fixture, metadata=metadata).write(tmp_path / "other.gguf")
+    with LLM(path, threads=1) as one, LLM(other, threads=1) as two:
+        np.testing.assert_array_equal(one.logits(fixture.token_ids), two.logits(fixture.token_ids))
+
+
 @pytest.mark.parametrize("count", [-1, 4, 5])
 def test_layers_of_which_too_many_predict_several_tokens(count: int, tmp_path: Path) -> None:
     fixture = Fixture.load("glm4moe")

@@ -29,6 +29,7 @@ from ingot.models.spec import (
 )
 from ingot.quant import decode
 
+_AXES = 4  # of positions: time, height, width and one more
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
 
 # Divisors of the speeds of rotary pairs: for all contexts, or for short and long ones.
@@ -414,6 +415,7 @@ class Hyperparameters:
     def rope(self, layout: RopeLayout, *, yarn_in_whole_pairs: bool = True) -> RopeSpec:
         """Rotary positions as the file asks for."""
         size, base = self._rope_size, self.positive("rope.freq_base", 10000.0)
+        self._check_sections(size // 2)
         scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "linear")
         factor = self.positive("rope.scaling.factor", 1.0)
         attention_factor = self.positive("rope.scaling.attn_factor", 1.0)
@@ -452,6 +454,19 @@ class Hyperparameters:
     @property
     def _rope_size(self) -> int:
         return self._even("rope.dimension_count", self.head_size, self.head_size)
+
+    def _check_sections(self, pairs: int) -> None:
+        """Rotary pairs of each axis of an image, whose positions in text are all the same."""
+        key = f"{self.architecture}.rope.dimension_sections"
+        if (stated := self.metadata.get(key)) is None:
+            return
+        counts = np.asarray(stated)
+        numbers = counts.ndim == 1 and len(counts) <= _AXES and counts.dtype.kind in "iu"
+        if not numbers or counts.min(initial=0) < 0 or sum(counts.tolist()) > pairs:
+            raise ModelError(
+                f"{key} must be a list of up to {_AXES} numbers of rotary pairs, each at least 0 "
+                f"and at most {pairs} together (half of rope.dimension_count)"
+            )
 
     def _even(self, key: str, default: int, head_size: int) -> int:
         """Elements of a head that turn, in pairs."""
