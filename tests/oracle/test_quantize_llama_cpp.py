@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ingot.gguf import GgufLoader, GgufWriter, ValueType
+from ingot.models import has_own_mix_rules
 from ingot.quant import decode
 from ingot.quantize import plan
 from ingot.quantize.imatrix import ImportanceMatrix
@@ -60,6 +61,8 @@ MODELS = {
     "many experts": {"architecture": "qwen3moe", "layers": 9, "experts": 16},
     "odd rows": {"layers": 8, "width": 288},
     "eighty layers": {"layers": 80},
+    "eighty layers, all heads": {"layers": 80, "kv_heads": 4},
+    "tied, eighty layers": {"architecture": "qwen2", "layers": 80, "tied": True},
 }
 
 
@@ -125,13 +128,14 @@ def test_types_and_errors(name: str, tmp_path: Path) -> None:
     source = write_model(tmp_path / "model.gguf", **MODELS[name])
     mixes = [mix for mix in MIXES.values() if mix.name not in ("F32", "BF16")]
     mixes = [mix for mix in mixes if not mix.needs_imatrix]
-    if name == "eighty layers":  # many weights; only these have a rule for such a model
+    if "eighty layers" in name:  # many weights; only these have a rule for such a model
         mixes = [MIXES[mix] for mix in ("Q3_K_M", "Q4_K_S", "Q4_K_M")]
     jobs = [(str(tmp_path / f"{mix.name}.gguf"), mix.file_type) for mix in mixes]
     subprocess.run([sys.executable, "-c", WORKER, str(source), json.dumps(jobs)], check=True)
+    architecture = MODELS[name].get("architecture", "")
     with GgufLoader(source) as loader:
         for mix in mixes:
-            planned = plan(loader, mix)
+            planned = plan(loader, mix, own_rules=has_own_mix_rules(architecture))
             with GgufLoader(tmp_path / f"{mix.name}.gguf") as theirs:
                 expected = {key: tensor.type.name for key, tensor in theirs.tensors.items()}
                 assert {k: t.name for k, t in planned.types.items()} == expected, mix.name
@@ -185,11 +189,12 @@ def test_errors_with_importance(tmp_path: Path) -> None:
                     assert found[0] <= 1.0001 * found[1], (mix.name, key, found[0] / found[1])
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "eighty layers"])
+@pytest.mark.parametrize("name", [name for name in MODELS if "eighty layers" not in name])
 def test_types_with_importance(name: str, tmp_path: Path) -> None:
     """llama.cpp says in a dry run which types it would write."""
     source = write_model(tmp_path / "model.gguf", **MODELS[name])
     mixes = [mix for mix in MIXES.values() if mix.name.startswith(("IQ", "Q2_K"))]
+    own_rules = has_own_mix_rules(MODELS[name].get("architecture", ""))
     with GgufLoader(source) as loader:
         known = {
             key: np.ones(tensor.shape[-1] * (tensor.shape[0] if len(tensor.shape) > 2 else 1), "f4")
@@ -208,7 +213,7 @@ def test_types_with_importance(name: str, tmp_path: Path) -> None:
         for mix, log in zip(mixes, said, strict=False):
             expected = dict(re.findall(r"\] +(\S+) .*->.*\((\w+)\)", log))
             assert len(expected) > 20, log
-            types = plan(loader, mix, imatrix=imatrix).types
+            types = plan(loader, mix, imatrix=imatrix, own_rules=own_rules).types
             found = {key: types[key].name.lower() for key in expected}
             assert found == {key: kind.lower() for key, kind in expected.items()}, mix.name
 

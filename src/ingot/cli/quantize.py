@@ -19,6 +19,7 @@ from ingot.engine.model.fit_size import fit_size
 from ingot.engine.model.input_sums import sum_inputs
 from ingot.errors import ConfigError
 from ingot.gguf import GgufLoader
+from ingot.models import has_own_mix_rules
 from ingot.quantize import Quantization, parse_override, plan
 from ingot.quantize.imatrix import ImportanceMatrix, read_imatrix
 from ingot.quantize.mixes import COPY, MIXES, Mix, mix_of
@@ -105,7 +106,14 @@ def command(
     with open_model(path) as loader:
         known = None if imatrix is None else read_imatrix(imatrix)
         if mix is not None:
-            planned = plan(loader, mix, overrides, imatrix=known, allow_requantize=allow_requantize)
+            planned = plan(
+                loader,
+                mix,
+                overrides,
+                imatrix=known,
+                allow_requantize=allow_requantize,
+                own_rules=has_own_mix_rules(loader.metadata.string("general.architecture", "")),
+            )
         elif text is not None:
             planned = _fitted(loader, text, known, size_limit, target_bpw, context, threads)
         else:

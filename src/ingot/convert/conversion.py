@@ -28,7 +28,7 @@ from ingot.errors import ConversionError, QuantError
 from ingot.files import FileRange, require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
 from ingot.gguf.value_encoding import Writable
-from ingot.models import build_graph, checkpoints
+from ingot.models import build_graph, checkpoints, has_own_mix_rules
 from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.settings import Settings
 from ingot.quant import encode
@@ -224,11 +224,11 @@ def _types(
 
     heads = number("attention.head_count", 1)
     model = ModelShape(
-        architecture=architecture,
         layers=number("block_count", 1),
         experts=number("expert_count", 0),
         queries_per_key=heads // number("attention.head_count_kv", heads),
         tied=_OUTPUT not in tensors,
+        own_rules=has_own_mix_rules(architecture),
     )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     chosen = choose_types(mix, model, shapes)

@@ -68,6 +68,11 @@ def stored_forms(name: str) -> tuple[Checkpoint, ...]:
     return cast(tuple[Checkpoint, ...], getattr(_module(name), "CHECKPOINTS", ()))
 
 
+def has_own_mix_rules(name: str) -> bool:
+    """Whether llama.cpp's quantizer has rules for an architecture alone (quantize/mixes.py)."""
+    return name in architectures() and getattr(_module(name), "OWN_MIX_RULES", False) is True
+
+
 def is_draft(model: GgufLoader) -> bool:
     """Whether a file guesses tokens for another model and is none by itself (drafts.py)."""
     return _DRAFT + module_name(model.metadata.string("general.architecture")) in _MODULES

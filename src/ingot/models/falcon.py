@@ -9,6 +9,8 @@ from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
+OWN_MIX_RULES = True  # llama.cpp's quantizer has rules for this architecture alone
+
 
 def _kv_heads(s: Settings) -> int:
     if s.boolean("new_decoder_architecture", False):

@@ -7,7 +7,7 @@ at a time, in native code on all threads. This package does not know networks.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -161,14 +161,19 @@ def plan(
     *,
     imatrix: ImportanceMatrix | None = None,
     allow_requantize: bool = False,
+    own_rules: bool = False,
 ) -> Quantization:
-    """Choose a type for each tensor. The last override that finds a name wins."""
+    """Choose a type for each tensor. The last override that finds a name wins.
+
+    `own_rules`: see `ingot.models.has_own_mix_rules`.
+    """
     shapes = {name: tensor.shape for name, tensor in source.tensors.items()}
     if not shapes:
         raise QuantError(f"{source.path} has no tensors")
     if imatrix is not None and not shapes.keys() & imatrix.means.keys():
         raise QuantError(f"{imatrix.path} knows no tensor of {source.path}")
-    chosen = choose_types(mix, model_shape(source), shapes, has_imatrix=imatrix is not None)
+    model = replace(model_shape(source), own_rules=own_rules)
+    chosen = choose_types(mix, model, shapes, has_imatrix=imatrix is not None)
     for name, shape in shapes.items():
         for override in overrides:
             if is_quantizable(name, shape) and override.pattern.search(name):
@@ -207,7 +212,6 @@ def model_shape(source: GgufLoader) -> ModelShape:
 
     heads = number("attention.head_count", 1)
     return ModelShape(
-        architecture=architecture,
         layers=number("block_count", 1),
         experts=number("expert_count", 0),
         queries_per_key=heads // number("attention.head_count_kv", heads),

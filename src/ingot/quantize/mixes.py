@@ -86,16 +86,16 @@ def is_quantizable(name: str, shape: Sequence[int]) -> bool:
 class ModelShape:
     """What the rules ask about a model."""
 
-    architecture: str
     layers: int
     experts: int = 0
     queries_per_key: int = 1
     tied: bool = False  # no `output.weight`
+    own_rules: bool = False  # those that llama.cpp has for an architecture alone
 
     @property
-    def is_large_llama(self) -> bool:
-        """Llama 2 70B and its like: 80 layers, 8 queries for a key."""
-        return self.layers == 80 and self.architecture == "llama"
+    def has_small_values(self) -> bool:
+        """80 layers with fewer key heads than queries, as Llama 2 70B and Qwen 2 72B have them."""
+        return self.layers == 80 and self.queries_per_key > 1
 
 
 def choose_types(
@@ -150,7 +150,6 @@ class _Rules:
     ) -> None:
         self._mix, self._base, self._model = mix.name, mix.base, model
         self._has_imatrix = has_imatrix
-        self._is_falcon = model.architecture == "falcon"
         self._values = _numbered(name for name in names if _VALUE.search(name))
         self._downs = _numbered(name for name in names if "ffn_down" in name)
         self._ups = _numbered(name for name in names if "ffn_up" in name)
@@ -163,7 +162,7 @@ class _Rules:
         if self._base is T.MXFP4:  # experts in four bits, everything else in eight
             return T.MXFP4 if len(shape) > 2 else T.Q8_0
         if name == "output.weight" or (self._model.tied and name == "token_embd.weight"):
-            large = self._is_falcon or shape[-1] % T.Q6_K.block_size or self._base is T.Q8_0
+            large = self._model.own_rules or shape[-1] % T.Q6_K.block_size or self._base is T.Q8_0
             smaller = self._mix in _TWO_BITS or self._mix == "IQ3_XXS"
             return T.Q8_0 if large else T.Q5_K if smaller else T.Q6_K
         if name == "token_embd.weight":
@@ -234,7 +233,7 @@ class _Rules:
                 kind = T.Q5_K
             case _:
                 kind = self._base
-        return T.Q5_K if self._model.is_large_llama and kind in (T.Q3_K, T.Q4_K) else kind
+        return T.Q5_K if self._model.has_small_values and kind in (T.Q3_K, T.Q4_K) else kind
 
     def _down(self, name: str) -> T:
         number, count = self._layer(name, self._downs)
@@ -249,23 +248,23 @@ class _Rules:
             case "Q3_K_M" if number < count // 16:
                 return T.Q5_K
             case "Q3_K_M":
-                return T.Q4_K if more or not self._is_falcon else T.Q3_K
+                return T.Q4_K if more or not self._model.own_rules else T.Q3_K
             case "IQ3_M" if number < count // 8 or (more and self._model.experts == 8):
                 return T.Q4_K
             case "Q3_K_L":
-                return T.Q4_K if self._is_falcon else T.Q5_K
-            case "Q4_K_M" if self._is_falcon and number >= count // 16:
+                return T.Q4_K if self._model.own_rules else T.Q5_K
+            case "Q4_K_M" if self._model.own_rules and number >= count // 16:
                 return T.Q5_K if more else T.Q4_K
             case "Q4_K_M" | "Q5_K_M" if more:
                 return T.Q6_K
             case "IQ4_NL" | "IQ4_XS" if number < count // 8 and not self._has_imatrix:
                 return T.Q5_K
-            case "Q4_K_S" if number < count // 8 and not self._is_falcon:
+            case "Q4_K_S" if number < count // 8 and not self._model.own_rules:
                 return T.Q5_K
         return self._base
 
     def _attention_output(self) -> T:
-        if self._is_falcon:
+        if self._model.own_rules:
             return T.Q4_K if self._mix == "Q3_K_L" else self._base
         if self._model.experts == 8:
             return T.Q5_K if self._mix in _FIVE_BITS_WITH_EXPERTS else self._base

@@ -215,18 +215,17 @@ def _strips(
 ) -> tuple[list[int], list[int]]:
     """Special tokens that remove the white space to the left and to the right of them.
 
-    Files do not list them; llama.cpp decides by the name of the model, too.
+    Files do not list them. As in transformers, the mask of XLM-R's vocabularies is one, which are
+    those of the Unigram kind that have it; others are known by names that llama.cpp knows, too.
     """
     name = vocabulary.metadata.string("general.name", "").lower()
-    architecture = vocabulary.metadata.string("general.architecture", "")
     pre = vocabulary.pre or ""
 
     def ids(*texts: str) -> set[int]:
         return {id for text in texts if (id := find(text)) is not None}
 
-    if any(part in pre for part in ("jina-v2-de", "jina-v2-es", "jina-v2-code")) or any(
-        part in architecture for part in ("nomic-bert-moe", "jina-bert-v3")
-    ):
+    jina = any(part in pre for part in ("jina-v2-de", "jina-v2-es", "jina-v2-code"))
+    if jina or vocabulary.kind == "t5":
         return sorted(ids("<mask>")), []
     if "phi-3" in name or "phi3" in name:
         special = {

@@ -12,6 +12,7 @@ import ingot.quantize
 from ingot.cli import app
 from ingot.errors import DiskSpaceError, QuantError
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, ValueType
+from ingot.models import architectures, has_own_mix_rules
 from ingot.quant import decode, encode
 from ingot.quantize import parse_override, plan
 from ingot.quantize.mixes import COPY, MIXES, ModelShape, choose_types, fitting, mix_of
@@ -19,16 +20,18 @@ from ingot.quantize.mixes import COPY, MIXES, ModelShape, choose_types, fitting,
 LAYERS = 4
 
 
-def write_model(path: Path, *, type: GgmlType = GgmlType.F16, parts: int = 1) -> Path:
+def write_model(
+    path: Path, *, type: GgmlType = GgmlType.F16, parts: int = 1, architecture: str = "llama"
+) -> Path:
     """A file like a Llama's, with key-value pairs of all kinds."""
     rng = np.random.default_rng(5)
     writer = GgufWriter(path)
-    writer.add("general.architecture", "llama")
+    writer.add("general.architecture", architecture)
     writer.add("general.name", b"caf\xe9")  # not UTF-8
     writer.add("general.file_type", 1)
-    writer.add("llama.block_count", LAYERS)
-    writer.add("llama.attention.head_count", 8)
-    writer.add("llama.attention.head_count_kv", 2)
+    writer.add(f"{architecture}.block_count", LAYERS)
+    writer.add(f"{architecture}.attention.head_count", 8)
+    writer.add(f"{architecture}.attention.head_count_kv", 2)
     writer.add("tokenizer.ggml.tokens", ["a", "b"], ValueType.STRING)
     writer.add("tokenizer.ggml.scores", [0.5, -1.5], ValueType.FLOAT64)
     names = {"token_embd.weight": (3, 256), "output.weight": (3, 256), "output_norm.weight": (256,)}
@@ -226,7 +229,35 @@ def test_rows_that_no_block_divides() -> None:
 
 def test_no_rule_needs_a_layer() -> None:
     """Names that no model has are matrices like others."""
-    shape = ModelShape("anything", layers=1, experts=8)
+    shape = ModelShape(layers=1, experts=8)
     for mix in MIXES.values():
         found = choose_types(mix, shape, {"x.weight": (2, 256), "ffn_down.weight": (2, 256)})
         assert all(re.fullmatch(r"[A-Z0-9_]+", kind.name) for kind in found.values())
+
+
+def test_an_architecture_with_rules_of_its_own(tmp_path: Path) -> None:
+    """Falcon, as llama.cpp quantizes it; no other architecture."""
+    assert [name for name in architectures() if has_own_mix_rules(name)] == ["falcon"]
+    assert not has_own_mix_rules("unheard-of")
+    shapes = {"output.weight": (2, 256)} | {f"blk.{n}.ffn_down.weight": (2, 256) for n in range(16)}
+    usual, own = (
+        choose_types(MIXES["Q4_K_M"], ModelShape(layers=16, own_rules=own), shapes)
+        for own in (False, True)
+    )
+    assert (usual["output.weight"], own["output.weight"]) == (GgmlType.Q6_K, GgmlType.Q8_0)
+    last = "blk.15.ffn_down.weight"
+    assert (usual[last], own[last]) == (GgmlType.Q6_K, GgmlType.Q5_K)
+    for name, kind in (("falcon", "Q8_0"), ("llama", "Q6_K")):
+        path = write_model(tmp_path / "model.gguf", architecture=name)
+        result = CliRunner().invoke(app, ["quantize", str(path), "x", "q6_k", "--dry-run"])
+        assert re.search(rf"output\.weight +3 x 256 +F16 +{kind}", result.output), result.output
+
+
+@pytest.mark.parametrize(
+    ("layers", "shared", "kind"),
+    [(80, 8, GgmlType.Q5_K), (80, 1, GgmlType.Q4_K), (79, 8, GgmlType.Q4_K)],
+)
+def test_small_value_matrices_of_large_models(layers: int, shared: int, kind: GgmlType) -> None:
+    shapes = {f"blk.{layer}.attn_v.weight": (2, 256) for layer in range(layers)}
+    found = choose_types(MIXES["Q4_K_S"], ModelShape(layers, queries_per_key=shared), shapes)
+    assert found["blk.40.attn_v.weight"] is kind

@@ -158,3 +158,10 @@ def test_jina_swallows_white_space_before_its_mask(make_tokenizer: MakeTokenizer
     tokens: list[Token] = ["a", "Ġ", ("<mask>", CONTROL), ("<s>", CONTROL)]
     made = make_tokenizer("gpt2", tokens, merges=["a a"], pre="jina-v2-de")
     assert made.encode("a  <mask> a <s>", parse_special=True) == [0, 2, 1, 0, 1, 3]
+
+
+def test_xlm_roberta_swallows_white_space_before_its_mask(make_tokenizer: MakeTokenizer) -> None:
+    """As its vocabulary has it in transformers, whichever network reads it."""
+    tokens: list[Token] = ["a", "\u2581", ("<mask>", CONTROL), ("<s>", CONTROL)]
+    made = make_tokenizer("t5", tokens, add_space_prefix=False, add_eos_token=False)
+    assert made.encode("a  <mask> a <s>", parse_special=True) == [0, 2, 1, 0, 1, 3]
