@@ -49,7 +49,7 @@ def ask_for_download(page: "Page", name: str) -> None:
 
 
 def begin_download(page: "Page", name: str) -> None:
-    """Begin a download and wait until the page shows it, so that it sees what the server tells next."""
+    """Begin a download, and wait until the page listens to what the server tells next."""
     ask_for_download(page, name)
     row = page.locator("#models .downloads li").filter(has_text=name)
     expect(row).to_contain_text("waiting")
