@@ -18,6 +18,7 @@ from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
 from ingot.cli.shared.served_models import served_models
 from ingot.errors import ChatTemplateError, ConfigError
 from ingot.tokenizer.chat_template import CHATML
+from models.test_mtp import with_mtp
 from scripted_gguf import write_scripted_gguf
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -129,10 +130,27 @@ def test_the_engine_has_flags(path: Path) -> None:
     assert (options.cache_tokens, options.chunk_tokens, options.max_running) == (512, 32, 3)
     assert options.draft == path
     assert options.speculation == "auto"
-    for way in ("off", "ngram"):
+    for way in ("off", "ngram", "mtp"):
         assert EngineFlags(speculation=way).options(AdapterFlags()).speculation == way
     with pytest.raises(ConfigError, match="'ngram'"):
         EngineFlags(speculation="magic").options(AdapterFlags())
+
+
+def test_a_server_guesses_as_its_operator_says(tmp_path: Path) -> None:
+    path = with_mtp("glm4moe").write(tmp_path / "mtp.gguf")
+    body = {"prompt": [1, 2, 3], "max_tokens": 24, "ignore_eos": True, "temperature": 0}
+    texts = []
+    for way in ("mtp", "off"):
+        with (
+            serving(path, "--speculation", way, "--threads", 1) as served,
+            httpx.Client(base_url=served.url, timeout=300) as http,
+        ):
+            made = http.post("/v1/completions", json={**body, "speculation": "ngram"}).json()
+            texts.append(made["choices"][0]["text"])
+            status = http.get("/api/status").json()["models"][0]
+        assert status["generated_tokens"] == 24
+        assert (status["guessed_tokens"] > 0) == (way == "mtp")
+    assert texts[0] == texts[1]
 
 
 def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from ingot.server import ServedModel, ServerOptions
 from ingot.server.app import application
 from ingot.server.state import Server
 from ingot.server.status_history import WINDOW_SECONDS, StatusHistory
+from models.test_mtp import with_mtp
 from tiny_eagle import TinyEagle
 from tiny_llama import write_tiny_llama
 
@@ -56,10 +57,14 @@ def test_ended_requests_have_their_parts(tiny: Path) -> None:
     assert ended["queue_seconds"] >= 0
 
 
-@pytest.mark.parametrize("how", ["ngram", "eagle"])
+@pytest.mark.parametrize("how", ["ngram", "mtp", "eagle"])
 def test_guesses_are_counted(tiny: Path, tmp_path: Path, how: str) -> None:
-    eagle = TinyEagle(layers=(0, 1, 2)).write(tmp_path / "eagle.gguf")
-    server = server_of(tiny, **({"draft": eagle} if how == "eagle" else {"speculation": "ngram"}))
+    if how == "eagle":
+        draft = TinyEagle(layers=(0, 1, 2)).write(tmp_path / "eagle.gguf")
+        server = server_of(tiny, draft=draft)
+    else:
+        path = with_mtp("glm4moe").write(tmp_path / "mtp.gguf") if how == "mtp" else tiny
+        server = server_of(path, speculation=how)
     with TestClient(application(server), base_url="http://localhost") as http:
         ask(http, "one two one two one two one two one two")
         again = {"prompt": "one two " * 9, "n_predict": 24, "temperature": 0, "ignore_eos": True}
