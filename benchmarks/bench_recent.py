@@ -1,43 +1,74 @@
 """Recent networks beside llama.cpp, and what a token costs as the context grows.
 
     python benchmarks/bench_recent.py --peer PYTHON [--models FOLDER] [--rounds 3] [--json]
+    python benchmarks/bench_recent.py --device cuda --peer PYTHON
 
-Three files of real width and few layers are written to FOLDER once (about 11 GB): Qwen3-Next, most
-layers of which keep a state instead of keys and values, the same with attention in every layer, and
-DeepSeek V2 Lite, which keeps one latent of 576 elements of a token.
+Five files of real width and few layers are written to FOLDER once (about 13 GB): Qwen3-Next, most
+layers of which keep a state of the delta rule instead of keys and values, Granite 4 H Tiny, most
+layers of which keep one of Mamba 2, both again with attention in every layer, and DeepSeek V2 Lite,
+which keeps one latent of 576 elements of a token.
 
-- prefill of 512 tokens by Ingot with states and with attention alone, in turns: what the scan of a
-  prompt costs;
-- prefill of 512 tokens, and decode with an empty context and after 2048 tokens, in turns with
-  llama.cpp: medians, and the median of the rounds' ratios (llama.cpp opens no Qwen3-Next without
-  states);
+- prefill by Ingot with states and with attention alone, in turns: what the scan of a prompt costs;
+- prefill, and decode with an empty context and after 2048 tokens, in turns with llama.cpp: medians,
+  and the median of the rounds' ratios (llama.cpp opens no such networks without states);
 - decode of Ingot after up to 32,768 tokens, whose blocks of the cache hold zeros. How the time
   grows is the architecture's: a state costs the same at any length, a latent or a key costs its
   bytes;
-- the memory of the cache for 32,768 tokens: the plan, and how much the process has grown from the
-  first token to the last.
+- the memory for 32,768 tokens: the plan of the cache, and how much the process (or the GPU's used
+  memory) has grown from the first token to the last. A GPU's cache is there from the beginning, so
+  nothing should be added; what everything takes there is compared with its plan.
 
-PYTHON is an interpreter with llama-cpp-python (see benchmarks/peer.py); without it, Ingot runs
-alone. It takes about ten minutes on two cores.
+Prompts have 512 tokens, and 16 are generated at a time; on a GPU 4096 and 128. PYTHON is an
+interpreter with llama-cpp-python (see benchmarks/peer.py), for a GPU one that was built with CUDA;
+without it, Ingot runs alone. It takes about fifteen minutes on two cores.
 """
 
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import models
+from ingot.backends.backend import choose_device
+from ingot.errors import ConfigError
 from peer import Peer
 from stepper import Stepper
-from synthetic_recent import HYBRID, PURE, RECENT
+from synthetic_recent import PAIRS, RECENT
 
 MIX = "Q4_K_M"
-PROMPT, GENERATED, DEPTH = 512, 16, 2048
+DEPTH = 2048
 DEPTHS = (0, 2048, 4096, 8192, 16384, 32768)
-SPARE = 64 * GENERATED  # tokens of the context beyond the deepest
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the engines run, how often, and the tokens of a prompt and of a stretch of decode."""
+
+    device: str
+    threads: int
+    rounds: int
+    prompt: int
+    generated: int
+
+    @property
+    def spare(self) -> int:
+        """Tokens of the context beyond the deepest."""
+        return 64 * self.generated
+
+    def open(self, path: Path, depth: int) -> Stepper:
+        """A model of Ingot with a context for so many tokens and what is generated after them."""
+        context = depth + self.spare
+        return Stepper(path, threads=self.threads, context=context, device=self.device)
+
+    def memory(self) -> int:
+        """Bytes that are used: of this process, no mapped files; or of the GPU, by any process."""
+        if gpu := choose_device(self.device):
+            return -gpu.free_memory()  # only differences are asked for
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +88,11 @@ class Cost:
 
     model: str
     milliseconds: dict[int, float]
+    tokens: int  # of the cache
     planned: int  # bytes of the cache
-    grown: int  # bytes of the process, from the shortest context to the longest
-
-
-def anonymous_memory() -> int:
-    """Bytes of this process that are no mapped files."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+    grown: int  # bytes of the process or the GPU, from the shortest context to the longest
+    planned_device: int | None = None  # bytes of weights, steps and cache on a GPU
+    taken_device: int | None = None  # bytes that the GPU has less than before the model was opened
 
 
 def read_once(path: Path) -> None:
@@ -74,26 +102,26 @@ def read_once(path: Path) -> None:
             pass
 
 
-def race(path: Path, peer: Peer | None, threads: int, rounds: int) -> list[Test]:
+def race(path: Path, peer: Peer | None, setting: Setting) -> list[Test]:
     """Both engines on one file, taking turns."""
-    context = DEPTH + SPARE
-    mine = Stepper(path, threads=threads, context=context)
+    deepest, prompt, generated = max(DEPTH, setting.prompt), setting.prompt, setting.generated
+    mine = setting.open(path, deepest)
     engines: list[Stepper | Peer] = [mine]
     if peer:
-        peer.open(path, threads=threads, context=context)
+        peer.open(path, threads=setting.threads, context=deepest + setting.spare)
         read_once(path)
         engines.append(peer)
     tests: list[tuple[str, int, Callable[[Stepper | Peer], float]]] = [
-        (f"prompt {PROMPT}", PROMPT, lambda engine: engine.prompt(PROMPT)),
-        ("decode", GENERATED, lambda engine: engine.generate(GENERATED, 0)),
-        (f"decode at {DEPTH}", GENERATED, lambda engine: engine.generate(GENERATED, DEPTH)),
+        (f"prompt {prompt}", prompt, lambda engine: engine.prompt(prompt)),
+        ("decode", generated, lambda engine: engine.generate(generated, 0)),
+        (f"decode at {DEPTH}", generated, lambda engine: engine.generate(generated, DEPTH)),
     ]
     found = []
     for name, tokens, seconds in tests:
         rates: list[list[float]] = [[] for _ in engines]
         for engine in engines:  # to warm up
             seconds(engine)
-        for _ in range(rounds):
+        for _ in range(setting.rounds):
             for engine, measured in zip(engines, rates, strict=True):
                 measured.append(tokens / seconds(engine))
         middle = [statistics.median(measured) for measured in rates]
@@ -107,38 +135,48 @@ def race(path: Path, peer: Peer | None, threads: int, rounds: int) -> list[Test]
     return found
 
 
-def beside_attention(paths: tuple[Path, Path], threads: int, rounds: int) -> list[Test]:
+def beside_attention(paths: tuple[Path, Path], setting: Setting) -> list[Test]:
     """A prompt through layers with states and through attention alone, taking turns."""
-    both = [Stepper(path, threads=threads, context=PROMPT + SPARE) for path in paths]
+    both = [setting.open(path, setting.prompt) for path in paths]
     for one in both:  # to warm up
-        one.prompt(PROMPT)
-    times = [[one.prompt(PROMPT) for one in both] for _ in range(rounds)]
+        one.prompt(setting.prompt)
+    times = [[one.prompt(setting.prompt) for one in both] for _ in range(setting.rounds)]
     for one in both:
         one.close()
-    rates = [PROMPT / statistics.median(column) for column in zip(*times, strict=True)]
+    rates = [setting.prompt / statistics.median(column) for column in zip(*times, strict=True)]
     share = statistics.median(pure / hybrid for hybrid, pure in times)
     print(
-        f"prompt {PROMPT}: {rates[0]:.1f} tokens/s with states, {rates[1]:.1f} with attention",
-        end="",
+        f"{paths[0].stem}, prompt {setting.prompt}: medians {rates[0]:.1f} tokens/s with states, "
+        f"{rates[1]:.1f} with attention alone; median of the rounds' ratios {share:.2f}x",
+        flush=True,
     )
-    print(f" alone: {share:.2f}x", flush=True)
     return [
-        Test(path.stem, f"prompt {PROMPT}, in turns", rate)
-        for path, rate in zip(paths, rates, strict=True)
+        Test(paths[0].stem, f"prompt {setting.prompt}, in turns", rates[0], ratio=share),
+        Test(paths[1].stem, f"prompt {setting.prompt}, in turns", rates[1]),
     ]
 
 
-def cost(path: Path, threads: int, rounds: int) -> Cost:
+def cost(path: Path, setting: Setting) -> Cost:
     """What a token costs after more and more of them."""
-    mine = Stepper(path, threads=threads, context=DEPTHS[-1] + SPARE)
-    mine.generate_at(GENERATED, 0)
-    before = anonymous_memory()
+    closed, generated = setting.memory(), setting.generated
+    mine = setting.open(path, DEPTHS[-1])
+    mine.generate_at(generated, 0)
+    before = setting.memory()
     milliseconds = {}
     for depth in DEPTHS:
-        mine.generate_at(GENERATED, depth)
-        times = [mine.generate(GENERATED, depth) for _ in range(rounds)]
-        milliseconds[depth] = 1000 * statistics.median(times) / GENERATED
-    found = Cost(path.stem, milliseconds, mine.planned_bytes, anonymous_memory() - before)
+        mine.generate_at(generated, depth)
+        times = [mine.generate(generated, depth) for _ in range(setting.rounds)]
+        milliseconds[depth] = 1000 * statistics.median(times) / generated
+    after, on_gpu = setting.memory(), setting.device != "cpu"
+    found = Cost(
+        path.stem,
+        milliseconds,
+        tokens=DEPTHS[-1] + setting.spare,
+        planned=mine.planned_bytes,
+        grown=after - before,
+        planned_device=mine.planned_device_bytes if on_gpu else None,
+        taken_device=after - closed if on_gpu else None,
+    )
     mine.close()
     print_cost(found)
     return found
@@ -155,33 +193,53 @@ def print_cost(found: Cost) -> None:
     for depth, time in found.milliseconds.items():
         print(f"  {depth:6} {time:8.2f}  {'#' * round(40 * time / most)}")
     print(
-        f"  cache for {DEPTHS[-1] + SPARE} tokens: planned {found.planned / 2**20:.0f} MiB; from "
-        f"the first token on the process has grown by {found.grown / 2**20:.0f} MiB",
-        flush=True,
+        f"  cache for {found.tokens} tokens: planned {found.planned / 2**20:.0f} MiB; from the "
+        f"first token on memory has grown by {found.grown / 2**20:.0f} MiB"
     )
+    if found.planned_device is not None and found.taken_device is not None:
+        print(
+            f"  on the GPU: planned {found.planned_device / 2**20:.0f} MiB, taken "
+            f"{found.taken_device / 2**20:.0f} MiB"
+        )
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; a device that is not here is an error before any file is written."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with llama.cpp")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--models", type=Path, default=Path("build/models"), metavar="FOLDER")
     parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print all numbers at the end")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    try:
+        choose_device(options.device)
+    except ConfigError as error:
+        parser.error(str(error))
+    return options
+
+
+def main() -> None:
+    options = parsed()
+    on_gpu = options.device != "cpu"
+    prompt, generated = (4096, 128) if on_gpu else (512, 16)
+    setting = Setting(options.device, options.threads, options.rounds, prompt, generated)
     chosen = {
         name: models.synthetic(name, MIX, options.models) for name in RECENT if options.only in name
     }
     tests: list[Test] = []
-    if {HYBRID, PURE} <= chosen.keys():
-        pair = chosen[HYBRID], chosen[PURE]
-        tests += beside_attention(pair, options.threads, options.rounds)
-    for name in [name for name in chosen if name != PURE]:
+    for hybrid, pure in PAIRS.items():
+        if {hybrid, pure} <= chosen.keys():
+            tests += beside_attention((chosen[hybrid], chosen[pure]), setting)
+    for name in [name for name in chosen if name not in PAIRS.values()]:
         with ExitStack() as stack:  # a model's memory is free before the next one is opened
-            peer = stack.enter_context(Peer(options.peer)) if options.peer else None
-            tests += race(chosen[name], peer, options.threads, options.rounds)
-    costs = [cost(path, options.threads, options.rounds) for path in chosen.values()]
+            peer = None
+            if options.peer:
+                peer = stack.enter_context(Peer(options.peer, gpu_layers=-1 if on_gpu else 0))
+            tests += race(chosen[name], peer, setting)
+    costs = [cost(path, setting) for path in chosen.values()]
     if options.json:
         print(json.dumps({"tests": list(map(asdict, tests)), "costs": list(map(asdict, costs))}))
 

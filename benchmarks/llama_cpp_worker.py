@@ -4,7 +4,8 @@ It runs under any interpreter with llama-cpp-python or ik-llama-cpp-python (`ben
 starts it), so llama.cpp can be built for another instruction set. It stays loaded while the engines
 take turns.
 
-    {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N, "repack": false}
+    {"do": "open", "model": PATH, "threads": N, "context": N, "sequences": N, "repack": false,
+     "gpu_layers": 0}
     {"do": "prompt", "tokens": N}                       -> seconds
     {"do": "generate", "tokens": N, "depth": D, "sequences": S} -> seconds
     {"do": "serve", "prompt": N, "tokens": N, "sequences": S} -> seconds
@@ -41,6 +42,9 @@ _MOST_LEFT = 256  # tokens of earlier calls that may be left beyond the depth th
 class Worker:
     def __init__(self, command: dict[str, Any]) -> None:
         options = lc.llama_model_default_params()
+        options.n_gpu_layers = command["gpu_layers"]
+        if options.n_gpu_layers and not lc.llama_supports_gpu_offload():
+            sys.exit('this llama.cpp is built for the CPU alone: CMAKE_ARGS="-DGGML_CUDA=ON"')
         if command["repack"]:
             if not IS_FORK:
                 sys.exit("only ik_llama.cpp repacks rows when it is told to")

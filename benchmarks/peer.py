@@ -21,6 +21,7 @@ HOW_TO_BUILD = """\
     --no-binary llama-cpp-python llama-cpp-python==0.3.36 numpy
 (AVX2 only: CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
 -DGGML_BMI2=ON". On a CPU with AMX use clang: gcc 12 miscompiles llama.cpp's AMX set-up.)
+For a GPU: CMAKE_ARGS="-DGGML_CUDA=ON".
 ik_llama.cpp: CC=clang-19 CXX=clang++-19 CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/pip install
   --no-binary ik-llama-cpp-python ik-llama-cpp-python==0.1.5 numpy"""
 
@@ -28,9 +29,14 @@ ik_llama.cpp: CC=clang-19 CXX=clang++-19 CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/
 class Peer:
     """A running llama.cpp."""
 
-    def __init__(self, python: str = sys.executable, *, repack: bool = False) -> None:
-        """`repack`: ik_llama.cpp interleaves the rows of weights when it loads them."""
-        self._repack = repack
+    def __init__(
+        self, python: str = sys.executable, *, repack: bool = False, gpu_layers: int = 0
+    ) -> None:
+        """`repack`: ik_llama.cpp interleaves the rows of weights when it loads them.
+
+        `gpu_layers`: how many run on a GPU; -1: all.
+        """
+        self._repack, self._gpu_layers = repack, gpu_layers
         self._process = subprocess.Popen(
             [python, str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -44,6 +50,7 @@ class Peer:
             context=context,
             sequences=sequences,
             repack=self._repack,
+            gpu_layers=self._gpu_layers,
         )
 
     def prompt(self, tokens: int) -> float:

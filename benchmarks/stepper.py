@@ -25,6 +25,7 @@ class Stepper:
         context: int,
         sequences: int = 1,
         precision: str | None = None,
+        device: str = "cpu",
     ) -> None:
         self._model = LoadedModel(
             model,
@@ -32,6 +33,8 @@ class Stepper:
             precision=precision,
             context=context,
             cache_tokens=sequences * whole_blocks(context),
+            device=device,
+            sequences=sequences,
         )
         if self._model.repacking is not None:  # it would take a part of the first times
             self._model.repacking.wait()
@@ -70,9 +73,11 @@ class Stepper:
         self._drop()
         self._kept = [self._model.sequence()]
         self._kept[0].grow(depth)
+        groups = self._model.pool.layout.groups
         for group, table in enumerate(self._kept[0].tables):
+            zeros = np.zeros(groups[group].block_bytes, np.uint8)
             for index in table[table >= 0].tolist():
-                self._model.read_block(group, index)[:] = 0
+                self._model.write_block(group, index, zeros)
         return self.generate(tokens, depth)
 
     @property
@@ -81,6 +86,23 @@ class Stepper:
         pool = self._model.pool
         sizes = zip(pool.sizes, pool.layout.groups, strict=True)
         return sum(count * group.block_bytes for count, group in sizes)
+
+    @property
+    def planned_device_bytes(self) -> int:
+        """What weights, steps and cache take on a GPU, by the plan."""
+        from ingot.engine.model.gpu_fit import make_planner  # noqa: PLC0415 (imports PyTorch)
+
+        model = self._model
+        planner = make_planner(
+            model.graph,
+            model.file,
+            model.layout.type,
+            model.gpu_program.device,
+            model.context,
+            model.decode_sequences,
+        )
+        needs = planner.needs(planner.layers)
+        return needs.weights + max(needs.packing, needs.steps + self.planned_bytes)
 
     def logits(self, ids: list[int]) -> NDArray[np.float32]:
         """Logits of every position, one step per token."""

@@ -169,7 +169,7 @@ def expert_tensors(shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
 def type_of(name: str, size: tuple[int, ...], mix: str, layers: int) -> GgmlType:
     """The format of a tensor in a mix: one for all matrices, Q4_K_M's two, or MXFP4 for experts
     and Q8_0 for the rest."""
-    if len(size) == 1 or name.endswith(".bias") or "ffn_gate_inp" in name:
+    if len(size) == 1 or name.endswith((".bias", "norm.weight")) or "ffn_gate_inp" in name:
         return GgmlType.F32
     if size[-1] % GgmlType.Q8_0.block_size:  # a convolution's taps
         return GgmlType.F32
@@ -223,7 +223,7 @@ class Weights:
 
 def model_of(shape: Shape) -> Model:
     """The keys and tensors of a shape."""
-    keys: dict[str, int | float | bool] = {
+    keys: dict[str, int | float | bool | list[int]] = {
         "block_count": shape.layers,
         "context_length": shape.context,
         "embedding_length": shape.width,

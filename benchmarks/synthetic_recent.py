@@ -1,4 +1,4 @@
-"""Recent networks for benchmarks: keys and tensors of Qwen3-Next and of DeepSeek V2 Lite.
+"""Recent networks for benchmarks: keys and tensors of Qwen3-Next, Granite 4 H and DeepSeek V2 Lite.
 
 A number of layers comes in, a `Model` goes out, which `synthetic.py` writes with random weights.
 Every size is the real one, but there are fewer layers.
@@ -17,7 +17,7 @@ class Model:
     architecture: str
     layers: int
     vocabulary: int
-    keys: Mapping[str, int | float | bool]
+    keys: Mapping[str, int | float | bool | list[int]]
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -104,6 +104,69 @@ def qwen3_next(layers: int, interval: int = 4) -> Model:
     )
 
 
+def granite_4_h_tiny(layers: int, interval: int = 10) -> Model:
+    """7B-A1B: Mamba 2 in all layers but one of ten (`interval`), 64 experts and a shared one."""
+    width, vocabulary, heads, kv_heads, head = 1536, 100352, 12, 4, 128
+    channels, states, groups, state_heads, taps = 3072, 128, 1, 48, 4
+    convolved = channels + 2 * groups * states
+
+    def mamba2() -> Sizes:
+        yield "ssm_in.weight", (channels + convolved + state_heads, width)
+        yield "ssm_conv1d.weight", (convolved, taps)
+        yield "ssm_conv1d.bias", (convolved,)
+        yield "ssm_dt.bias", (state_heads,)
+        yield "ssm_a", (state_heads, 1)
+        yield "ssm_d", (state_heads, 1)
+        yield "ssm_norm.weight", (groups, channels // groups)
+        yield "ssm_out.weight", (width, channels)
+
+    def attention() -> Sizes:
+        yield "attn_q.weight", (heads * head, width)
+        yield "attn_k.weight", (kv_heads * head, width)
+        yield "attn_v.weight", (kv_heads * head, width)
+        yield "attn_output.weight", (width, heads * head)
+
+    def attends(number: int) -> bool:
+        return number % interval == interval // 2  # the sixth of ten
+
+    def layer(number: int) -> Sizes:
+        yield "attn_norm.weight", (width,)
+        yield from attention() if attends(number) else mamba2()
+        yield "ffn_norm.weight", (width,)
+        yield from experts(width, inner=512, count=64, shared=1024)
+
+    return Model(
+        "granitehybrid",
+        layers,
+        vocabulary,
+        {
+            "block_count": layers,
+            "context_length": 131072,
+            "embedding_length": width,
+            "feed_forward_length": 512,
+            "attention.head_count": heads,
+            "attention.head_count_kv": [kv_heads * attends(number) for number in range(layers)],
+            "attention.layer_norm_rms_epsilon": 1e-5,
+            "attention.scale": 0.0078125,
+            "rope.dimension_count": head,
+            "rope.freq_base": 10000.0,
+            "rope.scaling.finetuned": False,
+            "embedding_scale": 12.0,
+            "residual_scale": 0.22,
+            "logit_scale": 6.0,
+            "expert_count": 64,
+            "expert_used_count": 6,
+            "expert_shared_feed_forward_length": 1024,
+            "ssm.conv_kernel": taps,
+            "ssm.inner_size": channels,
+            "ssm.state_size": states,
+            "ssm.time_step_rank": state_heads,
+            "ssm.group_count": groups,
+        },
+        tuple(whole(width, vocabulary, [layer(number) for number in range(layers)])),
+    )
+
+
 def deepseek_v2_lite(layers: int) -> Model:
     """16B-A2.4B: latents of 512 + 64 elements, 64 experts.
 
@@ -164,9 +227,15 @@ def deepseek_v2_lite(layers: int) -> Model:
     )
 
 
-HYBRID, PURE = "qwen3-next-4-layers", "qwen3-next-attention-4-layers"
+# Networks with states, and the same with attention in every layer.
+PAIRS = {
+    "qwen3-next-4-layers": "qwen3-next-attention-4-layers",
+    "granite-4-h-tiny-10-layers": "granite-4-h-tiny-attention-10-layers",
+}
 RECENT = {
-    HYBRID: qwen3_next(4),
-    PURE: qwen3_next(4, interval=1),
+    "qwen3-next-4-layers": qwen3_next(4),
+    "qwen3-next-attention-4-layers": qwen3_next(4, interval=1),
+    "granite-4-h-tiny-10-layers": granite_4_h_tiny(10),
+    "granite-4-h-tiny-attention-10-layers": granite_4_h_tiny(10, interval=1),
     "deepseek-v2-lite-5-layers": deepseek_v2_lite(5),
 }
