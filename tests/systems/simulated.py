@@ -22,11 +22,12 @@ from typing import Any
 WINDOWS_CORES, MACOS_CORES = 3, 5
 WINDOWS_MEMORY, MACOS_PAGES = 48 << 30, 7 << 20
 ADDED = {"msvcrt"}  # modules that Linux lacks
+PRIORITIES: list[int] = []  # what threads have asked for
 
 _NOT_ON_WINDOWS = {
     "os": "sched_getaffinity fork killpg getpgid setsid fchmod preadv pread sysconf mkfifo nice "
-    "getuid geteuid uname posix_fadvise O_CLOEXEC O_DIRECT O_NONBLOCK O_NOFOLLOW O_DIRECTORY "
-    "waitstatus",
+    "getuid geteuid uname posix_fadvise setpriority PRIO_PROCESS O_CLOEXEC O_DIRECT O_NONBLOCK "
+    "O_NOFOLLOW O_DIRECTORY waitstatus",
     "signal": "SIGKILL SIGPROF SIGALRM SIGXCPU SIGHUP SIGUSR1 SIGBUS setitimer ITIMER_PROF",
     "socket": "SO_REUSEADDR SO_REUSEPORT AF_UNIX",
 }
@@ -86,6 +87,14 @@ class _Kernel32:
 
     def _GetCurrentProcess(self) -> int | None:
         return self._INVALID
+
+    def _GetCurrentThread(self) -> int:
+        return ctypes.c_void_p(-2).value or 0
+
+    def _SetThreadPriority(self, thread: Any, priority: Any) -> int:
+        assert thread.value == self._GetCurrentThread()
+        PRIORITIES.append(priority.value)
+        return 1
 
     def _GetProcessAffinityMask(self, _process: Any, ours: Any, all_cores: Any) -> int:
         ours._obj.value = all_cores._obj.value = (1 << WINDOWS_CORES) - 1
@@ -187,12 +196,22 @@ def _sysctlbyname(name: bytes, value: Any, size: Any, _new: None, _new_size: int
     return 0
 
 
+def _set_quality_of_service(quality: Any, relative: Any) -> int:
+    assert relative.value == 0
+    PRIORITIES.append(quality.value)
+    return 0
+
+
 def macos() -> dict[str, ModuleType | None]:
     """The modules of macOS."""
 
     def library(_name: None, use_errno: bool) -> Any:
         real = ctypes.CDLL(None, use_errno=use_errno)
-        return SimpleNamespace(sysctlbyname=_sysctlbyname, mlock=real.mlock)
+        return SimpleNamespace(
+            sysctlbyname=_sysctlbyname,
+            mlock=real.mlock,
+            pthread_set_qos_class_self_np=_set_quality_of_service,
+        )
 
     def sysconf(name: str) -> int:
         if name == "SC_AVPHYS_PAGES":
@@ -201,7 +220,7 @@ def macos() -> dict[str, ModuleType | None]:
 
     return {
         "sys": Changed(sys, platform="darwin"),
-        "os": Changed(os, "sched_getaffinity posix_fadvise O_DIRECT", sysconf=sysconf),
+        "os": Changed(os, "sched_getaffinity posix_fadvise setpriority O_DIRECT", sysconf=sysconf),
         "mmap": Changed(mmap, _LINUX_PAGES),
         "platform": Changed(platform, system=lambda: "Darwin"),
         "ctypes": Changed(ctypes, CDLL=library),

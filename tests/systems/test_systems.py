@@ -126,6 +126,12 @@ def test_a_file_is_opened_mapped_and_read(system: str, tmp_path: Path) -> None:
     assert run(system, tmp_path, "-c", OPEN, model) == "llama\n"
 
 
+def test_a_thread_lets_others_go_first(system: str, tmp_path: Path) -> None:
+    code = "import simulated; from ingot.machine import lower_priority as lower; lower(); "
+    said = run(system, tmp_path, "-c", code + "print(simulated.PRIORITIES)")
+    assert said == {"windows": "[-1]\n", "macos": "[17]\n"}[system]
+
+
 # Locks a draft and a download, and has another process look at them.
 LOCKS = """
 import os, subprocess, sys

@@ -1,12 +1,15 @@
-"""The machine and its operating system: everything that differs between Linux, macOS and Windows.
+"""The machine and its operating system: what differs between Linux, macOS and Windows.
 
 | name                             | what it does                                                  |
 |----------------------------------|---------------------------------------------------------------|
 | `usable_cores`                   | counts the cores for the threads of a model                   |
 | `total_memory`, `available_memory` | count bytes of memory                                       |
 | `lock_memory`, `lock_advice`     | keep a range in memory; say why that may fail                 |
+| `choose_pages`, `CHOOSES_PAGES`  | ask for huge or for small pages; whether one may choose       |
+| `lower_priority`                 | lets other threads go before this one                         |
 | `open_file`                      | opens a file that may be renamed and removed while it is open |
 | `NO_WAIT`, `NO_FOLLOW`           | flags of `open_file`                                          |
+| `open_direct`                    | opens a file to read it past the page cache                   |
 | `read_at`                        | reads at an offset, in any thread                             |
 | `copy_range`                     | appends a part of a file to another one without reading it    |
 | `lock_file`                      | locks a file for one process                                  |
@@ -20,19 +23,23 @@
 
 Mapping files into memory is in `native/system`. Free disk space and the width of a terminal are
 the same on all systems in Python's `shutil`. Two scripts that import nothing of Ingot have their
-own branches: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`.
+own branches: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`. Two modules are not
+here because they have no other branch than Linux's: `ray/cores.py` pins replicas to cores, and
+`cli/doctor/machine_facts.py` reads /proc and /sys.
 """
 
 import sys
 
 if sys.platform == "win32":
     from ingot.machine.windows import (
+        CHOOSES_PAGES,
         END_SIGNALS,
         NO_FOLLOW,
         NO_WAIT,
         allow_open_files,
         available_memory,
         caches_under,
+        choose_pages,
         claim_address,
         copy_range,
         end_group,
@@ -40,7 +47,9 @@ if sys.platform == "win32":
         lock_advice,
         lock_file,
         lock_memory,
+        lower_priority,
         new_group,
+        open_direct,
         open_file,
         read_at,
         set_permissions,
@@ -72,17 +81,35 @@ else:
     )
 
     if sys.platform == "darwin":
-        from ingot.machine.macos import available_memory, caches_under, usable_cores
+        from ingot.machine.macos import (
+            CHOOSES_PAGES,
+            available_memory,
+            caches_under,
+            choose_pages,
+            lower_priority,
+            open_direct,
+            usable_cores,
+        )
     else:
-        from ingot.machine.linux import available_memory, caches_under, usable_cores
+        from ingot.machine.linux import (
+            CHOOSES_PAGES,
+            available_memory,
+            caches_under,
+            choose_pages,
+            lower_priority,
+            open_direct,
+            usable_cores,
+        )
 
 __all__ = [
+    "CHOOSES_PAGES",
     "END_SIGNALS",
     "NO_FOLLOW",
     "NO_WAIT",
     "allow_open_files",
     "available_memory",
     "caches_under",
+    "choose_pages",
     "claim_address",
     "copy_range",
     "end_group",
@@ -90,7 +117,9 @@ __all__ = [
     "lock_advice",
     "lock_file",
     "lock_memory",
+    "lower_priority",
     "new_group",
+    "open_direct",
     "open_file",
     "read_at",
     "set_permissions",

@@ -6,6 +6,7 @@ one byte that no file is long enough to have: on Windows a locked range cannot b
 
 import ctypes
 import io
+import mmap
 import msvcrt
 import os
 import signal
@@ -25,6 +26,7 @@ AnyPath = str | os.PathLike[str]
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
 NO_WAIT = 0  # there are no pipes among files
 NO_FOLLOW = 0
+CHOOSES_PAGES = False
 
 _LOCKED_BYTE = 1 << 62
 _POLL_SECONDS = 0.1  # a lock that is waited for in the kernel could not be interrupted
@@ -34,6 +36,7 @@ _GENERIC_READ, _GENERIC_WRITE = 0x80000000, 0x40000000
 _SHARE_ALL = 7  # read, write, delete
 _CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
 _NORMAL = 0x80
+_BELOW_NORMAL = -1  # SetThreadPriority
 _INVALID = ctypes.c_void_p(-1).value
 _SLACK = 64 << 20  # bytes of the working set beyond what is locked
 
@@ -113,6 +116,16 @@ def lock_advice() -> str:
     return "a process may lock what fits into free memory; free some or do not lock"
 
 
+def choose_pages(_memory: mmap.mmap, *, huge: bool) -> None:
+    """Do nothing: huge pages need a privilege that users do not have."""
+
+
+def lower_priority() -> None:
+    """Let other threads go before this one."""
+    thread = ctypes.c_void_p(_kernel("GetCurrentThread", ctypes.c_void_p)())
+    _kernel("SetThreadPriority")(thread, ctypes.c_int(_BELOW_NORMAL))
+
+
 def open_file(path: AnyPath, flags: int, mode: int = 0o666) -> int:  # noqa: ARG001
     """A descriptor that child processes do not get, of a file that others may rename or remove."""
     access = _GENERIC_READ if not flags & os.O_WRONLY else 0
@@ -134,6 +147,11 @@ def open_file(path: AnyPath, flags: int, mode: int = 0o666) -> int:  # noqa: ARG
         error.filename = os.fspath(path)
         raise error
     return msvcrt.open_osfhandle(handle, flags | os.O_BINARY | os.O_NOINHERIT)
+
+
+def open_direct(_path: Path) -> int | None:
+    """None: such reads need sectors of the disk, which differ."""
+    return None
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:

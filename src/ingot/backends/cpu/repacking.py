@@ -5,16 +5,14 @@ A thread of low priority copies one matrix after the other. Kernels use each cop
 there, and give the same bits as without. Formats that gain nothing have no copies.
 """
 
-import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from ingot.machine import lower_priority
 
 if TYPE_CHECKING:
     from ingot.backends.cpu.backend import CpuBackend
-
-_NICE = 10
 
 
 class Repacking:
@@ -38,7 +36,7 @@ class Repacking:
         self._thread.start()
 
     def _copy(self) -> None:
-        _be_nice()
+        lower_priority()  # threads that compute go first
         while not self._stop.is_set():
             try:
                 copied = self._backend.copy_next()
@@ -58,10 +56,3 @@ class Repacking:
         """Stop after the matrix that is being copied."""
         self._stop.set()
         self._thread.join()
-
-
-def _be_nice() -> None:
-    """Let the threads that compute go first, if the system knows priorities of threads."""
-    if hasattr(os, "setpriority"):
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

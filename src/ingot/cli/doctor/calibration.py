@@ -15,7 +15,6 @@ import mmap
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -33,6 +32,7 @@ from ingot.errors import FileWriteError
 from ingot.files import write_file
 from ingot.gguf import GgmlType, GgufWriter
 from ingot.graph.fusion import fuse
+from ingot.machine import CHOOSES_PAGES, choose_pages
 
 # Memory that is read in turn, a part at a time: together more than most last-level caches, each
 # short enough to be read without an interruption if the machine is not too busy.
@@ -127,7 +127,7 @@ def measure(validity: Validity) -> Calibration:
     """Measure all but rows of weights: about a second and a half."""
     threads = validity.threads
     read = _read_rate(_memory(_READ_BYTES, huge=False), threads)
-    huge = _memory(_READ_BYTES, huge=True) if hasattr(mmap, "MADV_HUGEPAGE") else None
+    huge = _memory(_READ_BYTES, huge=True) if CHOOSES_PAGES else None
     return Calibration(
         validity,
         read=read,
@@ -157,10 +157,7 @@ def best_seconds(run: Callable[[int], object], budget: float) -> float:
 def _memory(size: int, *, huge: bool) -> NDArray[np.uint8]:
     """Bytes on huge or small pages, as far as the system lets one choose."""
     room = mmap.mmap(-1, size)
-    advice = getattr(mmap, "MADV_HUGEPAGE" if huge else "MADV_NOHUGEPAGE", None)
-    if advice is not None:
-        with suppress(OSError):  # of a kernel without huge pages
-            room.madvise(advice)
+    choose_pages(room, huge=huge)
     data = np.frombuffer(room, np.uint8)
     data[:: mmap.PAGESIZE] = 1  # or all of it would be one page of zeros
     return data
