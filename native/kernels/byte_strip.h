@@ -111,30 +111,55 @@ INGOT_FLATTEN [[gnu::noinline]] void turn_stretch(const uint8_t* const* rows, ui
   if constexpr (kWhole < kBytes) simd::turn2(rows, kWhole, lines);
 }
 
-// `count` blocks of every row, fewer than kBlocksPerStretch only at the end of a row; then zeros.
+// Blocks of 18, 22, 34 or 17 bytes begin within a word: words of their weights would be joined from
+// two lines. Lines that are kept hold the first bytes (a scale) of all blocks of a stretch apart,
+// before what is left of them, whole words.
 template <class F>
+inline constexpr int kHeads = F::kWeights < kInputBlock ? F::kBytes % 4 : 0;
+template <class F>
+inline constexpr bool kHasHeads = kHeads<F> != 0;
+template <class F>
+inline constexpr int kHeadBytes = kBlocksPerStretch<F> * kHeads<F>;  // of a stretch
+
+// `count` blocks of every row, fewer than kBlocksPerStretch only at the end of a row; then zeros.
+template <class F, bool kApart>
 inline void turn_blocks(const StripRows& rows, int count, uint8_t* lines) {
-  if (count == kBlocksPerStretch<F>) return turn_stretch<F>(rows.row, lines);
-  uint8_t padded[simd::kLanes][kBlocksPerStretch<F> * F::kBytes] = {};
+  if (!kApart && count == kBlocksPerStretch<F>) return turn_stretch<F>(rows.row, lines);
+  uint8_t copied[simd::kLanes][kBlocksPerStretch<F> * F::kBytes] = {};
   const uint8_t* row[simd::kLanes];
   for (int r = 0; r < simd::kLanes; ++r) {
-    std::memcpy(padded[r], rows.row[r], static_cast<size_t>(count) * F::kBytes);
-    row[r] = padded[r];
+    row[r] = copied[r];
+    if constexpr (kApart) {
+      constexpr int kBody = F::kBytes - kHeads<F>;
+      for (int b = 0; b < count; ++b) {
+        const uint8_t* block = rows.row[r] + b * F::kBytes;
+        std::memcpy(copied[r] + b * kHeads<F>, block, kHeads<F>);
+        std::memcpy(copied[r] + kHeadBytes<F> + b * kBody, block + kHeads<F>, kBody);
+      }
+    } else {
+      std::memcpy(copied[r], rows.row[r], static_cast<size_t>(count) * F::kBytes);
+    }
   }
   turn_stretch<F>(row, lines);
 }
 
 inline constexpr int kStretchSlices = kInputBlock / 32;
 
-template <class F, int slice>
+template <class F, bool kApart, int slice>
 inline simd::TurnedAt block_of_slice(const uint8_t* lines) {
-  return simd::TurnedAt{lines} + slice / F::kSlices * F::kBytes;
+  constexpr int block = slice / F::kSlices;
+  if constexpr (kApart)
+    return {.lines = lines,
+            .body = kHeadBytes<F> + block * (F::kBytes - kHeads<F>),
+            .head = block * kHeads<F>,
+            .heads = kHeads<F>};
+  return {.lines = lines, .body = block * F::kBytes};
 }
 
 // The weights of slice `slice` of a stretch: eight vectors.
-template <class F, int slice>
+template <class F, bool kApart, int slice>
 inline simd::Quads turned_weights(const uint8_t* lines) {
-  return F::template lanes<slice % F::kSlices>(block_of_slice<F, slice>(lines)) +
+  return F::template lanes<slice % F::kSlices>(block_of_slice<F, kApart, slice>(lines)) +
          simd::splat(kByteOffset<F>);
 }
 
@@ -142,11 +167,11 @@ inline simd::Quads turned_weights(const uint8_t* lines) {
 struct LaneFactors {
   simd::Floats factor, min;
 };
-template <class F, int group>
+template <class F, bool kApart, int group>
 inline LaneFactors turned_factors(const uint8_t* lines) {
   static_assert(kByteFactorGroup<F> == F::kGroup);
   constexpr int slice = group * F::kGroup / 32;
-  const simd::TurnedAt block = block_of_slice<F, slice>(lines);
+  const simd::TurnedAt block = block_of_slice<F, kApart, slice>(lines);
   LaneFactors found{F::turned_d(block), simd::zero_floats()};
   if constexpr (F::kHasMin) found.min = F::turned_m(block);
   if constexpr (F::kGroups > 1) {
@@ -159,21 +184,21 @@ inline LaneFactors turned_factors(const uint8_t* lines) {
   return found;
 }
 
-template <class F>
+template <class F, bool kApart>
 INGOT_FLATTEN [[gnu::noinline]] void read_turned_factors(const uint8_t* lines,
                                                          StripFactors& factors) {
   repeat<kByteFactors<F>>([&](auto g) {
-    const LaneFactors found = turned_factors<F, g>(lines);
+    const LaneFactors found = turned_factors<F, kApart, g>(lines);
     simd::store(factors.factor[g], found.factor);
     if constexpr (F::kHasMin) simd::store(factors.min[g], found.min);
   });
 }
 
-template <class F, class Strip>
+template <class F, bool kApart, class Strip>
 INGOT_FLATTEN inline void unpack_turned(const uint8_t* lines, Strip& strip) {
-  read_turned_factors<F>(lines, strip.factors);
+  read_turned_factors<F, kApart>(lines, strip.factors);
   repeat<kStretchSlices>([&](auto slice) {
-    const simd::Quads weights = turned_weights<F, slice>(lines);
+    const simd::Quads weights = turned_weights<F, kApart, slice>(lines);
     repeat<4>([&](auto i) {
       strip.template put_two<kByteOffset<F>>(slice * 8 + i * 2, simd::fours_of(weights.v[i * 2]),
                                              simd::fours_of(weights.v[i * 2 + 1]));
@@ -186,9 +211,9 @@ template <class F>
 inline constexpr bool kTurns = false;
 template <class F>
 inline constexpr int kTurnedBytes = 0;
-template <class F>
+template <class F, bool kApart>
 void turn_blocks(const StripRows& rows, int count, uint8_t* lines);
-template <class F, class Strip>
+template <class F, bool kApart, class Strip>
 void unpack_turned(const uint8_t* lines, Strip& strip);
 #endif
 
@@ -199,8 +224,8 @@ inline void unpack_byte_strip(const uint8_t* blocks, int64_t row_bytes, int rows
   const StripRows all(blocks, row_bytes, rows);
   if constexpr (kTurns<F>) {
     alignas(64) uint8_t lines[kTurnedBytes<F>];
-    turn_blocks<F>(all, count, lines);
-    unpack_turned<F>(lines, strip);
+    turn_blocks<F, false>(all, count, lines);
+    unpack_turned<F, false>(lines, strip);
   } else {
     unpack_each_row<F>(all, strip);
   }

@@ -5,7 +5,8 @@
 // A sum of products is exact, and meets its float factor once per group of 16 or 32 weights. Inputs
 // have one scale per 32.
 // Every kernel here adds the groups of a row in the same order, so a result does not depend on how
-// many columns there are, nor on the phase.
+// many columns there are, nor on the phase: a stretch's first bytes, then the sum of its second
+// ones.
 #pragma once
 
 #include "kernels/byte_group.h"
@@ -98,6 +99,8 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
   if constexpr (shape.seconds) {
     repeat<kWide>([&](auto c) {
       const SecondBytes* second = inputs[c]->second;
+      simd::Floats seconds[kTall];
+      repeat<kTall>([&](auto s) { seconds[s] = simd::zero_floats(); });
       for (uint32_t left = inputs[c]->seconds; left != 0; left &= left - 1) {
         const int g = std::countr_zero(left);
         const ByteGroup group = second_group(*second++);
@@ -112,9 +115,10 @@ INGOT_FLATTEN [[gnu::noinline]] void byte_tile(const ByteStrip* strips,
         });
         repeat<kTall>([&](auto s) {
           simd::Floats scaled;
-          add_group<shape>(sums[s], strips[s].factors, g, group, scaled, total[s][c]);
+          add_group<shape>(sums[s], strips[s].factors, g, group, scaled, seconds[s]);
         });
       }
+      repeat<kTall>([&](auto s) { total[s][c] = simd::add(total[s][c], seconds[s]); });
     });
   }
   repeat<kTall>(

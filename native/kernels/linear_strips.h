@@ -17,12 +17,13 @@ struct TurnedGroup {
   simd::Quads weights;
   LaneFactors factors;
 };
-template <class F>
+template <class F, bool kApart>
 INGOT_FLATTEN [[gnu::noinline]] TurnedGroup any_turned_group(const uint8_t* lines, int group) {
   static_assert(F::kGroup == 32);
   TurnedGroup found;
   repeat<kStretchSlices>([&](auto s) {
-    if (s == group) found = {turned_weights<F, s>(lines), turned_factors<F, s>(lines)};
+    if (s == group)
+      found = {turned_weights<F, kApart, s>(lines), turned_factors<F, kApart, s>(lines)};
   });
   return found;
 }
@@ -47,17 +48,19 @@ struct StripInputs {
 
 // Adds some stretches of a strip to its totals. `ahead`: asks for what lies so many bytes further
 // on; 0: for nothing.
-template <class F, int kColumns>
+template <class F, bool kApart, int kColumns>
 INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t stretches,
                                                int64_t ahead, StripInputs<kColumns>& inputs,
                                                simd::Floats (&totals)[kColumns]) {
   constexpr ByteShape shape = kByteShape<F>;
   constexpr int kHalves = 32 / shape.group, kQuads = 8 / kHalves;  // groups of a slice
+  // One column meets its second bytes while the weights are in registers.
+  constexpr bool kSecondsAtOnce = shape.seconds && kColumns == 1;
   simd::Floats total[kColumns];
   repeat<kColumns>([&](auto c) { total[c] = totals[c]; });
   for (; stretches > 0; --stretches, lines += kTurnedBytes<F>) {
-    const auto add = [&](auto c, auto last, const simd::Bytes* weights, const LaneFactors& factors,
-                         const ByteGroup& group, simd::Floats& scaled) {
+    const auto add = [&](auto last, const simd::Bytes* weights, const LaneFactors& factors,
+                         const ByteGroup& group, simd::Floats& scaled, simd::Floats& into) {
       simd::Ints sum = start_of_group<shape>(group, kByteOffset<F>);
       simd::Parts part;
       repeat<kQuads>([&](auto i) {
@@ -65,38 +68,50 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
                                               group.template quad<i>());
       });
       add_group<shape, last>(
-          sum, [&] { return factors.factor; }, [&] { return factors.min; }, group, scaled,
-          total[c]);
+          sum, [&] { return factors.factor; }, [&] { return factors.min; }, group, scaled, into);
     };
+    simd::Floats seconds[kColumns];
+    repeat<kColumns>([&](auto c) { seconds[c] = simd::zero_floats(); });
+    [[maybe_unused]] const SecondBytes* second = inputs.column[0]->second;
     if (ahead)
       for (int i = 0; i < kTurnedBytes<F>; i += 64) simd::prefetch(lines + ahead + i);
     repeat<kStretchSlices>([&](auto slice) {
-      const simd::Quads weights = turned_weights<F, slice>(lines);
+      const simd::Quads weights = turned_weights<F, kApart, slice>(lines);
       LaneFactors factors[kHalves];
-      repeat<kHalves>(
-          [&](auto half) { factors[half] = turned_factors<F, slice * kHalves + half>(lines); });
+      repeat<kHalves>([&](auto half) {
+        factors[half] = turned_factors<F, kApart, slice * kHalves + half>(lines);
+      });
       repeat<kColumns>([&](auto c) {
         simd::Floats scaled;
         repeat<kHalves>([&](auto half) {
-          add(c, std::bool_constant < half == kHalves - 1 > {}, weights.v + half * kQuads,
-              factors[half], group_of<shape>(*inputs.column[c], slice * kHalves + half), scaled);
+          add(std::bool_constant < half == kHalves - 1 > {}, weights.v + half * kQuads,
+              factors[half], group_of<shape>(*inputs.column[c], slice * kHalves + half), scaled,
+              total[c]);
         });
       });
+      if constexpr (kSecondsAtOnce) {
+        if (inputs.column[0]->seconds >> slice & 1) {
+          simd::Floats scaled;
+          add(std::true_type{}, weights.v, factors[0], second_group(*second++), scaled, seconds[0]);
+        }
+      }
     });
-    if constexpr (shape.seconds) {
+    if constexpr (shape.seconds && !kSecondsAtOnce) {
       uint32_t left = 0;
       repeat<kColumns>([&](auto c) { left |= inputs.column[c]->seconds; });
       for (; left != 0; left &= left - 1) {
         const int g = std::countr_zero(left);
-        const TurnedGroup group = any_turned_group<F>(lines, g);
+        const TurnedGroup group = any_turned_group<F, kApart>(lines, g);
         repeat<kColumns>([&](auto c) {
           simd::Floats scaled;
           if (inputs.column[c]->seconds >> g & 1)
-            add(c, std::true_type{}, group.weights.v, group.factors,
-                second_group(*inputs.column[c], g), scaled);
+            add(std::true_type{}, group.weights.v, group.factors,
+                second_group(*inputs.column[c], g), scaled, seconds[c]);
         });
       }
     }
+    if constexpr (shape.seconds)
+      repeat<kColumns>([&](auto c) { total[c] = simd::add(total[c], seconds[c]); });
     inputs.advance();
   }
   repeat<kColumns>([&](auto c) { totals[c] = total[c]; });
@@ -114,8 +129,8 @@ struct RowsOfFile {
     StripRows block(weight, row_bytes, rows);
     for (int64_t k = 0; k < width; k += kInputBlock) {
       const int64_t left = std::min<int64_t>(width - k, kInputBlock);
-      turn_blocks<F>(block, static_cast<int>(left / F::kWeights), lines);
-      add_lines<F, kColumns>(lines, 1, 0, inputs, totals);
+      turn_blocks<F, false>(block, static_cast<int>(left / F::kWeights), lines);
+      add_lines<F, false, kColumns>(lines, 1, 0, inputs, totals);
       for (const uint8_t*& row : block.row) {
         prefetch_stretch<F>(row + simd::kLanes * row_bytes);
         row += kBlocksPerStretch<F> * F::kBytes;
@@ -125,10 +140,16 @@ struct RowsOfFile {
 };
 
 // ... and a copy of it with its rows interleaved. `row_bytes` are a strip's, divided by its rows.
-// Where rows end within a stretch, the copy has the lines of the blocks that there are.
+// Where rows end within a stretch, the copy has the lines of the blocks that there are: those of
+// their heads (kHeads), then the others.
 template <class F>
 inline size_t lines_bytes(int64_t blocks) {
   return static_cast<size_t>((blocks * F::kBytes + 3) / 4 * simd::kLineBytes);
+}
+
+template <class F>
+inline size_t head_lines_bytes(int64_t blocks) {
+  return static_cast<size_t>((blocks * kHeads<F> + 3) / 4 * simd::kLineBytes);
 }
 
 // A stretch of so many blocks, filled up with zeros.
@@ -136,7 +157,9 @@ template <class F>
 struct PaddedLines {
   alignas(64) uint8_t lines[kTurnedBytes<F>] = {};
   PaddedLines(const uint8_t* some, int64_t blocks) {
-    std::memcpy(lines, some, lines_bytes<F>(blocks));
+    const size_t heads = head_lines_bytes<F>(blocks);
+    std::memcpy(lines, some, heads);
+    std::memcpy(lines + kHeadBytes<F> * simd::kLanes, some + heads, lines_bytes<F>(blocks) - heads);
   }
 };
 
@@ -151,8 +174,8 @@ struct InterleavedPanel : BytePanel<F> {
   using typename BytePanel<F>::Strip;
   static void unpack(const uint8_t* lines, int64_t, int, int count, Strip& strip) {
     if (kBlocksPerStretch<F> == 1 || count == kBlocksPerStretch<F>)
-      return unpack_turned<F>(lines, strip);
-    unpack_turned<F>(PaddedLines<F>(lines, count).lines, strip);
+      return unpack_turned<F, kHasHeads<F>>(lines, strip);
+    unpack_turned<F, kHasHeads<F>>(PaddedLines<F>(lines, count).lines, strip);
   }
 };
 
@@ -167,10 +190,10 @@ struct InterleavedRows {
   static void add_strip(const uint8_t* weight, int64_t, int, int64_t width,
                         StripInputs<kColumns>& inputs, simd::Floats (&totals)[kColumns]) {
     const int64_t whole = width / kInputBlock, rest = width % kInputBlock / F::kWeights;
-    add_lines<F, kColumns>(weight, whole, kAhead, inputs, totals);
+    add_lines<F, kHasHeads<F>, kColumns>(weight, whole, kAhead, inputs, totals);
     if (rest > 0) {
       const PaddedLines<F> last(weight + whole * kTurnedBytes<F>, rest);
-      add_lines<F, kColumns>(last.lines, 1, 0, inputs, totals);
+      add_lines<F, kHasHeads<F>, kColumns>(last.lines, 1, 0, inputs, totals);
     }
   }
 };
@@ -190,9 +213,11 @@ void interleave_rows(const uint8_t* weight, int64_t row_bytes, int64_t rows, int
     for (int64_t k = 0; k < width; k += kInputBlock) {
       const int64_t blocks = std::min<int64_t>(width - k, kInputBlock) / F::kWeights;
       alignas(64) uint8_t lines[kTurnedBytes<F>];
-      turn_blocks<F>(block, static_cast<int>(blocks), lines);
-      std::memcpy(out, lines, lines_bytes<F>(blocks));
-      out += lines_bytes<F>(blocks);
+      turn_blocks<F, kHasHeads<F>>(block, static_cast<int>(blocks), lines);
+      const size_t heads = head_lines_bytes<F>(blocks), all = lines_bytes<F>(blocks);
+      std::memcpy(out, lines, heads);
+      std::memcpy(out + heads, lines + kHeadBytes<F> * simd::kLanes, all - heads);
+      out += all;
       for (const uint8_t*& each : block.row) each += blocks * F::kBytes;
     }
   }

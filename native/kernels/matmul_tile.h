@@ -70,17 +70,16 @@ inline void add_group(const MatmulStrip& strip, int g, const TwoGroups (&inputs)
   });
 }
 
-// Adds the second bytes of one column, and leaves the total of the other as it is.
-template <ByteShape shape, bool is_first>
-inline void add_seconds(const MatmulStrip& strip, const ByteBlock& input, simd::Floats2x2& total) {
+// What the second bytes of a column add to it.
+template <ByteShape shape>
+inline simd::Floats sum_seconds(const MatmulStrip& strip, const ByteBlock& input) {
   const SecondBytes* second = input.second;
+  simd::Floats2x2 both[1] = {simd::join_columns(simd::zero_floats(), simd::zero_floats())};
   for (uint32_t left = input.seconds; left != 0; left &= left - 1) {
     const ByteGroup group = second_group(*second++);
-    simd::Floats2x2 both[1] = {total};
     add_group<shape, 1>(strip, std::countr_zero(left), {{group, group}}, both);
-    total = is_first ? simd::join_columns(simd::first_column(both[0]), simd::second_column(total))
-                     : simd::join_columns(simd::first_column(total), simd::second_column(both[0]));
   }
+  return simd::first_column(both[0]);
 }
 
 // Adds a stretch of a strip times kWide columns to the results. A column without another is its
@@ -108,12 +107,13 @@ INGOT_FLATTEN [[gnu::noinline]] void matmul_tile(const MatmulStrip& strip,
   }
   repeat<kTwos>([&](auto two) {
     constexpr int c = two * 2;
-    if constexpr (shape.seconds) {
-      add_seconds<shape, true>(strip, *inputs[c], total[two]);
-      if constexpr (c + 1 < kWide) add_seconds<shape, false>(strip, *inputs[c + 1], total[two]);
-    }
-    simd::store(result(c), simd::first_column(total[two]));
-    if constexpr (c + 1 < kWide) simd::store(result(c + 1), simd::second_column(total[two]));
+    const auto finish = [&](auto column, simd::Floats sum) {
+      if constexpr (shape.seconds) sum = simd::add(sum, sum_seconds<shape>(strip, *inputs[column]));
+      simd::store(result(column), sum);
+    };
+    finish(std::integral_constant<int, c>{}, simd::first_column(total[two]));
+    if constexpr (c + 1 < kWide)
+      finish(std::integral_constant<int, c + 1>{}, simd::second_column(total[two]));
   });
 }
 

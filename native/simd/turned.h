@@ -11,16 +11,20 @@
 
 namespace ingot::INGOT_ISA::simd {
 
-// Where in a turned block: `offset` counts the bytes of a row.
+// Where in a turned block: `offset` counts the bytes of a row. Blocks that begin within a word may
+// lie in two places (kernels/byte_strip.h): their first `heads` bytes at `head`, the rest at
+// `body`.
 struct TurnedAt {
   const uint8_t* lines;
+  int body;
+  int head = 0, heads = 0;
   int offset = 0;
 
-  TurnedAt operator+(int bytes) const { return {lines, offset + bytes}; }
+  TurnedAt operator+(int bytes) const { return {lines, body, head, heads, offset + bytes}; }
   // Four bytes of every row.
   Bytes line() const {
-    const uint8_t* here = lines + offset / 4 * kLineBytes;
-    const int before = offset % 4 * 8;
+    const uint8_t* here = lines + place() / 4 * kLineBytes;
+    const int before = place() % 4 * 8;
     if (before == 0) return load_line(here);
     return as_bytes(join_words(as_unsigned(load_line(here)),
                                as_unsigned(load_line(here + kLineBytes)), before));
@@ -28,10 +32,14 @@ struct TurnedAt {
   // `count` bits from here on, as far as they lie within one whole line.
   template <int count>
   Ints bits() const {
-    const UnsignedInts whole = as_unsigned(load_line(lines + offset / 4 * kLineBytes));
-    return as_ints(whole >> (offset % 4 * 8) & ((1u << count) - 1));
+    const UnsignedInts whole = as_unsigned(load_line(lines + place() / 4 * kLineBytes));
+    return as_ints(whole >> (place() % 4 * 8) & ((1u << count) - 1));
   }
-  Floats half() const { return halves_in_lanes(bits<16>()); }  // at an even offset
+  // At an even offset.
+  Floats half() const {
+    const Bytes whole = load_line(lines + place() / 4 * kLineBytes);
+    return place() % 4 == 0 ? low_halves(whole) : high_halves(whole);
+  }
   // Floats that have these bits.
   static Floats floats(Ints bits) { return as_floats(bits); }
   // Of the line here: bits `first` and up, so many of them; byte k, with its sign.
@@ -43,6 +51,9 @@ struct TurnedAt {
   Ints byte() const {
     return as_ints(as_unsigned(line())) << (24 - 8 * k) >> 24;
   }
+
+ private:
+  int place() const { return offset < heads ? head + offset : body + offset - heads; }
 };
 
 struct HalfQuads {

@@ -75,8 +75,12 @@ inline Bytes lookup_bytes(U8x16 table, Bytes index) { return lookup16(table, ind
 inline Bytes permute_sixteens(Bytes v, U8x16 control) {
   return {vqtbl1q_u8(v.lo, control.v), vqtbl1q_u8(v.hi, control.v)};
 }
-inline Floats halves_in_lanes(Ints v) {
-  return floats_of_halves(vreinterpretq_u16_s16(low_words(v)));
+// The half floats in the low or the high 16 bits of every lane.
+inline Floats low_halves(Bytes v) {
+  return floats_of_halves(vuzp1q_u16(vreinterpretq_u16_u8(v.lo), vreinterpretq_u16_u8(v.hi)));
+}
+inline Floats high_halves(Bytes v) {
+  return floats_of_halves(vuzp2q_u16(vreinterpretq_u16_u8(v.lo), vreinterpretq_u16_u8(v.hi)));
 }
 
 template <class>

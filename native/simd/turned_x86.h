@@ -24,6 +24,8 @@ inline UnsignedInts join_words(UnsignedInts low, UnsignedInts high, int from) {
   return low >> from | high << (32 - from);
 }
 inline Floats as_floats(Ints v) { return reinterpret_cast<Floats>(v); }
+inline Floats low_halves(Bytes v) { return halves_in_lanes(as_ints(as_unsigned(v) & 0xffff)); }
+inline Floats high_halves(Bytes v) { return halves_in_lanes(as_ints(as_unsigned(v) >> 16)); }
 inline Fours fours_of(Bytes v) { return reinterpret_cast<Fours>(v); }
 
 inline Bytes load_line(const uint8_t* line) {
