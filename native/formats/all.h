@@ -14,6 +14,8 @@
 #include "formats/mxfp4.h"
 #include "formats/nvfp4.h"
 #include "formats/plain.h"
+#include "formats/q1_0.h"
+#include "formats/q2_0.h"
 #include "formats/q2_k.h"
 #include "formats/q3_k.h"
 #include "formats/q4_0.h"
@@ -29,6 +31,8 @@
 #include "formats/tq2_0.h"
 
 #define INGOT_BLOCK_FORMATS(X) \
+  X(Q1_0)                      \
+  X(Q2_0)                      \
   X(Q4_0)                      \
   X(Q4_1)                      \
   X(Q5_0)                      \

@@ -10,12 +10,14 @@
 //     encode_k_affine.h Q2_K Q4_K Q5_K                   search for scale and minimum
 //     encode_k_scale.h  Q3_K Q6_K                        search for a scale
 //     encode_iq4.h      IQ4_NL IQ4_XS                    likewise, on uneven levels
+//     encode_few_bits.h Q1_0 Q2_0                        mean; search for a scale
 //
 // The searches minimise the squared error of each block; quantize/weighted.cpp lets weights count
 // differently, and has the encoders of IQ1, IQ2 and IQ3, which are compiled once. Finite weights
 // never decode to infinity or NaN after a search: a scale too large for its type saturates.
 #pragma once
 
+#include "kernels/encode_few_bits.h"
 #include "kernels/encode_fp4.h"
 #include "kernels/encode_iq4.h"
 #include "kernels/encode_k_affine.h"

@@ -6,7 +6,7 @@
 //               + sum over groups:  min[group] * x.sum[group]
 //
 // A format's integer scales are multiplied into the words if the product fits 16 bits, so that
-// a K-quant has one run in a stretch; formats of 32 weights have one run per block.
+// a K-quant has one run in a stretch; formats of fewer weights have one run per block.
 // Inside a run the arithmetic is exact (linear_bounds.h).
 #pragma once
 

@@ -37,15 +37,18 @@ inline simd::Words two_runs_of_input(const InputBlock& input, int two, int i) {
   return simd::load_two_words(from, from + run);
 }
 
-// Two blocks of 32 weights, half by half: out[i] holds half i of `a`, then half i of `b`.
+// Two blocks, 16 weights of each at a time: out[i] holds number i of `a`, then number i of `b`.
 template <class F>
-inline void read_paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&out)[2]) {
+inline void read_paired_lanes(const uint8_t* a, const uint8_t* b,
+                              simd::U8x32 (&out)[2 * F::kSlices]) {
   if constexpr (requires { F::paired_lanes(a, b, out); }) {
     F::paired_lanes(a, b, out);
   } else {
-    const simd::U8x32 first = F::template lanes<0>(a), second = F::template lanes<0>(b);
-    out[0] = simd::join(simd::low_half(first), simd::low_half(second));
-    out[1] = simd::join(simd::high_half(first), simd::high_half(second));
+    for_each_slice<F>([&](auto slice) {
+      const simd::U8x32 first = F::template lanes<slice>(a), second = F::template lanes<slice>(b);
+      out[2 * slice] = simd::join(simd::low_half(first), simd::low_half(second));
+      out[2 * slice + 1] = simd::join(simd::high_half(first), simd::high_half(second));
+    });
   }
 }
 
@@ -54,11 +57,11 @@ inline void read_paired_lanes(const uint8_t* a, const uint8_t* b, simd::U8x32 (&
 template <class F, class Two>
 inline void read_two_runs(const uint8_t* blocks, int count, Two two,
                           simd::Words (&words)[kRun<F> / 16]) {
-  if constexpr (kRun<F> == 32) {
+  if constexpr (kRun<F> == F::kWeights) {
     const int first = two * 2, second = first + 1 < count ? first + 1 : first;
-    simd::U8x32 lanes[2];
+    simd::U8x32 lanes[kRun<F> / 16];
     read_paired_lanes<F>(blocks + first * F::kBytes, blocks + second * F::kBytes, lanes);
-    repeat<2>([&](auto i) { words[i] = simd::widen(lanes[i]); });
+    repeat<kRun<F> / 16>([&](auto i) { words[i] = simd::widen(lanes[i]); });
   } else {
     static_assert(kRun<F> == 16 && F::kSlices == 2);
     const uint8_t* block = blocks + two / 2 * F::kBytes;

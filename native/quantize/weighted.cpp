@@ -6,6 +6,7 @@
 #include "quantize/weighted.h"
 
 #include "formats/types.h"
+#include "kernels/encode_few_bits.h"
 #include "kernels/encode_iq4.h"
 #include "kernels/encode_k_affine.h"
 #include "kernels/encode_k_scale.h"
@@ -24,21 +25,21 @@ static void store_fifth_bits_of(const uint8_t* levels, uint8_t* out) {
 
 static void encode_q4_0(const float* values, const Important& counts, uint8_t* block,
                         int64_t count) {
-  encode_lone_scales<EvenLevels<-8, 7>, 18>(values, counts, block, count,
-                                            [](uint16_t d, const uint8_t* levels, uint8_t* to) {
-                                              store_as(to, d);
-                                              pack_nibbles<16>(levels, to + 2);
-                                            });
+  encode_lone_scales<EvenLevels<-8, 7>, 32, 18>(values, counts, block, count,
+                                                [](uint16_t d, const uint8_t* levels, uint8_t* to) {
+                                                  store_as(to, d);
+                                                  pack_nibbles<16>(levels, to + 2);
+                                                });
 }
 
 static void encode_q5_0(const float* values, const Important& counts, uint8_t* block,
                         int64_t count) {
-  encode_lone_scales<EvenLevels<-16, 15>, 22>(values, counts, block, count,
-                                              [](uint16_t d, const uint8_t* levels, uint8_t* to) {
-                                                store_as(to, d);
-                                                store_fifth_bits_of(levels, to + 2);
-                                                pack_nibbles<16>(levels, to + 6);
-                                              });
+  encode_lone_scales<EvenLevels<-16, 15>, 32, 22>(
+      values, counts, block, count, [](uint16_t d, const uint8_t* levels, uint8_t* to) {
+        store_as(to, d);
+        store_fifth_bits_of(levels, to + 2);
+        pack_nibbles<16>(levels, to + 6);
+      });
 }
 
 constexpr int kBlocksAtOnce = 16;
@@ -129,6 +130,8 @@ struct Entry {
 };
 
 static constexpr Entry kEncoders[] = {
+    {Q1_0::kType, encode_q1_0<Important>},
+    {Q2_0::kType, encode_q2_0<Important>},
     {Q4_0::kType, encode_q4_0},
     {Q4_1::kType, encode_q4_1},
     {Q5_0::kType, encode_q5_0},

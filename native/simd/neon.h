@@ -93,6 +93,15 @@ inline U8x32 negate_where(U8x32 v, uint32_t bits) {
   return (v ^ mask) - mask;
 }
 
+inline U8x32 four_of_each(const uint8_t* p) {
+  const uint8x16_t bytes = vcombine_u8(vld1_u8(p), vld1_u8(p));
+  const auto half = [&](uint64_t low, uint64_t high) {
+    return vqtbl1q_u8(bytes, vcombine_u8(vcreate_u8(low), vcreate_u8(high)));
+  };
+  return {half(0x0101010100000000, 0x0303030302020202),
+          half(0x0505050504040404, 0x0707070706060606)};
+}
+
 inline U8x32 load_odd_words(const uint8_t* p) {
   const auto odd = [](const uint8_t* q) {
     const uint32x4_t low = vreinterpretq_u32_u8(vld1q_u8(q));

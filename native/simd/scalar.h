@@ -98,6 +98,9 @@ inline U8x32 spread_bits(uint32_t bits) {
 inline U8x32 negate_where(U8x32 v, uint32_t bits) {
   return map<32>([&](int i) { return (bits >> i & 1) ? -v.lane[i] : v.lane[i]; });
 }
+inline U8x32 four_of_each(const uint8_t* p) {
+  return map<32>([&](int i) { return p[i / 4]; });
+}
 inline U8x32 load_odd_words(const uint8_t* p) {
   return map<32>([&](int i) { return p[i / 4 * 8 + 4 + i % 4]; });
 }

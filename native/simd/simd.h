@@ -21,6 +21,7 @@
 //     spread_bits(bits)              bit i of a 32-bit word -> lane i, 0x00 or 0xff; also of the
 //                                    word at an address
 //     negate_where(v, bits)          -v[i] where bit i of a 32-bit word is set
+//     four_of_each(p)                each of eight bytes four times
 //     store32(p, v)                  any alignment
 //     load_odd_words(p)              the second, fourth ... of sixteen 32-bit words
 //     load_odd_bytes(p)              the second, fourth ... of 64 bytes

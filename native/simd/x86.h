@@ -100,6 +100,14 @@ inline U8x32 negate_where(U8x32 v, uint32_t bits) {
 #endif
 }
 
+inline U8x32 four_of_each(const uint8_t* p) {
+  int64_t bytes;
+  std::memcpy(&bytes, p, sizeof(bytes));
+  const __m256i byte_of_lane = _mm256_setr_epi64x(0x0101010100000000, 0x0303030302020202,
+                                                  0x0505050504040404, 0x0707070706060606);
+  return {_mm256_shuffle_epi8(_mm256_set1_epi64x(bytes), byte_of_lane)};
+}
+
 inline U8x32 load_odd_words(const uint8_t* p) {
   const __m256 low = _mm256_castsi256_ps(load32(p).v), high = _mm256_castsi256_ps(load32(p + 32).v);
   const __m256i mixed = _mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd));

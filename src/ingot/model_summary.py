@@ -21,7 +21,7 @@ _FILE_TYPES: Final = MappingProxyType(
     | dict(enumerate(("Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K"), 14))
     | dict(enumerate(("IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL"), 19))
     | dict(enumerate(("IQ3_S", "IQ3_M", "IQ2_S", "IQ2_M", "IQ4_XS", "IQ1_M", "BF16"), 26))
-    | {36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE"}
+    | {36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE", 40: "Q1_0", 41: "Q2_0"}
 )
 
 _BLOCK_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")

@@ -22,7 +22,7 @@ CODED = [type for type, format in formats().items() if format.coding is not None
 
 def test_formats_that_stay_quantized() -> None:
     expected = (
-        "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()  # noqa: SIM905
+        "Q1_0 Q2_0 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()  # noqa: SIM905
     )
     assert {type.name for type in GgmlType if form_of(type).bits < 16} == set(expected)
 

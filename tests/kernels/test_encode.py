@@ -1,4 +1,4 @@
-"""Native encoders of the types the `gguf` package encodes give its bytes.
+"""Native encoders of the types the `gguf` package encodes give its bytes; Q1_0 those of NumPy.
 
 On every instruction set this CPU supports, on ordinary weights and on those where a
 rounding rule, an overflow or a logarithm decides.
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ingot import _native
 from ingot.gguf import GgmlType
-from ingot.quant import decode, encode
+from ingot.quant import decode, encode, format_of
 from run_batches import using_isa
 
 LEGACY = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
@@ -106,6 +106,15 @@ WEIGHTS = {
 @pytest.mark.parametrize("name", SAME_AS_GGUF)
 def test_bytes_of_gguf(name, sample):
     assert_same_bytes(WEIGHTS[sample], GgmlType[name])
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("sample", WEIGHTS)
+def test_q1_0_has_the_bytes_of_numpy(sample):
+    rows = WEIGHTS[sample].astype(np.float32).reshape(-1, 128)
+    rows = np.concatenate([rows, np.where(np.arange(128) == 9, np.inf, rows[:1])]).astype("f4")
+    expected = format_of(GgmlType.Q1_0).encode_blocks(rows)
+    assert np.array_equal(encode(rows, GgmlType.Q1_0), expected)
 
 
 @pytest.mark.parametrize("name", SAME_AS_GGUF)

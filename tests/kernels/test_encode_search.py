@@ -20,6 +20,7 @@ from run_batches import using_isa
 # Weights per group and levels, the latter from 0 up where the format has a minimum.
 AFFINE = {"Q2_K": (16, 3), "Q4_K": (32, 15), "Q5_K": (32, 31)}
 SCALED = {
+    "Q2_0": (64, range(-1, 3)),
     "Q3_K": (16, range(-4, 4)),
     "Q6_K": (16, range(-32, 32)),
     "IQ4_NL": (32, gguf_quants.IQ4_NL.kvalues),
@@ -73,6 +74,7 @@ def sample(kind: str) -> np.ndarray:
 # The error as a part of the baseline's: as measured, rounded up to the next hundredth.
 KINDS = ["gaussian", "student", "laplace", "positive", "outliers"]
 BOUNDS = {
+    "Q2_0": [0.50, 0.65, 0.56, 0.40, 0.59],
     "Q2_K": [0.80, 0.75, 0.80, 0.73, 0.85],
     "Q3_K": [0.93, 0.96, 0.95, 0.92, 1.03],
     "Q4_K": [0.89, 0.91, 0.90, 0.86, 0.61],
@@ -126,7 +128,7 @@ def test_constant_weights(name):
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"])
+@pytest.mark.parametrize("name", ["Q2_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"])
 def test_ternary_weights(name):
     """Weights on a coarse grid through zero are found, not spread over the levels."""
     rng = np.random.default_rng(2)
@@ -183,7 +185,7 @@ def test_weights_beyond_the_scale_saturate(name):
     weights = (rng.choice([-1, 1], (8, 256)) * rng.uniform(0.5, 1, (8, 256))).astype(np.float32)
     weights *= np.float32(LARGEST)
     decoded = round_trip(weights, name)
-    reach = {"NVFP4": 6 * 448, "Q2_K": 65504 * 15}.get(name, 65504 * 63)
+    reach = {"NVFP4": 6 * 448, "Q2_0": 65504 * 2, "Q2_K": 65504 * 15}.get(name, 65504 * 63)
     assert np.isfinite(decoded).all()
     assert (np.sign(decoded) == np.sign(weights)).all() or name in AFFINE
     assert np.abs(decoded).max() >= 0.9 * reach

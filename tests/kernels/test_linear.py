@@ -41,6 +41,8 @@ HALVES = {
     "TQ2_0": [64],
     "MXFP4": [],
     "NVFP4": [],
+    "Q1_0": [0],
+    "Q2_0": [0],
 }
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": None}
 FORMATS = [*HALVES, *FLOATS]

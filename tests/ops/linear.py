@@ -29,6 +29,8 @@ FORMATS = [
     GgmlType.IQ4_XS,
     GgmlType.MXFP4,
     GgmlType.TQ2_0,
+    GgmlType.Q1_0,
+    GgmlType.Q2_0,
 ]
 
 
@@ -50,7 +52,7 @@ def floats(small: SmallGraph, rows: int, width: int) -> o.Value:
 
 def of_a_format(small: SmallGraph, type: GgmlType) -> o.Value:
     """Rows and columns that are no whole tiles; the embedding is of the same format."""
-    columns = 512 if type.block_size == 256 else 416
+    columns = 512 if type.block_size > 32 else 416
     x = small.value(columns)
     small.ops.append(o.Embed(weight=small.weight(small.random(5, columns), type), out=x))
     y = small.linear(x, small.random(70, columns, scale=0.05), type=type)

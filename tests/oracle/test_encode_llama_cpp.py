@@ -22,7 +22,7 @@ pytestmark = pytest.mark.oracle
 
 SEARCHED = [
     "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS",
-    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
+    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "Q1_0", "Q2_0",
 ]  # fmt: skip
 # Formats that are the same with importance and without, here and there.
 INDIFFERENT = ["Q8_0", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]
@@ -188,7 +188,7 @@ def test_weights_of_a_model_with_its_importance(ggml, smollm2, name, noise):
         and len(tensor.shape) == 2
         and tensor.shape[-1] % GgmlType[name].block_size == 0
     ]
-    assert len(matrices) == (2 if GgmlType[name].block_size == ROW else 14)
+    assert len(matrices) == (2 if GgmlType[name].block_size > 64 else 14)
     found = []
     for tensor in matrices:
         weights = decode(tensor.data, tensor.type, tensor.shape).astype(np.float16).astype("f4")
@@ -199,6 +199,32 @@ def test_weights_of_a_model_with_its_importance(ggml, smollm2, name, noise):
         found = [tuple(np.sqrt(np.square(found).mean(axis=0)))]
     for ours, theirs in found:
         assert_no_worse(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["Q1_0", "Q2_0"])
+def test_decodes_as_llama_cpp(ggml, name):
+    """The `gguf` package, which other tests compare with, does not know these."""
+    type = GgmlType[name]
+    blocks = np.random.default_rng(5).integers(0, 256, (4096, type.block_bytes), np.uint8)
+    blocks[:64, 1] |= 0x7C  # infinities and NaN among the scales
+    blocks[:32, 0], blocks[:32, 1] = 0, blocks[:32, 1] & 0xFC
+    expected = np.empty((len(blocks), type.block_size), np.float32)
+    getattr(ggml, f"dequantize_row_{name.lower()}")(
+        blocks.ctypes.data_as(ctypes.c_void_p),
+        expected.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int64(expected.size),
+    )
+    found = decode(blocks, type, expected.shape)
+    same = (found.view(np.uint32) == expected.view(np.uint32)) | (
+        np.isnan(found) & np.isnan(expected)
+    )
+    assert same.all()
+
+
+def test_q1_0_has_the_same_bytes(ggml):
+    weights = np.concatenate([gaussian(512, 256), 1e-6 * gaussian(64, 256)]).astype(np.float32)
+    expected = quantize(ggml, weights, GgmlType.Q1_0)
+    assert np.array_equal(encode(weights, GgmlType.Q1_0).reshape(-1), expected)
 
 
 def test_q8_k_has_the_same_bytes(ggml):

@@ -91,6 +91,8 @@ class GgmlType(IntEnum):
         TQ2_0 = 35
         MXFP4 = 39
         NVFP4 = 40
+        Q1_0 = 41
+        Q2_0 = 42
 
     @property
     def block_size(self) -> int:

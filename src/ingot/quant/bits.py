@@ -46,6 +46,12 @@ def nibble_pairs(packed: Bytes) -> Bytes:
     return pairs.reshape(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
+def pairs_of_bits(packed: Bytes) -> Bytes:
+    """Split each byte into its four pairs of bits, lowest first: [..., b] -> [..., b, 4]."""
+    split: Bytes = library(packed).stack([packed >> at & 3 for at in range(0, 8, 2)], -1)
+    return split
+
+
 def bits(packed: Bytes) -> Bytes:
     """Split each byte into its bits, lowest first: [..., b] -> [..., b, 8]."""
     split: Bytes = library(packed).stack([packed >> at & 1 for at in range(8)], -1)

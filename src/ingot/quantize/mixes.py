@@ -51,6 +51,7 @@ def _mixes() -> dict[str, Mix]:
         ("IQ3_S", T.IQ3_S, 26), ("IQ3_M", T.IQ3_S, 27),
         ("IQ4_NL", T.IQ4_NL, 25), ("IQ4_XS", T.IQ4_XS, 30),
         ("TQ1_0", T.TQ1_0, 36), ("TQ2_0", T.TQ2_0, 37), ("MXFP4_MOE", T.MXFP4, 38),
+        ("Q1_0", T.Q1_0, 40), ("Q2_0", T.Q2_0, 41),
     )  # fmt: skip
     return {name: Mix(name, base, number) for name, base, number in rows}
 
@@ -126,6 +127,7 @@ def fitting(kind: T, columns: int) -> T:
 _INSTEAD: Final = MappingProxyType(
     {
         T.TQ1_0: T.Q4_0, T.TQ2_0: T.Q4_0, T.Q2_K: T.Q4_0, T.Q3_K: T.Q4_0,
+        T.Q1_0: T.Q4_0, T.Q2_0: T.Q4_0,
         T.Q4_K: T.Q5_0, T.Q5_K: T.Q5_1, T.Q6_K: T.Q8_0, T.IQ4_XS: T.IQ4_NL,
         T.IQ1_S: T.IQ4_NL, T.IQ1_M: T.IQ4_NL, T.IQ2_XXS: T.IQ4_NL, T.IQ2_XS: T.IQ4_NL,
         T.IQ2_S: T.IQ4_NL, T.IQ3_XXS: T.IQ4_NL, T.IQ3_S: T.IQ4_NL,
@@ -281,7 +283,7 @@ _TWO_BITS: Final = MappingProxyType(
     }
 )  # fmt: skip
 _EMBEDDINGS: Final = MappingProxyType(
-    {**_TWO_BITS, "IQ3_XXS": T.IQ3_S, "TQ1_0": T.Q4_K, "TQ2_0": T.Q4_K}
+    {**_TWO_BITS, "IQ3_XXS": T.IQ3_S, "TQ1_0": T.Q4_K, "TQ2_0": T.Q4_K, "Q2_0": T.Q4_K}
 )
 _QUERIES_AND_KEYS: Final = MappingProxyType({"IQ3_XS": T.IQ3_XXS, "IQ3_XXS": T.IQ2_S})
 _OUTPUTS_OF_ATTENTION: Final = MappingProxyType(

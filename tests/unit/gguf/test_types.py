@@ -13,7 +13,7 @@ def test_tensor_types_are_those_of_the_native_table() -> None:
 
 
 def test_tensor_types_are_those_of_the_gguf_package() -> None:
-    for kind in GgmlType:
+    for kind in set(GgmlType) - {GgmlType.Q2_0}:  # which is newer
         theirs = gguf.GGMLQuantizationType[kind.name]
         assert theirs.value == kind.value
         assert gguf.GGML_QUANT_SIZES[theirs] == (kind.block_size, kind.block_bytes)

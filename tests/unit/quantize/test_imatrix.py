@@ -141,8 +141,9 @@ def weighted_error(values: np.ndarray, blocks: np.ndarray, kind: GgmlType, count
 
 def test_all_searched_types_know_importance() -> None:
     names = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+    few = ["Q1_0", "Q2_0"]
     grids = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
-    assert {kind.name for kind in WEIGHTED} == {*names, *grids, "IQ4_NL", "IQ4_XS"}
+    assert {kind.name for kind in WEIGHTED} == {*names, *few, *grids, "IQ4_NL", "IQ4_XS"}
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)

@@ -225,6 +225,7 @@ def test_rows_that_no_block_divides() -> None:
     assert fitting(GgmlType.Q4_K, 100) is GgmlType.F16
     assert fitting(GgmlType.Q8_0, 33) is GgmlType.F16
     assert fitting(GgmlType.Q6_K, 64) is GgmlType.Q8_0
+    assert fitting(GgmlType.Q1_0, 192) is GgmlType.Q4_0
 
 
 def test_no_rule_needs_a_layer() -> None:

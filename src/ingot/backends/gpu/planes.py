@@ -14,7 +14,7 @@ Rows come in tiles of 32, columns in chunks of 64. Of every tile and chunk there
 so that neighbouring threads read neighbouring bytes and unpack without moving them. Each matrix is
 multiplied by a power of two that brings its scales into the middle of a half's range; `factor`
 takes it back. What the blocks of a file mean is said by the classes in `ingot.quant`; `form_of`
-follows from how a format codes its weights. Codes below 4 bits (Q2_K, Q3_K) are widened to 4; a
+follows from how a format codes its weights. Codes below 4 bits (Q1_0 to Q3_K) are widened to 4; a
 format that has no form here is decoded to half floats. Everything runs as tensor operations on the
 device the bytes are on.
 """
@@ -98,8 +98,12 @@ def form_of(type: GgmlType) -> PlaneForm:
 
 
 def _middle(coding: Coding) -> int:
-    """The middle of the range of codes: counted from there, they are smallest."""
-    return 1 << coding.bits - 1
+    """The code that the middle of the form's range stands for.
+
+    It is the middle of the range of codes. Codes that are widened fit around their zero, too, and
+    then a group needs no shift.
+    """
+    return coding.zero if coding.bits < 4 and not coding.has_minimum else 1 << coding.bits - 1
 
 
 def _is_shifted(coding: Coding) -> bool:
