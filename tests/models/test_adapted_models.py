@@ -10,6 +10,7 @@ from ingot.adapters.adapter import EMBEDDING, OUTPUT
 from ingot.adapters.merge import merge_adapter
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.reference import Reference
+from ingot.errors import AdapterError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.models import build_graph
@@ -68,6 +69,19 @@ def test_logits_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(twin, wanted, atol=1e-4 * np.abs(wanted).max())
     plain = Reference(graph, model).forward(ids)
     assert np.abs(wanted - plain).max() > 0.02 * np.abs(plain).max()
+
+
+def test_matrices_of_the_heads_of_latents_are_refused(tmp_path: Path) -> None:
+    fixture = Fixture.load("deepseek2")
+    graph = build_graph(GgufLoader(fixture.write(tmp_path / "model.gguf")))
+    heads = [weight for weight in graph.weights() if ".attn_k_b." in weight.name]
+    assert heads
+    low = LowRank(
+        FloatMatrix.of(np.ones((2, 8), np.float32)), FloatMatrix.of(np.ones((8, 2), np.float32)), 1
+    )
+    adapter = Adapter("made up", {heads[0].name: low})
+    with pytest.raises(AdapterError, match=f"{heads[0].name}.*not supported"):
+        adapter.require_fit(graph)
 
 
 def test_both_parts_of_a_split_model_have_the_adapter(tmp_path: Path) -> None:
