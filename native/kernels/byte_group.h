@@ -55,9 +55,5 @@ inline ByteGroup group_of(const ByteBlock& input, int g) {
 inline ByteGroup second_group(const SecondBytes& bytes) {
   return {bytes.values, bytes.scale, bytes.scale * static_cast<float>(bytes.total), bytes.total};
 }
-// The second bytes of group g, which has them.
-inline ByteGroup second_group(const ByteBlock& input, int g) {
-  return second_group(input.second[std::popcount(input.seconds & ((1u << g) - 1))]);
-}
 
 }  // namespace ingot::INGOT_ISA

@@ -12,22 +12,6 @@
 
 namespace ingot::INGOT_ISA {
 
-// The weights of a group of 32 whose number is known only now, and their factors.
-struct TurnedGroup {
-  simd::Quads weights;
-  LaneFactors factors;
-};
-template <class F, bool kApart>
-INGOT_FLATTEN [[gnu::noinline]] TurnedGroup any_turned_group(const uint8_t* lines, int group) {
-  static_assert(F::kGroup == 32);
-  TurnedGroup found;
-  repeat<kStretchSlices>([&](auto s) {
-    if (s == group)
-      found = {turned_weights<F, kApart, s>(lines), turned_factors<F, kApart, s>(lines)};
-  });
-  return found;
-}
-
 // What a strip is multiplied by. Where there are fewer columns, the last one is repeated.
 template <int kColumns>
 struct StripInputs {
@@ -54,8 +38,6 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
                                                simd::Floats (&totals)[kColumns]) {
   constexpr ByteShape shape = kByteShape<F>;
   constexpr int kHalves = 32 / shape.group, kQuads = 8 / kHalves;  // groups of a slice
-  // One column meets its second bytes while the weights are in registers.
-  constexpr bool kSecondsAtOnce = shape.seconds && kColumns == 1;
   simd::Floats total[kColumns];
   repeat<kColumns>([&](auto c) { total[c] = totals[c]; });
   for (; stretches > 0; --stretches, lines += kTurnedBytes<F>) {
@@ -70,9 +52,15 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
       add_group<shape, last>(
           sum, [&] { return factors.factor; }, [&] { return factors.min; }, group, scaled, into);
     };
+    // Second bytes meet the weights while these are in registers.
     simd::Floats seconds[kColumns];
-    repeat<kColumns>([&](auto c) { seconds[c] = simd::zero_floats(); });
-    [[maybe_unused]] const SecondBytes* second = inputs.column[0]->second;
+    const SecondBytes* second[kColumns];
+    uint32_t has_seconds = 0;  // bit g: a column has those of group g
+    repeat<kColumns>([&](auto c) {
+      seconds[c] = simd::zero_floats();
+      second[c] = inputs.column[c]->second;
+      has_seconds |= inputs.column[c]->seconds;
+    });
     if (ahead)
       for (int i = 0; i < kTurnedBytes<F>; i += 64) simd::prefetch(lines + ahead + i);
     repeat<kStretchSlices>([&](auto slice) {
@@ -89,27 +77,17 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
               total[c]);
         });
       });
-      if constexpr (kSecondsAtOnce) {
-        if (inputs.column[0]->seconds >> slice & 1) {
-          simd::Floats scaled;
-          add(std::true_type{}, weights.v, factors[0], second_group(*second++), scaled, seconds[0]);
+      if constexpr (shape.seconds) {
+        if (has_seconds >> slice & 1) {
+          for (int c = 0; c < kColumns; ++c) {
+            if ((inputs.column[c]->seconds >> slice & 1) == 0) continue;
+            simd::Floats scaled;
+            add(std::true_type{}, weights.v, factors[0], second_group(*second[c]++), scaled,
+                seconds[c]);
+          }
         }
       }
     });
-    if constexpr (shape.seconds && !kSecondsAtOnce) {
-      uint32_t left = 0;
-      repeat<kColumns>([&](auto c) { left |= inputs.column[c]->seconds; });
-      for (; left != 0; left &= left - 1) {
-        const int g = std::countr_zero(left);
-        const TurnedGroup group = any_turned_group<F, kApart>(lines, g);
-        repeat<kColumns>([&](auto c) {
-          simd::Floats scaled;
-          if (inputs.column[c]->seconds >> g & 1)
-            add(std::true_type{}, group.weights.v, group.factors,
-                second_group(*inputs.column[c], g), scaled, seconds[c]);
-        });
-      }
-    }
     if constexpr (shape.seconds)
       repeat<kColumns>([&](auto c) { total[c] = simd::add(total[c], seconds[c]); });
     inputs.advance();
@@ -182,15 +160,18 @@ struct InterleavedPanel : BytePanel<F> {
 template <class F>
 struct InterleavedRows {
   using Panel = InterleavedPanel<F>;
-  // The processor fetches ahead what is read in order. A scale at the end of a block is read before
-  // its weights. (Zen 4, GB/s without and with asking: Q6_K 9 and 29, Q4_K 30 and 25.)
-  static constexpr int kAhead = kBlocksPerStretch<F> * F::kBytes % 4 == 0 ? 0 : 8 << 10;
+  // The processor fetches ahead what is read in order, if it is read quickly. It does not where a
+  // scale at the end of a block is read before its weights, nor where several columns are
+  // multiplied meanwhile. (Zen 4, GB/s without and with asking: Q6_K 9 and 29, Q4_K 30 and 25.)
+  template <int kColumns>
+  static constexpr int kAhead =
+      kColumns >= 4 || kBlocksPerStretch<F> * F::kBytes % 4 != 0 ? 8 << 10 : 0;
 
   template <int kColumns>
   static void add_strip(const uint8_t* weight, int64_t, int, int64_t width,
                         StripInputs<kColumns>& inputs, simd::Floats (&totals)[kColumns]) {
     const int64_t whole = width / kInputBlock, rest = width % kInputBlock / F::kWeights;
-    add_lines<F, kHasHeads<F>, kColumns>(weight, whole, kAhead, inputs, totals);
+    add_lines<F, kHasHeads<F>, kColumns>(weight, whole, kAhead<kColumns>, inputs, totals);
     if (rest > 0) {
       const PaddedLines<F> last(weight + whole * kTurnedBytes<F>, rest);
       add_lines<F, kHasHeads<F>, kColumns>(last.lines, 1, 0, inputs, totals);
