@@ -30,6 +30,15 @@ struct StripInputs {
   }
 };
 
+// Asks for a slice's share of the lines of a stretch. A core can wait for a dozen lines at once, so
+// to ask for all of them together would hold everything up.
+template <class F, int slice>
+inline void prefetch_share(const uint8_t* lines) {
+  constexpr int kAll = (kTurnedBytes<F> + 63) / 64;
+  constexpr int kFirst = kAll * slice / kStretchSlices, kEnd = kAll * (slice + 1) / kStretchSlices;
+  for (int i = kFirst; i < kEnd; ++i) simd::prefetch_near(lines + i * 64);
+}
+
 // Adds some stretches of a strip to its totals. `ahead`: asks for what lies so many bytes further
 // on; 0: for nothing.
 template <class F, bool kApart, int kColumns>
@@ -61,9 +70,8 @@ INGOT_FLATTEN [[gnu::noinline]] void add_lines(const uint8_t* lines, int64_t str
       second[c] = inputs.column[c]->second;
       has_seconds |= inputs.column[c]->seconds;
     });
-    if (ahead)
-      for (int i = 0; i < kTurnedBytes<F>; i += 64) simd::prefetch(lines + ahead + i);
     repeat<kStretchSlices>([&](auto slice) {
+      if (ahead) prefetch_share<F, slice>(lines + ahead);
       const simd::Quads weights = turned_weights<F, kApart, slice>(lines);
       LaneFactors factors[kHalves];
       repeat<kHalves>([&](auto half) {
@@ -160,18 +168,17 @@ struct InterleavedPanel : BytePanel<F> {
 template <class F>
 struct InterleavedRows {
   using Panel = InterleavedPanel<F>;
-  // The processor fetches ahead what is read in order, if it is read quickly. It does not where a
-  // scale at the end of a block is read before its weights, nor where several columns are
-  // multiplied meanwhile. (Zen 4, GB/s without and with asking: Q6_K 9 and 29, Q4_K 30 and 25.)
-  template <int kColumns>
-  static constexpr int kAhead =
-      kColumns >= 4 || kBlocksPerStretch<F> * F::kBytes % 4 != 0 ? 8 << 10 : 0;
+  // What a processor fetches by itself when memory is read in order is not enough: it stops at the
+  // end of a page, and where a scale at the end of a block is read before its weights. (Zen 5, two
+  // threads, GB/s of each without and with asking: Q4_K 16 and 39, Q6_K 13 and 37.) From 4 to 16 kB
+  // ahead are within a tenth of each other.
+  static constexpr int64_t kAhead = 8 << 10;
 
   template <int kColumns>
   static void add_strip(const uint8_t* weight, int64_t, int, int64_t width,
                         StripInputs<kColumns>& inputs, simd::Floats (&totals)[kColumns]) {
     const int64_t whole = width / kInputBlock, rest = width % kInputBlock / F::kWeights;
-    add_lines<F, kHasHeads<F>, kColumns>(weight, whole, kAhead<kColumns>, inputs, totals);
+    add_lines<F, kHasHeads<F>, kColumns>(weight, whole, kAhead, inputs, totals);
     if (rest > 0) {
       const PaddedLines<F> last(weight + whole * kTurnedBytes<F>, rest);
       add_lines<F, kHasHeads<F>, kColumns>(last.lines, 1, 0, inputs, totals);

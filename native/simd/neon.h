@@ -196,5 +196,6 @@ inline float half_to_float(uint16_t half) {
 
 // In assembly, because gcc takes a function that only prefetches for one that does nothing.
 inline void prefetch(const void* p) { __asm__ volatile("prfm pldl2keep, [%0]" : : "r"(p)); }
+inline void prefetch_near(const void* p) { __asm__ volatile("prfm pldl1keep, [%0]" : : "r"(p)); }
 
 }  // namespace ingot::INGOT_ISA::simd

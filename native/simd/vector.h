@@ -51,6 +51,7 @@
 //     add_scaled(total, sums, factors)      total + each sum under its factor
 // Memory
 //     prefetch(p)                    ask for the line at p, into the second-level cache
+//     prefetch_near(p)               the same, into the first-level cache
 #pragma once
 
 #include <utility>

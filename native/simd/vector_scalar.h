@@ -226,5 +226,6 @@ inline void transpose(Pairs (&row)[kLanes]) {
 }
 
 inline void prefetch(const void*) {}
+inline void prefetch_near(const void*) {}
 
 }  // namespace ingot::INGOT_ISA::simd

@@ -213,6 +213,9 @@ inline __m128i load_words_at(const uint8_t* p, int64_t stride) {
 inline void prefetch(const void* p) {
   __asm__ volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
 }
+inline void prefetch_near(const void* p) {
+  __asm__ volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(p)));
+}
 
 // What was stored at p is loaded from there: a broadcast from memory is free, where the
 // compiler would rather shuffle the register that was stored.
