@@ -8,6 +8,19 @@
 
 namespace ingot {
 
+namespace {
+
+// Threads that are joined however the scope ends. libc++ before LLVM 20 hides std::jthread.
+struct Joined {
+  std::vector<std::thread> threads;
+
+  ~Joined() {
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+}  // namespace
+
 void parallel_for(int64_t count, int64_t grain, int threads,
                   const std::function<void(int64_t begin, int64_t end)>& body) {
   if (count <= 0) return;
@@ -24,11 +37,11 @@ void parallel_for(int64_t count, int64_t grain, int threads,
     }
   };
   {
-    std::vector<std::jthread> workers;
-    workers.reserve(pieces - 1);
+    Joined workers;
+    workers.threads.reserve(pieces - 1);
     int64_t piece = 1;
     try {
-      for (; piece < pieces; ++piece) workers.emplace_back(run, piece);
+      for (; piece < pieces; ++piece) workers.threads.emplace_back(run, piece);
     } catch (const std::system_error&) {
     }
     run(0);

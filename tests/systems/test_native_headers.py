@@ -1,4 +1,7 @@
-"""Only native/system asks the operating system: no other file has its headers or its calls."""
+"""Only native/system asks the operating system: no other file has its headers or its calls.
+
+And no file uses what a C++ library that we build with lacks.
+"""
 
 import re
 from pathlib import Path
@@ -27,18 +30,21 @@ CALLS = re.compile(
     )\s*\(""",
     re.VERBOSE,
 )
+# Hidden by libc++ before LLVM 20, so by Apple's clang before Xcode 26.
+NEWER = re.compile(r"\b(jthread|stop_(token|source|callback))\b")
 OURS = re.compile(r"(\.|->|\w::)$")  # a function of a class or of a namespace
 
 
 def faults(code: str) -> list[str]:
-    """What a file has of an operating system."""
+    """What a file has of an operating system, or of C++ libraries that some systems lack."""
     code = re.sub(r'//[^\n]*|/\*.*?\*/|"(\\.|[^"\\\n])*"', '""', code, flags=re.DOTALL)
     headers = [
         name for name in re.findall(r"#\s*include\s*<(.+?)>", code) if not PORTABLE.fullmatch(name)
     ]
     macros = [found[0] for found in SYSTEMS.finditer(code)]
+    newer = [found[0] for found in NEWER.finditer(code)]
     calls = [found[1] for found in CALLS.finditer(code) if not OURS.search(code[: found.start()])]
-    return headers + macros + calls
+    return headers + macros + newer + calls
 
 
 def test_no_file_outside_native_system_asks_the_operating_system() -> None:
@@ -59,6 +65,8 @@ def test_no_file_outside_native_system_asks_the_operating_system() -> None:
         "::madvise(data, size, 4);",
         "VirtualAlloc(nullptr, size, 0, 0);",
         "pthread_atfork(nullptr, nullptr, function);",
+        "std::vector<std::jthread> workers;",
+        "#include <stop_token>",
     ],
 )
 def test_what_is_of_a_system_is_found(code: str) -> None:
