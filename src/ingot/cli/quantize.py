@@ -89,8 +89,9 @@ def command(
     a text. Norms, biases and routers stay as they are, and with COPY all tensors that --tensor-type
     does not name. The file appears when it is complete.
 
-    Example: ingot quantize model-F16.gguf model-Q4_K_M.gguf q4_k_m --tensor-type ffn_down=q6_k
-    Example: ingot quantize model-F16.gguf small.gguf --target-size 4.5GB --text text.txt
+    \b
+    Example: ingot quantize in.gguf out.gguf q4_k_m --tensor-type ffn_down=q6_k
+    Example: ingot quantize in.gguf out.gguf --target-size 4.5GB --text text.txt
     """
     given = [type, target_size, target_bpw]
     if sum(value is not None for value in given) != 1:

@@ -31,6 +31,13 @@ def test_every_command_is_there_and_explains_itself(run: Run, name: str) -> None
     ran = run(name, "--help")
     assert ran.status == 0
     assert ran.out.startswith(f"Usage: root {name}") or f" {name} " in ran.out.splitlines()[0]
+    assert not re.search(r"\s--[\w-]+-$", ran.out, re.M), "an option's name is broken"
+
+
+def test_examples_of_quantize_have_a_line_each(run: Run) -> None:
+    shown = [line for line in run("quantize", "--help").out.splitlines() if "Example: " in line]
+    assert [line.split()[-1] for line in shown] == ["ffn_down=q6_k", "text.txt"]
+    assert max(map(len, shown)) <= 80
 
 
 def test_version(run_process: Run) -> None:
