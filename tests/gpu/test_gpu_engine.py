@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,16 @@ from ingot.backends.gpu import Device, GpuBackend, GpuPlan, find_device
 from ingot.backends.gpu.device import CAPTURING
 from ingot.backends.gpu.lowering import Program
 from ingot.backends.gpu.memory import DeviceMemory
-from ingot.engine.options import Speculation
+from ingot.engine.model.plan import plan_model
+from ingot.engine.options import EngineOptions, Speculation
+from ingot.engine.process import EngineClient
 from ingot.errors import MemoryShortageError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
+from ingot.server.open_model import has_own_process, open_model
+from ingot.server.options import ServedModel
 from models.tiny_models import Fixture
 from tiny_llama import write_tiny_llama
 
@@ -140,6 +144,26 @@ def test_nothing_is_given_back_during_a_capture(monkeypatch: pytest.MonkeyPatch)
     assert given == []
     gpu.give_back()
     assert given == [1]
+
+
+@pytest.mark.parametrize("least", [1, 1 << 30])
+def test_auto_that_comes_to_a_gpu_has_a_process_for_large_models(
+    path: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    """In a server; what is large is set to a byte."""
+    monkeypatch.setattr("ingot.server.open_model._SMALL_MODEL", least)
+    options = EngineOptions(device="auto", context=32, max_running=1)
+    model = ServedModel(name="m", path=path, engine=options)
+    plan = plan_model(path, options)
+    assert plan.on_gpu
+    assert not plan_model(path, replace(options, gpu_layers=0)).on_gpu
+    if least > 1:
+        assert not has_own_process(options, plan)
+        return
+    said: list[object] = []
+    with open_model(model, plan, said.append, said.append) as llm:
+        assert isinstance(llm.engine, EngineClient)
+        assert llm.engine.model.on_gpu
 
 
 @on_a_device

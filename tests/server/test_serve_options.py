@@ -1,6 +1,7 @@
 """What a server's options mean for requests: templates, reasoning, pooling, sampling defaults."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
 from ingot.cli.shared.served_models import served_models
+from ingot.engine.model.plan import plan_model
 from ingot.errors import ChatTemplateError, ConfigError
+from ingot.server.open_model import has_own_process
 from ingot.tokenizer.chat_template import CHATML
 from models.test_mtp import with_mtp
 from scripted_gguf import write_scripted_gguf
@@ -165,8 +168,15 @@ def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (model.name, model.path, model.sampling["temperature"]) == ("hf:me/it:Q4", path, 0.5)
 
 
-def test_a_model_on_a_gpu_has_a_process_for_itself(path: Path, tmp_path: Path) -> None:
-    """One with adapters, too, unless an option says otherwise."""
+def test_large_models_on_a_gpu_have_a_process_for_themselves(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with adapters, too, unless an option says otherwise."""
+
+    def no_gpu(_: str) -> None:
+        raise ConfigError("there is no GPU")
+
+    monkeypatch.setattr("ingot.engine.model.plan.choose_device", no_gpu)
     file = tmp_path / "models.toml"
     file.write_text(
         f'''
@@ -186,23 +196,26 @@ def test_a_model_on_a_gpu_has_a_process_for_itself(path: Path, tmp_path: Path) -
         encoding="utf-8",
     )
 
-    def processes(**flags: Any) -> dict[str, bool | None]:
+    def processes(**flags: Any) -> dict[str, bool]:
         models = ModelFlags(models=[f"given={path}"], models_file=file)
         found = served_models(models, EngineFlags(**flags), SamplingFlags(), AdapterFlags())
-        return {model.name: model.engine.engine_process for model in found.models}
+        large = {}
+        for model in found.models:
+            plan = plan_model(model.path, model.engine)
+            assert has_own_process(model.engine, plan) == (model.engine.engine_process is True)
+            plan = replace(plan, weights=1 << 30)
+            large[model.name] = has_own_process(model.engine, plan)
+            nothing_known = has_own_process(model.engine, None)
+            assert nothing_known == (model.engine.engine_process is True)
+        return large
 
     names = ("given", "plain", "adapted", "here", "slow")
     expected = dict(zip(names, (True, True, True, False, False), strict=True))
     assert processes(device="cuda") == expected
     assert processes() == dict.fromkeys(names, False)
+    assert processes(device="cuda", gpu_layers="0") == dict.fromkeys(names, False)
+    assert processes(device="auto") == dict.fromkeys(names, False)
     assert processes(engine_process=True) == dict.fromkeys(names, True) | {"here": False}
-    lora = served_models(
-        ModelFlags(models=[str(path)]),
-        EngineFlags(device="cuda"),
-        SamplingFlags(),
-        AdapterFlags(lora=["a.gguf"]),
-    )
-    assert lora.models[0].engine.engine_process is True
 
 
 def test_control_tokens_are_not_shown_under_ignore_eos(smollm2_path: Path) -> None:

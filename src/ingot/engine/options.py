@@ -16,7 +16,7 @@ Speculation = Literal["off", "auto", "ngram", "mtp"]
 class EngineOptions:
     """Settings of an engine; None leaves the choice to the engine."""
 
-    threads: int | None = None  # INGOT_THREADS, or the cores this process may use
+    threads: int | None = None  # INGOT_THREADS, or the physical cores it may use
     context: int | None = None  # tokens of a sequence: what the model allows, at most 8192
     kv_type: str = "f16"  # how keys and values are stored: f32, f16, bf16, q8_0, q4_0 or fp8
     # "map" uses them in the file, "lock" also keeps them in memory, "read" copies them as they are,
@@ -49,7 +49,7 @@ class EngineOptions:
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
     # Whether the engine runs in another process, which shares no interpreter lock with this one.
-    # None: no; in `ingot serve` if the device is "cuda"
+    # None: no; in `ingot serve` if the model is on a GPU and has at least 1 GiB of weights
     engine_process: bool | None = None
 
     @classmethod

@@ -133,7 +133,6 @@ def test_an_adapter_of_the_model_is_used(server: HubAndOllama, home: Path) -> No
         ModelFlags(models=[str(path)]), EngineFlags(device="cuda"), SamplingFlags(), AdapterFlags()
     ).models
     assert served.engine.adapter_scales == {"tiny-latest-adapter": 1.0}
-    assert served.engine.engine_process is True
 
 
 def test_other_models_recommend_nothing(home: Path) -> None:

@@ -85,7 +85,7 @@ class EngineFlags:
         typer.Option(
             "--engine-process/--no-engine-process",
             help="Run each model in a process for itself, which does not wait for HTTP. "
-            "Default: with --device cuda.",
+            "Default: a model on a GPU, of 1 GiB or more.",
         ),
     ] = None
 

@@ -48,18 +48,11 @@ def served_models(
     )
     file = None if flags.models_file is None else ModelsFile.read(flags.models_file)
 
-    def placed(model: ServedModel) -> ServedModel:
-        """A model with the process of its engine chosen."""
-        options = model.engine
-        if options.engine_process is not None:
-            return model
-        return replace(model, engine=replace(options, engine_process=options.device == "cuda"))
-
     def served(name: str, path: Path) -> ServedModel:
         own = {**recommended_sampling(path), **base.sampling}
         options = recommended_options(path, base.engine)
         made = replace(base, name=name, path=path, sampling=own, engine=options)
-        return placed(made if file is None else file.apply(name, made))
+        return made if file is None else file.apply(name, made)
 
     def discover() -> list[ServedModel]:
         found = {} if flags.models_dir is None else find_models(flags.models_dir)
@@ -69,7 +62,7 @@ def served_models(
 
     models = [served(*_named(given)) for given in flags.models or ()]
     if file is not None:
-        models += map(placed, file.named_models(base, locate))
+        models += file.named_models(base, locate)
     if base.engine.adapters and (
         len(models) > 1 or flags.models_dir is not None or flags.serves_store
     ):

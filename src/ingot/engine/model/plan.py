@@ -7,6 +7,7 @@ the model is not causal, for a step with all of a text.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingot.backends.backend import choose_device
 from ingot.convert import open_model
@@ -22,6 +23,9 @@ from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import arena_bytes
 from ingot.models import build_graph
 
+if TYPE_CHECKING:
+    from ingot.engine.model.gpu_fit import GpuFit
+
 _ROUND = 1024  # tokens, to which a context that memory limits is rounded down
 
 
@@ -35,6 +39,7 @@ class ModelPlan:
     cache: int
     arena: int
     cache_limits: bool = False  # a longer context does not fit the asked size of the cache
+    on_gpu: bool = False  # whether layers run on a GPU, as far as this is known before opening
 
     @property
     def total(self) -> int:
@@ -63,6 +68,7 @@ def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
         context, cache_limits = options.context or 0, False
         if not context:
             context, cache_limits = _longest(graph, file, layout, options)
+        on_gpu = _is_on_gpu(graph, file, layout, options, context)
         size = CacheSize.of(layout, context, options.cache_tokens, memory.available())
         return ModelPlan(
             context=context,
@@ -71,6 +77,7 @@ def plan_model(path: Path, options: EngineOptions) -> ModelPlan:
             cache=size.nbytes(layout),
             arena=arena_bytes(graph, context),
             cache_limits=cache_limits,
+            on_gpu=on_gpu,
         )
 
 
@@ -108,6 +115,34 @@ def _gpu_tokens(
 
     If a model keeps nothing for each token, all that it allows fit, or the asked ones.
     """
+    keeps = _keeps_tokens(layout)
+    context = min(graph.context_length, DEFAULT_CONTEXT) if keeps else graph.context_length
+    fit = _gpu_fit(graph, file, layout, device, context)
+    if fit is None:
+        return None
+    return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS if keeps else fit.cache_tokens
+
+
+def _is_on_gpu(
+    graph: ComputationGraph,
+    file: GgufLoader,
+    layout: KvLayout,
+    options: EngineOptions,
+    context: int,
+) -> bool:
+    """Whether layers of the model will run on a GPU."""
+    if options.device == "cpu" or options.gpu_layers == 0:
+        return False
+    if options.device != "auto":  # or opening it is an error
+        return True
+    fit = _gpu_fit(graph, file, layout, options.device, context)
+    return fit is not None and fit.layers > 0
+
+
+def _gpu_fit(
+    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, device: str, context: int
+) -> "GpuFit | None":
+    """How much of the model fits the GPU; None: there is no GPU, or it cannot run the model."""
     if device == "cpu":
         return None
     try:
@@ -116,9 +151,6 @@ def _gpu_tokens(
             return None
         from ingot.engine.model.gpu_fit import fit_gpu  # noqa: PLC0415 (PyTorch, if asked for)
 
-        keeps = _keeps_tokens(layout)
-        context = min(graph.context_length, DEFAULT_CONTEXT) if keeps else graph.context_length
-        fit = fit_gpu(graph, file, layout.type, gpu, context=context, room=gpu.free_memory())
+        return fit_gpu(graph, file, layout.type, gpu, context=context, room=gpu.free_memory())
     except (ConfigError, ModelError, GraphError):
         return None  # opening the model says what is wrong, or takes the CPU
-    return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS if keeps else fit.cache_tokens
