@@ -96,7 +96,7 @@ def network(h: Hyperparameters) -> Network:
         )
 
     windows = h.window_layers()
-    full_rope = h.rope(RopeLayout.HALF_SPLIT)
+    full_rope = h.rope(RopeLayout.HALF_SPLIT, factors_required=False in windows)
     window_rope = h.window_rope(RopeLayout.HALF_SPLIT, _WINDOW_BASE)
     inputs = h.count("embedding_length_per_layer_input")
     full = windows.index(False) if False in windows else 0

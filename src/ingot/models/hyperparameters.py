@@ -334,6 +334,10 @@ class Hyperparameters:
         kind = "" if fused else "_mla"
         head = self.size(f"attention.key_length{kind}")
         rotary = self.size("rope.dimension_count", most=head - 1)
+        latent = self.size("attention.kv_lora_rank")
+        if not fused:  # then the sizes of what the cache holds are stated too
+            self._check_size("attention.key_length", latent + rotary)
+            self._check_size("attention.value_length", latent)
         # YaRN stretches the scores of attention instead of cosines and sines.
         rope, stretch = self.rope(layout), 1.0
         if multiplier := self.not_negative("rope.scaling.yarn_log_multiplier"):
@@ -341,7 +345,7 @@ class Hyperparameters:
             rope = replace(rope, magnitude=1.0)
         return LatentSpec(
             heads=self.heads,
-            latent=self.size("attention.kv_lora_rank"),
+            latent=latent,
             rotary=rotary,
             key_size=head - rotary,
             value_size=self.size(f"attention.value_length{kind}", self.width // self.heads),
@@ -353,6 +357,12 @@ class Hyperparameters:
             fused=fused,
             temper=self.temper(),
         )
+
+    def _check_size(self, key: str, fitting: int) -> None:
+        """A size that follows from others: a file may leave it out, but not contradict them."""
+        if (size := self.integer(key, fitting)) != fitting:
+            sizes = f"{fitting} (attention.kv_lora_rank, rope.dimension_count)"
+            raise self._wrong(key, size, sizes)
 
     def temper(self) -> TemperSpec | None:
         """How queries grow after the original context, if the context that is wanted is longer."""
@@ -412,8 +422,14 @@ class Hyperparameters:
         shape = self.tensors[name].shape if name in self.tensors else (0, 0)
         return shape[0] if len(shape) > 1 else 1
 
-    def rope(self, layout: RopeLayout, *, yarn_in_whole_pairs: bool = True) -> RopeSpec:
-        """Rotary positions as the file asks for."""
+    def rope(
+        self,
+        layout: RopeLayout,
+        *,
+        yarn_in_whole_pairs: bool = True,
+        factors_required: bool = False,
+    ) -> RopeSpec:
+        """Rotary positions as the file asks for; some networks need its `rope_freqs.weight`."""
         size, base = self._rope_size, self.positive("rope.freq_base", 10000.0)
         self._check_sections(size // 2)
         scaling = self.metadata.string(f"{self.architecture}.rope.scaling.type", "linear")
@@ -439,7 +455,7 @@ class Hyperparameters:
             base,
             linear_factor=factor if scaling == "linear" else 1.0,
             yarn=yarn,
-            factors=self._rope_factors(size // 2),
+            factors=self._rope_factors(size // 2, factors_required),
         )
         return RopeSpec(speeds, layout, magnitude if yarn else attention_factor)
 
@@ -481,12 +497,17 @@ class Hyperparameters:
         """Tokens of the context before it was stretched."""
         return self.size("rope.scaling.original_context_length", self.context_length)
 
-    def _rope_factors(self, pairs: int) -> Sequence[float] | None:
+    def _rope_factors(self, pairs: int, required: bool) -> Sequence[float] | None:
         name = _FACTORS
         if _LONG_FACTORS in self.tensors:
             context = min(self.wanted_context or self.context_length, self.context_length)
             name = _LONG_FACTORS if context > self.original_context else _SHORT_FACTORS
         if name not in self.tensors:
+            if required:
+                raise ModelError(
+                    f"tensor {name} (shape {(pairs,)}) is missing: RoPE of {self.architecture} "
+                    "divides its frequencies by it"
+                )
             return None
         factors: list[float] = decode(self.tensors[name].data, self.tensors[name].type).tolist()
         if len(factors) != pairs or not all(0.0 < factor < math.inf for factor in factors):
