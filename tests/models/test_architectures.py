@@ -19,6 +19,11 @@ from models.tiny_models import Fixture
 
 SOURCE = Path(ingot.__file__).parent
 FILES = [SOURCE / "models" / f"{module_name(name)}.py" for name in architectures()]
+NATIVE = [
+    path
+    for path in (Path(__file__).parents[2] / "native").rglob("*")
+    if path.suffix in {".cpp", ".h", ".py", ".txt"}
+]
 ARCHITECTURES = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
 
 
@@ -83,6 +88,8 @@ def test_no_architecture_is_named_elsewhere() -> None:
         for path in SOURCE.rglob("*.py")
     }
     assert not {file for file, named in found.items() if named - allowed.get(file, set())}
+    for path in NATIVE:
+        assert not literal.findall(path.read_text(encoding="utf-8")), path
     assert all(found[file] for file in NAMESAKES)  # none is an exception without need
     for path in (SOURCE / "tokenizer").glob("*.py"):
         assert "general.architecture" not in path.read_text(encoding="utf-8"), path

@@ -211,7 +211,7 @@ def _settings(architecture: str, metadata: Metadata) -> Settings:
             "num_key_value_heads": kv_heads,
             "num_kv_heads": kv_heads,
             "tie_word_embeddings": False,  # an adapter of the output matrix is one of its own
-            "new_decoder_architecture": True,  # Falcon: the heads are as stated
+            "new_decoder_architecture": True,  # the key heads are as stated above
             "linear_num_key_heads": _number(metadata, f"{architecture}.ssm.group_count"),
             "linear_num_value_heads": _number(metadata, f"{architecture}.ssm.time_step_rank"),
             "linear_key_head_dim": _number(metadata, f"{architecture}.ssm.state_size"),

@@ -8,8 +8,8 @@ import numpy as np
 from ingot.graph.ops import Activation
 from ingot.models.checkpoint import Checkpoint, Place, Value, in_order
 from ingot.models.checkpoint_parts import (
-    BERT_ATTENTION,
     EMBEDDINGS,
+    ENCODER_ATTENTION,
     RANK,
     UNUSED_BY_EMBEDDERS,
     encoder_keys,
@@ -20,7 +20,7 @@ from ingot.models.settings import Settings
 from ingot.models.spec import AttentionSpec, MlpSpec, Network
 
 _LAYER: Mapping[str, Place] = {
-    **BERT_ATTENTION,
+    **ENCODER_ATTENTION,
     "intermediate.dense": "ffn_up",
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",

@@ -28,14 +28,14 @@ EMBEDDINGS: Mapping[str, Place] = {
     "embeddings.word_embeddings": "token_embd",
     "embeddings.token_type_embeddings": "token_types",
 }
-BERT_ATTENTION: Mapping[str, Place] = {
+ENCODER_ATTENTION: Mapping[str, Place] = {
     "attention.self.query": "attn_q",
     "attention.self.key": "attn_k",
     "attention.self.value": "attn_v",
     "attention.output.dense": "attn_output",
     "attention.output.LayerNorm": "attn_output_norm",
 }
-# Numbers of positions, what BERT was trained with beside, and its heads.
+# Numbers of positions, and heads that only the training of encoders needs.
 UNUSED_BY_EMBEDDERS = (
     "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias",
     "cls.predictions.bias", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias",

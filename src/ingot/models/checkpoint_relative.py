@@ -1,4 +1,4 @@
-"""How T5 models and their encoders are stored: layers of numbered sublayers, two stacks of them.
+"""How models with relative positions are stored: layers of numbered sublayers, one or two stacks.
 
 `checkpoint.py` says what a stored form is.
 """

@@ -6,8 +6,8 @@ import numpy as np
 from ingot.graph.ops import Activation
 from ingot.models.checkpoint import Checkpoint, Order, in_order
 from ingot.models.checkpoint_parts import (
-    BERT_ATTENTION,
     EMBEDDINGS,
+    ENCODER_ATTENTION,
     UNUSED_BY_EMBEDDERS,
     encoder_keys,
 )
@@ -30,7 +30,7 @@ CHECKPOINTS = (
         ),
         layers="encoder.layer",
         names={
-            **BERT_ATTENTION,
+            **ENCODER_ATTENTION,
             "mlp.gated_layers": "ffn_up",
             "mlp.wo": "ffn_down",
             "mlp.layernorm": "layer_output_norm",

@@ -3,7 +3,7 @@
 A network comes in whose file has such layers; the graph of the first of them goes out. Its rows are
 of tokens and the network's hidden states before them, both after their norms (nextn.enorm and
 nextn.hnorm), side by side. nextn.eh_proj makes one row of the two, then come a layer like the
-others, nextn.shared_head_norm and an output, which may be those of the network (DeepSeek-V3, 2.2).
+others, nextn.shared_head_norm and an output, which may be those of the network.
 """
 
 from collections.abc import Callable
