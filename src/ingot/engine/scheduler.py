@@ -121,9 +121,14 @@ class Scheduler:
 
     @property
     def is_steady(self) -> bool:
-        """Whether no other task could join the next step: none waits, or there is no place."""
+        """Whether no other task could join the next step.
+
+        None waits, there is no place, or the cache has no room for the first of them.
+        """
+        if not self.waiting or not self.running:
+            return not self.waiting
         texts = sum(len(task.sequences) for task in self.running)
-        return not self.waiting or texts >= self.limits.running
+        return texts >= self.limits.running or not self._has_room(self.waiting[0])
 
     def settle(self, plan: Plan) -> None:
         """File what a step computed in the prefix cache."""

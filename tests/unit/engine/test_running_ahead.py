@@ -263,6 +263,23 @@ def test_a_text_that_ends_does_not_keep_others_from_running_ahead(tiny: Path) ->
     engine.close()
 
 
+def test_texts_that_wait_for_room_in_the_cache_do_not_keep_others_from_running_ahead(
+    tiny: Path,
+) -> None:
+    engine = Engine(tiny, ahead=True, cache_tokens=128, context=128)
+    engine.submit(0, kind=2, length=40, most=30)
+    engine.submit(1, kind=2, length=100, most=5)
+    for _ in range(20):
+        engine.step()
+    assert engine.loop.scheduler.waiting
+    assert len(engine.loop.scheduler.running) == 1
+    assert engine.device_sampler is not None
+    assert engine.device_sampler.ahead == engine.device_sampler.steps - 1
+    engine.finish()
+    assert [len(text) for text in engine.texts()] == [30, 5]
+    engine.close()
+
+
 def test_tokens_of_texts_are_handled_while_the_device_reads_prompts(tiny: Path) -> None:
     engine = Engine(tiny, ahead=True)
     sampler = engine.device_sampler

@@ -343,3 +343,23 @@ def test_no_other_task_can_join_if_none_waits_or_there_is_no_place() -> None:
     assert not one.is_steady
     one.waiting.clear()
     assert one.is_steady
+
+
+def test_no_other_task_can_join_if_the_cache_has_no_room_for_the_first_that_waits() -> None:
+    """There are places, and the second that waits would fit: it does not overtake the first."""
+    small, running, large = prompt(1, 3), prompt(2, 90), prompt(3, 8 * BLOCK_TOKENS)
+    one = scheduler(small, running)
+    one.plan()
+    assert one.is_steady
+    one.add(large)
+    one.add(prompt(4, 3))
+    one.plan()
+    assert one.running == [small, running]
+    assert one.is_steady
+    one.waiting.rotate()
+    assert not one.is_steady, "the small one is the first"
+    one.waiting.rotate(-1)
+    one.remove(small)
+    assert one.is_steady, "there is still no room"
+    one.remove(running)
+    assert not one.is_steady, "nobody runs: the first is admitted in any case"
