@@ -26,7 +26,7 @@ $(VENV)/.created:
 	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Ingot needs Python 3.11 or newer as '$(PYTHON)': install it, or call make PYTHON=/path/to/python3.11." >&2; exit 1; }
 	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || \
-	  { echo "Ingot needs a C++20 compiler as '$${CXX:-c++}': install g++ 11 or newer or clang 14 or newer (Debian: apt-get install g++), or set CXX." >&2; exit 1; }
+	  { echo "Ingot needs a C++20 compiler as '$${CXX:-c++}': install g++ 12 or newer or clang 14 or newer (Debian: apt-get install g++), or set CXX." >&2; exit 1; }
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install scikit-build-core nanobind cmake ninja

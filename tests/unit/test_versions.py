@@ -51,5 +51,18 @@ def test_the_version_of_the_package_is_in_the_changelog() -> None:
     assert re.search(rf"^## .*{re.escape(ingot.__version__)}", changelog(), re.MULTILINE)
 
 
+def test_the_oldest_compilers_are_the_same_everywhere() -> None:
+    """CMake refuses older ones; `make` and the page that one reads first say so before."""
+    refused = re.search(r"\bVERSION_LESS (\d+)\)", (ROOT / "CMakeLists.txt").read_text())
+    assert refused
+    for name in ("Makefile", "README.md"):
+        text = (ROOT / name).read_text()
+        assert set(re.findall(r"g\+\+ (\d+)", text)) == {refused[1]}, name
+        assert len(set(re.findall(r"clang (\d+)", text))) == 1, name
+    needed = re.search(r"needs g\+\+ (\d+)", (ROOT / "CMakeLists.txt").read_text())
+    assert needed
+    assert needed[1] == refused[1]
+
+
 def changelog() -> str:
     return (ROOT / "CHANGELOG.md").read_text()
