@@ -137,7 +137,7 @@ def main() -> None:
     for name in options.targets or TARGETS:
         target, folder = TARGETS[name], options.folder.resolve() / name
         module = build(zig, target, folder, options.optimized)
-        subprocess.run([python, HERE / "imports.py", name, module, PYTHON_NAMES], check=True)
+        subprocess.run([python, HERE / "imports.py", name, PYTHON_NAMES, module], check=True)
         if (target.system, target.processor) == (platform.system(), platform.machine()):
             run_here(module, folder)
         print(f"{name}: {module.stat().st_size:,} bytes", flush=True)

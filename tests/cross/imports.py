@@ -1,13 +1,16 @@
-"""Check what a built module needs from the system it is for.
+"""Check what built modules need from the system they are for.
 
-Usage: imports.py TARGET MODULE PYTHON_NAMES    with an interpreter that has lief
+Usage: imports.py TARGET PYTHON_NAMES MODULE...    with an interpreter that has lief
 
+A module is a file, or in a wheel.
 A module must be of the right kind, export its start, and need nothing beyond the libraries that
 every such system has: no C++ runtime, no newer glibc, no name of Python that Python does not have.
 """
 
+import fnmatch
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import lief
@@ -59,19 +62,19 @@ def of_pe(module: lief.PE.Binary) -> tuple[set[str], set[str], set[str]]:
     )
 
 
-def is_of_windows(library: str) -> bool:
-    """Whether it is Python's, or of the C runtime that is a part of Windows."""
-    return (
-        library.startswith("api-ms-win-crt-")
-        or re.fullmatch(r"python3\d*\.dll", library) is not None
-    )
+def bytes_of(path: Path) -> bytes:
+    """A module."""
+    if path.suffix != ".whl":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as wheel:
+        (module,) = fnmatch.filter(wheel.namelist(), "ingot/_native*")
+        return wheel.read(module)
 
 
-def main() -> None:
+def check(name: str, known: set[str], path: Path) -> None:
     """Say what is wrong, or how much is imported."""
-    name, path, list_of_names = sys.argv[1:]
     target = TARGETS[name]
-    parsed = lief.parse(path)
+    parsed = lief.parse(bytes_of(path))
     if isinstance(parsed, lief.ELF.Binary):
         machine, found = parsed.header.machine_type.name, of_elf(parsed, target)
     elif isinstance(parsed, lief.MachO.Binary):
@@ -85,21 +88,24 @@ def main() -> None:
         sys.exit(f"{name}: built for {machine}")
     if START not in exported:
         sys.exit(f"{name}: does not export {START}")
-    foreign = {
-        library
-        for library in map(str.lower, libraries)
-        if library not in target.libraries
-        and not (target.system == "Windows" and is_of_windows(library))
-    }
-    if foreign:
+    if foreign := target.foreign(libraries):
         sys.exit(f"{name}: needs {', '.join(sorted(foreign))}")
-    known = {line.split("_", 1)[1] for line in Path(list_of_names).read_text().splitlines() if line}
+    if target.lacks_c_runtime(libraries):
+        sys.exit(f"{name}: does not share the C runtime with Python")
     python = {symbol for symbol in imported if symbol.startswith(("Py", "_Py"))}
     if unknown := python - known:
         sys.exit(f"{name}: names that are not Python's: {', '.join(sorted(unknown))}")
     if not python:
         sys.exit(f"{name}: imports nothing of Python")
     print(f"{name}: {', '.join(sorted(libraries))}; {len(python)} names of Python")
+
+
+def main() -> None:
+    """Check all."""
+    name, list_of_names, *paths = sys.argv[1:]
+    known = {line.split("_", 1)[1] for line in Path(list_of_names).read_text().splitlines() if line}
+    for path in paths:
+        check(name, known, Path(path))
 
 
 if __name__ == "__main__":

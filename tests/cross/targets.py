@@ -1,5 +1,6 @@
-"""The systems that the core is built for on another one."""
+"""The systems that the core is built for, and what its modules may need there."""
 
+import re
 from dataclasses import dataclass
 
 
@@ -13,7 +14,24 @@ class Target:
     module: str  # the name of the built module
     libraries: frozenset[str]  # in small letters
 
+    def foreign(self, needed: set[str]) -> set[str]:
+        """The libraries among these that a system with Python may not have."""
+        small = {library.lower() for library in needed}
+        if self.system == "Windows":
+            small = {library for library in small if not _ON_WINDOWS.fullmatch(library)}
+        return small - self.libraries
 
+    def lacks_c_runtime(self, needed: set[str]) -> bool:
+        """Whether it is for Windows and has a C runtime to itself.
+
+        Descriptors of files and errno would be others than Python's then.
+        """
+        of_windows = any(library.lower().startswith("api-ms-win-crt-") for library in needed)
+        return self.system == "Windows" and not of_windows
+
+
+# Python and what it brings, and interfaces of Windows, with the C runtime; no msvcp140.dll.
+_ON_WINDOWS = re.compile(r"python3\d*\.dll|vcruntime140(_1)?\.dll|api-ms-win-(core|crt)-.+\.dll")
 _GLIBC = frozenset({"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"})
 _WINDOWS = frozenset({"kernel32.dll", "ntdll.dll"})
 
@@ -33,7 +51,8 @@ TARGETS = {
         "Darwin",
         "arm64",
         "_native.so",
-        frozenset({"/usr/lib/libsystem.b.dylib"}),
+        # zig links its C++ library into the module; that of macOS is a part of it.
+        frozenset({"/usr/lib/libsystem.b.dylib", "/usr/lib/libc++.1.dylib"}),
     ),
     "windows-x86_64": Target(
         "x86_64-windows-gnu",
