@@ -3,7 +3,7 @@
 | variable          | meaning                                                     |
 |-------------------|-------------------------------------------------------------|
 | `INGOT_ISA`       | instruction set to use, as `ingot info` lists them          |
-| `INGOT_THREADS`   | CPU threads (default: the cores available to this process)  |
+| `INGOT_THREADS`   | CPU threads (default: the physical cores of this process)   |
 | `INGOT_PRECISION` | how far the CPU rounds inputs: fast (default) or exact      |
 | `INGOT_CACHE`     | folder for downloads (default: ingot in the user's cache)   |
 | `HF_HUB_CACHE`    | the hub's cache (default: hub in `HF_HOME`)                 |
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ingot import _native
 from ingot.errors import ConfigError
-from ingot.machine import caches_under, usable_cores
+from ingot.machine import caches_under, default_threads
 
 MAX_THREADS = 1024
 
@@ -47,7 +47,7 @@ class Config:
 def _threads() -> int:
     text = os.environ.get("INGOT_THREADS", "")
     if not text:
-        return usable_cores()
+        return default_threads()
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ConfigError(f"INGOT_THREADS is {text!r}; it must be a number from 1 to {MAX_THREADS}")
     return int(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.errors import ConfigError
-from ingot.ray.cores import claim, core_sets, numa_nodes
+from ingot.ray.cores import claim, core_sets
 
 
 def test_sets_stay_within_numa_nodes() -> None:
@@ -18,14 +18,6 @@ def test_sets_stay_within_numa_nodes() -> None:
     assert core_sets([1, 2, 7], nodes, 1) == [frozenset({1}), frozenset({2}), frozenset({7})]
     assert core_sets(range(4), [], 2) == [frozenset({0, 1}), frozenset({2, 3})]
     assert core_sets(range(2), nodes, 3) == []
-
-
-def test_what_the_system_tells(tmp_path: Path) -> None:
-    for name, text in (("node0", "0-2,8\n"), ("node1", "3\n"), ("node2", "\n")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "cpulist").write_text(text)
-    assert numa_nodes(tmp_path) == [frozenset({0, 1, 2, 8}), frozenset({3}), frozenset()]
-    assert numa_nodes(tmp_path / "nothing") == []
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux pins threads")

@@ -2,8 +2,9 @@
 
 | name                             | what it does                                                  |
 |----------------------------------|---------------------------------------------------------------|
-| `usable_cores`                   | counts the cores for the threads of a model                   |
-| `total_memory`, `available_memory` | count bytes of memory                                       |
+| `usable_cores`                   | counts the CPUs that this process may use                     |
+| `default_threads`                | counts the threads of a model: one for each physical core     |
+| `total_memory`, `available_memory` | count bytes of memory, within a container's limit           |
 | `lock_memory`, `lock_advice`     | keep a range in memory; say why that may fail                 |
 | `choose_pages`, `CHOOSES_PAGES`  | ask for huge or for small pages; whether one may choose       |
 | `lower_priority`                 | lets other threads go before this one                         |
@@ -25,7 +26,8 @@ Mapping files into memory is in `native/system`. Free disk space and the width o
 the same on all systems in Python's `shutil`. Two scripts that import nothing of Ingot have their
 own branches: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`. Two modules are not
 here because they have no other branch than Linux's: `ray/cores.py` pins replicas to cores, and
-`cli/doctor/machine_facts.py` reads /proc and /sys.
+`cli/doctor/machine_facts.py` reads /proc and /sys. What both share with `linux` is in
+`control_groups` and `cpu_topology`, which find nothing on other systems.
 """
 
 import sys
@@ -42,6 +44,7 @@ if sys.platform == "win32":
         choose_pages,
         claim_address,
         copy_range,
+        default_threads,
         end_group,
         link_file,
         lock_advice,
@@ -86,6 +89,7 @@ else:
             available_memory,
             caches_under,
             choose_pages,
+            default_threads,
             lower_priority,
             open_direct,
             usable_cores,
@@ -96,6 +100,7 @@ else:
             available_memory,
             caches_under,
             choose_pages,
+            default_threads,
             lower_priority,
             open_direct,
             usable_cores,
@@ -112,6 +117,7 @@ __all__ = [
     "choose_pages",
     "claim_address",
     "copy_range",
+    "default_threads",
     "end_group",
     "link_file",
     "lock_advice",

@@ -16,6 +16,11 @@ def usable_cores() -> int:
     return _fact("hw.perflevel0.logicalcpu") or os.cpu_count() or 1
 
 
+def default_threads() -> int:
+    """One thread for each fast core: none of these CPUs runs two."""
+    return usable_cores()
+
+
 def available_memory() -> int:
     """Bytes the system can give without compressing or swapping what is in use."""
     return sum(_fact(name) or 0 for name in _AVAILABLE) * os.sysconf("SC_PAGE_SIZE")

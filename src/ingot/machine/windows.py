@@ -78,10 +78,15 @@ def _this_process() -> ctypes.c_void_p:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use; all of them if it may use more than one group of 64."""
+    """The CPUs that this process may use; all of them if it may use more than one group of 64."""
     ours, all_cores = ctypes.c_size_t(), ctypes.c_size_t()
     _kernel("GetProcessAffinityMask")(_this_process(), ctypes.byref(ours), ctypes.byref(all_cores))
     return ours.value.bit_count() or os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """One thread for each CPU that this process may use."""
+    return usable_cores()
 
 
 def total_memory() -> int:

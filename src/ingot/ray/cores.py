@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 from ingot.errors import ConfigError
 from ingot.machine import lock_file
-
-_NODES = Path("/sys/devices/system/node")
+from ingot.machine.cpu_topology import numa_nodes
 
 
 class CoreSet:
@@ -63,19 +62,3 @@ def core_sets(
         for group in groups
         for start in range(0, len(group) - size + 1, size)
     ]
-
-
-def numa_nodes(folder: Path = _NODES) -> list[frozenset[int]]:
-    """The cores of each NUMA node; none if the system does not tell."""
-    lists = sorted(folder.glob("node[0-9]*/cpulist"))
-    return [frozenset(_cores(each.read_text())) for each in lists]
-
-
-def _cores(text: str) -> list[int]:
-    """The numbers of a list like `0-3,8`."""
-    found: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        if first:
-            found += range(int(first), int(last or first) + 1)
-    return found

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.machine import available_memory, total_memory, usable_cores
+from ingot.machine.control_groups import cpu_quota, memory_left, memory_limit
 
-_NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number if there is no limit
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "afs", "beegfs")
 
 
@@ -41,16 +41,11 @@ class MachineFacts:
     caches: tuple[Cache, ...]
     numa_nodes: int
     memory: int
-    available: int
+    available: int  # for models, within the container's limit
     memory_limit: int | None  # of the container
     swap_used: int | None
     huge_pages: str | None  # always, madvise, never
     gpu_devices: tuple[str, ...]  # device files of GPUs
-
-    @property
-    def usable_memory(self) -> int:
-        """Memory that models can take: what is available, within the container's limit."""
-        return min(self.available, self.memory_limit or self.available)
 
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:
@@ -58,19 +53,20 @@ def read_machine(root: Path = Path("/")) -> MachineFacts:
     cpuinfo = _text(root / "proc/cpuinfo")
     meminfo = _meminfo(root)
     swap, unused = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
+    available, left = meminfo.get("MemAvailable") or available_memory(), memory_left(root)
     return MachineFacts(
         system=platform.system(),
         cpu=_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
         cpus=os.cpu_count() or 1,
         allowed_cpus=usable_cores(),
         cores=_cores(cpuinfo),
-        cpu_quota=_cpu_quota(root),
+        cpu_quota=cpu_quota(root),
         busy=_busy(root),
         caches=_caches(root),
         numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
         memory=meminfo.get("MemTotal") or total_memory(),
-        available=meminfo.get("MemAvailable") or available_memory(),
-        memory_limit=_memory_limit(root),
+        available=available if left is None else min(available, left),
+        memory_limit=memory_limit(root),
         swap_used=None if swap is None or unused is None else swap - unused,
         huge_pages=_chosen(_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         gpu_devices=tuple(
@@ -149,42 +145,3 @@ def _chosen(text: str) -> str | None:
 def _busy(root: Path) -> float | None:
     found = re.search(r"^some avg10=([\d.]+)", _text(root / "proc/pressure/cpu"), re.M)
     return float(found[1]) / 100 if found else None
-
-
-def _groups(root: Path, controller: str) -> list[Path]:
-    """The folders of this process's control groups, from its own up to the root of the tree."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        if controller in names.split(",") or not names:
-            top = root / "sys/fs/cgroup" / (controller if names else "")
-            own = top / path.lstrip("/")
-            folders = [own, *(p for p in own.parents if p.is_relative_to(top))]
-            if any(folder.is_dir() for folder in folders) and (names or _is_unified(top)):
-                return folders
-    return []
-
-
-def _is_unified(top: Path) -> bool:
-    return (top / "cgroup.controllers").exists()
-
-
-def _cpu_quota(root: Path) -> float | None:
-    quotas = []
-    for folder in _groups(root, "cpu"):
-        quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
-        if not quota:
-            quota = str(_number(folder / "cpu.cfs_quota_us"))
-            period = str(_number(folder / "cpu.cfs_period_us"))
-        if quota.isdigit() and period.isdigit() and int(period):
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
-
-
-def _memory_limit(root: Path) -> int | None:
-    limits = []
-    for folder in _groups(root, "memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = _number(folder / name)
-            if limit is not None and 0 < limit < _NO_LIMIT:
-                limits.append(limit)
-    return min(limits, default=None)

@@ -114,7 +114,7 @@ def diagnose(path: Path | None, *, again: bool) -> Report:
             gpu=gpu is not None,
             file=None if path is None or speed is None else _file_speed(path, speed),
         ),
-        sizes=fits(calibration, machine.usable_memory),
+        sizes=fits(calibration, machine.available),
         model=speed,
     )
 
