@@ -15,6 +15,11 @@ _BUSY = 0.25  # share of time with a process waiting for a CPU
 _SWAP = 256 << 20  # bytes; what lies there since the machine started does no harm
 _PAGES_GAIN = 1.08  # of huge pages, worth a recommendation
 _SLOW_START = 10.0  # seconds to read a model from its disk
+# `read` keeps weights as the file has them, so they are not repacked: only for types without that.
+_COPIES = (
+    "use --weights auto (the default) or repack, which copy weights to huge pages in the order "
+    "in which the CPU reads them; read only for types that have no such copies (Q4_1, IQ2, F16)"
+)
 # The features that a build should have kernels for, if a CPU has them.
 _WORTHWHILE = ("avx2", "avxvnni", "avx512f", "avx512vnni", "amx_int8", "neon", "dotprod", "i8mm")
 
@@ -113,12 +118,11 @@ def _about_cpus(machine: MachineFacts, settings: Settings) -> Iterator[Finding]:
             "the affinity of this process excludes the others (taskset, cpuset of a container)",
             "allow more CPUs",
         )
-    if machine.cpu_quota is not None and machine.cpu_quota < settings.threads:
-        fewer = max(1, math.floor(machine.cpu_quota))
+    if machine.cpu_quota is not None and math.ceil(machine.cpu_quota) < settings.threads:
         yield Finding(
             f"{settings.threads} threads share a quota of {machine.cpu_quota:.2g} CPUs",
             "the container stops all threads when the quota of a period is used up",
-            f"raise the quota, or set INGOT_THREADS={fewer}",
+            f"raise the quota, or set INGOT_THREADS={max(1, math.ceil(machine.cpu_quota))}",
         )
     if settings.threads > machine.allowed_cpus:
         yield Finding(
@@ -158,13 +162,13 @@ def _about_memory(machine: MachineFacts, huge_page_gain: float | None) -> Iterat
         yield Finding(
             "huge pages are off",
             "with pages of 4 KiB, the CPU looks up addresses more often than it caches them",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, then --weights read",
+            f"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; {_COPIES}",
         )
     elif huge_page_gain is not None and huge_page_gain > _PAGES_GAIN:
         yield Finding(
             f"memory is read {huge_page_gain - 1:.0%} faster from huge pages",
             "weights in a mapped file are on small pages",
-            "use --weights read, if the memory has room for a copy",
+            _COPIES,
         )
 
 

@@ -57,7 +57,8 @@ def test_nothing_is_found_on_a_machine_without_faults() -> None:
     [
         ({"allowed_cpus": 8, "cpus": 16}, "8 of 16 CPUs are allowed"),
         ({"cpu_quota": 2.5}, "8 threads share a quota of 2.5 CPUs"),
-        ({"cpu_quota": 2.5}, "INGOT_THREADS=2"),
+        ({"cpu_quota": 2.5}, "INGOT_THREADS=3"),
+        ({"cpu_quota": 0.5}, "INGOT_THREADS=1"),
         ({"busy": 0.5}, "in 50% of the last 10 s"),
         ({"numa_nodes": 2}, "memory is on 2 NUMA nodes"),
         ({"memory_limit": 4 * GIB}, "4.0 GiB of 16.0 GiB of memory are allowed"),
@@ -72,7 +73,7 @@ def test_a_fault_of_the_machine(fault: dict[str, object], said: str) -> None:
 
 
 def test_limits_that_limit_nothing_are_not_found() -> None:
-    roomy = replace(FINE, cpu_quota=8.0, memory_limit=32 * GIB, swap_used=1 << 20, busy=0.1)
+    roomy = replace(FINE, cpu_quota=7.5, memory_limit=32 * GIB, swap_used=1 << 20, busy=0.1)
     assert found(roomy) == []
 
 
@@ -111,7 +112,16 @@ def test_settings_that_cost_speed() -> None:
 def test_huge_pages_that_pay() -> None:
     (one,) = found(gain=1.2)
     assert "20% faster from huge pages" in one
-    assert "--weights read" in one
+    assert "--weights auto (the default) or repack" in one
+
+
+def test_no_advice_about_huge_pages_turns_repacked_weights_off() -> None:
+    advice = [*found(gain=1.2), *found(replace(FINE, huge_pages="never"))]
+    assert len(advice) == 2
+    for one in advice:
+        assert "--weights read" not in one
+        assert "repack" in one
+        assert "read only for types that have no such copies" in one
 
 
 def test_a_gpu_that_works_and_one_that_does_not() -> None:
