@@ -12,16 +12,18 @@ import pathlib
 import platform
 import signal
 import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 WINDOWS_CORES, MACOS_CORES = 3, 5
 WINDOWS_MEMORY, MACOS_PAGES = 48 << 30, 7 << 20
-ADDED = {"msvcrt"}  # modules that Linux lacks
+WINDOWS_CPU, MACOS_CPU = "Snapdragon X Elite", "Apple M9"
+ADDED = {"msvcrt", "winreg"}  # modules that Linux lacks
 PRIORITIES: list[int] = []  # what threads have asked for
 
 _NOT_ON_WINDOWS = {
@@ -105,6 +107,27 @@ class _Kernel32:
         status._obj.total = status._obj.available = WINDOWS_MEMORY
         return 1
 
+    def _GetLogicalProcessorInformation(self, room: Any, size: Any) -> int:
+        """Two threads of one core after the other, each core with caches; a third level for all."""
+        threads, found = os.cpu_count() or 1, bytearray()
+
+        def add(first: int, count: int, relation: int, about: bytes) -> None:
+            found.extend(struct.pack("<Qi4x", (1 << count) - 1 << first, relation) + about)
+
+        for first in range(0, threads, 2):
+            count = min(2, threads - first)
+            add(first, count, 0, struct.pack("<B15x", 1))  # a core with SMT
+            for level, kibibytes, kind in ((2, 1024, 0), (1, 32, 1), (1, 48, 2)):
+                add(first, count, 2, struct.pack("<BBHIi4x", level, 8, 64, kibibytes << 10, kind))
+        add(0, threads, 1, bytes(16))  # a NUMA node
+        add(0, threads, 2, struct.pack("<BBHIi4x", 3, 16, 64, 12 << 20, 0))
+        wanted, size._obj.value = size._obj.value, len(found)
+        if room is None or wanted < len(found):
+            type(self).last_error = 122
+            return 0
+        ctypes.memmove(room, bytes(found), len(found))
+        return 1
+
     def _SetProcessWorkingSetSize(self, _process: Any, least: Any, most: Any) -> int:
         return int(least.value < most.value)
 
@@ -144,6 +167,12 @@ def _windows_run(command: list[str], **_: Any) -> None:
         os.kill(int(command[4]), signal.SIGKILL)
 
 
+@contextmanager
+def _open_key(_root: object, path: str) -> Iterator[dict[str, str]]:
+    assert path.split("\\") == ["HARDWARE", "DESCRIPTION", "System", "CentralProcessor", "0"]
+    yield {"ProcessorNameString": f"{WINDOWS_CPU}  "}
+
+
 def _windows_error(code: int) -> OSError:
     return OSError(code, os.strerror(code))
 
@@ -155,6 +184,12 @@ def windows() -> dict[str, ModuleType | None]:
     vars(msvcrt).update(
         open_osfhandle=lambda handle, _flags: handle, get_osfhandle=lambda descriptor: descriptor
     )
+    winreg = ModuleType("winreg")
+    vars(winreg).update(
+        HKEY_LOCAL_MACHINE=object(),
+        OpenKey=_open_key,
+        QueryValueEx=lambda key, name: (key[name], 1),
+    )
     paths: dict[str, ModuleType | None] = {"pathlib": Changed(pathlib, Path=DrivePath)}
     return (paths if "DRIVE_C" in os.environ else {}) | {
         "fcntl": None,
@@ -163,6 +198,7 @@ def windows() -> dict[str, ModuleType | None]:
         "pwd": None,
         "uvloop": None,
         "msvcrt": msvcrt,
+        "winreg": winreg,
         "sys": Changed(sys, platform="win32"),
         "os": Changed(os, _NOT_ON_WINDOWS["os"], name="nt", O_BINARY=0, O_NOINHERIT=os.O_CLOEXEC),
         "signal": Changed(
@@ -190,9 +226,20 @@ def _sysctlbyname(name: bytes, value: Any, size: Any, _new: None, _new_size: int
         b"vm.page_free_count": MACOS_PAGES,
         b"vm.page_purgeable_count": 0,
         b"vm.page_pageable_external_count": 0,
+        b"hw.physicalcpu": 9,
+        b"hw.logicalcpu": 9,
+        b"hw.perflevel0.cpusperl2": MACOS_CORES,
+        b"hw.perflevel0.l1dcachesize": 128 << 10,
+        b"hw.l1dcachesize": 64 << 10,  # of a slow core
+        b"hw.perflevel0.l2cachesize": 16 << 20,
+        b"hw.l2cachesize": 4 << 20,
+        b"machdep.cpu.brand_string": MACOS_CPU.encode(),
     }
-    assert size._obj.value == 8
-    value._obj.value = facts[name]
+    if name not in facts:  # Apple's CPUs tell no third level
+        return -1
+    fact = facts[name]
+    assert size._obj.value == 8 or isinstance(fact, bytes)
+    value._obj.value = fact
     return 0
 
 

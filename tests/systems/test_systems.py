@@ -13,7 +13,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from simulated import MACOS_CORES, MACOS_PAGES, WINDOWS_CORES, WINDOWS_MEMORY
+from simulated import (
+    MACOS_CORES,
+    MACOS_CPU,
+    MACOS_PAGES,
+    WINDOWS_CORES,
+    WINDOWS_CPU,
+    WINDOWS_MEMORY,
+)
 
 from tiny_llama import write_tiny_llama
 
@@ -100,6 +107,16 @@ def test_doctor_knows_the_memory_and_the_cores(system: str, tmp_path: Path) -> N
     assert {fit["size"] for fit in found["sizes"] if fit["fits"]} >= {"8B", "14B"}
     said = [finding["what"] for finding in found["findings"]]
     assert not [what for what in said if "allowed" in what]
+    assert machine["cpu"] == found["calibration"]["validity"]["cpu"]
+    assert machine["cpu"] == {"windows": WINDOWS_CPU, "macos": MACOS_CPU}[system]
+    cpus = os.cpu_count() or 1
+    pair = min(cpus, 2)
+    cores, *caches = {
+        "windows": [(cpus + 1) // 2, (1, 48 << 10, pair), (2, 1 << 20, pair), (3, 12 << 20, cpus)],
+        "macos": [9, (1, 128 << 10, 1), (2, 16 << 20, MACOS_CORES)],
+    }[system]
+    assert machine["cores"] == cores
+    assert [tuple(cache.values()) for cache in machine["caches"]] == caches
     text = run(system, tmp_path, "-c", DOCTOR, "doctor")
     share = {"windows": "allowed", "macos": "fast"}[system]
     assert f"{CORES[system]} of {os.cpu_count()} {share}" in text

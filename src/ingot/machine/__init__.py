@@ -4,6 +4,7 @@
 |----------------------------------|---------------------------------------------------------------|
 | `usable_cores`                   | counts the CPUs that this process may use                     |
 | `default_threads`                | counts the threads of a model: one for each physical core     |
+| `read_cpu`                       | names the CPU, counts its cores and lists its caches          |
 | `total_memory`, `available_memory` | count bytes of memory, within a container's limit           |
 | `lock_memory`, `lock_advice`     | keep a range in memory; say why that may fail                 |
 | `choose_pages`, `CHOOSES_PAGES`  | ask for huge or for small pages; whether one may choose       |
@@ -32,6 +33,8 @@ here because they have no other branch than Linux's: `ray/cores.py` pins replica
 
 import sys
 
+from ingot.machine.cpu import Cache, Cpu
+
 if sys.platform == "win32":
     from ingot.machine.windows import (
         CHOOSES_PAGES,
@@ -55,6 +58,7 @@ if sys.platform == "win32":
         open_direct,
         open_file,
         read_at,
+        read_cpu,
         set_permissions,
         sync_file,
         sync_folder,
@@ -92,6 +96,7 @@ else:
             default_threads,
             lower_priority,
             open_direct,
+            read_cpu,
             usable_cores,
         )
     else:
@@ -105,12 +110,15 @@ else:
             open_direct,
             usable_cores,
         )
+        from ingot.machine.linux_cpu import read_cpu
 
 __all__ = [
     "CHOOSES_PAGES",
     "END_SIGNALS",
     "NO_FOLLOW",
     "NO_WAIT",
+    "Cache",
+    "Cpu",
     "allow_open_files",
     "available_memory",
     "caches_under",
@@ -128,6 +136,7 @@ __all__ = [
     "open_direct",
     "open_file",
     "read_at",
+    "read_cpu",
     "set_permissions",
     "sync_file",
     "sync_folder",

@@ -15,9 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+import winreg
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from ingot.machine.cpu import Cache, Cpu
 
 assert sys.platform == "win32"  # so that mypy checks this module only for Windows
 
@@ -38,6 +41,9 @@ _CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
 _NORMAL = 0x80
 _BELOW_NORMAL = -1  # SetThreadPriority
 _INVALID = ctypes.c_void_p(-1).value
+_CORE, _CACHE = 0, 2  # LOGICAL_PROCESSOR_RELATIONSHIP
+_UNIFIED, _DATA = 0, 2  # PROCESSOR_CACHE_TYPE
+_FIRST_CPU = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
 _SLACK = 64 << 20  # bytes of the working set beyond what is locked
 
 _READING = threading.Lock()  # a descriptor has one position, which all threads share
@@ -67,6 +73,26 @@ class _MemoryStatus(ctypes.Structure):
     )
 
 
+class _CacheDescriptor(ctypes.Structure):
+    _fields_ = (
+        ("level", ctypes.c_uint8),
+        ("associativity", ctypes.c_uint8),
+        ("line_size", ctypes.c_uint16),
+        ("size", ctypes.c_uint32),
+        ("type", ctypes.c_int),
+    )
+
+
+class _Of(ctypes.Union):
+    _fields_ = (("cache", _CacheDescriptor), ("room", ctypes.c_uint64 * 2))
+
+
+class _Relation(ctypes.Structure):
+    """What some CPUs share; of 64 CPUs at most."""
+
+    _fields_ = (("cpus", ctypes.c_size_t), ("relation", ctypes.c_int), ("of", _Of))
+
+
 def _kernel(name: str, result: Any = ctypes.c_int) -> Any:
     function = getattr(ctypes.WinDLL("kernel32", use_last_error=True), name)
     function.restype = result
@@ -87,6 +113,37 @@ def usable_cores() -> int:
 def default_threads() -> int:
     """One thread for each CPU that this process may use."""
     return usable_cores()
+
+
+def read_cpu(_root: Path) -> Cpu:
+    """The CPU of this machine; the number of its cores only if it has no more than 64 CPUs."""
+    found = _relations()
+    cores = [relation.cpus.bit_count() for relation in found if relation.relation == _CORE]
+    caches = (
+        Cache(relation.of.cache.level, relation.of.cache.size, relation.cpus.bit_count())
+        for relation in found
+        if relation.relation == _CACHE and relation.cpus & 1
+        if relation.of.cache.type in (_UNIFIED, _DATA)
+    )
+    by_level = sorted(caches, key=lambda cache: cache.level)
+    return Cpu(_cpu_name(), len(cores) if sum(cores) == os.cpu_count() else None, tuple(by_level))
+
+
+def _cpu_name() -> str | None:
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, _FIRST_CPU) as key:
+            name, _ = winreg.QueryValueEx(key, "ProcessorNameString")
+    except OSError:
+        return None
+    return str(name).strip()
+
+
+def _relations() -> list[_Relation]:
+    size = ctypes.c_uint32(0)
+    _kernel("GetLogicalProcessorInformation")(None, ctypes.byref(size))  # tells the size
+    found = (_Relation * (size.value // ctypes.sizeof(_Relation)))()
+    done = _kernel("GetLogicalProcessorInformation")(found, ctypes.byref(size))
+    return list(found) if done else []
 
 
 def total_memory() -> int:

@@ -1,9 +1,9 @@
 """What the operating system says about this machine, as far as speed depends on it.
 
 In: the files under /proc, /sys and /dev (`root` is another place in tests), and `ingot.machine` for
-what every system tells: memory and usable CPUs. Out: `MachineFacts`. Other facts that the system
-does not tell are None or empty; nothing here raises because a file is missing, as on macOS and
-Windows.
+what every system tells: the CPU, memory and usable CPUs. Out: `MachineFacts`. Other facts that the
+system does not tell are None or empty; nothing here raises because a file is missing, as on macOS
+and Windows.
 """
 
 import os
@@ -12,19 +12,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.machine import available_memory, total_memory, usable_cores
+from ingot.machine import Cache, available_memory, read_cpu, total_memory, usable_cores
 from ingot.machine.control_groups import cpu_quota, memory_left, memory_limit
 
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "afs", "beegfs")
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """A data cache of the first CPU."""
-
-    level: int
-    bytes: int
-    shared_by: int  # CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +41,19 @@ class MachineFacts:
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:
     """Read all of them."""
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpu = read_cpu(root)
     meminfo = _meminfo(root)
     swap, unused = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
     available, left = meminfo.get("MemAvailable") or available_memory(), memory_left(root)
     return MachineFacts(
         system=platform.system(),
-        cpu=_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
+        cpu=cpu.name or platform.processor() or platform.machine(),
         cpus=os.cpu_count() or 1,
         allowed_cpus=usable_cores(),
-        cores=_cores(cpuinfo),
+        cores=cpu.cores,
         cpu_quota=cpu_quota(root),
         busy=_busy(root),
-        caches=_caches(root),
+        caches=cpu.caches,
         numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
         memory=meminfo.get("MemTotal") or total_memory(),
         available=available if left is None else min(available, left),
@@ -96,44 +87,9 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
-
-
-def _field(cpuinfo: str, name: str) -> str | None:
-    found = re.search(rf"^{name}\s*:\s*(.+)$", cpuinfo, re.M)
-    return found[1].strip() if found else None
-
-
-def _cores(cpuinfo: str) -> int | None:
-    sockets = re.findall(r"^physical id\s*:\s*(\d+)$", cpuinfo, re.M)
-    cores = re.findall(r"^core id\s*:\s*(\d+)$", cpuinfo, re.M)
-    return len(set(zip(sockets, cores, strict=True))) if len(sockets) == len(cores) > 0 else None
-
-
 def _meminfo(root: Path) -> dict[str, int]:
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", _text(root / "proc/meminfo"), re.M)
     return {name: int(count) * 1024 for name, count in lines}
-
-
-def _caches(root: Path) -> tuple[Cache, ...]:
-    found = []
-    for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index[0-9]*")):
-        level, size = _number(index / "level"), _text(index / "size").strip()
-        if level and size.endswith("K") and _text(index / "type").strip() != "Instruction":
-            sharing = _text(index / "shared_cpu_list").strip()
-            found.append(Cache(level, int(size[:-1]) * 1024, _listed(sharing)))
-    return tuple(found)
-
-
-def _listed(cpus: str) -> int:
-    """How many CPUs a list such as `0-3,8` names."""
-    total = 0
-    for part in filter(None, cpus.split(",")):
-        first, _, last = part.partition("-")
-        total += int(last or first) - int(first) + 1
-    return total or 1
 
 
 def _chosen(text: str) -> str | None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.doctor.machine_facts import Cache, network_file_system, read_machine
-from ingot.machine import total_memory
+from ingot.cli.doctor.machine_facts import network_file_system, read_machine
+from ingot.machine import Cache, total_memory
 
 GIB = 1 << 30
 
