@@ -1,8 +1,9 @@
-"""What a built module may need from the system that it is for."""
+"""What a built module may need from the system that it is for, and a wheel of the line."""
 
 import pytest
 
 from cross.targets import TARGETS
+from wheels.try_wheel import MOST_SECONDS, seconds_on_a_slow_line
 
 C_RUNTIME = "api-ms-win-crt-runtime-l1-1-0.dll"
 
@@ -42,3 +43,8 @@ def test_a_module_for_windows_shares_the_c_runtime_with_python() -> None:
     assert not TARGETS["windows-x86_64"].lacks_c_runtime({"KERNEL32.dll", C_RUNTIME})
     assert TARGETS["windows-x86_64"].lacks_c_runtime({"KERNEL32.dll", "python312.dll"})
     assert not TARGETS["macos-arm64"].lacks_c_runtime({"/usr/lib/libSystem.B.dylib"})
+
+
+def test_a_slow_line_carries_20_megabits_a_second() -> None:
+    assert seconds_on_a_slow_line(50_000_000, 5.0, 1.5) == pytest.approx(26.5)
+    assert seconds_on_a_slow_line(150_000_000, 0.0, 0.1) > MOST_SECONDS

@@ -7,7 +7,8 @@ As root on Linux, compilers and headers are hidden, too: empty folders are mount
 this process alone. pip takes only wheels, so packages that are only there as sources are a failure.
 
 Prints how many megabytes a user downloads besides the model, and how many seconds it takes to
-download and install them and from the command to the first token.
+download and install them and from the command to the first token. Fails if that is more than a
+minute on a slow line; what this machine's own line takes does not count.
 """
 
 import os
@@ -20,6 +21,8 @@ import time
 from pathlib import Path
 
 MOST_BYTES = 15_000_000
+SLOW_LINE = 20e6  # bits per second
+MOST_SECONDS = 60.0  # from nothing to the first token on such a line, without the model
 PROMPT = ["run", "--temperature", "0", "-n", "8", "Name three colours."]
 HIDDEN = "--hidden"  # we run in a namespace for mounts of our own
 NAMESPACE = ["unshare", "--mount"]
@@ -44,6 +47,11 @@ def hide_compilers() -> None:
         command = [program, "-x", "c", "-c", "-o", os.devnull, "-"]
         if subprocess.run(command, input=b"", capture_output=True, check=False).returncode == 0:
             sys.exit(f"{program} still compiles")
+
+
+def seconds_on_a_slow_line(downloaded: int, installing: float, starting: float) -> float:
+    """From nothing to the first token, if this many bytes come over a slow line."""
+    return downloaded * 8 / SLOW_LINE + installing + starting
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:
@@ -84,11 +92,15 @@ def try_wheel(wheel: Path, folder: Path) -> None:
         sys.exit(f"`ingot run` failed: {notices.decode()}")
 
     fetched = [package.stat().st_size for package in packages.iterdir()]
+    in_all = seconds_on_a_slow_line(sum(fetched), installing, starting)
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, says {said!r}")
     print(
         f"{len(fetched)} packages, {sum(fetched) / 1e6:.1f} MB: {fetching:.1f} s to download, "
-        f"{installing:.1f} s to install, {starting:.1f} s to the first token"
+        f"{installing:.1f} s to install, {starting:.1f} s to the first token; "
+        f"at {SLOW_LINE / 1e6:.0f} Mbit/s {in_all:.0f} s in all"
     )
+    if in_all > MOST_SECONDS:
+        sys.exit(f"{wheel.name}: {MOST_SECONDS:.0f} s are allowed")
 
 
 def main() -> None:
