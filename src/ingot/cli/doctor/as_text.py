@@ -24,7 +24,7 @@ def show(report: Report) -> None:
     write_columns([(c.name, f"{c.value:,}", c.decides) for c in report.choices], right=[1])
     _section("inputs of kernels (decode / prefill)", _input_kinds(report.input_kinds))
     _heading("models that fit")
-    _show_sizes(report.sizes)
+    _show_sizes(report.sizes, on_gpu=report.gpu is not None)
     if report.model is not None:
         _section("this model", _model(report.model))
     _heading("what is slow")
@@ -96,12 +96,16 @@ def _input_kinds(kinds: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
     return [(f"{decode} / {prefill}", " ".join(n)) for (decode, prefill), n in by_kinds.items()]
 
 
-def _show_sizes(sizes: Sequence[Fit]) -> None:
-    rows = [("model", "mix", "memory", "fits", "decode, tokens/s (predicted)")]
+def _show_sizes(sizes: Sequence[Fit], *, on_gpu: bool) -> None:
+    gpu = ["fits GPU"] if on_gpu else []
+    rows = [["model", "mix", "memory", "fits", *gpu, "decode on the CPU, tokens/s (predicted)"]]
     for fit in sizes:
         speed = f"{fit.tokens_per_second:.1f}" if fit.fits and fit.tokens_per_second else "-"
-        rows.append((fit.size, fit.mix, size(fit.bytes), "yes" if fit.fits else "no", speed))
-    write_columns(rows, right=[2, 4])
+        fitting = ["yes" if each else "no" for each in (fit.fits, fit.fits_gpu)[: 1 + on_gpu]]
+        rows.append([fit.size, fit.mix, size(fit.bytes), *fitting, speed])
+    write_columns(rows, right=[2, len(rows[0]) - 1])
+    if on_gpu:
+        print("fits GPU: all of its layers in free memory; no speed is predicted for a GPU")
 
 
 def _model(model: ModelSpeed) -> list[tuple[str, str]]:

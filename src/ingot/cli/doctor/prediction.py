@@ -4,7 +4,8 @@ A step reads every weight once (of experts, those that a token chooses), so its 
 
     sum over types and widths of rows: bytes / their rate  +  operations * time of one
 
-The table of sizes is for typical models of a size; a file is predicted from its own tensors.
+The table of sizes is for typical models of a size; a file is predicted from its own tensors. Speeds
+are those of the CPU; of a GPU, the table only tells what fits its free memory.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,10 @@ from ingot.models import build_graph
 _OPERATIONS_PER_LAYER = 7  # after fusion, of most architectures
 _CONTEXT = 8192  # of the KV cache in the table of sizes
 _RESERVE = 512 << 20  # of memory, for the process and the system
+# What a GPU keeps besides the KV cache, as its planner counts it for models of 1.5B to 30B: weights
+# grow by a part of their size in the file, and a step's activations and buffers take 0.9 to 1.7 GB.
+_GPU_GROWTH = {"Q4_K_M": 1.1, "Q8_0": 1.0}
+_GPU_STEP = 1_700_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,11 @@ class Size:
     layers: int
     kv_width: int  # values of a key and a value of one layer and token
 
+    @property
+    def cache_bytes(self) -> int:
+        """The KV cache of the table, as f16."""
+        return 2 * _CONTEXT * self.layers * self.kv_width
+
 
 SIZES = (
     Size("0.5B", 0.49, 0.49, 24, 256),
@@ -88,17 +98,23 @@ MIX_ROWS = tuple(Rows.wide(kind) for mix in MIXES.values() for kind in mix)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A size in one mix on this machine; bytes with a KV cache of 8,192 tokens."""
+    """A size in one mix on this machine; bytes and what fits with a KV cache of 8,192 tokens."""
 
     size: str
     mix: str
     bytes: int
     fits: bool
-    tokens_per_second: float | None
+    fits_gpu: bool | None  # whole; None: there is no GPU
+    tokens_per_second: float | None  # on the CPU
 
 
-def fits(calibration: Calibration, memory: int) -> list[Fit]:
-    """All sizes in all mixes."""
+def gpu_bytes(model: Size, mix: str, weights: float) -> float:
+    """Memory that a model takes on a GPU; `weights` are the bytes of the weights in the file."""
+    return weights * _GPU_GROWTH[mix] + model.cache_bytes + _GPU_STEP
+
+
+def fits(calibration: Calibration, memory: int, gpu_memory: int | None = None) -> list[Fit]:
+    """All sizes in all mixes, in this memory and in that of a GPU."""
     found = []
     for model in SIZES:
         for mix, shares in MIXES.items():
@@ -106,11 +122,19 @@ def fits(calibration: Calibration, memory: int) -> list[Fit]:
                 Rows.wide(kind): share * kind.block_bytes / kind.block_size
                 for kind, share in shares.items()
             }
-            cache = 2 * _CONTEXT * model.layers * model.kv_width
-            needed = round(model.weights * 1e9 * sum(per_weight.values())) + cache
+            weights = model.weights * 1e9 * sum(per_weight.values())
+            needed = round(weights) + model.cache_bytes
             step = {rows: count * model.active * 1e9 for rows, count in per_weight.items()}
             reads = Reads(step, model.layers * _OPERATIONS_PER_LAYER)
-            fit = needed + _RESERVE <= memory
-            speed = reads.tokens_per_second(calibration)
-            found.append(Fit(model.name, mix, needed, fit, speed))
+            on_gpu = None if gpu_memory is None else gpu_bytes(model, mix, weights) <= gpu_memory
+            found.append(
+                Fit(
+                    size=model.name,
+                    mix=mix,
+                    bytes=needed,
+                    fits=needed + _RESERVE <= memory,
+                    fits_gpu=on_gpu,
+                    tokens_per_second=reads.tokens_per_second(calibration),
+                )
+            )
     return found

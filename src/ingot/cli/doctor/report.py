@@ -13,7 +13,7 @@ JSON (`--json`); sizes are in bytes, speeds in bytes or tokens per second:
     choices        name, value, decides: the constants of the CPU backend
     input_kinds    per tensor type: what decode and prefill read (floats, words, bytes)
     findings       what, why, remedy
-    sizes          size, mix, bytes, fits, tokens_per_second
+    sizes          size, mix, bytes, fits, fits_gpu (null: no GPU), tokens_per_second (of the CPU)
     model          with -m: path, bytes, disk_bytes_per_second, predicted, measured, ratio
 """
 
@@ -114,7 +114,7 @@ def diagnose(path: Path | None, *, again: bool) -> Report:
             gpu=gpu is not None,
             file=None if path is None or speed is None else _file_speed(path, speed),
         ),
-        sizes=fits(calibration, machine.available),
+        sizes=fits(calibration, machine.available, gpu.free_memory if gpu else None),
         model=speed,
     )
 

@@ -9,6 +9,7 @@ from command_runs import Run
 from ingot import _native
 from ingot.cli.doctor import calibration, report
 from ingot.cli.doctor.choices import choices
+from ingot.cli.doctor.gpu_facts import GpuFacts
 from ingot.config import config
 from tiny_llama import write_tiny_llama
 
@@ -64,6 +65,21 @@ def test_json_has_what_the_module_documents(run: Run, model: Path) -> None:
     assert found["model"]["ratio"] == found["model"]["predicted"] / found["model"]["measured"]
     assert all(choice["decides"] for choice in found["choices"])
     assert found["input_kinds"]["F32"] == {"decode": "floats", "prefill": "floats"}
+
+
+def test_the_sizes_that_fit_a_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "fits GPU" not in run("doctor").out
+    assert {fit["fits_gpu"] for fit in json.loads(run("doctor", "--json").out)["sizes"]} == {None}
+    gpu = GpuFacts("Some GPU", 64 << 30, 132, "/cache/of/kernels", 0)
+    monkeypatch.setattr(report, "find_gpu", lambda _: gpu)
+    text = run("doctor").out
+    head, *rows = text.partition("models that fit\n")[2].partition("\nwhat is slow")[0].splitlines()
+    column = head.index("fits GPU")
+    fitting = {tuple(row.split()[:2]): row[column:].split()[0] for row in rows if row[:2] == "70"}
+    assert fitting == {("70B", "Q4_K_M"): "yes", ("70B", "Q8_0"): "no"}
+    assert "no speed is predicted for a GPU" in rows[-1]
+    sizes = json.loads(run("doctor", "--json").out)["sizes"]
+    assert [fit["fits_gpu"] for fit in sizes if fit["size"] == "70B"] == [True, False]
 
 
 def test_the_second_run_uses_what_the_first_has_measured(run: Run, cache: Path) -> None:

@@ -88,6 +88,24 @@ def test_larger_models_are_slower_and_fit_later() -> None:
     assert experts.bytes > small.bytes
 
 
+def test_a_gpu_has_a_column_that_depends_on_its_memory_alone() -> None:
+    rates = calibration(Q4_K=10e9, Q6_K=10e9, Q8_0=10e9)
+    without = fits(rates, 16 << 30)
+    assert {fit.fits_gpu for fit in without} == {None}
+    with_gpu = {(fit.size, fit.mix): fit for fit in fits(rates, 16 << 30, 64 << 30)}
+    large, larger = with_gpu["70B", "Q4_K_M"], with_gpu["70B", "Q8_0"]
+    assert (large.fits, large.fits_gpu, larger.fits_gpu) == (False, True, False)
+    assert [(fit.fits, fit.tokens_per_second) for fit in with_gpu.values()] == [
+        (fit.fits, fit.tokens_per_second) for fit in without
+    ]
+    small = fits(rates, 16 << 30, 8 << 30)
+    assert [fit.size for fit in small if fit.fits_gpu] == [
+        *("0.5B", "0.5B", "1.5B", "1.5B", "3B", "3B"),
+        "8B",
+    ]
+    assert not any(fit.fits_gpu for fit in fits(rates, 16 << 30, 0))
+
+
 def test_a_calibration_is_kept_for_its_machine(tmp_path: Path) -> None:
     kept = tmp_path / "cache" / "calibration.json"
     assert load(kept, VALIDITY) is None
