@@ -61,8 +61,7 @@ def command(
     with download_bar() as progress:
         folder = store.checkpoint(source, progress)
     conversion = plan(folder, type)
-    name = source.rpartition("/")[2] if store.is_remote(source) else folder.resolve().name
-    path = output or Path(f"{name}-{conversion.mix.name}.gguf")
+    path = output or Path(f"{store.checkpoint_name(folder)}-{conversion.mix.name}.gguf")
     notice(
         f"{conversion.model_class}: {quantity(conversion.parameters)} weights, "
         f"{len(conversion.tensors)} tensors as {conversion.mix.name}"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ingot import store
+from ingot import convert, store
 from ingot.cli.shared.output import notice, printable, size, write_columns, write_json
 from ingot.errors import IngotError
 from ingot.gguf import GgufLoader
@@ -19,7 +19,7 @@ def command(
     Models that the hub's tools, ollama, LM Studio or llama.cpp have downloaded are listed, too.
     Each can be used by the name that is shown.
     """
-    models = [(model, *_describe(model)) for model in store.list_models()]
+    models = [(model, *_describe(model)) for model in convert.list_models()]
     if json:
         write_json(
             [
@@ -60,6 +60,9 @@ def command(
 
 
 def _describe(model: store.StoredModel) -> tuple[str | None, str | None, str | None]:
+    if model.path.is_dir():
+        kind, type = convert.checkpoint_summary(model.path) or (None, None)
+        return kind, type, None
     try:
         with GgufLoader(model.path) as loader:
             return architecture(loader), quantization(loader), None

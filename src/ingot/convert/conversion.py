@@ -33,6 +33,7 @@ from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.settings import Settings
 from ingot.quant import encode
 from ingot.quantize.mixes import MIXES, Mix, ModelShape, choose_types, mix_of
+from ingot.store import checkpoint_name
 from ingot.tokenizer import Tokenizer
 
 _OUTPUT = "output.weight"
@@ -175,6 +176,13 @@ def plan(path: Path, type: str | None = None) -> Conversion:
     return conversion
 
 
+def summary(path: Path) -> tuple[str, str]:
+    """The architecture of a checkpoint, and the float type that most of its weights have."""
+    folder = CheckpointFolder.open(path)
+    architecture, _, _ = stored_form(folder.config, folder.model_class)
+    return architecture, _stored_mix(folder.tensors()).name
+
+
 def stored_form(config: Mapping[str, Any], model: str) -> tuple[str, Checkpoint, Settings]:
     """The architecture of a checkpoint, how it is stored, and its settings."""
     known = checkpoints()
@@ -255,7 +263,7 @@ def _keys(
     keys: dict[str, tuple[Writable, ValueType | None]] = {
         "general.architecture": (architecture, None),
         "general.type": ("model", None),
-        "general.name": (folder.path.resolve().name or architecture, None),
+        "general.name": (checkpoint_name(folder.path) or architecture, None),
         "general.file_type": (mix.file_type, None),
         "general.quantization_version": (_QUANTIZATION_VERSION, None),
     }

@@ -31,6 +31,7 @@ from ingot.server.model_events import ModelEvents
 from ingot.server.open_model import Report, is_valid, open_model, plan_of
 from ingot.server.options import ServerOptions
 from ingot.server.threads import run_in_thread
+from ingot.store.hub_cache import repo_of
 
 LATEST = ":latest"  # what Ollama adds to a name without a tag
 _OLLAMA = "ollama:"  # what the store's names of its models begin with
@@ -352,5 +353,5 @@ def split_name(given: str) -> tuple[str | None, str]:
 
 
 def model_name(path: Path) -> str:
-    """A model's name by default: the file name without its extension."""
-    return path.name.removesuffix(".gguf")
+    """A model's name by default: the file name without its extension, or that of a repository."""
+    return path.name.removesuffix(".gguf") if repo_of(path) is None else store.checkpoint_name(path)

@@ -1,9 +1,9 @@
 """Models on disk and in the world: find them by name, download them, list them, remove them.
 
 A name comes in (`names` says which there are), a path goes out: of the model's first file, if it
-has several. `find` looks on this machine only. `resolve` also downloads what is missing. `pull`
-downloads, or verifies what is there. Models that other tools have downloaded are used where they
-are.
+has several, or of the folder of a checkpoint. `find` looks on this machine only. `resolve` also
+downloads what is missing. `pull` downloads, or verifies what is there. Models that other tools have
+downloaded are used where they are.
 
 This package does not look inside a model, and prints nothing: it reports to a `Progress`. The
 modules that download are imported on use, because most commands only look for a file.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model on this machine; a split model is listed once, under its first file."""
+    """A model on this machine: a split one under its first file, a checkpoint under its folder."""
 
     name: str  # which `find` takes
     path: Path
@@ -54,7 +54,7 @@ def models_folder() -> Path:
 
 
 def find(name: str) -> Path | None:
-    """The file of a model on this machine, or None."""
+    """The file of a model on this machine, or the folder of a checkpoint, or None."""
     return _find(parse_name(name))
 
 
@@ -65,10 +65,11 @@ def _find(name: ModelName) -> Path | None:
         case FileName():
             return _find_file(name.text)
         case HubName():
-            from ingot.store.hub_cache import find_cached  # noqa: PLC0415
+            from ingot.store.hub_cache import find_cached, find_cached_checkpoint  # noqa: PLC0415
 
-            choice = find_cached(name)
-            return choice.files[0].link if choice else None
+            if choice := find_cached(name):
+                return choice.files[0].link
+            return None if name.quantization or name.file else find_cached_checkpoint(name.repo)
         case WebName():
             from ingot.store.web_files import find_web  # noqa: PLC0415
 
@@ -80,7 +81,7 @@ def _find(name: ModelName) -> Path | None:
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file of a model, downloaded if it is missing and its name says where from."""
+    """What `find` finds, downloaded if it is missing and its name says where from."""
     parsed = parse_name(name)
     if path := _find(parsed):
         return path
@@ -118,7 +119,10 @@ def _pull(name: ModelName, report: Progress) -> Path:
 
 
 def checkpoint(name: str, progress: Progress | None = None) -> Path:
-    """The folder of a checkpoint: the one given, or a repository of the hub, downloaded."""
+    """The folder of a checkpoint: the one given, or that of a repository of the hub.
+
+    What is not in the hub's cache is downloaded.
+    """
     parsed = parse_name(name)
     if isinstance(parsed, FileName):
         folder = Path(name).expanduser()
@@ -127,10 +131,42 @@ def checkpoint(name: str, progress: Progress | None = None) -> Path:
         return folder
     if not isinstance(parsed, HubName) or parsed.quantization or parsed.file:
         raise StoreError(f"{name!r} is not a checkpoint: give a folder, or hf:OWNER/REPO")
+    from ingot.store.hub_cache import find_cached_checkpoint  # noqa: PLC0415
+
+    if cached := find_cached_checkpoint(parsed.repo):
+        return cached
     from ingot.store.hub import plan_checkpoint  # noqa: PLC0415
     from ingot.store.plan import fetch  # noqa: PLC0415
 
-    return fetch(plan_checkpoint(parsed), progress or silent).parent
+    return fetch(plan_checkpoint(parsed), progress or silent)
+
+
+def checkpoint_to_quantize(name: str) -> str | None:
+    """The `hf:OWNER/REPO` of `hf:OWNER/REPO:QUANT`, if its checkpoint is what can be used.
+
+    None if a GGUF file of that name is on this machine, or if the repository has GGUF files, and
+    for all other names.
+    """
+    parsed = parse_name(name)
+    if not isinstance(parsed, HubName) or not parsed.quantization or _find(parsed):
+        return None
+    from ingot.store.hub_cache import find_cached_checkpoint  # noqa: PLC0415
+
+    if not find_cached_checkpoint(parsed.repo):
+        from ingot.store.hub import has_only_checkpoint  # noqa: PLC0415
+
+        if not has_only_checkpoint(parsed):
+            return None
+    return str(HubName(parsed.repo))
+
+
+def checkpoint_name(folder: Path) -> str:
+    """What the model of a checkpoint is called: like its repository, or like its folder."""
+    from ingot.store.hub_cache import repo_of  # noqa: PLC0415
+
+    folder = folder.resolve()
+    repo = repo_of(folder)
+    return folder.name if repo is None else repo.partition("/")[2]
 
 
 def plan_pull(name: str) -> "Plan":

@@ -7,7 +7,7 @@ is interrupted, and does not verify checksums.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,20 @@ from ingot.config import config
 from ingot.errors import (
     AccessDeniedError,
     DownloadError,
+    MemoryShortageError,
     MissingPackageError,
     ModelNotFoundError,
     StoreError,
 )
 from ingot.files import write_file
 from ingot.machine import available_memory
+from ingot.store.checkpoint_files import ENDINGS, CheckpointFiles, checkpoint_files
 from ingot.store.download import Checksum, Source
 from ingot.store.http import LONGEST_WAIT, TransientError, patiently
 from ingot.store.hub_cache import repo_folder
 from ingot.store.names import HubName, is_safe_path
 from ingot.store.plan import Plan, PlannedFile
-from ingot.store.quantizations import choices_of, choose, projector_of
+from ingot.store.quantizations import choices_of, choose, memory_needed, projector_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LARGEST = 1 << 44  # bytes
-_DESCRIBING = (".json", ".model", ".tiktoken", ".jinja")
-_POOLING = "1_Pooling/config.json"
 _Result = TypeVar("_Result")
 
 
@@ -82,7 +82,17 @@ class _Listing:
     def files(self, *endings: str) -> list[RepoFile]:
         return [file for sibling in self.siblings if (file := _repo_file(sibling, endings))]
 
-    def plan(self, weights: list[RepoFile], others: list[RepoFile], choice: str | None) -> Plan:
+    def checkpoint(self) -> CheckpointFiles[RepoFile] | None:
+        return checkpoint_files(self.files(*ENDINGS))
+
+    def plan(
+        self,
+        weights: Sequence[RepoFile],
+        others: Sequence[RepoFile],
+        choice: str | None,
+        *,
+        is_folder: bool = False,  # the model is the folder of its files, not the first of them
+    ) -> Plan:
         headers = {
             key.title(): value
             for key, value in self.hub.utils.build_hf_headers(library_name="ingot").items()
@@ -99,41 +109,67 @@ class _Listing:
         wanted = [planned(file, weights=True) for file in weights]
         wanted += [planned(file, weights=False) for file in others]
         paths = [file.path for file in (*weights, *others)]
-        finish = partial(_link_all, self.hub, self.name, paths, self.commit)
+
+        def finish() -> Path:
+            first = _link_all(self.hub, self.name, paths, self.commit)
+            return first.parent if is_folder else first
+
         return Plan(str(self.name), tuple(wanted), finish, choice)
 
 
 def plan_hub(name: HubName) -> Plan:
-    """How to get a model of the hub."""
+    """How to get a model of the hub: a GGUF file, or the checkpoint if there is no such file."""
     listing = _Listing.ask(name)
     files = listing.files(".gguf")
     choices = choices_of(files)
     if not choices:
-        hint = ""
-        if listing.files(".safetensors"):
-            hint = f"; `ingot convert hf:{name.repo}` makes one of its checkpoint, or"
-        raise ModelNotFoundError(
-            f"hf:{name.repo} has no GGUF file{hint or ';'} find a repository that has one with "
-            f"`ingot search {name.repo.partition('/')[2]}`"
-        )
+        return _plan_checkpoint_instead(listing)
     where = f"hf:{name.repo}"
     choice, said = choose(choices, name.quantization, name.file, available_memory(), where)
     projector = projector_of(files)
-    return listing.plan(list(choice.files), [projector] if projector else [], said)
+    return listing.plan(choice.files, [projector] if projector else [], said)
 
 
 def plan_checkpoint(name: HubName) -> Plan:
     """How to get a checkpoint of the hub: safetensors, and the files that describe them."""
     listing = _Listing.ask(name)
-    weights = [file for file in listing.files(".safetensors") if "/" not in file.path]
-    if not weights:
-        raise ModelNotFoundError(f"hf:{name.repo} has no safetensors file, so it is no checkpoint")
-    others = [
-        file
-        for file in listing.files(*_DESCRIBING)
-        if "/" not in file.path or file.path == _POOLING
-    ]
-    return listing.plan(weights, others, None)
+    checkpoint = listing.checkpoint()
+    if checkpoint is None:
+        raise ModelNotFoundError(
+            f"hf:{name.repo} is no checkpoint: it needs config.json and safetensors files"
+        )
+    return listing.plan(checkpoint.weights, checkpoint.others, None, is_folder=True)
+
+
+def has_only_checkpoint(name: HubName) -> bool:
+    """Whether the repository of a name has a checkpoint and no GGUF file."""
+    listing = _Listing.ask(name)
+    return not choices_of(listing.files(".gguf")) and listing.checkpoint() is not None
+
+
+def _plan_checkpoint_instead(listing: _Listing) -> Plan:
+    """The checkpoint of a repository without GGUF files, if the name leaves that open."""
+    name, checkpoint = listing.name, listing.checkpoint()
+    where = f"hf:{name.repo}"
+    if checkpoint is None:
+        raise ModelNotFoundError(
+            f"{where} has no GGUF file; find a repository that has one with "
+            f"`ingot search {name.repo.partition('/')[2]}`"
+        )
+    if name.quantization or name.file:
+        raise ModelNotFoundError(
+            f"{where} has no GGUF file; `ingot pull {where}` downloads its checkpoint, and "
+            f"`ingot run {where}:q8_0` quantizes it"
+        )
+    needed, room = memory_needed(sum(file.size for file in checkpoint.weights)), available_memory()
+    about = f"about {needed / 2**30:.1f} of {room / 2**30:.1f} GiB of memory"
+    if needed > room:
+        raise MemoryShortageError(
+            f"{where} has only a checkpoint, which takes {about}; `ingot run {where}:q4_k_m` "
+            f"quantizes it, `ingot convert {where}` makes a file of it"
+        )
+    said = f"taking the checkpoint, because there is no GGUF file: {about}"
+    return listing.plan(checkpoint.weights, checkpoint.others, said, is_folder=True)
 
 
 def search_hub(words: str, limit: int) -> list[FoundRepo]:

@@ -1,4 +1,4 @@
-"""The hub's cache on this machine: find, list and remove models in it.
+"""The hub's cache on this machine: find, list and remove models and checkpoints in it.
 
 Its layout is that of the package `huggingface_hub`, which need not be installed to read it:
 
@@ -10,6 +10,7 @@ It does not know the network.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +19,14 @@ from pathlib import Path
 from ingot.config import config
 from ingot.errors import IngotError, ModelNotFoundError, StoreError
 from ingot.machine import available_memory
+from ingot.store.checkpoint_files import INDEX, CheckpointFiles, checkpoint_files
 from ingot.store.names import HubName
 from ingot.store.quantizations import Choice, choices_of, choose
 
 _PREFIX, _SEPARATOR = "models--", "--"
+_SNAPSHOTS = "snapshots"
+_PART = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
+_WEIGHTS_OF_INDEX = re.compile(rb'"([^"/]{1,255}\.safetensors)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,15 @@ def repo_folder(repo: str) -> Path:
     return config().hub_cache / (_PREFIX + repo.replace("/", _SEPARATOR))
 
 
+def repo_of(folder: Path) -> str | None:
+    """The repository of a snapshot, `OWNER/REPO`; None for other folders."""
+    snapshots = folder.parent
+    name = snapshots.parent.name
+    if snapshots.name != _SNAPSHOTS or not name.startswith(_PREFIX):
+        return None
+    return name.removeprefix(_PREFIX).replace(_SEPARATOR, "/", 1)
+
+
 def find_cached(name: HubName) -> Choice[CachedFile] | None:
     """The model of a name, if all its files are in the cache."""
     for snapshot in _snapshots(repo_folder(name.repo)):
@@ -48,10 +62,14 @@ def find_cached(name: HubName) -> Choice[CachedFile] | None:
     return None
 
 
+def find_cached_checkpoint(repo: str) -> Path | None:
+    """The folder of a repository's checkpoint, if all its files are in the cache."""
+    return next((path for path, _ in _checkpoints(repo_folder(repo))), None)
+
+
 def cached_models() -> Iterator[tuple[HubName, Choice[CachedFile]]]:
     """The models in the cache; each file once, in its newest snapshot."""
-    for folder in sorted(config().hub_cache.glob(f"{_PREFIX}*{_SEPARATOR}*")):
-        repo = folder.name.removeprefix(_PREFIX).replace(_SEPARATOR, "/", 1)
+    for repo, folder in _repos():
         seen: set[str] = set()
         for snapshot in _snapshots(folder):
             for choice in choices_of(_files(snapshot)):
@@ -61,42 +79,91 @@ def cached_models() -> Iterator[tuple[HubName, Choice[CachedFile]]]:
                     yield HubName(repo, file=first.path), choice
 
 
+def cached_checkpoints() -> Iterator[tuple[HubName, Path, int]]:
+    """The checkpoints in the cache, once for each repository: name, folder and bytes."""
+    for repo, folder in _repos():
+        for path, checkpoint in _checkpoints(folder):
+            yield HubName(repo), path, checkpoint.size
+            break
+
+
 def remove_cached(name: HubName) -> int:
-    """Remove a model from all snapshots; the bytes that this frees.
+    """Remove a model or a checkpoint from all snapshots; the bytes that this frees.
 
     A blob that has another name as well stays.
     """
     folder = repo_folder(name.repo)
-    found = {
-        choice.files[0].path: [file.path for file in choice.files]
-        for snapshot in _snapshots(folder)
-        for choice in choices_of(_files(snapshot))
-        if name.file in (None, choice.files[0].path)
-        and (name.quantization or "").upper() in ("", choice.quantization)
-    }
+    found = _removable(name)
     if not found:
         raise ModelNotFoundError(f"{name} is not in the hub's cache, {config().hub_cache}")
     if len(found) > 1:
-        names = ", ".join(str(HubName(name.repo, file=path)) for path in found)
+        names = ", ".join(sorted(found, reverse=True))  # the checkpoint has the name of all: last
         raise StoreError(f"{name} is several models; remove them one by one: {names}")
     (paths,) = found.values()
-    links = [snapshot / path for snapshot in _snapshots(folder) for path in paths]
+    links = [snapshot / path for snapshot in _snapshots(folder) for path in sorted(paths)]
     sizes = {link.resolve(): link.stat().st_size for link in links if link.is_file()}
     for link in links:
         link.unlink(missing_ok=True)
         with suppress(OSError):  # a folder that has other files
             link.parent.rmdir()
-    used = {link.resolve() for link in (folder / "snapshots").rglob("*") if link.is_symlink()}
+    used = {link.resolve() for link in (folder / _SNAPSHOTS).rglob("*") if link.is_symlink()}
     gone = [blob for blob in sizes if blob not in used]
     for blob in gone:
         blob.unlink(missing_ok=True)
     return sum(sizes[blob] for blob in gone)
 
 
+def _removable(name: HubName) -> dict[str, set[str]]:
+    """What a name may mean: the paths of the files of each model, in any snapshot."""
+    found: dict[str, set[str]] = {}
+    for snapshot in _snapshots(repo_folder(name.repo)):
+        files = [*_files(snapshot)]
+        for choice in choices_of(files):
+            first = choice.files[0].path
+            if name.file in (None, first) and (name.quantization or "").upper() in (
+                "",
+                choice.quantization,
+            ):
+                each = found.setdefault(str(HubName(name.repo, file=first)), set())
+                each.update(file.path for file in choice.files)
+        checkpoint = checkpoint_files(files)
+        if checkpoint and name.file is None and name.quantization is None:
+            each = found.setdefault(str(HubName(name.repo)), set())
+            each.update(file.path for file in checkpoint.all)
+    return found
+
+
+def _repos() -> Iterator[tuple[str, Path]]:
+    """The repositories in the cache, and their folders."""
+    for folder in sorted(config().hub_cache.glob(f"{_PREFIX}*{_SEPARATOR}*")):
+        yield folder.name.removeprefix(_PREFIX).replace(_SEPARATOR, "/", 1), folder
+
+
+def _checkpoints(repo: Path) -> Iterator[tuple[Path, CheckpointFiles[CachedFile]]]:
+    """The snapshots of a repository that hold a checkpoint with all its files."""
+    for snapshot in _snapshots(repo):
+        checkpoint = checkpoint_files(_files(snapshot))
+        if checkpoint is not None and _is_whole(checkpoint):
+            yield snapshot, checkpoint
+
+
+def _is_whole(checkpoint: CheckpointFiles[CachedFile]) -> bool:
+    """Whether all weights are here, and a vocabulary, which other tools may download later."""
+    names = {file.path for file in checkpoint.weights}
+    index = next((file.link for file in checkpoint.others if file.path == INDEX), None)
+    if index is None:
+        whole = not any(map(_PART.fullmatch, names))
+    else:
+        # The index of a large model has megabytes, and this runs for each listing: no JSON here.
+        wanted = set(_WEIGHTS_OF_INDEX.findall(index.read_bytes()))
+        whole = wanted <= {name.encode() for name in names}
+    return whole and checkpoint.has_vocabulary
+
+
 def _snapshots(repo: Path) -> list[Path]:
     """The snapshots of a repository: the one of `main`, then the newest first."""
     try:
-        found = [path for path in (repo / "snapshots").iterdir() if path.is_dir()]
+        found = [path for path in (repo / _SNAPSHOTS).iterdir() if path.is_dir()]
         found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ingot.config import config
 from ingot.store import StoredModel
-from ingot.store.hub_cache import cached_models
+from ingot.store.hub_cache import cached_checkpoints, cached_models
 from ingot.store.ollama_folder import ollama_models, own_folder
 from ingot.store.other_tools import found_models
 from ingot.store.quantizations import split_stem
@@ -33,8 +33,13 @@ def _own(folder: Path) -> Iterator[StoredModel]:
 
 
 def _others() -> Iterator[StoredModel]:
+    with_files = set()
     for name, cached in cached_models():
+        with_files.add(name.repo)
         yield StoredModel(str(name), cached.files[0].link, cached.size, "hub")
+    for name, folder, size in cached_checkpoints():
+        said = str(folder) if name.repo in with_files else str(name)  # the name means a file
+        yield StoredModel(said, folder, size, "hub")
     for place in config().ollama_folders:
         for ollama, path, size in ollama_models(place):
             yield StoredModel(str(ollama), path, size, "ollama")

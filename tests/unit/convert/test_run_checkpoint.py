@@ -126,7 +126,8 @@ def test_a_cache_that_cannot_be_made(folder: Path, cache: Path) -> None:
 def test_names_that_are_not_of_a_quantized_checkpoint(folder: Path, tmp_path: Path) -> None:
     assert locate_quantized(str(folder)) is None
     assert locate_quantized(f"{tmp_path / 'missing'}:q8_0") is None
-    assert locate_quantized("hf:owner/repo:Q8_0") is None
+    for name in ("ollama:owner/tiny:q8_0", "https://host:8080/a.gguf", "hf:owner/repo/a.gguf"):
+        assert locate_quantized(name) is None
     odd = tmp_path / "model:q8_0"
     odd.write_bytes(b"")
     assert locate_quantized(odd) is None  # a path that exists wins

@@ -36,3 +36,18 @@ def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubAndOllama
     monkeypatch.setattr(web, "FIRST_WAIT", 0.0)
     with serving() as started:
         yield started
+
+
+@pytest.fixture
+def hub_server(server: HubAndOllama, home: Path, monkeypatch: pytest.MonkeyPatch) -> HubAndOllama:
+    """The hub of this process is the server, and its token a secret."""
+    constants = pytest.importorskip(
+        "huggingface_hub.constants", reason="pip install 'ingot-llm[hub]'"
+    )
+    pattern = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pattern)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    return server

@@ -45,16 +45,10 @@ FILES = {
 
 
 @pytest.fixture
-def server(server: HubAndOllama, home: Path, monkeypatch: pytest.MonkeyPatch) -> HubAndOllama:
-    """The hub is this server, and its token a secret."""
-    pattern = server.url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(hub.constants, "ENDPOINT", server.url)
-    monkeypatch.setattr(hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", pattern)
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub.constants, "HF_TOKEN_PATH", str(home / "token"))
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    server.add_repo(REPO, FILES)
-    return server
+def server(hub_server: HubAndOllama) -> HubAndOllama:
+    """The hub is this server."""
+    hub_server.add_repo(REPO, FILES)
+    return hub_server
 
 
 def blob_path(content: bytes) -> str:
@@ -283,37 +277,3 @@ def test_remove(server: HubAndOllama, home: Path) -> None:
     assert same.is_file()
     assert store.remove(f"hf:{REPO}/{same.name}") == len(FILES["tiny-Q4_K_M.gguf"])
     assert [blob.stat().st_size for blob in home.rglob("blobs/*")] == [5_004]
-
-
-CHECKPOINT = {
-    "config.json": b"{}",
-    "model-00001-of-00002.safetensors": b"one" * 1000,
-    "model-00002-of-00002.safetensors": b"two" * 1000,
-    "model.safetensors.index.json": b"{}",
-    "tokenizer.model": b"pieces",
-    "1_Pooling/config.json": b"{}",
-    "original/consolidated.safetensors": b"the same again",
-    "pytorch_model.bin": b"pickled",
-    "README.md": b"# A model",
-}
-
-
-def test_a_checkpoint_comes_with_what_describes_it(server: HubAndOllama) -> None:
-    server.add_repo("Owner/Model", CHECKPOINT)
-    folder = store.checkpoint("hf:Owner/Model")
-    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
-    left_out = {"original/consolidated.safetensors", "pytorch_model.bin", "README.md"}
-    assert found == {name: data for name, data in CHECKPOINT.items() if name not in left_out}
-
-
-def test_what_is_no_checkpoint(server: HubAndOllama, tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match="has no safetensors file"):
-        store.checkpoint(f"hf:{REPO}")
-    with pytest.raises(StoreError, match="is not a checkpoint"):
-        store.checkpoint(f"hf:{REPO}:Q8_0")
-    with pytest.raises(ModelNotFoundError, match="is not a folder"):
-        store.checkpoint(str(tmp_path / "nowhere"))
-    assert store.checkpoint(str(tmp_path)) == tmp_path
-    server.add_repo("Owner/Model", CHECKPOINT)
-    with pytest.raises(ModelNotFoundError, match="`ingot convert hf:Owner/Model` makes one"):
-        store.plan_pull("hf:Owner/Model")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from model_server import HubAndOllama
 
+from checkpoints import write_llama
 from ingot import LLM, GgufLoader, store
 from ingot.cli.shared import planned_memory, served_models
 from ingot.errors import StoreError
@@ -49,9 +50,12 @@ def names(server: HubAndOllama, model: bytes) -> list[str]:
     return [f"hf:{REPO}", f"{server.url}/tiny.gguf", f"ollama:{server.host}/library/tiny"]
 
 
-def ingot(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+def ingot(
+    environment: dict[str, str], *arguments: str, cwd: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(INGOT), *arguments],
+        cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,
@@ -208,3 +212,56 @@ def test_a_pull_that_is_killed_leaves_nothing_that_is_taken_for_whole(
     found = store.find(name)
     assert found
     assert found.read_bytes() == content
+
+
+CHECKPOINT = "Owner/Model"
+
+
+@pytest.fixture
+def saved(server: HubAndOllama, home: Path) -> str:
+    """A repository with a checkpoint and no GGUF file."""
+    pytest.importorskip("huggingface_hub", reason="pip install 'ingot-llm[hub]'")
+    folder = write_llama(home / "saved", eos_token_id=60)
+    server.add_repo(CHECKPOINT, {path.name: path.read_bytes() for path in folder.iterdir()})
+    return CHECKPOINT
+
+
+@pytest.mark.parametrize("prefix", ["", "hf:"])
+def test_a_converted_checkpoint_has_the_name_of_its_repository(
+    prefix: str, saved: str, environment: dict[str, str], home: Path
+) -> None:
+    done = ingot(environment, "convert", f"{prefix}{saved}", cwd=home)
+    assert (done.returncode, done.stdout) == (0, "Model-F32.gguf\n"), done.stderr
+    with GgufLoader(home / "Model-F32.gguf") as loader:
+        assert loader.metadata.string("general.name") == "Model"
+    offline = environment | {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    again = ingot(offline, "convert", f"{prefix}{saved}", "-o", "again.gguf", cwd=home)
+    assert again.returncode == 0, again.stderr
+    assert (home / "again.gguf").read_bytes() == (home / "Model-F32.gguf").read_bytes()
+
+
+def test_a_checkpoint_is_pulled_listed_run_and_removed(
+    saved: str, environment: dict[str, str], home: Path
+) -> None:
+    name = f"hf:{saved}"
+    planned = ingot(environment, "pull", "--dry-run", name)
+    assert planned.returncode == 0, planned.stderr
+    assert "taking the checkpoint, because there is no GGUF file" in planned.stdout
+    pulled = ingot(environment, "pull", name)
+    assert pulled.returncode == 0, pulled.stderr
+    assert (Path(pulled.stdout.strip()) / "model.safetensors").is_file()
+    for model in (name, f"{name}:q8_0"):
+        ran = ingot(environment, "run", "--raw", "-n", "3", "-t", "1", model, "ABC")
+        assert ran.returncode == 0, ran.stderr
+        assert "downloading" not in ran.stderr
+        assert "generated" in ran.stderr
+    rows = [line.split() for line in ingot(environment, "list").stdout.splitlines()[1:]]
+    assert [(row[0].partition("-Q8_0-")[0], *row[-3:]) for row in rows] == [
+        ("Model", "llama", "Q8_0", "ingot"),
+        (name, "llama", "F32", "hub"),
+    ]
+    for row in rows:
+        removed = ingot(environment, "remove", row[0])
+        assert removed.returncode == 0, removed.stderr
+    assert ingot(environment, "list").stdout == ""
+    assert not [path for path in (home / ".cache").rglob("blobs/*") if path.is_file()]

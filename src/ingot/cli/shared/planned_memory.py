@@ -23,8 +23,8 @@ _HEADERS = (1 << 20, 1 << 23, 1 << 26)  # bytes; vocabularies make up most of a 
 def planned_memory(plan: Plan) -> int:
     """Bytes for weights, arena and a KV cache of the usual context."""
     weights = [file for file in plan.files if file.weights]
-    if len(weights) > 1:  # one header tells only part of a split model
-        return plan.memory
+    if len(weights) > 1 or weights[0].source.label.endswith(".safetensors"):
+        return plan.memory  # one header tells only part of a split model, and no settings
     return _exactly(weights[0]) or plan.memory
 
 

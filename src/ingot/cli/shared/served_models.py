@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot import store
 from ingot.cli.shared.adapter_flags import AdapterFlags
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.cli.shared.served_model_flags import EngineFlags, ModelFlags
+from ingot.convert import list_models
 from ingot.engine.recommended_options import recommended_options
 from ingot.errors import ConfigError
 from ingot.recommended import recommended_sampling
@@ -57,7 +57,7 @@ def served_models(
     def discover() -> list[ServedModel]:
         found = {} if flags.models_dir is None else find_models(flags.models_dir)
         if flags.serves_store:
-            found = {**{model.name: model.path for model in store.list_models()}, **found}
+            found = {**{model.name: model.path for model in list_models()}, **found}
         return [served(name, path) for name, path in found.items()]
 
     models = [served(*_named(given)) for given in flags.models or ()]
