@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from in_process import asgi_client
+from serving import serving as serving_process
 
+from checkpoints import write_llama
 from holding import PATIENCE
 from ingot import store
 from ingot.config import config
@@ -267,3 +269,30 @@ def test_names_may_be_written_as_ollama_does() -> None:
     assert downloadable("hf.co/Owner/Repo:Q4_0") == "hf:Owner/Repo:Q4_0"
     assert downloadable("Owner/Repo") == "hf:Owner/Repo"
     assert downloadable("default") == "default"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (f"hf:{REPO}:Q8_0", "tiny-Q8_0"),
+        ("Owner/Saved", "Saved"),  # a checkpoint
+        ("mine=hf:Owner/Saved:q8_0", "mine"),
+    ],
+)
+def test_a_server_process_opens_a_name_of_the_hub(
+    given: str, name: str, remote: HubAndOllama, tmp_path: Path
+) -> None:
+    folder = write_llama(tmp_path / "saved")
+    remote.add_repo("Owner/Saved", {path.name: path.read_bytes() for path in folder.iterdir()})
+    hub_of_process = {"HF_ENDPOINT": remote.url, "HF_HUB_OFFLINE": ""}
+    with serving_process(given, "--threads", 1, env=hub_of_process) as served:
+        assert any("downloading" in line for line in served.log)
+        models = httpx.get(f"{served.url}/v1/models", timeout=PATIENCE).json()["data"]
+        assert [model["id"] for model in models] == [name]
+        body = {"model": name, "prompt": "ABC", "max_tokens": 3, "ignore_eos": True}
+        done = httpx.post(f"{served.url}/v1/completions", json=body, timeout=PATIENCE)
+        assert done.status_code == 200, done.text
+        assert done.json()["usage"]["completion_tokens"] == 3
+    asked = len(remote.asked)
+    with serving_process(given, "--threads", 1, env=hub_of_process | {"HF_HUB_OFFLINE": "1"}):
+        assert len(remote.asked) == asked

@@ -147,6 +147,7 @@ def test_a_new_version_of_a_tag_replaces_the_old_one(server: HubAndOllama, ollam
     [
         (Fault(404), ModelNotFoundError),
         (Fault(401), AccessDeniedError),
+        (Fault(403), AccessDeniedError),
         (Fault(400), DownloadError),
     ],
 )
