@@ -21,6 +21,7 @@ from ingot.backends.gpu import Device, GpuBackend, GpuPlan, find_device
 from ingot.backends.gpu.device import CAPTURING
 from ingot.backends.gpu.lowering import Program
 from ingot.backends.gpu.memory import DeviceMemory
+from ingot.engine.chunk_sizes import ChunkSizes
 from ingot.engine.model.plan import plan_model
 from ingot.engine.options import EngineOptions, Speculation
 from ingot.engine.process import EngineClient
@@ -108,6 +109,23 @@ def test_launches_are_on_the_device(path: Path, monkeypatch: pytest.MonkeyPatch)
         llm.generate([1, 2], max_tokens=2, temperature=0)
     assert len(runs) > 2
     assert all(runs)
+
+
+def test_chunks_follow_what_steps_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless their size was asked for."""
+    seen: list[tuple[str, int, bool]] = []
+    for name in ("saw_decode", "saw_chunk"):
+        monkeypatch.setattr(
+            ChunkSizes,
+            name,
+            lambda _, tokens, seconds, name=name: seen.append((name, tokens, seconds > 0)),
+        )
+    with LLM(path, context=64, device="cuda", max_running=1) as llm:
+        llm.generate([1, 2, 3], max_tokens=2, temperature=0)
+    assert seen == [("saw_chunk", 3, True), ("saw_decode", 1, True)]
+    with LLM(path, context=64, device="cuda", max_running=1, chunk_tokens=16) as llm:
+        llm.generate([1, 2, 3], max_tokens=2, temperature=0)
+    assert len(seen) == 2
 
 
 def test_memory_is_free_when_a_model_is_closed(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -68,6 +69,15 @@ def test_steps_ahead(steps: Steps) -> None:
     started = [steps.start(first, plans[0]), steps.start([-1, -2, -3], plans[1])]
     assert [each.result().tokens.tolist() for each in started] == expected
     assert len({token for tokens in expected for token in tokens}) > 1
+
+
+def test_the_device_tells_what_a_step_took(steps: Steps) -> None:
+    """Not what the host did before and after it."""
+    first = steps.read()
+    begun = perf_counter()
+    found: StepResult = steps.start(first, [GREEDY] * 3).result()
+    assert found.seconds is not None
+    assert 0 < found.seconds < perf_counter() - begun
 
 
 def test_rows_for_the_host(steps: Steps) -> None:

@@ -48,6 +48,7 @@ class StepResult:
 
     tokens: Ints  # [rows]: a token, NOT_FINITE or NOTHING_LEFT; undefined for rows without a plan
     logits: Floats  # [rows without a plan, vocabulary]
+    seconds: float | None = None  # that the device took, if it tells
 
 
 class Started(Protocol):

@@ -28,6 +28,7 @@ from ingot.backends.backend import OnOpening
 from ingot.engine.adapters import AdapterChoice, AdapterUse, EngineAdapters
 from ingot.engine.beam_task import BeamTask
 from ingot.engine.cache_file import SaveTask, insert_text
+from ingot.engine.chunk_sizes import ChunkSizes
 from ingot.engine.loop import StepLoop
 from ingot.engine.model.eagle_head import EagleHead
 from ingot.engine.model.loaded_model import LoadedModel
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int] | NDArray[np.integer]
 
-_CHUNK, _GPU_CHUNK = 128, 1024  # tokens: tens of milliseconds
+_CHUNK = 128  # tokens: tens of milliseconds
+_GPU_CHUNKS = (256, 512, 1024)  # captured sizes, among which a GPU's own times choose
 _ROW_BYTES = 128 << 20  # of logits in a step: 127 rows of a vocabulary of 262,144 tokens
 
 
@@ -122,7 +124,8 @@ class InferenceEngine:
             guesses = EngineGuesses(model, options, limits.generation_tokens, eagle)
             opened.pop_all()
         timeout = options.step_timeout
-        loop = StepLoop(model, limits, timeout, guesses.auto, guesses.hidden_states)
+        chunks = _chunk_sizes(options, model)
+        loop = StepLoop(model, limits, timeout, guesses.auto, guesses.hidden_states, chunks)
         adapters = EngineAdapters(
             model.read_adapter,
             lambda slot, adapter: loop.call(partial(model.attach, slot, adapter)),
@@ -474,7 +477,7 @@ def _check_running(running: int, model: LoadedModel) -> None:
 
 def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
     rows = _ROW_BYTES // (4 * model.graph.logits.width)
-    chunk = options.chunk_tokens or (_GPU_CHUNK if model.on_gpu else _CHUNK)
+    chunk = options.chunk_tokens or (_GPU_CHUNKS[-1] if model.on_gpu else _CHUNK)
     return Limits(
         running=options.max_running or model.default_running,
         queue=options.max_queue,
@@ -485,6 +488,14 @@ def _limits(options: EngineOptions, model: LoadedModel) -> Limits:
         whole_runs=model.gpu is not None and model.layout.recurrent,
         rows=max(rows, model.decode_sequences, _native.MAX_GENERATION_TOKENS),
     )
+
+
+def _chunk_sizes(options: EngineOptions, model: LoadedModel) -> ChunkSizes | None:
+    """What chooses the chunks beside texts in decode; None: they are as asked, or on the CPU."""
+    if options.chunk_tokens is not None or not model.on_gpu or model.graph.encoder is not None:
+        return None
+    most = min(_GPU_CHUNKS[-1], model.step_tokens)
+    return ChunkSizes([*(size for size in _GPU_CHUNKS if size < most), most])
 
 
 def _stop(parts: _Parts) -> None:

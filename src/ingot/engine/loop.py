@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ingot.arrays import Floats
 from ingot.engine.channel import Channel
+from ingot.engine.chunk_sizes import ChunkSizes
 from ingot.engine.health import Health
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.scheduler import Limits, Scheduler
@@ -49,9 +50,10 @@ class StepLoop:
         step_timeout: float | None = None,
         auto: AutoSpeculation | None = None,
         hidden_states: Callable[[int], Floats] | None = None,
+        chunks: ChunkSizes | None = None,
     ) -> None:
         self.health = Health(str(model.file.path), step_timeout)
-        self.scheduler: Scheduler = Scheduler(model.cache, limits)
+        self.scheduler: Scheduler = Scheduler(model.cache, limits, chunks)
         self.counters = Counters()
         self.background = Background()
         self.stepper = Stepper(model, self.scheduler, self.counters, auto, hidden_states)

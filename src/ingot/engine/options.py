@@ -31,7 +31,8 @@ class EngineOptions:
     # 1024 tokens each in a quarter of its free memory, up to 256
     max_running: int | None = None
     max_queue: int = 1024  # requests that wait
-    # Of prompts, read between two tokens of the running texts: 128, or 1024 on a GPU
+    # Of prompts, read between two tokens of the running texts: 128; on a GPU 256, 512 or 1024, as
+    # many as take as long as two decode steps
     chunk_tokens: int | None = None
     # Guesses of the next tokens. "ngram": from the text itself. "mtp": by layers that the model has
     # for multi-token prediction. "auto": only if they pay, by what steps cost and how often guesses

@@ -32,6 +32,7 @@ Shares = Sequence[Share]
 class _Part:
     """The tokens of one phase, while the model runs them."""
 
+    phase: ExecutionPhase
     shares: Shares
     sampling: Sequence[SamplingPlan | None]  # of each share, if the device samples
     started: Started
@@ -162,7 +163,7 @@ class Runner:
         except Exception as error:  # whatever it is, only these tasks are affected
             self._fail_all(shares, error)
             return None
-        return _Part(shares, sampling, started)
+        return _Part(phase, shares, sampling, started)
 
     def _show_hidden(self, shares: Shares, hidden: Floats) -> None:
         """Give every task the hidden states of its tokens."""
@@ -191,6 +192,7 @@ class Runner:
         except Exception as error:  # as above
             self._fail_all(part.shares, error)
             return np.empty((0, 0), np.float32)
+        self._count_seconds(part, found.seconds)
         row, kept, tokens = 0, 0, found.tokens.tolist()
         for share, plan in zip(part.shares, part.sampling, strict=True):
             outcome, count = outcomes[share.task], share.rows
@@ -202,6 +204,13 @@ class Runner:
                 kept += count
             row += count
         return found.logits
+
+    def _count_seconds(self, part: _Part, seconds: float | None) -> None:
+        """Let the next chunks be chosen by what steps took."""
+        if seconds is None or (chunks := self._scheduler.chunks) is None:
+            return
+        saw = chunks.saw_chunk if part.phase is PROMPT else chunks.saw_decode
+        saw(sum(share.count for share in part.shares), seconds)
 
     def _fail_all(self, shares: Shares, error: Exception) -> None:
         for share in shares:

@@ -2,7 +2,7 @@
 
 Tasks are admitted by priority (lower values first) and then in the order they came, while there is
 room for their prompts. In a step every sequence in decode gets one token (more, if it has more to
-run), and the prompts in prefill share `chunk` tokens: a long prompt never delays the others for
+run), and the prompts in prefill share a chunk of tokens: a long prompt never delays the others for
 longer than that, unless an encoder reads it, which takes it whole. When the cache runs out, the
 task with the highest value is preempted, of equals the one that came last; it comes back before all
 that wait with the same priority. The oldest of those with the lowest value always continues, so all
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ingot.backends.batch import ExecutionPhase
+from ingot.engine.chunk_sizes import ChunkSizes
 from ingot.engine.sequence import TokenSequence
 from ingot.engine.task import Task
 from ingot.errors import CacheFullError
@@ -40,7 +41,7 @@ class Limits:
     queue: int  # tasks that wait
     generation_tokens: int  # of a step
     prompt_tokens: int  # of a step without decode
-    chunk: int  # prompt tokens of a step with decode
+    chunk: int  # prompt tokens of a step with decode, if `ChunkSizes` do not choose
     rows: int  # rows of logits in a step
     whole_prompts: bool = False  # a prompt runs in one step: an encoder reads it
     whole_runs: bool = False  # a prompt is cut at the ends of runs, where kernels begin a chunk
@@ -84,9 +85,11 @@ class Plan:
 class Scheduler:
     """The tasks that wait, in the order of admission, and the tasks that run, oldest first."""
 
-    def __init__(self, cache: KvCache, limits: Limits) -> None:
+    def __init__(self, cache: KvCache, limits: Limits, chunks: ChunkSizes | None = None) -> None:
+        """`chunks` chooses the prompt tokens of a step with decode."""
         self.cache = cache
         self.limits = limits
+        self.chunks = chunks
         self.waiting: deque[Task] = deque()
         self.running: list[Task] = []
         self.preemptions = 0
@@ -115,9 +118,16 @@ class Scheduler:
                     plan.copies += sequence.open(self.cache)
                     self.reused_tokens += sequence.computed
         self._share(GENERATION, self.limits.generation_tokens, plan)
-        budget = self.limits.chunk if plan.generation else self.limits.prompt_tokens
-        self._share(PROMPT, budget, plan)
+        self._share(PROMPT, self._prompt_budget(plan), plan)
         return plan
+
+    def _prompt_budget(self, plan: Plan) -> int:
+        """How many prompt tokens may run beside the decode of a step."""
+        if not plan.generation:
+            return self.limits.prompt_tokens
+        if self.chunks is None:
+            return self.limits.chunk
+        return self.chunks.choose(sum(share.count for share in plan.generation))
 
     @property
     def is_steady(self) -> bool:

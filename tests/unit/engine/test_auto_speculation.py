@@ -22,7 +22,7 @@ from ingot.engine.speculation.proposers import (
     Proposer,
     Prospect,
 )
-from ingot.engine.speculation.step_costs import StepCosts
+from ingot.engine.step_costs import StepCosts
 
 Costs = Callable[[int], float]  # from columns to seconds
 Writer = Callable[[int, list[int]], int]  # from a position and the guess of it to its token

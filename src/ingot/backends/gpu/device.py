@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
+from time import perf_counter
 
 import torch
 from triton import knobs
@@ -56,6 +57,14 @@ class Device:
         if not self.interpreted:
             torch.cuda.current_stream(self.torch).synchronize()
 
+    def moment(self) -> "Moment":
+        """When the device has done all that this thread has started."""
+        if self.interpreted:  # it has
+            return Moment(None, perf_counter())
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return Moment(event)
+
     def free_memory(self) -> int:
         """Bytes that can be asked for."""
         if self.interpreted:
@@ -63,6 +72,25 @@ class Device:
         give_back()
         free, _ = torch.cuda.mem_get_info(self.torch)
         return int(free)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in the work of a device."""
+
+    event: torch.cuda.Event | None
+    clock: float = 0.0  # seconds, in the interpreter
+
+    def wait(self) -> None:
+        """Until the device has come to it."""
+        if self.event:
+            self.event.synchronize()
+
+    def seconds_since(self, earlier: "Moment") -> float:
+        """What the device took for the work between two moments that have passed."""
+        if self.event and earlier.event:
+            return float(earlier.event.elapsed_time(self.event)) / 1e3
+        return self.clock - earlier.clock
 
 
 def give_back() -> None:

@@ -49,6 +49,7 @@ class PromptReplay:
 
         Not `reads`: another backend has the prompts, and there are guesses alone.
         """
+        self._device = device
         self._program, self._inputs, self._work, self._graphs = program, inputs, work, graphs
         self._query_tile = query_tile
         # Without a selection every token has logits, and nothing can be captured for all of them.
@@ -100,13 +101,14 @@ class PromptReplay:
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None], start: Start) -> Replayed:
         """Run a batch and sample the wanted rows that have plans; at most one at a time."""
+        begun = self._device.moment()
         logits = self.launch(batch, start)
         if any(plans):
             rows = next_bucket(self._wanted, len(plans))
             assert rows is not None, "rows with plans are at most those of a decode step"
             self._plans[rows].fill(plans)
             self._sample[rows]()
-        return Replayed.of(self._work, logits, plans)
+        return Replayed.of(self._device, begun, self._work, logits, plans)
 
     def launch(self, batch: Batch, start: Start) -> torch.Tensor:
         """Run a batch without waiting: logits on the device, until the next step."""

@@ -17,7 +17,7 @@ import torch
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan, StepResult
 from ingot.backends.gpu.buckets import decode_buckets, next_bucket
-from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.device import Device, Moment
 from ingot.backends.gpu.graphs import FIRST_PIECE, Graphs, Replay
 from ingot.backends.gpu.inputs import TWINS, InputBuffer, SingleTokens
 from ingot.backends.gpu.lowering import Program, Step
@@ -39,11 +39,17 @@ class Replayed:
 
     tokens: torch.Tensor
     logits: torch.Tensor
-    done: torch.cuda.Event | None
+    begun: Moment
+    done: Moment
 
     @classmethod
     def of(
-        cls, work: SamplerWork, logits: torch.Tensor, plans: Sequence[SamplingPlan | None]
+        cls,
+        device: Device,
+        begun: Moment,
+        work: SamplerWork,
+        logits: torch.Tensor,
+        plans: Sequence[SamplingPlan | None],
     ) -> "Replayed":
         """Have the tokens of rows with plans sent, and the logits of the others."""
         # New pinned memory: PyTorch keeps what is given back for the next step.
@@ -57,17 +63,13 @@ class Replayed:
                 kept[place].copy_(logits[row], non_blocking=True)
         else:
             kept.copy_(logits, non_blocking=True)
-        if not logits.is_cuda:
-            return cls(tokens, kept, None)
-        done = torch.cuda.Event()
-        done.record()
-        return cls(tokens, kept, done)
+        return cls(tokens, kept, begun, device.moment())
 
     def result(self) -> StepResult:
         """Wait for it."""
-        if self.done:
-            self.done.synchronize()
-        return StepResult(self.tokens.numpy(), self.logits.numpy())
+        self.done.wait()
+        seconds = self.done.seconds_since(self.begun)
+        return StepResult(self.tokens.numpy(), self.logits.numpy(), seconds)
 
 
 class DecodeReplay:
@@ -85,6 +87,7 @@ class DecodeReplay:
         adapted: bool = False,
     ) -> None:
         """Of up to so many sequences. With `adapted`, these may use adapters."""
+        self._device = device
         self._adapted = adapted
         self._program = program
         self._work = work
@@ -153,9 +156,10 @@ class DecodeReplay:
         captured = self._captured[size]
         self._turn = (self._turn + 1) % TWINS
         captured.tokens.fill(self._turn, batch, plans)
+        begun = self._device.moment()
         captured.starts[self._turn]()
         for piece in captured.pieces:
             piece()
         if any(plans):
             captured.sample()
-        return Replayed.of(self._work, self._work.logits[:rows], plans)
+        return Replayed.of(self._device, begun, self._work, self._work.logits[:rows], plans)

@@ -60,7 +60,7 @@ class EngineFlags:
         typer.Option(
             "--chunk-tokens",
             help="Prompt tokens that are read between two tokens of running answers. Default: "
-            "128; 1024 on a GPU.",
+            "128; 256 to 1024 on a GPU, by what steps take there.",
         ),
     ] = None
     speculation: SpeculationOption = "auto"

@@ -1,6 +1,6 @@
 """Speculation that pays: guesses as long as the measured costs and hits promise a gain.
 
-Every decode step is measured by its columns (step_costs.py), and every sort of guess by how often
+Every decode step is measured by its columns (`StepCosts`), and every sort of guess by how often
 its tokens were right. From both follows how many tokens of a guess give the most tokens per second,
 perhaps none.
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ingot.engine.speculation.proposers import LONGEST
-from ingot.engine.speculation.step_costs import StepCosts
+from ingot.engine.step_costs import StepCosts
 
 _LIMIT = 0.025  # of a text's seconds: the most that guesses may cost it
 _TRIALS = 0.01  # of them: for guesses of which little good is expected

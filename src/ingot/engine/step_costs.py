@@ -1,7 +1,7 @@
-"""StepCosts: the seconds of a decode step by its columns, from the last steps.
+"""StepCosts: the seconds of a step by its columns, from the last steps.
 
-A column is one token of one text. Measured seconds come in, expected seconds go out, also for
-numbers of columns that never ran. It does not know texts.
+A column is one token; a decode step has one of each text. Measured seconds come in, expected
+seconds go out, also for numbers of columns that never ran. It does not know texts.
 """
 
 from bisect import bisect_left
