@@ -101,6 +101,21 @@ def build(zig: Path, target: Target, folder: Path, optimized: bool) -> Path:
     return folder / "objects" / target.module
 
 
+def check_code(python: Path, folder: Path) -> None:
+    """Look for code that instruction sets share, after a file in which there is some."""
+    program = [python, HERE / "shared_code.py"]
+    stray = folder / "stray" / "ingot_scalar.dir" / "native" / "isa" / "stray.o"
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    compiler = folder / "tools" / "c++"
+    subprocess.run([compiler, "-O1", "-c", HERE / "stray.cpp", "-o", stray], check=True)
+    found = subprocess.run(
+        [*program, folder / "stray"], capture_output=True, text=True, check=False
+    )
+    if found.returncode != 1 or "6shared" not in found.stderr or "3own" in found.stderr:
+        sys.exit(f"shared_code.py finds something else in stray.cpp: {found.stderr or 'nothing'}")
+    subprocess.run([*program, folder / "objects"], check=True)
+
+
 def run_here(module: Path, folder: Path) -> None:
     """Import the package with this module."""
     site = folder / "site"
@@ -138,6 +153,8 @@ def main() -> None:
         target, folder = TARGETS[name], options.folder.resolve() / name
         module = build(zig, target, folder, options.optimized)
         subprocess.run([python, HERE / "imports.py", name, PYTHON_NAMES, module], check=True)
+        if options.optimized:  # otherwise nothing is inlined
+            check_code(python, folder)
         if (target.system, target.processor) == (platform.system(), platform.machine()):
             run_here(module, folder)
         print(f"{name}: {module.stat().st_size:,} bytes", flush=True)
