@@ -120,6 +120,8 @@ class LLM:
             model.threads,
             time.perf_counter() - started,
         )
+        if model.copies is not None:
+            _log.info("%s: %s", model.file.path, model.copies.remark)
         self.file = model.file
         self.graph = model.graph
         self.context = model.context

@@ -1,7 +1,8 @@
 """How much memory a model takes on the CPU: weights, KV cache and arena.
 
-`estimate_memory` builds the graph and asks its cache layout and memory plan, which are what runs. A
-file that cannot be built (an unknown architecture, missing tensors) is estimated from its metadata:
+`estimate_memory` builds the graph and asks its cache layout and memory plan, which are what runs;
+`estimate_copies` builds the CPU's program and asks it which matrices it copies. A file that cannot
+be built (an unknown architecture, missing tensors) is estimated from its metadata:
 
     weights   the bytes of all tensors; they stay in the mapped file
     KV cache  per layer: tokens * kv_heads * (a key and a value as the KV type stores them);
@@ -27,6 +28,7 @@ from ingot.gguf import GgufLoader, Value
 from ingot.graph.kv_type import KvType
 
 if TYPE_CHECKING:
+    from ingot.backends.cpu import Copies
     from ingot.graph import ComputationGraph
 
 BATCH_TOKENS = 512  # tokens of a prompt in one step
@@ -181,6 +183,36 @@ def _from_graph(
     logits = _FLOAT * graph.logits.width
     arena = arena_bytes(graph, tokens) + logits
     return MemoryEstimate(tokens, batch, kv_type, weights, sum(blocks), arena, built=True)
+
+
+def estimate_copies(file: GgufLoader) -> "Copies | None":
+    """The copies of matrices that the CPU at hand makes, if memory allows it.
+
+    None if it makes none, or cannot run the model.
+    """
+    from ingot.backends.cpu import Copies, CpuBackend  # noqa: PLC0415 (see above)
+    from ingot.backends.precision import Precision  # noqa: PLC0415
+    from ingot.config import config  # noqa: PLC0415
+    from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout  # noqa: PLC0415
+    from ingot.models import build_graph  # noqa: PLC0415
+
+    try:
+        graph = build_graph(file, BLOCK_TOKENS)
+        # The least that a program needs; it reads no weights.
+        backend = CpuBackend(
+            graph,
+            file,
+            KvLayout.of(graph.kv_layers, KvType.F16, graph.states),
+            blocks=1,
+            states=1,
+            context=BLOCK_TOKENS,
+            threads=1,
+            precision=Precision(config().precision),
+            max_tokens=1,
+        )
+    except (IngotError, ValueError):  # the latter from the native program
+        return None
+    return Copies.of(backend, mapped=file.is_mapped)
 
 
 def arena_bytes(graph: "ComputationGraph", context: int) -> int:

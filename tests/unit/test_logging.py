@@ -12,7 +12,7 @@ from tiny_llama import write_tiny_llama
 
 def test_models_and_requests_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write_tiny_llama(tmp_path / "tiny.gguf")
-    with caplog.at_level(logging.DEBUG, "ingot"), LLM(path, threads=1) as llm:
+    with caplog.at_level(logging.DEBUG, "ingot"), LLM(path, threads=1, weights="map") as llm:
         llm.generate("abc", max_tokens=2, ignore_eos=True)
     opened, request, closed = [(each.levelname, each.getMessage()) for each in caplog.records]
     assert opened[0] == closed[0] == "INFO"

@@ -78,6 +78,8 @@ def open_model(
     )
     if llm.engine.model.placement is not None:
         report(f"{model.name}: {llm.engine.model.placement}")
+    if llm.engine.model.copies is not None:
+        report(f"{model.name}: {llm.engine.model.copies.remark}")
     if model.engine.context is None and plan is not None:
         report(f"{model.name}: {plan.remark}")
     return llm

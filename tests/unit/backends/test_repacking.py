@@ -9,11 +9,12 @@ import pytest
 
 from ingot import LLM, _native
 from ingot.adapters import Adapter, FloatMatrix, LowRank
-from ingot.backends.cpu import Repacking
+from ingot.backends.cpu import Copies, Repacking
 from ingot.backends.precision import Precision
 from ingot.errors import MemoryShortageError
-from ingot.gguf import GgmlType, GgufLoader
+from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph import ComputationGraph
+from ingot.memory_estimate import estimate_copies
 from ingot.models import build_graph
 from ingot.quantize import plan
 from ingot.quantize.mixes import MIXES
@@ -164,18 +165,75 @@ def test_a_text_goes_on_while_matrices_are_copied(path: Path) -> None:
 
 
 @needs_copies
-def test_copies_are_made_if_there_is_memory_to_spare(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tokens", [32, 4096])
+def test_copies_are_made_if_the_cache_leaves_memory_to_spare(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
-    with LLM(path, threads=1, kv_type="q4_0", weights="repack") as llm:
-        size = llm.engine.model.repacking.size
-    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: 2 * size - 1)
-    with LLM(path, threads=1, kv_type="q4_0") as llm:
-        assert llm.engine.model.repacking is None
-    LLM(path, threads=1, kv_type="q4_0", weights="repack").close()
-    monkeypatch.setattr("ingot.engine.model.memory.available", lambda: size - 1)
-    with pytest.raises(MemoryShortageError, match=r"weights='repack' takes .* weights='map'"):
-        LLM(path, threads=1, kv_type="q4_0", weights="repack", cache_tokens=32, context=32)
+    """The cache and the arena are counted, though steps have not touched their pages yet."""
+    sizes = {"threads": 1, "context": 32, "cache_tokens": tokens}
+    with LLM(path, weights="repack", **sizes) as llm:
+        model = llm.engine.model
+        size, arena = model.repacking.size, model._cpu_backend.arena_bytes
+        pools = model._cpu_backend.pools
+    cache = sum(pool.nbytes for pool in pools)
+    assert cache == tokens * 2 * 2 * 32 * 2  # layers, key and value, a head, half floats
+    assert arena > 0
+
+    def opened(weights: str, available: int) -> bool:
+        monkeypatch.setattr("ingot.engine.model.memory.available", lambda: available)
+        with LLM(path, weights=weights, **sizes) as llm:
+            return llm.engine.model.repacking is not None
+
+    spare = 2 * size + cache + arena
+    assert opened("auto", spare)
+    assert not opened("auto", spare - 1)
+    assert opened("repack", size + cache + arena)
+    with pytest.raises(MemoryShortageError, match=r"weights='repack'.* takes .* weights='map'"):
+        opened("repack", size + cache + arena - 1)
+
+
+def test_copies_say_what_they_take_and_what_becomes_of_the_file() -> None:
+    assert Copies(3 << 29, replace=True).remark == (
+        "1.50 GiB of weights are copied in the background, in the order in which the CPU reads "
+        "them; the pages of the file are given back after that"
+    )
+    assert Copies(3 << 19, replace=False).remark.startswith("1.5 MiB of weights are copied")
+    assert Copies(3 << 19, replace=False).remark.endswith("the pages of the file stay in use")
+
+
+@needs_copies
+def test_what_is_copied_is_said_when_a_model_is_opened(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="ingot"), LLM(path, threads=1) as llm:
+        copies = llm.engine.model.copies
+        assert copies.size == llm.engine.model.repacking.size
+        assert copies.replace == llm.engine.model._cpu_backend.copies_replace
+    assert copies.remark in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", logger="ingot"), LLM(path, threads=1, weights="map") as llm:
+        assert llm.engine.model.copies is None
+    assert "in the background" not in caplog.text
+
+
+@needs_copies
+def test_copies_of_a_file_that_is_not_mapped_give_nothing_back(path: Path) -> None:
+    with GgufLoader(path, mapped=False) as file:
+        assert not estimate_copies(file).replace
+
+
+@needs_copies
+def test_an_estimate_knows_what_an_open_model_copies(path: Path) -> None:
+    with LLM(path, threads=1) as llm, GgufLoader(path) as file:
+        assert estimate_copies(file) == llm.engine.model.copies
+
+
+def test_a_file_that_cannot_run_has_no_copies(tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "empty.gguf")
+    writer.add("general.architecture", "unheard-of")
+    writer.write()
+    with GgufLoader(tmp_path / "empty.gguf") as file:
+        assert estimate_copies(file) is None
 
 
 class Slow:

@@ -120,6 +120,16 @@ class CpuBackend:
                 self._program.adapt(slot=slot, op=number, part=part, weights=next(handed))
 
     @property
+    def cache_bytes(self) -> int:
+        """The memory that the cache takes; pages come as steps touch them."""
+        return sum(pool.nbytes for pool in self.pools)
+
+    @property
+    def arena_bytes(self) -> int:
+        """The memory that values between operations take; pages come as steps touch them."""
+        return self.plan.size * self.max_tokens
+
+    @property
     def copied_bytes(self) -> int:
         """The memory that copies of matrices take (`repacking`)."""
         return self._program.copied_bytes

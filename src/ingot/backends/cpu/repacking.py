@@ -7,12 +7,40 @@ there, and give the same bits as without. Formats that gain nothing have no copi
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ingot.machine import lower_priority
 
 if TYPE_CHECKING:
     from ingot.backends.cpu.backend import CpuBackend
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The memory that copies of matrices take, and what becomes of the matrices."""
+
+    size: int  # bytes
+    replace: bool  # the mapped pages of the file are given back after the last copy
+
+    @classmethod
+    def of(cls, backend: "CpuBackend", *, mapped: bool) -> "Copies | None":
+        """Those of a backend, whose file is mapped or not; None if it copies nothing."""
+        if not (size := backend.copied_bytes):
+            return None
+        return cls(size, mapped and backend.copies_replace)
+
+    @property
+    def remark(self) -> str:
+        """Both in a line."""
+        size = f"{self.size / 2**30:.2f} GiB"
+        if self.size < 1 << 30:
+            size = f"{self.size / 2**20:.1f} MiB"
+        pages = "are given back after that" if self.replace else "stay in use"
+        return (
+            f"{size} of weights are copied in the background, in the order in which the CPU reads "
+            f"them; the pages of the file {pages}"
+        )
 
 
 class Repacking:

@@ -16,7 +16,7 @@ from ingot.convert import open_model
 from ingot.errors import ConfigError, GgufError
 from ingot.gguf import GgufLoader, LazyTensor
 from ingot.graph.kv_type import KvType
-from ingot.memory_estimate import estimate_memory
+from ingot.memory_estimate import estimate_copies, estimate_memory
 from ingot.model_summary import ModelSummary
 
 
@@ -91,11 +91,11 @@ def command(
             _show_tensor(loader, _find(loader, tensor), json)
             return
         summary = ModelSummary.of(loader)
-        memory = estimate_memory(loader, context, kv_type)
+        memory, copies = estimate_memory(loader, context, kv_type), estimate_copies(loader)
         if json:
-            write_json(model_json(loader, summary, memory))
+            write_json(model_json(loader, summary, memory, copies))
         else:
-            as_text.show_model(console(), loader, summary, memory, every_tensor=tensors)
+            as_text.show_model(console(), loader, summary, memory, copies, every_tensor=tensors)
 
 
 def _show_tensor(loader: GgufLoader, tensor: LazyTensor, json: bool) -> None:

@@ -18,6 +18,9 @@ A model:
                             bits_per_weight; largest first
     memory                  null, or context, batch (tokens), kv_type, and in bytes weights,
                             kv_cache, arena, total
+    copies                  null, or of the matrices that are copied in the background if memory
+                            allows it (weights="auto"): bytes; replace: whether the mapped pages of
+                            the file are given back after that
     chat_template           string or null
     metadata                every key; an array is {"array": element type, "count": integer}
     tensors                 name, type, shape (rows first), bytes, file, offset
@@ -26,16 +29,22 @@ One tensor (`--tensor`): name, type, shape, bytes, values, zeros, nan, inf (coun
 mean, std of the finite values (null if there are none); histogram: low, high, count of each bin.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingot.cli.inspect.tensor_statistics import TensorStatistics
 from ingot.gguf import GgufLoader, LazyTensor, Metadata, ValueType
 from ingot.memory_estimate import MemoryEstimate
 from ingot.model_summary import ModelSummary
 
+if TYPE_CHECKING:
+    from ingot.backends.cpu import Copies
+
 
 def model_json(
-    loader: GgufLoader, summary: ModelSummary, memory: MemoryEstimate | None
+    loader: GgufLoader,
+    summary: ModelSummary,
+    memory: MemoryEstimate | None,
+    copies: "Copies | None",
 ) -> dict[str, Any]:
     """A model as JSON; see the keys above."""
     dimensions = summary.dimensions
@@ -82,6 +91,7 @@ def model_json(
             "arena": memory.arena,
             "total": memory.total,
         },
+        "copies": copies and {"bytes": copies.size, "replace": copies.replace},
         "chat_template": summary.chat_template,
         "metadata": _metadata_json(loader.metadata),
         "tensors": [

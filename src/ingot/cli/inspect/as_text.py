@@ -5,7 +5,7 @@ file are escaped. Nothing is computed here.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +17,9 @@ from ingot.gguf import GgufLoader, LazyTensor
 from ingot.memory_estimate import MemoryEstimate, ModelDimensions
 from ingot.model_summary import ModelSummary
 
+if TYPE_CHECKING:
+    from ingot.backends.cpu import Copies
+
 _TEMPLATE_LINES = 16
 _BAR = 40
 _HEADING = "bold cyan"
@@ -27,13 +30,14 @@ def show_model(
     loader: GgufLoader,
     summary: ModelSummary,
     memory: MemoryEstimate | None,
+    copies: "Copies | None",
     *,
     every_tensor: bool,
 ) -> None:
     """Print a model: its properties, memory, tensors and chat template."""
     out.print(Text(printable(loader.path.name), "bold"), soft_wrap=True)
     _facts(out, _model_facts(summary))
-    _show_memory(out, summary, memory)
+    _show_memory(out, summary, memory, copies)
     if summary.types:
         _show_types(out, summary)
         if every_tensor:
@@ -111,7 +115,12 @@ def _dimension_facts(dimensions: ModelDimensions) -> list[tuple[str, str]]:
     ]
 
 
-def _show_memory(out: Console, summary: ModelSummary, memory: MemoryEstimate | None) -> None:
+def _show_memory(
+    out: Console,
+    summary: ModelSummary,
+    memory: MemoryEstimate | None,
+    copies: "Copies | None",
+) -> None:
     if memory is None:
         if summary.types:
             reason = (
@@ -133,6 +142,9 @@ def _show_memory(out: Console, summary: ModelSummary, memory: MemoryEstimate | N
         ("arena", memory.arena, values if memory.built else formula),
         ("total", memory.total, ""),
     ]
+    if copies is not None:
+        pages = "the mapped pages are given back after that" if copies.replace else "beside them"
+        rows.append(("copies", copies.size, f"of weights, if memory has room for them; {pages}"))
     for label, count, remark in rows:
         line = Text.assemble((f"{label:12}", "cyan"), f"{size(count):>10}  ", (remark, "dim"))
         line.rstrip()

@@ -1,4 +1,4 @@
-"""Open a model for a command: a progress bar for the GPU upload, and a notice of where it runs."""
+"""Open a model for a command: a progress bar for the GPU upload, and notices of where it runs."""
 
 from pathlib import Path
 from typing import Self, TypedDict, Unpack, cast
@@ -12,6 +12,8 @@ from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.placement import GpuLayers
 from ingot.engine.options import EngineFields, Speculation
 from ingot.errors import ConfigError
+
+_WORTH_SAYING = 64 << 20  # bytes; less is lost in what the process takes anyway
 
 
 class OpeningBar:
@@ -78,6 +80,8 @@ def full_context(llm: LLM) -> str:
 
 
 def show_placement(model: LoadedModel) -> None:
-    """Say where a model runs, if a GPU was an option."""
+    """Say where a model runs, if a GPU was an option, and which memory copies are going to take."""
     if model.placement is not None:
         notice(model.placement)
+    if model.copies is not None and model.copies.size >= _WORTH_SAYING:
+        notice(model.copies.remark)

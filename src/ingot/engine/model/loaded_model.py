@@ -18,7 +18,7 @@ from ingot.adapters import Adapter, open_adapter
 from ingot.arrays import Bytes, Floats, HiddenRows, Ints, Logits
 from ingot.backends.backend import Backend, OnOpening, Prepared
 from ingot.backends.batch import Batch, ExecutionPhase
-from ingot.backends.cpu import CpuBackend, Repacking
+from ingot.backends.cpu import Copies, Repacking
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.backends.precision import Precision
 from ingot.config import MAX_THREADS, config
@@ -59,6 +59,7 @@ class LoadedModel:
     """A model on a device with memory for its sequences. One thread at a time."""
 
     repacking: Repacking | None = None
+    copies: Copies | None = None  # of matrices, that `repacking` makes
     # What else runs on the GPU for it: an encoder, and layers that guess.
     beside: "tuple[GpuBackend, ...]" = ()
 
@@ -123,7 +124,7 @@ class LoadedModel:
                 keep=[value.name for value in self._hidden],
             )
             self.file.check()  # that what was read is what was checked
-            self._check_copies(place, placed.cpu_backend)
+            self.copies = self._plan_copies(place, placed)
             if placed.gpu is not None and not placed.gpu.whole:
                 self._hidden = _hidden_of_parts(self._hidden, asked=bool(mtp or hidden_layers))
         except BaseException:
@@ -143,7 +144,12 @@ class LoadedModel:
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
-        self.repacking = self._repack(place, placed.cpu_backend)
+        if self.copies is not None and placed.cpu_backend is not None:
+            self.repacking = Repacking(
+                placed.cpu_backend,
+                is_intact=lambda: self.file.change is None,
+                on_end=self.file.release if self.copies.replace else lambda: None,
+            )
 
     @property
     def placement(self) -> str | None:
@@ -398,27 +404,25 @@ class LoadedModel:
         if place is Weights.LOCK:
             self.file.lock()
 
-    def _check_copies(self, place: Weights, backend: CpuBackend | None) -> None:
-        if place is Weights.REPACK and backend is not None:
-            memory.require(
-                backend.copied_bytes,
-                "weights='repack'",
-                "take weights='map', which uses the mapped file",
-            )
+    def _plan_copies(self, place: Weights, placed: Placed) -> Copies | None:
+        """Copies of matrices, if they were asked for or there is memory to spare.
 
-    def _repack(self, place: Weights, backend: CpuBackend | None) -> Repacking | None:
-        """Begin to copy matrices, if that was asked for or there is memory to spare."""
-        if backend is None or not (size := backend.copied_bytes):
+        What the cache and the arena are going to take is not free, though nobody has it yet.
+        """
+        if placed.cpu_backend is None or place not in {Weights.AUTO, Weights.REPACK}:
             return None
-        if place is Weights.AUTO and _SPARE * size > memory.available():
+        copies = Copies.of(placed.cpu_backend, mapped=self.file.is_mapped)
+        if copies is None:
             return None
-        if place not in {Weights.AUTO, Weights.REPACK}:
+        if place is Weights.REPACK:
+            memory.require(
+                copies.size + placed.untouched,
+                "weights='repack', with the KV cache and the values of a step,",
+                "take weights='map', which uses the mapped file, or a smaller context or cache",
+            )
+        elif _SPARE * copies.size > memory.available() - placed.untouched:
             return None
-        return Repacking(
-            backend,
-            is_intact=lambda: self.file.change is None,
-            on_end=self.file.release if backend.copies_replace else lambda: None,
-        )
+        return copies
 
 
 def build_batch(

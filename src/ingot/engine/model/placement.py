@@ -73,6 +73,7 @@ class Placed:
     gpu_backend: "GpuBackend | None" = None
     gpu_encoder: "GpuBackend | None" = None  # what reads prompts, if something else writes
     cpu_backend: CpuBackend | None = None  # of the layers that are there
+    untouched: int = 0  # bytes of cache and arenas on the CPU, which steps are going to touch
     decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
     default_running: int = memory.DEFAULT_RUNNING  # sequences at once, if no number is asked for
     give_back: Callable[[], None] | None = None  # frees device memory that a closed model leaves
@@ -245,9 +246,12 @@ class Placed:
         try:
             keep = self._keep if graph is self._graph else ()
             self.cpu_backend = backend = program(graph, keep)
+            self.untouched = backend.cache_bytes + backend.arena_bytes
             if graph.encoder is None:
                 return backend
-            return EncoderDecoder(program(graph.encoder, (), backend.pools), backend)
+            encoder = program(graph.encoder, (), backend.pools)
+            self.untouched += encoder.arena_bytes
+            return EncoderDecoder(encoder, backend)
         except IngotError:
             raise
         except MemoryError as error:  # a limit of the process, not of the system

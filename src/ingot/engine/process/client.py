@@ -57,6 +57,7 @@ class RemoteModel(LoadedModel):
         )
         self.gpu = opened.gpu
         self.why_cpu = opened.why_cpu
+        self.copies = opened.copies
         self.decode_sequences = opened.decode_sequences
         self.default_running = opened.default_running
         self.step_tokens = opened.step_tokens

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ingot.arrays import Logits
 from ingot.backends.backend import Stage
+from ingot.backends.cpu import Copies
 from ingot.backends.precision import Precision
 from ingot.engine.channel import Progress
 from ingot.engine.model.placement import OnGpu
@@ -102,6 +103,7 @@ class Opened(NamedTuple):
     precision: Precision
     gpu: OnGpu | None
     why_cpu: str | None
+    copies: Copies | None
 
 
 class Answer(NamedTuple):

@@ -80,6 +80,7 @@ def run_engine(connection: Connection, path: str, options: EngineOptions) -> Non
             precision=model.precision,
             gpu=model.gpu,
             why_cpu=model.why_cpu,
+            copies=model.copies,
         )
     )
     worker = _Worker(connection, engine, send)
