@@ -58,14 +58,14 @@ $(VENV)/.bench: $(VENV)/.oracle
 	@$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
-# Triton 3.6's interpreter does not run with NumPy 2.4 or newer.
+# What Triton's interpreter has in other versions than the rest.
 INTERPRETER := build/interpreter
 TRITON_CACHE := build/triton
 
-$(VENV)/.gpu: $(VENV)/.built
+$(VENV)/.gpu: $(VENV)/.built tests/gpu/requirements.txt
 	@echo "installing PyTorch and Triton for the tests of the GPU backend"
 	@$(PIP) install --no-build-isolation --editable '.[gpu-test]'
-	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --upgrade --target $(INTERPRETER) 'numpy<2.4'
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --upgrade --target $(INTERPRETER) -r tests/gpu/requirements.txt
 	@touch $@
 
 build: $(VENV)/.built ## create .venv, install, compile

@@ -35,10 +35,16 @@ def test_exact_requirements_agree_with_the_lock(requirements: list[str]) -> None
         assert LOCK.get(name) == version, name
 
 
-@pytest.mark.parametrize("path", ["docs/site/requirements.txt", "tests/cross/requirements.txt"])
-def test_other_environments_have_exact_versions(path: str) -> None:
-    lines = (ROOT / path).read_text().splitlines()
+@pytest.mark.parametrize("folder", ["docs/site", "tests/cross", "tests/gpu"])
+def test_other_environments_have_exact_versions(folder: str) -> None:
+    lines = (ROOT / folder / "requirements.txt").read_text().splitlines()
     assert len(pins(lines)) == len([line for line in lines if line and not line.startswith("#")])
+
+
+def test_make_installs_no_range_of_versions() -> None:
+    """Exact ones are in requirements.lock or in one of these files."""
+    installs = [line for line in (ROOT / "Makefile").read_text().splitlines() if "install" in line]
+    assert not [line for line in installs if re.search(r"'[a-z0-9-]+[<>~=]", line)]
 
 
 def test_what_builds_a_source_distribution_has_exact_versions() -> None:
