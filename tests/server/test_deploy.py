@@ -115,6 +115,13 @@ def test_files_that_compose_mounts_exist() -> None:
     assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
 
 
+def test_models_that_compose_mounts_are_not_sent_to_the_build() -> None:
+    ignored = (DEPLOY.parent / ".dockerignore").read_text().split()
+    mounted = [volume.split(":")[0] for volume in COMPOSE["services"]["ingot"]["volumes"]]
+    assert mounted
+    assert {folder.removeprefix("../") for folder in mounted} <= set(ignored)
+
+
 def test_only_this_machine_reaches_the_published_ports() -> None:
     for service in COMPOSE["services"].values():
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
