@@ -24,9 +24,12 @@
 | `claim_address`                  | reserves the address of a listening socket                    |
 
 Mapping files into memory is in `native/system`. Free disk space and the width of a terminal are
-the same on all systems in Python's `shutil`. Two scripts that import nothing of Ingot have their
-own branches: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`. Two modules are not
-here because they have no other branch than Linux's: `ray/cores.py` pins replicas to cores, and
+the same on all systems in Python's `shutil`.
+
+Five files elsewhere have branches for systems; `tests/systems` finds any other. Two are scripts
+that import nothing of Ingot: `sampling/grammar/trial_main.py` and `server/page/pdf_reader.py`.
+`sampling/grammar/trial_process.py` runs the first one and reads how it ended, which differs without
+forks. Two have no other branch than Linux's: `ray/cores.py` pins replicas to cores, and
 `cli/doctor/machine_facts.py` reads /proc and /sys. What both share with `linux` is in
 `control_groups` and `cpu_topology`, which find nothing on other systems.
 """
