@@ -1,40 +1,16 @@
-"""docs/migration.md: its tool call runs, in Python and with a server, and its tables are true."""
+"""docs/migration.md: its tables are true."""
 
 import inspect
 import re
 from pathlib import Path
-
-import pytest
-from serving import serving
 
 from ingot import errors
 from ingot.cli.serve import command
 from ingot.engine import EngineOptions
 from ingot.errors import IngotError
 from ingot.server.errors import error_info
-from scripted_gguf import tool_call, write_scripted_gguf
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
-
-
-def test_the_tool_call_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scripts = {
-        "tool: sunny in Rome": "It is sunny.",
-        "weather in Rome": tool_call("get_weather", city="Rome"),
-    }
-    model = write_scripted_gguf(tmp_path / "model.gguf", scripts, context=2048)
-    monkeypatch.chdir(tmp_path)
-    alone, with_server = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-    names: dict[str, object] = {}
-    exec(compile(alone, "migration.md", "exec"), names)
-    assert capsys.readouterr().out == "It is sunny.\n"
-    with serving(model, "--threads", 1) as served:
-        with_server = with_server.replace("http://127.0.0.1:8080", served.url)
-        exec(compile(with_server, "migration.md", "exec"), names)
-    assert capsys.readouterr().out == "It is sunny.\n"
-    names["llm"].close()
 
 
 def test_every_error_is_listed_with_its_status() -> None:

@@ -1,10 +1,9 @@
-"""The README and the pages of docs/: their code runs, their links lead somewhere, their maps and
-tables leave nothing out."""
+"""The README and the pages of docs/: their links lead somewhere, their maps and tables leave
+nothing out. `tests/pages` runs their code."""
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -13,9 +12,7 @@ import pytest
 
 import ingot
 from ingot.cli import COMMANDS
-from ingot.config import config
 from ingot.engine import EngineOptions
-from tiny_llama import write_tiny_llama
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -28,48 +25,6 @@ def anchors(page: Path) -> set[str]:
     """What the headings of a page are called in links."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Models that are opened as a page opens them wait for no other thread."""
-    monkeypatch.setenv("INGOT_THREADS", "1")
-    config.cache_clear()
-    yield
-    config.cache_clear()
-
-
-@pytest.fixture
-def model_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that pages open."""
-    write_tiny_llama(tmp_path / "model.gguf", keys={"llama.context_length": 4096})
-    monkeypatch.chdir(tmp_path)
-
-
-def run_code(page: Path) -> int:
-    """Run the code of a page, one block after the other: later ones use what the first imports."""
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
-    names: dict[str, object] = {"__name__": page.stem}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
-    return len(blocks)
-
-
-@pytest.mark.usefixtures("one_thread", "model_here")
-def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
-    assert run_code(ROOT / "README.md") >= 6
-    assert (tmp_path / "france.json").is_file()
-
-
-@pytest.mark.usefixtures("one_thread", "model_here")
-def test_the_code_of_the_tutorial_runs(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_code(ROOT / "docs" / "tutorial.md") >= 8
-    assert "length" in capfd.readouterr().out
-
-
-@pytest.mark.usefixtures("one_thread", "model_here")
-def test_the_code_of_the_front_page_runs() -> None:
-    assert run_code(ROOT / "docs" / "index.md") == 1
 
 
 def test_the_reference_has_every_public_name() -> None:
