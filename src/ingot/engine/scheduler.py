@@ -92,6 +92,8 @@ class Scheduler:
         self.chunks = chunks
         self.waiting: deque[Task] = deque()
         self.running: list[Task] = []
+        # After the part of a prompt that later ones share; a prompt must be cut there.
+        self._keeps_states = cache.keeps_ends and not limits.whole_runs
         self.preemptions = 0
         self.reused_tokens = 0
 
@@ -119,6 +121,10 @@ class Scheduler:
                     self.reused_tokens += sequence.computed
         self._share(GENERATION, self.limits.generation_tokens, plan)
         self._share(PROMPT, self._prompt_budget(plan), plan)
+        if self._keeps_states:
+            for share in plan.shares():
+                if share.start == share.sequence.shared:
+                    plan.copies += share.sequence.keep_states()
         return plan
 
     def _prompt_budget(self, plan: Plan) -> int:
@@ -142,6 +148,7 @@ class Scheduler:
 
     def settle(self, plan: Plan) -> None:
         """File what a step computed in the prefix cache."""
+        self.cache.file_ends()
         for share in plan.shares():
             share.sequence.settle()
 
@@ -206,7 +213,9 @@ class Scheduler:
             counts = self._divide(phase, budget, [sequence for _, sequence in waiting])
         for (task, sequence), count in zip(waiting, counts, strict=True):
             if count and sequence.cached is not None:  # or else it was preempted
-                self._grow(task, sequence, count, phase, plan)
+                shared = sequence.shared - sequence.computed
+                cut = self._keeps_states and 0 < shared < count
+                self._grow(task, sequence, shared if cut else count, phase, plan)
 
     def _divide(
         self, phase: ExecutionPhase, budget: int, waiting: Sequence[TokenSequence]

@@ -5,6 +5,9 @@ however often: a sequence that lost its place in the KV cache is computed again 
 If an encoder reads the prompt, all of it runs in one step, and what the cache holds of it is of no
 use to other prompts.
 
+Later prompts of a conversation begin with the first `shared` tokens of this one. What comes after
+them, an answer and its reasoning, is not always in the history.
+
 Latents are expanded for a prompt of which many tokens must run, whoever shares its steps. A few do
 not pay for it: those before them would be expanded too.
 """
@@ -21,6 +24,8 @@ from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache import BlockCopy, CachedSequence, KvCache, Reuse, SequenceBlocks
 
 _EXPANDED = 192  # tokens of a prompt that pay for the expansion of those before them
+
+_REASONING = 8  # tokens: room for a tag that begins reasoning, or for empty reasoning in its tags
 
 
 class TokenSequence:
@@ -56,6 +61,7 @@ class TokenSequence:
         self._count = len(tokens)
         self.first_run = self._tokens[:BLOCK_TOKENS].tobytes()
         self.prompted = self._count if prompted is None else prompted
+        self.shared = self.prompted
         self.rows_from = self._count - 1 if rows_from is None else rows_from
 
     def __len__(self) -> int:
@@ -206,6 +212,15 @@ class TokenSequence:
         if self.cached and self._cache:
             self._cache.settle(self.cached, self.tokens, self.prompted)
 
+    def keep_states(self) -> list[BlockCopy]:
+        """Keep the states after `shared` tokens, which are all that ran.
+
+        Returns the blocks to copy before the next tokens run.
+        """
+        assert self.cached is not None, "it runs"
+        assert self._cache is not None, "it runs"
+        return self._cache.keep_end(self.cached, self.tokens[: self.shared])
+
     def fork(self) -> tuple["TokenSequence", list[BlockCopy]]:
         """A sequence that continues from the same tokens, and the blocks to copy for it.
 
@@ -254,16 +269,29 @@ def begin_text(
     *,
     reuse: bool = True,
     adapter: AdapterUse | None = None,
+    reasoning: frozenset[int] = frozenset(),
 ) -> TokenSequence:
     """A sequence for a text after a prompt.
 
     With a `start_token`, an encoder reads the prompt, and that token is what is decoded first.
+    `reasoning`: tokens that begin reasoning; at the end of a prompt, the history lacks them.
     """
     if start_token is None:
-        return TokenSequence(prompt, reuse=reuse, adapter=adapter)
+        sequence = TokenSequence(prompt, reuse=reuse, adapter=adapter)
+        sequence.shared = _before_reasoning(prompt, reasoning)
+        return sequence
     sequence = TokenSequence(prompt, reuse=reuse, adapter=adapter, encoded=True)
     sequence.append(start_token)
     return sequence
+
+
+def _before_reasoning(prompt: Ints, reasoning: frozenset[int]) -> int:
+    """How many tokens come before the reasoning that a prompt begins, or begins and ends."""
+    end = len(prompt)
+    for at in range(end - 1, max(end - _REASONING, 0), -1):
+        if int(prompt[at]) in reasoning:
+            return at
+    return end
 
 
 def encoded_variant(prompt: Ints) -> bytes:

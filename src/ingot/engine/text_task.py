@@ -107,7 +107,13 @@ class TextTask(Task):
             self.transcript.push(token)
         texts = [self.prompt, *([] if asked.negative is None else [asked.negative])]
         self.sequences = [
-            begin_text(text, tools.start_token, reuse=asked.reuse, adapter=asked.adapter)
+            begin_text(
+                text,
+                tools.start_token,
+                reuse=asked.reuse,
+                adapter=asked.adapter,
+                reasoning=tools.tokenizer.reasoning_ids,
+            )
             for text in texts
         ]
         for sequence in self.sequences:

@@ -42,6 +42,15 @@ class CachedSequence:
         return self.blocks.length - self.ahead
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptEnd:
+    """The last run of a prompt, whose blocks the running step copies."""
+
+    node: Node  # after which it comes
+    run: Run
+    blocks: list[int]
+
+
 class KvCache:
     """The pool and the tree of one model. One thread at a time."""
 
@@ -53,6 +62,8 @@ class KvCache:
         self._tree = PrefixTree(self.pool)
         # A state is of all tokens up to one: it has no parts that another text could begin with.
         self._has_parts = not any(group.recurrent for group in layout.groups)
+        self._ends: list[_KeptEnd] = []
+        self.keeps_ends = self.shares and not self._has_parts
         self._has_windows = any(group.window or group.recurrent for group in layout.groups)
 
     @property
@@ -189,6 +200,35 @@ class KvCache:
         # A state is that of the last token that ran, be it of the text or not.
         elif 0 < count < BLOCK_TOKENS and length == sequence.blocks.length:
             self._add(sequence, tokens[:length], prompted)
+
+    def keep_end(self, sequence: CachedSequence, tokens: Ints) -> list[BlockCopy]:
+        """Keep the states after these tokens of a prompt, for a text that continues differently.
+
+        The sequence has read these and no others. Returns the blocks to copy before it runs, none
+        if there is no room; `file_ends` files them.
+        """
+        if not self.keeps_ends or len(tokens) % BLOCK_TOKENS == 0:  # full runs are filed anyway
+            return []
+        run = self._next_run(sequence, tokens, len(tokens))
+        kept = any(end.node is sequence.node and end.run == run for end in self._ends)
+        if kept or sequence.node.child(run) or not self.pool.has_one_of_each():
+            return []
+        sources = sequence.blocks.run_blocks(sequence.filed)
+        targets = [self.pool.take(group) for group in range(len(sources))]
+        self._tree.enter(sequence.node)
+        self._ends.append(_KeptEnd(sequence.node, run, targets))
+        return [
+            BlockCopy(group, *pair) for group, pair in enumerate(zip(sources, targets, strict=True))
+        ]
+
+    def file_ends(self) -> None:
+        """File the ends of prompts that were copied."""
+        for end in self._ends:
+            self._tree.add(end.node, end.run, end.blocks)
+            for group, block in enumerate(end.blocks):
+                self.pool.give_back(group, block)
+            self._tree.leave(end.node)
+        self._ends = []
 
     def insert(self, runs: int, first: list[int], variant: Hashable = ()) -> CachedSequence:
         """A sequence of `runs` runs whose blocks the caller fills.

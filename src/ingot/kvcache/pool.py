@@ -84,6 +84,10 @@ class BlockPool:
         """How many blocks of a group can be taken."""
         return len(self._free[group]) + len(self._idle[group])
 
+    def has_one_of_each(self) -> bool:
+        """Whether a block of every group can be taken."""
+        return all(map(self.available, range(len(self.sizes))))
+
     def free(self, group: int) -> int:
         """How many blocks of a group are empty."""
         return len(self._free[group])

@@ -11,6 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from ingot.tokenizer.special_tokens import REASONING_TAGS
+
 # llama-server's names: "none" leaves reasoning in the text, the other two separate it.
 ReasoningFormat = Literal["auto", "deepseek", "none"]
 
@@ -41,7 +43,7 @@ class Marks:
     close: str
 
 
-_THINKING = (Marks("<think>", "</think>"), Marks("[THINK]", "[/THINK]"))
+_THINKING = tuple(Marks(*tags) for tags in REASONING_TAGS)
 
 HERMES_OPEN, HERMES_CLOSE = "<tool_call>", "</tool_call>"
 PYTHON_TAG = "<|python_tag|>"

@@ -32,6 +32,9 @@ _ENDS = (
     "<｜end▁of▁sentence｜>", "[e~[",
 )  # fmt: skip
 
+# The tags around the reasoning of an answer.
+REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+
 # Fill-in-the-middle tokens: key in the file, texts (the first one found counts), and whether it
 # ends a generation.
 _MIDDLE = (

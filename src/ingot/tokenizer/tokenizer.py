@@ -29,6 +29,7 @@ from ingot.config import config
 from ingot.errors import TokenizerError
 from ingot.gguf import GgufLoader, Metadata
 from ingot.tokenizer.build import Core, TokenType, build, describe
+from ingot.tokenizer.special_tokens import REASONING_TAGS
 
 
 class Tokenizer:
@@ -90,6 +91,14 @@ class Tokenizer:
     def eog_ids(self) -> frozenset[int]:
         """All end-of-generation tokens."""
         return self._core.ends
+
+    @cached_property
+    def reasoning_ids(self) -> frozenset[int]:
+        """The tokens that begin the reasoning of an answer."""
+        found = [
+            self.encode(tag, add_special=False, parse_special=True) for tag, _ in REASONING_TAGS
+        ]
+        return frozenset(ids[0] for ids in found if len(ids) == 1)
 
     @property
     def middle_ids(self) -> Mapping[str, int]:

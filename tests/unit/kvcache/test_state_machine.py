@@ -12,7 +12,7 @@ from ingot.errors import CacheFullError
 from ingot.graph import KvLayer
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 from ingot.graph.kv_type import KvType
-from ingot.kvcache import CachedSequence, KvCache
+from ingot.kvcache import CachedSequence, KvCache, Reuse
 from ingot.kvcache.sequence_blocks import NO_BLOCK
 
 LAYOUT = KvLayout.of([KvLayer(1, 32, 40)], KvType.F16, [64])  # a window, and a state
@@ -37,7 +37,7 @@ class StateMachine(RuleBasedStateMachine):
     @rule(beginning=st.integers(0, 3), length=st.integers(1, 200))
     def open(self, beginning: int, length: int) -> None:
         tokens = TOKENS[100 * beginning : 100 * beginning + length]
-        sequence = self.cache.open(np.append(tokens, 0), len(tokens))
+        sequence = self.cache.open(np.append(tokens, TOKENS[:1]), len(tokens))
         assert sequence.length <= len(tokens)
         self.add(sequence, tokens[: sequence.length])
 
@@ -78,6 +78,19 @@ class StateMachine(RuleBasedStateMachine):
             if copy.group == STATES:
                 self.memory[copy.target] = self.memory[copy.source]
         self.add(forked, tokens)
+
+    @precondition(lambda self: self.texts)
+    @rule(data=st.data())
+    def keep_end(self, data: st.DataObject) -> None:
+        """For a text that continues differently; what others hold is left alone."""
+        sequence, tokens = self.texts[data.draw(st.sampled_from(sorted(self.texts)))]
+        tables = [each.blocks.tables[STATES].tolist() for each, _ in self.texts.values()]
+        for copy in self.cache.keep_end(sequence, tokens):
+            if copy.group == STATES:
+                assert all(copy.target != table[-1] for table in tables if table)
+                assert self.memory[copy.source] == tokens.tobytes()
+                self.memory[copy.target] = self.memory[copy.source]
+        self.cache.file_ends()
 
     @precondition(lambda self: self.texts)
     @rule(data=st.data())
@@ -152,6 +165,26 @@ def test_a_tail_is_for_the_text_that_continues_it() -> None:
     for sequence in (shorter, longer, again):
         cache.close(sequence, TOKENS[:120], 120)
     text(121, 120)
+
+
+def test_the_end_of_a_prompt_is_kept_once_and_if_there_is_room() -> None:
+    cache = KvCache(LAYOUT, blocks=30, states=2)
+    tokens = TOKENS[:40]
+    one, two = cache.open(tokens, 40), cache.open(tokens, 40)
+    for sequence in (one, two):
+        sequence.blocks.grow(40)
+        cache.settle(sequence, tokens, 40)
+    assert not cache.keep_end(one, tokens), "it has two states, the other one"
+    cache.close(two)
+    assert {copy.group for copy in cache.keep_end(one, tokens)} == {0, STATES}
+    assert not cache.keep_end(one, tokens), "the running step copies it"
+    cache.file_ends()
+    assert not cache.keep_end(one, tokens), "it is filed"
+    assert cache.open(np.append(tokens, TOKENS[:1]), 41).length == 40
+    nothing = KvCache(LAYOUT, blocks=30, states=3, reuse=Reuse.NONE)
+    alone = nothing.open(tokens, 40)
+    alone.blocks.grow(40)
+    assert not nothing.keep_end(alone, tokens)
 
 
 def test_what_was_not_computed_is_no_tail() -> None:
