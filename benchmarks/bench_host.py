@@ -61,6 +61,11 @@ class IdleDevice:
         self._run().wait()
         return self._logits[: len(batch.outputs)].copy()
 
+    @property
+    def prompt_rows(self) -> int:
+        """Where the rows of prompts begin."""
+        return _RUNNING
+
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
         return plan.count > 0

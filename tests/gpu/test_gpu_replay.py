@@ -11,6 +11,7 @@ from gpu.gpu_runner import GpuRunner
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import NOT_FINITE, SamplingPlan, Started, StepResult
 from ingot.graph.kv_type import KvType
+from ingot.kvcache import SequenceBlocks
 from ops.attention import AttentionCase
 
 PROMPTS = {"a": [1, 5, 9], "b": [2, 2], "c": [7]}
@@ -28,8 +29,13 @@ class Steps(GpuRunner):
         """The prompts: the likeliest token after each."""
         return [int(rows[-1].argmax()) for rows in self.step(PROMPTS).values()]
 
-    def start(self, ids: Sequence[int], plans: Sequence[SamplingPlan | None]) -> Started:
-        held = [self.sequences[name] for name in PROMPTS]
+    def start(
+        self,
+        ids: Sequence[int],
+        plans: Sequence[SamplingPlan | None],
+        names: Sequence[str] = tuple(PROMPTS),
+    ) -> Started:
+        held = [self.sequences[name] for name in names]
         for sequence in held:
             sequence.grow(1)
         started: Started = self.backend.start(
@@ -40,6 +46,25 @@ class Steps(GpuRunner):
                 tables=[sequence.tables for sequence in held],
                 outputs=np.arange(len(held), dtype=np.int32),
                 phase=ExecutionPhase.GENERATION,
+            ),
+            plans,
+        )
+        return started
+
+    def start_prompts(self, names: str, plans: Sequence[SamplingPlan | None]) -> Started:
+        """A chunk with whole prompts, whose last rows are wanted."""
+        counts = np.array([len(PROMPTS[name]) for name in names], np.int32)
+        for name, count in zip(names, counts, strict=True):
+            self.sequences[name] = SequenceBlocks(self.pool)
+            self.sequences[name].grow(int(count))
+        started: Started = self.backend.start(
+            Batch(
+                ids=np.concatenate([np.array(PROMPTS[name], np.int32) for name in names]),
+                positions=np.concatenate([np.arange(count, dtype=np.int32) for count in counts]),
+                counts=counts,
+                tables=[self.sequences[name].tables for name in names],
+                outputs=np.cumsum(counts, dtype=np.int32) - 1,
+                phase=ExecutionPhase.PROMPT,
             ),
             plans,
         )
@@ -69,6 +94,26 @@ def test_steps_ahead(steps: Steps) -> None:
     started = [steps.start(first, plans[0]), steps.start([-1, -2, -3], plans[1])]
     assert [each.result().tokens.tolist() for each in started] == expected
     assert len({token for tokens in expected for token in tokens}) > 1
+
+
+def test_a_step_ahead_after_a_decode_step_and_a_prompt_chunk(steps: Steps) -> None:
+    """It takes tokens of both; the chunk's are not in the place of the decode step's."""
+    plans = [sampled(0.4), GREEDY, sampled(0.6)]
+    found = []
+    for ahead in (False, True):
+        first = steps.start_prompts("a", [GREEDY]).result().tokens.tolist()
+        parts = [steps.start(first, [sampled(0.9)], names="a")]
+        parts.append(steps.start_prompts("bc", [sampled(0.2), sampled(0.8)]))
+        row = steps.backend.prompt_rows
+        ids = [-1, -1 - row, -2 - row]
+        if not ahead:
+            ids = [token for part in parts for token in part.result().tokens.tolist()]
+        parts.append(steps.start(ids, plans))
+        found.append([part.result().tokens.tolist() for part in parts])
+        for name in PROMPTS:
+            steps.end(name)
+    assert found[0] == found[1]
+    assert len({token for tokens in found[0] for token in tokens}) > 3
 
 
 def test_the_device_tells_what_a_step_took(steps: Steps) -> None:

@@ -61,14 +61,19 @@ class Started(Protocol):
 class DeviceSampler(Protocol):
     """Samples tokens where the logits are; the caller need not wait for a step."""
 
+    @property
+    def prompt_rows(self) -> int:
+        """The number of a prompt chunk's first row, after those of all decode steps."""
+
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Started:
         """Run a batch and sample a token of each wanted row; None: return its logits instead.
 
-        An id of -1 - r stands for the token that row r of the previous step sampled; both steps
-        have one token of each sequence then.
+        An id of -1 - r stands for a token that the previous step sampled: row r of its decode, or
+        from `prompt_rows` on the rows of its prompt chunk. The batch has one token of each sequence
+        then.
         """
 
 

@@ -4,8 +4,8 @@ A step has up to two parts: one token of each text in decode, and prompt chunks.
 one after the other, and the outcome of the first is handled while it is busy with the second.
 
 If the device samples all tokens of a step, the runner starts the next step before the host has seen
-them: its input tokens are those that the device is about to sample. It does so only if nothing but
-the end of a text can come between. A text that turns out to have ended has then run one token in
+them: its input tokens are those that the device is about to sample, also the first ones after
+prompts. It does so only if nothing but the end of a text can come between. A text that turns out to have ended has then run one token in
 vain; all others are where they would be anyway.
 
 If the model fails, the tasks that ran fail.
@@ -226,6 +226,17 @@ def _apart(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
         yield from ([part] for part in parts)
 
 
+def _sampled_rows(
+    parts: Sequence[_Part], sampler: DeviceSampler
+) -> Iterator[tuple[int, Share, SamplingPlan | None]]:
+    """The shares of a step, and the rows that sample their tokens, if a device does."""
+    for part in parts:
+        row = sampler.prompt_rows if part.phase is PROMPT else 0
+        for share, plan in zip(part.shares, part.sampling, strict=True):
+            yield row, share, plan
+            row += share.rows
+
+
 def _encoded(shares: Shares) -> Ints | None:
     """How many tokens of each sequence an encoder reads, if there is one."""
     if not shares[0].sequence.encoded:
@@ -247,11 +258,8 @@ class _Following:
     ) -> "_Following | None":
         """The next step, if all of `tasks` tasks run, continue or end for certain, and find room
         in the cache."""
-        if running.plan.prompt or len(running.parts) != 1:
-            return None
         found = cls([], [], [])
-        part = running.parts[0]
-        for row, (share, sampled) in enumerate(zip(part.shares, part.sampling, strict=True)):
+        for row, share, sampled in _sampled_rows(running.parts, sampler):
             task = share.task
             if task.channel.is_ended:
                 continue

@@ -24,6 +24,7 @@ class Waiting:
 
     def result(self) -> StepResult:
         self.sampler.running -= 1
+        self.sampler.started.remove(self.phase)
         if self.sampler.waited:
             self.sampler.waited(self.phase)
         return self.outcome
@@ -32,13 +33,16 @@ class Waiting:
 class CpuSampler:
     """Samples what a GPU would, and counts."""
 
+    prompt_rows = 1024
+
     def __init__(self, backend: Backend, most: int = 256, spoil: Spoil | None = None) -> None:
         self.most, self.spoil = most, spoil
         self.steps = self.sampled = self.ahead = self.running = 0
         self.prompts = 0  # steps of prompts, which `steps` does not count
+        self.started: list[ExecutionPhase] = []  # and not waited for
         self.waited: Callable[[ExecutionPhase], None] | None = None
         self._backend = backend
-        self._tokens = np.empty(0, np.int32)
+        self._tokens = np.full(2 * self.prompt_rows, -9, np.int32)
 
     @classmethod
     def of(cls, llm: LLM, most: int = 256, spoil: Spoil | None = None) -> "CpuSampler":
@@ -53,7 +57,9 @@ class CpuSampler:
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Waiting:
         assert len(batch.outputs) == len(plans)
         self.running += 1
-        assert self.running <= 2, "as many as there are buffers for"
+        self.started.append(batch.phase)
+        assert self.started.count(ExecutionPhase.PROMPT) <= 1, "there is one buffer"
+        assert len(self.started) <= 3, "as many as there are buffers for"
         ahead = batch.ids < 0
         self.ahead += bool(ahead.any())
         ids = batch.ids.copy()
@@ -63,13 +69,15 @@ class CpuSampler:
             self.spoil(self.steps, logits)
         self.steps += batch.phase is ExecutionPhase.GENERATION
         self.prompts += batch.phase is ExecutionPhase.PROMPT
-        self._tokens = np.array(
+        sampled = np.array(
             [-9 if c is None else _sample(c, row) for c, row in zip(plans, logits, strict=True)],
             np.int32,
         )
+        first = self.prompt_rows if batch.phase is ExecutionPhase.PROMPT else 0
+        self._tokens[first : first + len(sampled)] = sampled
         self.sampled += sum(plan is not None for plan in plans)
         kept = [row for row, plan in enumerate(plans) if plan is None]
-        return Waiting(self, batch.phase, StepResult(self._tokens.copy(), logits[kept]))
+        return Waiting(self, batch.phase, StepResult(sampled, logits[kept]))
 
 
 def _sample(plan: SamplingPlan, row: NDArray[np.float32]) -> int:

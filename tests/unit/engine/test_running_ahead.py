@@ -138,7 +138,7 @@ def test_nobody_notices(
 
 
 def test_steps_run_ahead(tiny: Path) -> None:
-    """All but the first behind the prompts; none for nothing, where the end is known."""
+    """Those after prompts, too; none for nothing, where the end is known."""
     for options in ({}, {"context": 30}):
         engine = Engine(tiny, ahead=True, **options)
         for number in range(3):
@@ -146,7 +146,7 @@ def test_steps_run_ahead(tiny: Path) -> None:
         engine.finish()
         assert set(map(len, engine.texts())) == {20}
         assert engine.device_sampler
-        assert (engine.device_sampler.steps, engine.device_sampler.ahead) == (19, 18)
+        assert (engine.device_sampler.steps, engine.device_sampler.ahead) == (19, 19)
         assert engine.loop.counters.generated_tokens == 3 * 20
         engine.close()
 
@@ -258,8 +258,44 @@ def test_a_text_that_ends_does_not_keep_others_from_running_ahead(tiny: Path) ->
         engine.submit(number, kind=2, length=3, most=10 + number)
     engine.finish()
     assert engine.device_sampler is not None
-    # All steps but the first run ahead of the tokens before them.
-    assert engine.device_sampler.ahead == engine.device_sampler.steps - 1
+    assert engine.device_sampler.ahead == engine.device_sampler.steps
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunk", "ahead"),
+    [
+        (2, 64, True),
+        (3, 64, False),  # its second token depends on the first
+        (4, 64, False),  # the host samples its tokens
+        (2, 32, False),  # the prompt is not read to its end
+    ],
+)
+def test_a_step_runs_ahead_of_the_tokens_after_prompts(
+    tiny: Path,
+    alone: dict[tuple[int, int, int, int], tuple[int, ...]],
+    kind: int,
+    chunk: int,
+    *,
+    ahead: bool,
+) -> None:
+    """Beside texts in decode, whose tokens are in other rows; two prompts end in a step."""
+    engine = Engine(tiny, ahead=True, chunk_tokens=chunk)
+    sampler = engine.device_sampler
+    assert sampler is not None
+    asked = [(0, 1, 3, 30), (1, 1, 7, 30), (2, 2, 17, 9), (3, kind, 33, 9)]
+    for each in asked[:2]:
+        engine.submit(*each)
+    for _ in range(4):
+        engine.step()
+    for each in asked[2:]:
+        engine.submit(*each)
+    engine.step()  # the one that ran ahead
+    assert (sampler.prompts, sampler.ahead) == (1, 4)
+    engine.step()
+    assert (sampler.prompts, sampler.ahead) == (2, 4 + ahead)
+    engine.finish()
+    assert engine.texts() == [alone[each] for each in asked]
     engine.close()
 
 
@@ -274,7 +310,7 @@ def test_texts_that_wait_for_room_in_the_cache_do_not_keep_others_from_running_a
     assert engine.loop.scheduler.waiting
     assert len(engine.loop.scheduler.running) == 1
     assert engine.device_sampler is not None
-    assert engine.device_sampler.ahead == engine.device_sampler.steps - 1
+    assert engine.device_sampler.ahead == engine.device_sampler.steps
     engine.finish()
     assert [len(text) for text in engine.texts()] == [30, 5]
     engine.close()

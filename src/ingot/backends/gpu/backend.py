@@ -280,6 +280,11 @@ class GpuBackend:
         """The logits of row 0 of the last step, on the device."""
         return self._sampler.logits[0]
 
+    @property
+    def prompt_rows(self) -> int:
+        """The number of a prompt chunk's first row, after those of all decode steps."""
+        return self._sampler.prompt_rows
+
     def accepts(self, plan: SamplingPlan) -> bool:
         """Whether the device can follow this plan."""
         return sampler_accepts(plan, self.vocabulary)
@@ -288,7 +293,8 @@ class GpuBackend:
         """Run a batch and sample tokens of its wanted rows.
 
         Two decode steps and one other step may run at a time, until their results are asked for.
-        An id of -1 - r is the token that row r of the step started before this one sampled.
+        An id of -1 - r is the token that row r of the decode step before this one sampled, or from
+        `prompt_rows` on a row of the prompt chunk before it.
         """
         tokens = len(batch.ids)
         if tokens > self.max_tokens:

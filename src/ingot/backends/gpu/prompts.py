@@ -108,7 +108,8 @@ class PromptReplay:
             assert rows is not None, "rows with plans are at most those of a decode step"
             self._plans[rows].fill(plans)
             self._sample[rows]()
-        return Replayed.of(self._device, begun, self._work, logits, plans)
+        sampled = self._work.tokens[self._work.prompt_rows :]
+        return Replayed.of(self._device, begun, sampled, logits, plans)
 
     def launch(self, batch: Batch, start: Start) -> torch.Tensor:
         """Run a batch without waiting: logits on the device, until the next step."""
@@ -158,7 +159,7 @@ class PromptReplay:
 
     def _run_sample(self, plans: RowPlans, start: Start) -> None:
         plans.send()
-        self._work.sample(plans.plans, start)
+        self._work.sample(plans.plans, start, self._work.prompt_rows)
 
     def _logits(self, wanted: int) -> torch.Tensor:
         """Room for logits: the sampler's, or new memory if that is too small."""

@@ -47,7 +47,7 @@ class Replayed:
         cls,
         device: Device,
         begun: Moment,
-        work: SamplerWork,
+        sampled: torch.Tensor,
         logits: torch.Tensor,
         plans: Sequence[SamplingPlan | None],
     ) -> "Replayed":
@@ -58,7 +58,7 @@ class Replayed:
         tokens = torch.empty(rows, dtype=torch.int32, pin_memory=pinned and rows > 0)
         kept = torch.empty((len(wanted), vocabulary), pin_memory=pinned and len(wanted) > 0)
         if len(wanted) < rows:
-            tokens.copy_(work.tokens[:rows], non_blocking=True)
+            tokens.copy_(sampled[:rows], non_blocking=True)
             for place, row in enumerate(wanted):
                 kept[place].copy_(logits[row], non_blocking=True)
         else:
@@ -162,4 +162,5 @@ class DecodeReplay:
             piece()
         if any(plans):
             captured.sample()
-        return Replayed.of(self._device, begun, self._work, self._work.logits[:rows], plans)
+        work = self._work
+        return Replayed.of(self._device, begun, work.tokens, work.logits[:rows], plans)

@@ -130,13 +130,13 @@ def sampling_plans(plans: Sequence[SamplingPlan], device: torch.device) -> Devic
 
 @dataclass(frozen=True, slots=True)
 class SamplerWork:
-    """Memory for the rows of one step."""
+    """Memory for the rows of one step; the tokens are those of a decode step and a prompt chunk."""
 
     logits: torch.Tensor  # [rows, vocabulary]
     keys: torch.Tensor  # int64 [rows, slices, MOST]: the likeliest of every slice
     best: torch.Tensor  # int64 [rows, 2 * MOST]
     powers: torch.Tensor  # float64 [rows, 3 * MOST]
-    tokens: torch.Tensor  # int32 [rows]
+    tokens: torch.Tensor  # int32 [2 * prompt_rows]: of a decode step, then of a prompt chunk
 
     @classmethod
     def of(
@@ -147,8 +147,9 @@ class SamplerWork:
         If nothing is `sampled`, there is room for what comes out of a step alone.
         """
         slices = -(-vocabulary // _SLICE)
-        work = (8 * slices * _MOST, 16 * _MOST, 24 * _MOST, 4) if sampled else (0, 0, 0, 0)
+        work = (8 * slices * _MOST, 16 * _MOST, 24 * _MOST) if sampled else (0, 0, 0)
         sizes = [rows * size for size in (4 * vocabulary, *work)]
+        sizes.append(2 * aligned(4 * rows) if sampled else 0)
         pool = memory.pool(sum(aligned(size) for size in sizes))
         logits, keys, best, powers, tokens = (pool.take(size) for size in sizes)
         return cls(
@@ -164,8 +165,16 @@ class SamplerWork:
         """The most rows of a step."""
         return len(self.logits)
 
-    def sample(self, plans: DevicePlans, start: Start) -> None:
-        """Sample the tokens of the first rows of the logits, as many as there are plans."""
+    @property
+    def prompt_rows(self) -> int:
+        """Where the tokens of a prompt chunk begin."""
+        return len(self.tokens) // 2
+
+    def sample(self, plans: DevicePlans, start: Start, first: int = 0) -> None:
+        """Sample the tokens of the first rows of the logits, as many as there are plans.
+
+        They are put after the `first` tokens.
+        """
         rows, vocabulary = len(plans.ints), self.logits.shape[1]
         slices = -(-vocabulary // _SLICE)
         start(
@@ -193,7 +202,7 @@ class SamplerWork:
             doubles=plans.doubles,
             best=self.best,
             work=self.powers,
-            tokens=self.tokens,
+            tokens=self.tokens[first:],
             slices=slices,
             FEW=min(_FEW, many),
             MANY=many,
