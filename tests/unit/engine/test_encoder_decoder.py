@@ -1,6 +1,7 @@
 """An encoder-decoder in the engine: prompts are read whole and once, then texts are written."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from ingot.backends.reference import Cache, Reference
 from ingot.errors import ConfigError, ContextLengthError, ModelError, SamplingError
 from ingot.gguf import GgufLoader
 from ingot.models import build_graph
+from models.recipes_encoder_decoders import ENCODER_DECODERS
 from models.tiny_models import PROMPT, Fixture
 
 FIXTURE = Fixture.load("t5")
-START = 7
 IDS = FIXTURE.token_ids[:PROMPT]
 PROMPTS = [IDS, IDS[:40], IDS[40:47], IDS[3:99]]
 MOST = 30
@@ -29,12 +30,16 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(path: Path) -> list[tuple[int, ...]]:
+    return likeliest(path, PROMPTS)
+
+
+def likeliest(path: Path, prompts: list[list[int]]) -> list[tuple[int, ...]]:
     """The likeliest tokens after each prompt, one after the other."""
     texts = []
     with GgufLoader(path) as model:
         reference = Reference(build_graph(model), model, np.float64)
-        for prompt in PROMPTS:
-            cache, token, text = Cache(), START, []
+        for prompt in prompts:
+            cache, token, text = Cache(), reference.graph.start_token or 0, []
             reference.encode(prompt, cache)
             for _ in range(MOST):
                 token = int(reference.forward([token], cache)[0].argmax())
@@ -42,6 +47,24 @@ def expected(path: Path) -> list[tuple[int, ...]]:
             texts.append(tuple(text))
     assert len(set(texts)) == len(texts)
     return texts
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model, what begins its texts, and what it writes after the first two prompts."""
+
+    path: Path
+    start: int
+    texts: list[tuple[int, ...]]
+
+
+@pytest.fixture(scope="module", params=ENCODER_DECODERS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """With cross attention of every kind of these models."""
+    fixture = Fixture.load(request.param)
+    start: Any = fixture.metadata["decoder_start_token_id"]
+    path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf")
+    return Written(path, start, likeliest(path, PROMPTS[:2]))
 
 
 def opened(path: Path, **options: Any) -> LLM:
@@ -118,31 +141,32 @@ def test_a_part_of_a_prompt_is_of_no_use(path: Path) -> None:
         assert llm.stats.reused_tokens == 0
 
 
-def test_fork(llm: LLM, expected: list[tuple[int, ...]]) -> None:
-    request = llm.stream(IDS, **NO_END)
-    next(iter(request))
-    forked = request.fork()
-    assert forked.result().token_ids == request.result().token_ids == expected[0]
-    assert llm.stats.prompt_tokens == len(IDS)
+def test_fork(written: Written) -> None:
+    with opened(written.path) as llm:
+        request = llm.stream(IDS, **NO_END)
+        next(iter(request))
+        forked = request.fork()
+        assert forked.result().token_ids == request.result().token_ids == written.texts[0]
+        assert llm.stats.prompt_tokens == len(IDS)
 
 
-def test_save_and_restore(path: Path, expected: list[tuple[int, ...]], tmp_path: Path) -> None:
+def test_save_and_restore(written: Written, tmp_path: Path) -> None:
     saved = tmp_path / "text"
-    with opened(path) as llm:
+    with opened(written.path) as llm:
         request = llm.stream(IDS, **NO_END)
         request.result()
         tokens = llm.engine.save(request, saved)
         assert tokens == (PROMPT + 1 + MOST) // 32 * 32
-    with opened(path) as llm:
-        assert llm.engine.restore(saved)[: PROMPT + 1] == (*IDS, START)
-        assert llm.generate(IDS, **NO_END).token_ids == expected[0]
+    with opened(written.path) as llm:
+        assert llm.engine.restore(saved)[: PROMPT + 1] == (*IDS, written.start)
+        assert llm.generate(IDS, **NO_END).token_ids == written.texts[0]
         assert llm.stats.prompt_tokens == 0
-        assert llm.generate(PROMPTS[1], **NO_END).token_ids == expected[1]
+        assert llm.generate(PROMPTS[1], **NO_END).token_ids == written.texts[1]
 
 
-def test_a_saved_prompt_without_a_text(path: Path, tmp_path: Path) -> None:
+def test_a_saved_prompt_without_a_text(written: Written, tmp_path: Path) -> None:
     """It is not in whole blocks: nothing of it could be used."""
-    with opened(path) as llm:
+    with opened(written.path) as llm:
         assert llm.engine.save(IDS, tmp_path / "text") == 0
         assert llm.engine.save(IDS[:96], tmp_path / "whole") == 96
         assert llm.engine.restore(tmp_path / "whole") == tuple(IDS[:96])
