@@ -62,7 +62,7 @@ class LLM:
     Methods that generate text take sampling parameters by name (`temperature`, `seed`, `stop`,
     ...), or together as a `SamplingParams`. `max_tokens` is 128 by default; None means until the
     context is full. They also take `negative_prompt` and `cfg_scale` (classifier-free guidance),
-    `heal`, `context_overflow`, `keep`, `reuse`, `adapter` and `priority`;
+    `heal`, `context_overflow`, `keep`, `reuse`, `adapter`, `priority` and `speculation`;
     `InferenceEngine.submit_request` explains these.
 
     `schema` is a JSON schema, a pydantic model or a dataclass that the text must follow;
@@ -95,8 +95,8 @@ class LLM:
 
         `options` are the fields of `EngineOptions`: `threads`, `context` (length in tokens),
         `kv_type`, `weights`, `cache_tokens`, `reuse`, `max_running`, `max_queue`, `chunk_tokens`,
-        `speculation`, `device` ("cpu", "cuda" or "auto"), `gpu_layers` (a number or "auto"),
-        `draft`, `step_timeout`, `engine_process`, `adapters` (LoRA adapters by name) and
+        `speculation`, `device` ("cpu", "cuda", "cuda:1", "auto"), `gpu_layers` (a number or
+        "auto"), `draft`, `step_timeout`, `engine_process`, `adapters` (LoRA adapters by name) and
         `adapter_scales`. While a GPU is made ready, `progress(stage, done, total)` is called: bytes
         of weights, then kernels to compile, then steps to capture.
         """

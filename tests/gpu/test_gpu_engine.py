@@ -97,7 +97,7 @@ def test_launches_are_on_the_device(path: Path, monkeypatch: pytest.MonkeyPatch)
     """Whichever thread runs a step, and whatever device it has chosen itself."""
     found = find_device()
     device = OneOfTwo(*(getattr(found, field.name) for field in fields(found)))
-    monkeypatch.setattr(gpu, "find_device", lambda: device)
+    monkeypatch.setattr(gpu, "find_device", lambda _: device)
     run, runs = Program.run, []
 
     def watched(self: Program, *arguments: Any) -> None:

@@ -59,7 +59,7 @@ def shrink(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
                 planner = make_planner(graph, model, KvType.F16, found, CONTEXT)
                 room = planner.needs(layers).total(-(-CONTEXT // BLOCK_TOKENS))
         small = SmallDevice(*(getattr(found, field.name) for field in fields(found)), room)
-        monkeypatch.setattr(gpu, "find_device", lambda: small)
+        monkeypatch.setattr(gpu, "find_device", lambda _: small)
         return room
 
     return with_room_for

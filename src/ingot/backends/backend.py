@@ -1,5 +1,6 @@
 """What the engine asks of a backend, and which one a device's name means."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +18,7 @@ from ingot.errors import ConfigError
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device
 
-DEVICES = ("cpu", "cuda", "auto")
+_GPU = re.compile(r"cuda(?::(\d{1,4}))?")  # the GPU of this thread, or one by its number
 OnProgress = Callable[[int, int], None]  # how much is done, and how much there is
 
 
@@ -79,14 +80,36 @@ def choose_device(name: str) -> "Device | None":
 
     PyTorch is imported only where a GPU is asked for.
     """
-    if name not in DEVICES:
-        raise ConfigError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}")
+    index = _gpu_index(name)
     if name == "cpu":
         return None
     require_packages(f"device {name!r}")
     from ingot.backends.gpu import find_device  # noqa: PLC0415
 
-    return find_device()
+    return find_device(index)
+
+
+def count_gpus() -> int:
+    """How many GPUs there are; 0 without PyTorch, which this imports."""
+    try:
+        require_packages("a GPU")
+    except ConfigError:
+        return 0
+    from ingot.backends.gpu import device_count  # noqa: PLC0415
+
+    return device_count()
+
+
+def _gpu_index(name: str) -> int | None:
+    """The number in the name of a device, if there is one; a name of no device is an error."""
+    if name in ("cpu", "auto"):
+        return None
+    if (found := _GPU.fullmatch(name)) is None:
+        raise ConfigError(
+            f"device is {name!r}; it must be one of cpu, cuda, auto, or cuda:0, cuda:1, ... for "
+            "one of several GPUs"
+        )
+    return None if found[1] is None else int(found[1])
 
 
 def require_packages(asked: str) -> None:

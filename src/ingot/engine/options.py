@@ -10,6 +10,7 @@ from ingot.errors import ConfigError, UnknownParameterError
 
 MAX_RUNNING = 1024  # sequences in one decode step of a GPU; the CPU takes fewer
 Speculation = Literal["off", "auto", "ngram", "mtp"]
+RequestSpeculation = Literal["off", "auto"]  # of one request; "auto": as the engine was opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,9 @@ class EngineOptions:
     # for multi-token prediction. "auto": only if they pay, by what steps cost and how often guesses
     # are right; of a draft model, of such layers or n-grams. None: as "off"
     speculation: Speculation | None = None
-    device: str = "cpu"  # "cuda": a GPU of NVIDIA or AMD (ingot-llm[gpu]); "auto": if there is one
+    # "cuda": a GPU of NVIDIA or AMD (ingot-llm[gpu]), "cuda:1": one of several; "auto": if there is
+    # one
+    device: str = "cpu"
     # The first layers, which run on the GPU: a number, or "auto" for as many as fit. None: all, or
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None

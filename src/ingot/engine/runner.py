@@ -3,10 +3,10 @@
 A step has up to two parts: one token of each text in decode, and prompt chunks. A device runs them
 one after the other, and the outcome of the first is handled while it is busy with the second.
 
-If the device samples all tokens of a step, those after prompts, too, the runner starts the next step
-before the host has seen them: its input tokens are those that the device is about to sample. It
-does so only if nothing but the end of a text can come between. A text that turns out to have ended
-has then run one token in vain; all others are where they would be anyway.
+If the device samples all tokens of a step, those after prompts, too, the runner starts the next
+step before the host has seen them: its input tokens are those that the device is about to sample.
+It does so only if nothing but the end of a text can come between. A text that turns out to have
+ended has then run one token in vain; all others are where they would be anyway.
 
 If the model fails, the tasks that ran fail.
 """

@@ -76,9 +76,9 @@ def check_device(given: str | None, scale: Scale) -> None:
             "device is 'cpu', and Ray is to reserve a GPU for each replica, which would be idle: "
             "leave the device out, or reserve no GPUs"
         )
-    if given == "cuda" and not scale.gpus:
+    if given is not None and given.startswith("cuda") and not scale.gpus:
         raise ConfigError(
-            "device is 'cuda', and Ray reserves no GPU for a replica, so it would see none: "
+            f"device is {given!r}, and Ray reserves no GPU for a replica, so it would see none: "
             "set gpus to 1 (--replica-gpus 1)"
         )
 

@@ -299,7 +299,11 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
         ({"cache_tokens": 0}, "cache_tokens is 0"),
         ({"reuse": "some"}, "reuse is 'some'; it must be one of all, prompt, none"),
         ({"speculation": "magic"}, "speculation is 'magic'"),
-        ({"device": "tpu"}, "device is 'tpu'; it must be one of cpu, cuda, auto"),
+        ({"device": "tpu"}, "device is 'tpu'; it must be one of cpu, cuda, auto, or cuda:0"),
+        ({"device": "cuda:"}, "device is 'cuda:'; it must be"),
+        ({"device": "cuda:-1"}, "device is 'cuda:-1'; it must be"),
+        ({"device": "cuda:x"}, "device is 'cuda:x'; it must be"),
+        ({"device": "cpu:1"}, "device is 'cpu:1'; it must be"),
         ({"speculation": "ngram", "draft": "x"}, "'ngram' and draft exclude each other"),
     ],
 )

@@ -1,7 +1,14 @@
 """The GPU backend: a fused graph as Triton kernels on quantized weights."""
 
 from ingot.backends.gpu.backend import GpuBackend
-from ingot.backends.gpu.device import Device, find_device, give_back, has_gpu, imagined_device
+from ingot.backends.gpu.device import (
+    Device,
+    device_count,
+    find_device,
+    give_back,
+    has_gpu,
+    imagined_device,
+)
 from ingot.backends.gpu.input_sums import DeviceSums
 from ingot.backends.gpu.join_rows import joined_graph
 from ingot.backends.gpu.memory import require
@@ -14,6 +21,7 @@ __all__ = [
     "GpuBackend",
     "GpuPlan",
     "Planner",
+    "device_count",
     "find_device",
     "give_back",
     "has_gpu",

@@ -112,8 +112,22 @@ def has_gpu() -> bool:
     return bool(knobs.runtime.interpret or torch.cuda.is_available())
 
 
-def find_device() -> Device:
-    """The GPU; in Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it."""
+def device_count() -> int:
+    """How many GPUs there are; the interpreter stands in for one."""
+    return 1 if knobs.runtime.interpret else torch.cuda.device_count()
+
+
+def find_device(index: int | None = None) -> Device:
+    """The GPU of a number, or the one that this thread has chosen: the first, unless it says so.
+
+    In Triton's interpreter (TRITON_INTERPRET=1) the CPU stands in for it.
+    """
+    if index is not None and has_gpu() and index >= (count := device_count()):
+        there = "only cuda:0 is there" if count == 1 else f"there are cuda:0 to cuda:{count - 1}"
+        raise ConfigError(
+            f"there is no device 'cuda:{index}': {there}. CUDA_VISIBLE_DEVICES (AMD: "
+            "HIP_VISIBLE_DEVICES) may hide GPUs, and numbers them anew"
+        )
     if knobs.runtime.interpret:
         return Device(torch.device("cpu"), "Triton's interpreter", 4, assembly=False, ahead=False)
     if not has_gpu():
@@ -126,12 +140,13 @@ def find_device() -> Device:
             "PyTorch finds no GPU: look at its driver (nvidia-smi, rocm-smi) and at "
             "CUDA_VISIBLE_DEVICES, or take device='cpu'"
         )
-    device = torch.device("cuda", torch.cuda.current_device())
+    device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
     properties = torch.cuda.get_device_properties(device)
     nvidia = torch.version.hip is None
+    several = torch.cuda.device_count() > 1
     return Device(
         device,
-        properties.name,
+        f"{properties.name} (cuda:{device.index})" if several else properties.name,
         properties.multi_processor_count,
         assembly=nvidia and properties.major >= 8,
         ahead=nvidia and properties.major >= 9,

@@ -52,7 +52,10 @@ PrecisionOption = Annotated[
         "for formats where this is faster; exact: to 16 bits. [fast]",
     ),
 ]
-_DEVICES = "cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); auto: a GPU if there is one."
+_DEVICES = (
+    "cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); cuda:1: one of several; auto: a GPU "
+    "if there is one."
+)
 DeviceOption = Annotated[str, typer.Option("--device", help=_DEVICES)]
 ServedDeviceOption = Annotated[
     str | None, typer.Option("--device", help=f"{_DEVICES} [cpu; cuda with --replica-gpus 1]")
