@@ -109,7 +109,7 @@ class _Kernel32:
 
     def _GetLogicalProcessorInformation(self, room: Any, size: Any) -> int:
         """Two threads of one core after the other, each core with caches; a third level for all."""
-        threads, found = os.cpu_count() or 1, bytearray()
+        threads, found = min(os.cpu_count() or 1, 64), bytearray()  # it tells no more
 
         def add(first: int, count: int, relation: int, about: bytes) -> None:
             found.extend(struct.pack("<Qi4x", (1 << count) - 1 << first, relation) + about)

@@ -1,12 +1,13 @@
-"""The CPU of simulated Linux machines: trees of files as /proc and /sys have them.
+"""The CPU of simulated Linux machines: trees of files as /proc and /sys have them; and of a Mac.
 
-tests/systems has those of macOS and Windows.
+tests/systems has a Mac with Apple's CPU and a Windows.
 """
 
 from pathlib import Path
 
 import pytest
 
+from ingot.machine import macos
 from ingot.machine.cpu import Cache
 from ingot.machine.linux_cpu import read_cpu
 
@@ -116,3 +117,19 @@ def test_a_machine_whose_name_is_in_cpuinfo(tmp_path: Path) -> None:
 def test_nothing_is_known_without_files(tmp_path: Path) -> None:
     cpu = read_cpu(tmp_path)
     assert (cpu.name, cpu.cores, cpu.caches) == (None, None, ())
+
+
+def test_a_mac_with_an_intel_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has one kind of core, with two threads each."""
+    facts = {
+        "hw.physicalcpu": 6,
+        "hw.logicalcpu": 12,
+        "hw.l1dcachesize": 32 << 10,
+        "hw.l2cachesize": 256 << 10,
+        "hw.l3cachesize": 12 << 20,
+    }
+    monkeypatch.setattr(macos, "_fact", facts.get)
+    monkeypatch.setattr(macos, "_text_fact", {"machdep.cpu.brand_string": "Some Core"}.get)
+    cpu = macos.read_cpu(tmp_path)
+    assert (cpu.name, cpu.cores) == ("Some Core", 6)
+    assert cpu.caches == (Cache(1, 32 << 10, 2), Cache(2, 256 << 10, 2), Cache(3, 12 << 20, 12))
