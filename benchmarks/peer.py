@@ -8,6 +8,7 @@ The interpreter needs llama-cpp-python or ik-llama-cpp-python; its build decides
 set.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -24,6 +25,39 @@ HOW_TO_BUILD = """\
 For a GPU: CMAKE_ARGS="-DGGML_CUDA=ON".
 ik_llama.cpp: CC=clang-19 CXX=clang++-19 CMAKE_ARGS="-DGGML_NATIVE=ON" peer/bin/pip install
   --no-binary ik-llama-cpp-python ik-llama-cpp-python==0.1.5 numpy"""
+
+
+_FIND = """
+from importlib.util import find_spec
+print(any(map(find_spec, ("llama_cpp", "ik_llama_cpp"))))
+"""
+
+
+def interpreter(path: str) -> str:
+    """A type of `argparse`: a Python that can run a peer."""
+    try:
+        found = subprocess.run([path, "-c", _FIND], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path!r} cannot be run: {error.strerror}") from None
+    if (said := found.stdout.strip()) not in {"True", "False"}:
+        raise argparse.ArgumentTypeError(
+            f"{path!r} is not a Python interpreter. A peer is timed in turn with Ingot, with its "
+            "model loaded all the time, so it is an interpreter with llama-cpp-python or "
+            "ik-llama-cpp-python, not a llama-bench"
+        )
+    if said == "False":
+        raise argparse.ArgumentTypeError(
+            f"{path!r} has neither llama-cpp-python nor ik-llama-cpp-python:\n{HOW_TO_BUILD}"
+        )
+    return path
+
+
+def named_interpreter(text: str) -> tuple[str, str]:
+    """A type of `argparse`: the name and the interpreter of NAME=PYTHON."""
+    name, separator, python = text.partition("=")
+    if not separator or not name or not python:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON")
+    return name, interpreter(python)
 
 
 class Peer:

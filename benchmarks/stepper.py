@@ -26,6 +26,8 @@ class Stepper:
         sequences: int = 1,
         precision: str | None = None,
         device: str = "cpu",
+        kv_type: str = "f16",
+        weights: str = "auto",
     ) -> None:
         self._model = LoadedModel(
             model,
@@ -35,6 +37,8 @@ class Stepper:
             cache_tokens=sequences * whole_blocks(context),
             device=device,
             sequences=sequences,
+            kv_type=kv_type,
+            weights=weights,
         )
         if self._model.repacking is not None:  # it would take a part of the first times
             self._model.repacking.wait()
@@ -72,13 +76,17 @@ class Stepper:
         """
         self._drop()
         self._kept = [self._model.sequence()]
-        self._kept[0].grow(depth)
-        groups = self._model.pool.layout.groups
-        for group, table in enumerate(self._kept[0].tables):
-            zeros = np.zeros(groups[group].block_bytes, np.uint8)
-            for index in table[table >= 0].tolist():
-                self._model.write_block(group, index, zeros)
+        self._fill(self._kept[0], depth)
         return self.generate(tokens, depth)
+
+    def prompt_at(self, tokens: int, depth: int) -> float:
+        """Seconds that a prompt takes after `depth` tokens that did not run either."""
+        self._drop()
+        self._kept = [self._model.sequence()]
+        self._fill(self._kept[0], depth)
+        started = time.perf_counter()
+        self._read(self._kept[0], tokens, wanted=True)
+        return time.perf_counter() - started
 
     @property
     def planned_bytes(self) -> int:
@@ -128,6 +136,15 @@ class Stepper:
             last = wanted and start + len(part) == tokens
             outputs = np.array([len(part) - 1], np.int32) if last else _NONE
             self._model.step([sequence], [part], outputs, ExecutionPhase.PROMPT)
+
+    def _fill(self, sequence: SequenceBlocks, tokens: int) -> None:
+        """Put zeros into the cache for so many tokens."""
+        sequence.grow(tokens)
+        groups = self._model.pool.layout.groups
+        for group, table in enumerate(sequence.tables):
+            zeros = np.zeros(groups[group].block_bytes, np.uint8)
+            for index in table[table >= 0].tolist():
+                self._model.write_block(group, index, zeros)
 
     def _drop(self) -> None:
         for sequence in self._kept:

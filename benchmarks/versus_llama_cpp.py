@@ -1,10 +1,13 @@
 """Ingot and llama.cpp on the same files, threads and machine, in one interleaved run.
 
     python benchmarks/versus_llama_cpp.py --peer llama.cpp=PYTHON --peer ik=PYTHON \\
-        --peer ik+repack=PYTHON [--isa avx2] [--precision exact] [--models FOLDER] [--json]
+        --peer ik+repack=PYTHON [--isa avx2] [--precision exact] [--models FOLDER] [--json] \\
+        [--only qwen2] [--sequences 8,32]
 
-It measures prefill of 512 tokens, decode with an empty context and after 2048 tokens, and eight
-sequences in one step (for other formats of the same shape, only the first two). All engines keep
+It measures prefill of 512 tokens, decode with an empty context and after 2048 tokens, and 8 and 32
+sequences in one step (`--sequences ""`: none). Decode after 2048 tokens is left out for other
+formats of a shape than Q4_K_M, and for models with experts; so are several sequences for the
+latter, because texts that say the same would choose the same experts. All engines keep
 the model loaded; each round times one after the other, so a slow moment of the machine affects
 all. It prints medians, the median of the rounds' ratios to each peer, and the share of the ceiling,
 which takes its turn in every round: for decode the bandwidth of a plain read, for prefill the rate
@@ -21,7 +24,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -33,9 +36,10 @@ from pathlib import Path
 import numpy as np
 
 import models
+from arguments import numbers
 from ingot import _native
 from ingot.gguf import GgufLoader
-from peer import Peer
+from peer import Peer, interpreter, named_interpreter
 from stepper import Stepper
 
 SYNTHETIC = (
@@ -52,8 +56,9 @@ SYNTHETIC = (
     ("qwen3-30b-a3b-12-layers", "Q4_K_M"),
     ("gpt-oss-20b-10-layers", "MXFP4"),
 )
-PROMPT, GENERATED, DEPTH, SEQUENCES = 512, 32, 2048, 8
+PROMPT, GENERATED, DEPTH, SEQUENCES = 512, 32, 2048, (8, 32)
 OURS, CEILING = "Ingot", "ceiling"
+READ_BYTES = 1 << 30  # far more than caches hold
 Rates = dict[str, list[float]]  # tokens per second of every round, by engine
 
 
@@ -160,9 +165,10 @@ def run(
     options: argparse.Namespace,
     machine: Machine,
     *,
-    brief: bool,
+    depths: Sequence[int],
+    together: Sequence[int],
 ) -> list[Row]:
-    """All tests on one model; `brief`: a prompt and a generation only."""
+    """A prompt, a generation at some depths, and some numbers of sequences together."""
     threads, rounds = options.threads, options.rounds
     rows = []
 
@@ -199,20 +205,16 @@ def run(
         lambda: machine.operations_per_second() / operations,
     )
     add(f"prompt {PROMPT}", prompt)
-    for depth in (0,) if brief else (0, DEPTH):
+    for depth in depths:
         decode = methodcaller("generate", GENERATED, depth)
         add(f"generate, depth {depth}", race.run(GENERATED, decode, steps))
     race.mine.close()
-    if brief:
-        return rows
-    race = opened(3 * GENERATED * (rounds + 2), SEQUENCES)
-    together = race.run(
-        GENERATED * SEQUENCES,
-        lambda engine: engine.generate(GENERATED, 0, SEQUENCES),
-        lambda: steps(SEQUENCES),
-    )
-    add(f"generate, {SEQUENCES} sequences", together)
-    race.mine.close()
+    for count in together:
+        race = opened(3 * GENERATED * (rounds + 2), count)
+        decode = methodcaller("generate", GENERATED, 0, count)
+        rates = race.run(GENERATED * count, decode, partial(steps, count))
+        add(f"generate, {count} sequences", rates)
+        race.mine.close()
     return rows
 
 
@@ -233,20 +235,12 @@ def print_row(row: Row) -> None:
     )
 
 
-def peer_of(text: str) -> tuple[str, str]:
-    """The name and the interpreter of NAME=PYTHON."""
-    name, separator, python = text.partition("=")
-    if not separator or not name or not python:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON")
-    return name, python
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--peer",
         action="append",
-        type=peer_of,
+        type=named_interpreter,
         metavar="NAME=PYTHON",
         help="an interpreter with llama.cpp; may be repeated",
     )
@@ -254,14 +248,24 @@ def main() -> None:
     parser.add_argument("--isa", help="Ingot's instruction set, e.g. avx2 (default: the best)")
     parser.add_argument("--models", type=Path, default=Path("build/models"), metavar="FOLDER")
     parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument(
+        "--sequences",
+        type=numbers,
+        default=SEQUENCES,
+        metavar="N,N",
+        help="numbers of sequences that generate together (default: 8,32)",
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    interpreters = dict(options.peer or [("llama.cpp", sys.executable)])
+    try:
+        interpreters = dict(options.peer or [("llama.cpp", interpreter(sys.executable))])
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
     if options.isa:
         _native.set_isa(options.isa)
-    machine = Machine(options.threads, np.ones(1 << 30, np.uint8))
+    machine = Machine(options.threads, np.ones(READ_BYTES, np.uint8))
     print(
         f"{options.threads} threads, {_native.active_isa()}, {options.precision}, a plain read: "
         f"{machine.bytes_per_second() / 1e9:.1f} GB/s, multiplying alone: "
@@ -279,10 +283,11 @@ def main() -> None:
         }
         for name, path in candidates(options.models):
             if options.only in name:
-                # Sequences that say the same would choose the same experts: no test of eight.
+                has_experts = "-layers-" in name
                 other_format = name.startswith("qwen2") and "Q4_K_M" not in name
-                brief = other_format or "-layers-" in name
-                rows += run(path(), peers, options, machine, brief=brief)
+                depths = (0,) if other_format or has_experts else (0, DEPTH)
+                together = () if has_experts else options.sequences
+                rows += run(path(), peers, options, machine, depths=depths, together=together)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
 
