@@ -12,7 +12,8 @@ each error counts as much as its column. Of several matrices the worst is shown.
 
 size: a model as llama.cpp's mixes, and by `ingot quantize --target-size` in files of the same size,
 with one importance matrix. The types are chosen on one text, and the mean KL divergence from the
-original is measured on another.
+original is measured on another. Both are in the folder `texts`, and stay as they are: earlier
+versions of this project's documentation.
 
 file: how long both take for a whole file of an invented Llama, F16 with a billion Gaussian weights.
 Each is a process with as many threads as there are cores; its time ends when the disk has the file.
@@ -58,9 +59,8 @@ from ingot.quantize.imatrix import ImportanceMatrix
 from ingot.quantize.mixes import MIXES
 from ingot.tokenizer import Tokenizer
 
-ROOT = Path(__file__).parent.parent
-CALIBRATION = ("docs/architecture.md", "docs/engine.md")
-EVALUATION = ("README.md", "CONTRIBUTING.md", "docs/performance.md")
+TEXTS = Path(__file__).with_name("texts")
+CALIBRATION, EVALUATION = TEXTS / "calibration.txt", TEXTS / "evaluation.txt"
 CONTEXT = 256  # tokens of a chunk
 CALIBRATED, EVALUATED = 24, 10  # chunks
 SAMPLE = "blk.{}.ffn_down.weight"  # of the first, a middle and the last layer; rows of whole blocks
@@ -224,21 +224,20 @@ def write_spread(model: GgufLoader, path: Path) -> None:
     writer.write()
 
 
-def read(names: Sequence[str]) -> bytes:
-    return b"\n".join((ROOT / name).read_bytes() for name in names)
-
-
-def chunks_of(model: GgufLoader, names: Sequence[str]) -> list[NDArray[np.int32]]:
+def chunks_of(model: GgufLoader, text: Path, count: int) -> list[NDArray[np.int32]]:
+    """The first chunks of a text."""
     tokenizer = Tokenizer.from_metadata(model.metadata)
-    found = split_chunks(tokenizer.encode(read(names)), tokenizer, CONTEXT)
-    return [np.array(chunk, np.int32) for chunk in found]
+    found = split_chunks(tokenizer.encode(text.read_bytes()), tokenizer, CONTEXT)
+    if len(found) < count:
+        raise SystemExit(f"{text} has {len(found)} chunks for this vocabulary; {count} are needed")
+    return [np.array(chunk, np.int32) for chunk in found[:count]]
 
 
 def calibrated(model: GgufLoader) -> ImportanceMatrix:
-    chunks = chunks_of(model, CALIBRATION)[:CALIBRATED]
+    chunks = chunks_of(model, CALIBRATION, CALIBRATED)
     sums = sum_inputs(model, chunks, threads=config().threads)
     return ImportanceMatrix.from_sums(
-        ROOT / "docs", sums, dataset="documentation", chunks=len(chunks)
+        CALIBRATION, sums, dataset="documentation", chunks=len(chunks)
     )
 
 
@@ -248,8 +247,8 @@ def show_sizes(python: str, only: Sequence[str], folder: Path) -> None:
     names = [name for name in SIZES if not only or name in only]
     with GgufLoader(original) as model:
         imatrix = calibrated(model)
-        chunks = chunks_of(model, CALIBRATION)[:CALIBRATED]
-        evaluated = chunks_of(model, EVALUATION)[:EVALUATED]
+        chunks = chunks_of(model, CALIBRATION, CALIBRATED)
+        evaluated = chunks_of(model, EVALUATION, EVALUATED)
         means: dict[str, Any] = {name: mean.ravel() for name, mean in imatrix.means.items()}
         np.savez(folder / "imatrix.npz", **means)
         jobs = [(str(folder / f"{name}.gguf"), MIXES[name].file_type) for name in names]

@@ -198,6 +198,7 @@ def test_a_class_is_of_one_architecture_unless_settings_decide() -> None:
             {"architectures": ["LlamaForCausalLMs"]},
             "near it: LlamaForCausalLM.*ingot search.*Qwen2ForCausalLM",
         ),
+        ({"architectures": ["LlamaForCausalLMEagle3"]}, "cannot be converted yet"),
         ({"architectures": []}, "does not name its architecture"),
         ({"architectures": 3}, "does not name its architecture"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
@@ -225,6 +226,7 @@ def without(name: str) -> dict[str, np.ndarray]:
     [
         ({**llama_tensors(), "model.layers.0.extra.weight": np.zeros(2, "f4")}, "no place"),
         ({**llama_tensors(), "model.layers.x.mlp.up_proj.weight": np.zeros(2, "f4")}, "no place"),
+        ({**llama_tensors(), "fc.weight": np.zeros((2, 6), "f4")}, "no place"),  # EAGLE-3
         (without("model.embed_tokens.weight"), "no embedding"),
         (without("model.layers.1.mlp.up_proj.weight"), r"blk\.1\.ffn_up\.weight"),
         ({**llama_tensors(), "model.norm.weight": np.zeros((0,), "f4")}, "is empty"),
