@@ -140,20 +140,29 @@ def test_the_engine_has_flags(path: Path) -> None:
 
 
 def test_a_server_guesses_as_its_operator_says(tmp_path: Path) -> None:
+    """A request can do without, and choose nothing else."""
     path = with_mtp("glm4moe").write(tmp_path / "mtp.gguf")
     body = {"prompt": [1, 2, 3], "max_tokens": 24, "ignore_eos": True, "temperature": 0}
-    texts = []
+    texts = set()
     for way in ("mtp", "off"):
         with (
             serving(path, "--speculation", way, "--threads", 1) as served,
             httpx.Client(base_url=served.url, timeout=300) as http,
         ):
-            made = http.post("/v1/completions", json={**body, "speculation": "ngram"}).json()
-            texts.append(made["choices"][0]["text"])
+
+            def guessed(http: httpx.Client = http, **speculation: str) -> int:
+                made = http.post("/v1/completions", json={**body, **speculation}).json()
+                texts.add(made["choices"][0]["text"])
+                assert "warnings" not in made
+                return int(http.get("/api/status").json()["models"][0]["guessed_tokens"])
+
+            assert guessed(speculation="off") == 0
+            assert (guessed() > 0) == (way == "mtp")
+            before = guessed(speculation="off")
+            assert (guessed(speculation="auto") > before) == (way == "mtp")
             status = http.get("/api/status").json()["models"][0]
-        assert status["generated_tokens"] == 24
-        assert (status["guessed_tokens"] > 0) == (way == "mtp")
-    assert texts[0] == texts[1]
+            assert status["generated_tokens"] == 4 * 24
+    assert len(texts) == 1
 
 
 def test_the_store_is_served(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from ingot.engine.chunk_sizes import ChunkSizes
 from ingot.engine.loop import StepLoop
 from ingot.engine.model.eagle_head import EagleHead
 from ingot.engine.model.loaded_model import LoadedModel
-from ingot.engine.options import EngineOptions
+from ingot.engine.options import EngineOptions, RequestSpeculation
 from ingot.engine.request import OnProgress, Request
 from ingot.engine.scheduler import Limits
 from ingot.engine.speculation import EngineGuesses, open_eagle
@@ -155,6 +155,7 @@ class InferenceEngine:
         parse: Callable[[str], Any] | None = None,
         adapter: AdapterChoice | None = None,
         priority: int = 0,
+        speculation: RequestSpeculation = "auto",
     ) -> Request:
         """Continue a prompt (text or token ids).
 
@@ -165,7 +166,8 @@ class InferenceEngine:
         `progress(done, total)` is called by the thread that iterates, during prefill. `parse`
         turns a complete text into `Completion.parsed`. `adapter`: the name of a LoRA adapter, or
         names with their scales; None: those of `adapters.set_scales`. `priority`: of the requests
-        that wait, those with the lowest value are admitted first.
+        that wait, those with the lowest value are admitted first. `speculation`: "off" for no
+        guesses; "auto": as the engine was opened.
         """
         self.model.require_logits()
         try:
@@ -177,6 +179,9 @@ class InferenceEngine:
             raise SamplingError("keep", keep, "0 or more")
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise SamplingError("priority", priority, "a whole number")
+        if speculation not in get_args(RequestSpeculation):
+            ways = "'off' or 'auto'; the engine's options choose what guesses"
+            raise SamplingError("speculation", speculation, ways)
         if negative_prompt is None and cfg_scale != 1.0:
             raise SamplingError("cfg_scale", cfg_scale, "1 without a negative_prompt")
         if not math.isfinite(cfg_scale):
@@ -200,6 +205,7 @@ class InferenceEngine:
             parse=parse,
             adapter=self.adapters.use(adapter),
             priority=priority,
+            speculation=speculation,
         )
         return self.submit(asked, progress)
 
@@ -437,7 +443,8 @@ class InferenceEngine:
             counters=parts.loop.counters,
             in_background=parts.loop.background.submit,
         )
-        can_guess = asked.negative is None and asked.params.grammar is None
+        decided = asked.negative is not None or asked.params.grammar is not None
+        can_guess = asked.speculation != "off" and not decided
         return TextTask(asked, tools, parts.guesses.guesser(can_guess=can_guess))
 
     def start(self, task: TextTask, progress: OnProgress | None = None) -> Request:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ingot.engine.adapters import AdapterChoice
 from ingot.engine.engine import Prompt
+from ingot.engine.options import RequestSpeculation
 from ingot.errors import SamplingError, UnknownParameterError
 from ingot.sampling import SamplingParams
 from ingot.sampling.fields import SamplingFields
@@ -27,6 +28,7 @@ class RequestFields(SamplingFields, total=False):
     reuse: bool
     adapter: AdapterChoice | None
     priority: int
+    speculation: RequestSpeculation
 
 
 _DEFAULT = SamplingParams()

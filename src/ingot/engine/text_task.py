@@ -21,6 +21,7 @@ from ingot.arrays import Floats, Ints, Logits
 from ingot.backends.device_sampler import SamplingPlan
 from ingot.engine.adapters import AdapterUse
 from ingot.engine.channel import Channel, Progress
+from ingot.engine.options import RequestSpeculation
 from ingot.engine.request import Completion, RequestState, Timings
 from ingot.engine.sequence import TokenSequence, begin_text
 from ingot.engine.speculation import Guesser
@@ -63,6 +64,7 @@ class Asked:
     parse: Callable[[str], Any] | None = None  # from the whole text to `Completion.parsed`
     adapter: AdapterUse | None = None
     priority: int = 0  # lower values are admitted first
+    speculation: RequestSpeculation = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ingot.api import LLM
+from ingot.engine.options import RequestSpeculation
 from ingot.reply import (
     Event,
     NamedTool,
@@ -55,6 +56,7 @@ class Chat:
     separates_reasoning: bool = True  # or else it stays in the text, with its tags
     lora: Sequence[AdapterScale] | None = None
     priority: int = 0  # lower values are admitted first
+    speculation: RequestSpeculation = "auto"
     template_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -128,6 +130,7 @@ class PreparedChat:
             include_stop=chat.include_stop,
             lora=chat.lora,
             priority=chat.priority,
+            speculation=chat.speculation,
             warnings=self._warnings(),
         )
 

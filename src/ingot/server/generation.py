@@ -19,6 +19,7 @@ from starlette.types import Receive
 
 from ingot.api import LLM
 from ingot.engine import Completion, Request
+from ingot.engine.options import RequestSpeculation
 from ingot.engine.request import Progress
 from ingot.errors import RequestCancelledError
 from ingot.sampling import Grammar, SamplingParams
@@ -56,6 +57,7 @@ class PromptSet:
     heal: bool = False  # whether texts may continue from inside the prompt's last token
     lora: Sequence[AdapterScale] | None = None  # None: the adapter that the model's name names
     priority: int = 0  # lower values are admitted first
+    speculation: RequestSpeculation = "auto"
     warnings: tuple[str, ...] = ()  # for the client
 
     def submit(
@@ -82,6 +84,7 @@ class PromptSet:
                             cfg_scale=self.guidance.scale if self.guidance else 1.0,
                             adapter=adapter,
                             priority=self.priority,
+                            speculation=self.speculation,
                         )
                     )
         except BaseException:

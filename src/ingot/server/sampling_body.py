@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from ingot.engine.options import RequestSpeculation
 from ingot.sampling import SamplingParams
 from ingot.sampling.checks import OPTIONAL_RANGES, RANGES, Range
 from ingot.sampling.params import ALIASES
@@ -43,6 +44,7 @@ class TextRequestBody(RequestBody):
 
     # vLLM's; of the requests that wait, those with the lowest value are admitted first
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+    speculation: RequestSpeculation | None = None  # "auto": as the server was started
 
 
 StopSequence = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]

@@ -11,7 +11,7 @@ from cpu_device_sampler import CpuSampler
 from ingot import LLM, Grammar
 from ingot.engine.speculation import AutoSpeculation
 from ingot.engine.speculation.proposers import NgramProposer
-from ingot.errors import ConfigError
+from ingot.errors import ConfigError, SamplingError
 from tiny_llama import CONTROLS, write_tiny_llama
 
 PROMPT = [256, *range(100), *range(40)]
@@ -94,6 +94,27 @@ def test_automatic_guesses_as_they_are(tiny: Path, expected: list[Any]) -> None:
         check(texts(llm), expected)
         requests = [llm.stream(prompt, **ASKED[0]) for prompt in (PROMPT, [1, 2, 3] * 30)]
         check([request.result() for request in requests], [expected[0], expected[5]])
+
+
+@pytest.mark.usefixtures("any_time")
+@pytest.mark.parametrize(
+    ("way", "process"), [("ngram", False), ("ngram", True), ("draft", False), ("auto", False)]
+)
+def test_a_request_can_do_without(
+    tiny: Path, expected: list[Any], way: str, *, process: bool
+) -> None:
+    options: dict[str, Any] = {"draft": tiny} if way == "draft" else {"speculation": way}
+    with LLM(tiny, threads=1, engine_process=process, **options) as llm:
+        check([llm.generate(PROMPT, speculation="off", **ASKED[0])], expected[:1])
+        assert llm.stats.guessed_tokens == 0
+        check([llm.generate(PROMPT, speculation="auto", **ASKED[0])], expected[:1])
+        assert llm.stats.guessed_tokens > 0
+        for wrong in ("ngram", "on", None):
+            with pytest.raises(SamplingError, match=r"speculation .* 'off' or 'auto'"):
+                llm.generate(PROMPT, speculation=wrong)  # type: ignore[arg-type]
+    with LLM(tiny, threads=1) as llm:
+        llm.generate(PROMPT, speculation="auto", **ASKED[0])
+        assert llm.stats.guessed_tokens == 0, "what the engine does not do, no request switches on"
 
 
 def test_every_text_leaves_its_ledger(tiny: Path) -> None:

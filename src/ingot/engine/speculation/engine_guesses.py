@@ -83,7 +83,8 @@ class EngineGuesses:
     def guesser(self, *, can_guess: bool) -> Guesser | None:
         """The guesser of a text.
 
-        Not `can_guess`: something else decides which tokens run together (a grammar, guidance).
+        Not `can_guess`: its request asks for none, or something else decides which tokens run
+        together (a grammar, guidance).
         """
         if self.auto is not None:
             return AutoGuesser(self._auto_proposer() if can_guess else NoProposer(), self.auto)

@@ -235,6 +235,7 @@ def chat_of(body: Conversation, options: RequestOptions) -> Chat:
         thinking_tokens=body.thinking.budget_tokens if body.thinking else None,
         separates_reasoning=separates_reasoning(body, options),
         priority=body.priority or 0,
+        speculation=body.speculation or "auto",
         template_options=_template_options(body),
     )
 

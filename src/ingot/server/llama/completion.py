@@ -110,6 +110,7 @@ async def _complete(
             keep=body.n_keep or 0,
             lora=body.lora,
             priority=body.priority or 0,
+            speculation=body.speculation or "auto",
         )
 
     generation = await server.generations.begin(

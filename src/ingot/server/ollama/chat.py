@@ -152,6 +152,7 @@ def chat_of(body: ChatBody, options: RequestOptions) -> Chat:
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
         separates_reasoning=options.separates_reasoning,
         priority=body.priority,
+        speculation=body.speculation,
         template_options=thinking_options(body.think),
     )
 

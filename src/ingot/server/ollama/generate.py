@@ -112,6 +112,7 @@ class _Prompt:
                 self._params,
                 separates_reasoning=options.separates_reasoning,
                 priority=body.priority,
+                speculation=body.speculation,
                 template_options=thinking_options(body.think),
             )
         )
@@ -125,7 +126,12 @@ class _Prompt:
             ids = middle_prompt(llm.tokenizer, body.prompt or "", body.suffix)
         else:
             ids = llm.tokenizer.encode(body.prompt or "", parse_special=True)
-        return PromptSet([llm.engine.encode(ids)], self._params, priority=body.priority)
+        return PromptSet(
+            [llm.engine.encode(ids)],
+            self._params,
+            priority=body.priority,
+            speculation=body.speculation,
+        )
 
     def _continued(self, llm: LLM, rendered: PromptSet) -> PromptSet:
         """The prompt after the context of an earlier response, which begins with BOS already."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ingot.api import LLM
+from ingot.engine.options import RequestSpeculation
 from ingot.sampling import SamplingParams
 from ingot.server import structured_outputs
 from ingot.server.body_limits import Name
@@ -62,6 +63,11 @@ class TextBody(ModelBody):
     def priority(self) -> int:
         """Its place among the requests that wait; lower values are admitted first."""
         return (self.options and self.options.priority) or 0
+
+    @property
+    def speculation(self) -> RequestSpeculation:
+        """Whether tokens may be guessed."""
+        return (self.options and self.options.speculation) or "auto"
 
 
 def check_body(body: ModelBody, record: AccessRecord, options: ServerOptions) -> None:

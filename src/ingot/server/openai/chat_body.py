@@ -273,6 +273,7 @@ def chat_of(
         separates_reasoning=separates_reasoning(body, options),
         lora=body.lora,
         priority=body.priority or 0,
+        speculation=body.speculation or "auto",
         template_options=_template_options(body),
     )
 

@@ -134,6 +134,7 @@ def router(server: Server) -> APIRouter:
                 heal=bool(body.token_healing),
                 lora=body.lora,
                 priority=body.priority or 0,
+                speculation=body.speculation or "auto",
             )
 
         generation = await server.generations.begin(

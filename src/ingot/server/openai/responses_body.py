@@ -245,6 +245,7 @@ def chat_of(
         parallel_tool_calls=body.parallel_tool_calls is not False,
         separates_reasoning=separates_reasoning(body, options),
         priority=body.priority or 0,
+        speculation=body.speculation or "auto",
         template_options=template_options(
             body, effort=body.reasoning.effort if body.reasoning else None
         ),
