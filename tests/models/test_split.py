@@ -13,7 +13,7 @@ from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
-from ingot.graph.cut import cut, layer_count
+from ingot.graph.cut import cut, cut_all, layer_count
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
@@ -32,14 +32,14 @@ class Parts(SplitBackend):
 
     @property
     def pools(self) -> list[Any]:
-        return [pool for part in (self.first, self.second) for pool in part.pools]  # type: ignore[attr-defined]
+        return [pool for part, _ in self._parts for pool in part.pools]  # type: ignore[attr-defined]
 
 
 class SplitRunner(Runner):
-    """The first `layers` on a backend of their own."""
+    """A model that is cut after so many layers each."""
 
-    def __init__(self, graph: ComputationGraph, model: GgufLoader, layers: int) -> None:
-        self.layers = layers
+    def __init__(self, graph: ComputationGraph, model: GgufLoader, *places: int) -> None:
+        self.places = places
         super().__init__(graph, model, kv_type=KvType.F16, positions=CONTEXT, sequences=2)
 
     def make_backend(
@@ -49,12 +49,11 @@ class SplitRunner(Runner):
         layout: KvLayout,
         **sizes: Any,
     ) -> Parts:
-        halves = cut(graph, self.layers)
         made: list[Any] = []
-        for part in (halves.first, halves.second):
+        for part in cut_all(graph, self.places):
             own = PartLayout.of(part, layout)
-            made += CpuBackend(part, model, own.own, precision=self.precision, **sizes), own
-        return Parts(*made)
+            made.append((CpuBackend(part, model, own.own, precision=self.precision, **sizes), own))
+        return Parts(made)
 
 
 def cuts(graph: ComputationGraph) -> list[int]:
@@ -93,6 +92,8 @@ def test_every_cut(name: str, model: GgufLoader) -> None:
     for layers in cuts(graph):
         split = SplitRunner(graph, model, layers)
         np.testing.assert_array_equal(split.run(ids, [17, 20], generated=3), expected)
+    split = SplitRunner(graph, model, *cuts(graph))
+    np.testing.assert_array_equal(split.run(ids, [17, 20], generated=3), expected)
 
 
 def test_blocks_are_those_of_the_whole(name: str, model: GgufLoader) -> None:

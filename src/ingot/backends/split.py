@@ -1,10 +1,11 @@
-"""SplitBackend: two backends that run a part of a model each, one behind the other.
+"""SplitBackend: backends that run a part of a model each, one after the other.
 
-The first part's rows are handed to the second once a step. Each has a cache for its own layers
-only; both have as many blocks, so the same tables serve both. Outside, a block is what it is
-without a split: the bytes of the first layers, then those of the others. Knows nothing of devices.
+A part's rows are handed to the next once a step. Each has a cache for its own layers only; all have
+as many blocks, so the same tables serve them. Outside, a block is what it is without a split: the
+bytes of the first layers, then those of the others. Knows nothing of devices.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,27 +32,36 @@ class PartLayout:
         kinds = [(group.window, group.recurrent) for group in whole.groups]
         return cls(own, tuple(kinds.index((group.window, group.recurrent)) for group in own.groups))
 
+    def batch(self, whole: Batch) -> Batch:
+        """A batch for this part, if it is the last one: with the tables of its groups."""
+        return replace(
+            whole, tables=[[tables[group] for group in self.groups] for tables in whole.tables]
+        )
+
+    def every_row(self, whole: Batch) -> Batch:
+        """The same if another part follows: the rows of all tokens are wanted."""
+        return replace(self.batch(whole), outputs=np.arange(len(whole.ids), dtype=np.int32))
+
 
 class SplitBackend:
-    """A model whose first layers run on one backend, and the others on a second."""
+    """A model of which each part runs on a backend for itself."""
 
-    def __init__(
-        self, first: Backend, first_layout: PartLayout, second: Backend, second_layout: PartLayout
-    ) -> None:
-        self.first, self.second = first, second
-        self._parts = ((first, first_layout), (second, second_layout))
+    def __init__(self, parts: Sequence[tuple[Backend, PartLayout]]) -> None:
+        """Two parts or more, in order."""
+        self._parts = parts
 
     @property
     def max_tokens(self) -> int:
         """The most tokens of one step."""
-        return min(self.first.max_tokens, self.second.max_tokens)
+        return min(backend.max_tokens for backend, _ in self._parts)
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [outputs, vocabulary]."""
-        every = np.arange(len(batch.ids), dtype=np.int32)
-        (first, layout), (second, second_layout) = self._parts
-        rows = first.forward(replace(batch, outputs=every, tables=_tables(batch, layout)))
-        return second.forward(replace(batch, rows=rows, tables=_tables(batch, second_layout)))
+        rows = batch.rows
+        for backend, layout in self._parts[:-1]:
+            rows = backend.forward(replace(layout.every_row(batch), rows=rows))
+        backend, layout = self._parts[-1]
+        return backend.forward(replace(layout.batch(batch), rows=rows))
 
     def attach(self, slot: int, adapter: Adapter | None) -> None:
         """Keep an adapter in a slot: each part has what concerns its layers."""
@@ -84,8 +94,3 @@ class SplitBackend:
             for own, number in enumerate(layout.groups)
             if number == group
         ]
-
-
-def _tables(batch: Batch, layout: PartLayout) -> list[list[NDArray[np.int32]]]:
-    """Those of the groups that a part has."""
-    return [[tables[group] for group in layout.groups] for tables in batch.tables]

@@ -1,11 +1,12 @@
-"""Cut a graph between two layers, so that two backends can run a part each.
+"""Cut a graph between layers, so that several backends can run a part each.
 
-A graph comes in, two go out: the first ends with a row for every token, the second begins with
+A graph comes in, two or more go out. Of two, the first ends with a row for every token, the second begins with
 those rows (`TakeRows`) and has the wanted tokens, the last norm and the output. Only the residual
 stream may cross; what comes before all layers and is wanted later is computed in both parts. Which
 backend runs which part is decided elsewhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ingot.errors import GraphError
@@ -64,6 +65,16 @@ def cut(graph: ComputationGraph, layers: int) -> Cut:
             kv_layers=graph.kv_layers[stored:],
         ),
     )
+
+
+def cut_all(graph: ComputationGraph, places: Sequence[int]) -> list[ComputationGraph]:
+    """The parts of a graph that is cut after so many layers each, in order."""
+    parts = []
+    for layers in places:
+        halves = cut(graph, layers)
+        parts.append(halves.first)
+        graph = halves.second
+    return [*parts, graph]
 
 
 def _makers(values: list[o.Value], ops: tuple[o.Op, ...]) -> list[o.Op]:

@@ -9,23 +9,23 @@ from ingot.api import LLM
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine.model import loaded_model
 from ingot.engine.model.placement import Placed
-from ingot.graph.cut import cut
+from ingot.graph.cut import cut_all, layer_count
 from models.tiny_models import Fixture
 
 GREEDY: dict[str, Any] = {"max_tokens": 12, "temperature": 0}
 
 
 class PlacedApart(Placed):
-    """The first layer on a CPU backend of its own."""
+    """The first layer on a CPU backend of its own, and so is the second one if there are more."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         parts: list[Any] = []
-        halves = cut(self._graph, 1)
-        for graph in (halves.first, halves.second):
+        places = [1, 2] if layer_count(self._graph) > 2 else [1]
+        for graph in cut_all(self._graph, places):
             layout = PartLayout.of(graph, self._layout)
-            parts += self._on_cpu(graph, layout.own, self.size), layout
-        self.backend = SplitBackend(*parts)
+            parts.append((self._on_cpu(graph, layout.own, self.size), layout))
+        self.backend = SplitBackend(parts)
 
 
 @pytest.mark.parametrize("name", ["gemma2", "mamba2", "falcon-h1", "qwen35", "deepseek2"])

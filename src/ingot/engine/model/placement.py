@@ -189,7 +189,7 @@ class Placed:
         # First the CPU, so that its errors come before the upload.
         second_backend = self._on_cpu(parts.second, second.own, self.size)
         first_backend = self._on_gpu(plan, layers)
-        self.backend = SplitBackend(first_backend, first, second_backend, second)
+        self.backend = SplitBackend([(first_backend, first), (second_backend, second)])
 
     def _on_gpu(self, plan: "GpuPlan", layers: int) -> "GpuBackend":
         from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
