@@ -1,4 +1,4 @@
-"""Write the table of docs/gpu.md: what fits which GPU, as the planner counts it.
+"""Write the tables of docs/gpu.md: what fits which GPU, and formats there, as the planner counts.
 
     PYTHONPATH=benchmarks python docs/make_gpu_table.py
 
@@ -13,18 +13,22 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from ingot.backends.gpu import imagined_device
+from ingot.backends.gpu.planes import HALF_BITS, PlaneSizes, form_of
 from ingot.engine.model.gpu_fit import GpuFit, fit_gpu
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
+from ingot.quant import formats
 from synthetic import MODELS, describe, type_of
 
 PAGE = Path(__file__).with_name("gpu.md")
 BEGIN, END = "<!-- table: make_gpu_table.py -->\n", "<!-- end of table -->\n"
+BEGIN_FORMATS = "<!-- table of formats: make_gpu_table.py -->\n"
 CARDS = (8, 12, 16, 24, 48)  # GB
 CONTEXT = 8192
 FILES = {
     "Qwen2 1.5B, Q4_K_M": ("qwen2-1.5b", "Q4_K_M"),
+    "Qwen2 1.5B, IQ2_XXS": ("qwen2-1.5b", "IQ2_XXS"),
     "Llama-3 8B, Q4_K_M": ("llama3-8b", "Q4_K_M"),
     "gpt-oss-20b, MXFP4 + Q8_0": ("gpt-oss-20b", "MXFP4"),
     "Qwen3 30B-A3B, Q4_K_M": ("qwen3-30b-a3b", "Q4_K_M"),
@@ -110,11 +114,31 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def format_table() -> str:
+    """What a weight of every format takes in a file and on a device, by the latter."""
+    sizes: dict[float, list[GgmlType]] = {}
+    for type in formats():
+        form = form_of(type)
+        if form.bits < HALF_BITS:
+            row = PlaneSizes.of(form, 32, 1024).row_bytes  # no chunk is filled up
+            sizes.setdefault(row * 8 / 1024, []).append(type)
+    lines = ["| bits of a weight on the device | formats, and bits in the file |", "|---|---|"]
+    for bits, types in sorted(sizes.items()):
+        names = (
+            f"{type.name} {type.block_bytes * 8 / type.block_size:.4g}"
+            for type in sorted(types, key=lambda type: type.block_bytes / type.block_size)
+        )
+        lines.append(f"| {bits:g} | {', '.join(names)} |")
+    return "\n".join(lines) + "\n"
+
+
 def page(text: str) -> str:
-    """The page with a new table."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + table() + END + after
+    """The page with new tables."""
+    for begin, made in ((BEGIN, table), (BEGIN_FORMATS, format_table)):
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(END)
+        text = before + begin + made() + END + after
+    return text
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ from ingot.backends.gpu.linear import (
     unroll_of,
     wide_tile,
 )
-from ingot.backends.gpu.planes import PlaneForm, PlaneSizes
+from ingot.backends.gpu.planes import PlaneForm, PlaneSizes, form_of
+from ingot.gguf import GgmlType
 from ingot.graph.kv_type import KvType
 
 FORMS = {
@@ -120,8 +121,10 @@ FORMS = {
     "q6_k": PlaneForm(4, high=2, fine=True),
     "q8_0": PlaneForm(8),
     "f16": PlaneForm(16),
-    "iq4": PlaneForm(4, table=1),
-    "mxfp4": PlaneForm(4, table=2),
+    **{
+        name: form_of(GgmlType[name.upper()])
+        for name in ("iq4_xs", "mxfp4", "nvfp4", "iq2_xxs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_m")
+    },
 }
 INPUTS = Rows(HALVES, EVEN, EVEN)
 WEIGHTS = Weights(WORDS, WORDS, PAIRS, ODD, EVEN)

@@ -11,9 +11,11 @@ from typing import Any, get_type_hints
 
 from gpu.kernel_cases import cases
 from ingot.backends.gpu import kernels
+from ingot.quant import formats
 
 NUMBERED = {"ACTIVATION": range(8), "ROUTER.gating": range(4), "epilogue.widths": (1, 2, 3)}
-NUMBERED |= {"FORM.table": range(3), "FORM.high": range(3), "FORM.bits": (4, 8, 16)}
+LEVELS = {format.coding.levels for format in formats().values() if format.coding}
+NUMBERED |= {"FORM.levels": LEVELS, "FORM.high": range(3), "FORM.bits": (4, 8, 16)}
 NUMBERED |= {"SEEN": range(5), "NORM": range(3), "HEAD.query_norm": range(3)}
 # Two matrices in one kernel are only stored, and experts have no residual.
 NEVER = {("linear_pair_kernel", f"{side}.epilogue.residual") for side in "ab"}

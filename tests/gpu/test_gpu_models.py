@@ -23,6 +23,7 @@ from models.recipes_encoder_decoders import ENCODER_DECODERS
 from models.tiny_models import Fixture
 from ops.attention import AttentionCase
 from tiny_llama import write_tiny_llama
+from unit.backends.test_batch_invariance import k_quant_model
 
 HALVES = 1e-2  # weights, inputs and queries are rounded to 11 bits
 INTERPRETED = find_device().interpreted
@@ -65,6 +66,14 @@ FEW = {
     "mamba-falcon": 1,  # norms without weights inside
     "deepseek2": 2,  # latents, a matrix for each; groups of experts
 }
+OF_FEW_BITS = (  # one of every family
+    GgmlType.IQ1_M,
+    GgmlType.IQ2_XS,
+    GgmlType.IQ3_XXS,
+    GgmlType.IQ3_S,
+    GgmlType.TQ1_0,
+    GgmlType.NVFP4,
+)
 DECODERS = [
     name
     for name, recipe in RECIPES.items()
@@ -90,6 +99,21 @@ def test_first_layers(name: str, tmp_path: Path) -> None:
     with GgufLoader(fixture.write(tmp_path / "model.gguf", GgmlType.Q8_0)) as model:
         found = run(model, ids, chunk=1, generated=1)
         assert_near(found, Reference(build_graph(model, CONTEXT), model).forward(ids))
+
+
+@pytest.mark.parametrize("type", OF_FEW_BITS, ids=lambda type: type.name)
+def test_formats_of_few_bits(type: GgmlType, tmp_path: Path) -> None:
+    """A layer and its embeddings, all of one format; nothing becomes half floats."""
+    fixture = k_quant_model().first_layers(1)
+    with GgufLoader(fixture.write(tmp_path / "model.gguf", type)) as model:
+        assert sum(tensor.type is type for tensor in model.tensors.values()) > 7
+        graph = build_graph(model, CONTEXT)
+        layout = KvLayout.of(graph.kv_layers, KvType.F16)
+        plan = GpuPlan.of(graph, model, layout, find_device(), context=CONTEXT, tokens=64)
+        assert plan.decoded == ()
+        ids = [3, 60]
+        found = run(model, ids, chunk=1, generated=1)
+        assert_near(found, Reference(graph, model).forward(ids))
 
 
 def run(model: GgufLoader, ids: list[int], *, chunk: int, generated: int) -> NDArray[np.float32]:

@@ -105,7 +105,7 @@ def test_a_split_model(path: Path, layers: int) -> None:
 
 
 def test_types_that_no_kernel_reads(tmp_path: Path) -> None:
-    for type, decoded in ((GgmlType.Q8_0, ()), (GgmlType.TQ2_0, ("tq2_0",))):
+    for type, decoded in ((GgmlType.IQ2_S, ()), (GgmlType.Q8_K, ("q8_k",))):
         path = k_quant_model().write(tmp_path / "m.gguf", type)
         with LoadedModel(path, context=CONTEXT, device="cuda") as model:
             assert model.gpu is not None

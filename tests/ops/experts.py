@@ -12,7 +12,6 @@ import numpy as np
 from ingot import _native
 from ingot.gguf import GgmlType
 from ingot.graph import ops as o
-from kernels.test_linear import random_weight
 from ops.case import Case, Gpu, Way
 from ops.small_graph import Floats, SmallGraph
 
@@ -20,6 +19,7 @@ FLOAT = 5e-5
 QUANTIZED = 2e-3  # inputs are rounded to 14 (prompt) or 15 bits, twice on the way
 IN_TILES = 4e-2  # AMX rounds a prompt's weights and inputs to BF16
 BLOCK_TYPES = [kind for kind in GgmlType if kind.block_size > 1 and _native.has_linear(kind)]
+TYPES = [kind for kind in GgmlType if kind.block_size > 1 and _native.has_linear(kind)]
 # What Ingot reads but does not write: blocks of random bits.
 UNWRITTEN = {
     GgmlType.IQ1_S,
@@ -71,17 +71,12 @@ class ExpertsCase(Case):
         self, small: SmallGraph, source: o.Value, choice: o.Value, rows: int, columns: int
     ) -> o.ExpertLinear:
         kind = self.down_type or self.type if source.width != self.width else self.type
-        if kind in UNWRITTEN:
-            data = random_weight(kind.name, self.experts * rows, columns, small.rng)
-            weight = small.encoded(data, kind, (self.experts, rows, columns))
-        else:
-            matrix = small.random(self.experts, rows, columns, scale=columns**-0.5)
-            weight = small.weight(matrix, kind)
+        matrix = small.random(self.experts, rows, columns, scale=columns**-0.5)
         return o.ExpertLinear(
             source=source,
             choice=choice,
             out=small.value(self.used * rows),
-            weight=weight,
+            weight=small.weight(matrix, kind),
             bias=small.weight(small.random(self.experts, rows)) if self.bias else None,
         )
 
@@ -189,6 +184,8 @@ ON_GPU = [
     replace(
         FEW, activation=o.Activation.CLAMPED_SWIGLU, bias=True, down_type=GgmlType.Q4_0, inner=32
     ),
+    replace(FEW, type=GgmlType.IQ2_XS, down_type=GgmlType.NVFP4, width=256, inner=64),
+    replace(FEW, type=GgmlType.IQ1_S, down_type=GgmlType.TQ1_0, width=256, inner=256),
 ]
 
 CASES = [

@@ -28,6 +28,15 @@ FORMATS = [
     GgmlType.IQ4_NL,
     GgmlType.IQ4_XS,
     GgmlType.MXFP4,
+    GgmlType.NVFP4,
+    GgmlType.IQ1_S,
+    GgmlType.IQ1_M,
+    GgmlType.IQ2_XXS,
+    GgmlType.IQ2_XS,
+    GgmlType.IQ2_S,
+    GgmlType.IQ3_XXS,
+    GgmlType.IQ3_S,
+    GgmlType.TQ1_0,
     GgmlType.TQ2_0,
     GgmlType.Q1_0,
     GgmlType.Q2_0,
@@ -183,6 +192,15 @@ CASES = [
             quantized=True,
         )
         for types in ((GgmlType.F32, GgmlType.F32), (GgmlType.Q4_0, GgmlType.Q6_K))
+    ),
+    *(
+        case(
+            f"gate-and-up-{type.name}",
+            partial(gate_and_up_with_biases, types=(type, type)),
+            quantized=True,
+            gpu=Gpu.INTERPRETER,
+        )
+        for type in (GgmlType.IQ3_XXS, GgmlType.IQ1_M)
     ),
     case("residuals", partial(residual_of_linear_and_of_norm), gpu=Gpu.INTERPRETER),
 ]

@@ -38,13 +38,10 @@ class SmallGraph:
 
     def weight(self, values: Floats, type: GgmlType = GgmlType.F32) -> o.Weight:
         """A new tensor of the file."""
-        return self.encoded(encode(values.astype(np.float32), type), type, values.shape)
-
-    def encoded(self, data: NDArray[np.uint8], type: GgmlType, shape: tuple[int, ...]) -> o.Weight:
-        """A new tensor of the file, from its bytes."""
         name = f"weight{len(self._weights)}"
-        self._weights[name] = data, type, shape
-        return o.Weight(name, shape)
+        data = encode(values.astype(np.float32), type)
+        self._weights[name] = data, type, values.shape
+        return o.Weight(name, values.shape)
 
     def random(self, *shape: int, scale: float = 1.0, offset: float = 0.0) -> Floats:
         """Values of a normal distribution."""

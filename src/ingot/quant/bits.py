@@ -21,7 +21,7 @@ def library(array: NDArray[Any]) -> ModuleType:
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
-def half_at(blocks: Bytes, offset: int) -> Floats:
+def half_at(blocks: Integers, offset: int) -> Floats:
     """Read the half float at `offset` of each block: [n, bytes] -> [n, 1]."""
     xp = library(blocks)
     halves = xp.stack([blocks[:, offset], blocks[:, offset + 1]], -1).view(xp.float16)
@@ -56,6 +56,26 @@ def bits(packed: Bytes) -> Bytes:
     """Split each byte into its bits, lowest first: [..., b] -> [..., b, 8]."""
     split: Bytes = library(packed).stack([packed >> at & 1 for at in range(8)], -1)
     return split
+
+
+def whole_numbers(packed: Bytes, size: int) -> NDArray[np.int64]:
+    """Read numbers of `size` bytes, the lowest byte first: [..., size * n] -> [..., n]."""
+    xp = library(packed)
+    parts = xp.asarray(packed, dtype=xp.int64)
+    parts = parts.reshape(*packed.shape[:-1], packed.shape[-1] // size, size)
+    numbers: NDArray[np.int64] = parts[..., 0]
+    for at in range(1, size):
+        numbers = numbers | parts[..., at] << 8 * at
+    return numbers
+
+
+def look_up(table: Bytes, index: Integers) -> Bytes:
+    """Take the rows of a table that an index names: [entries, m], [...] -> [..., m]."""
+    xp = library(index)
+    if xp is np:
+        return table[index]
+    rows: Bytes = xp.asarray(table, device=index.device)[xp.asarray(index, dtype=xp.int64)]
+    return rows
 
 
 def join(parts: Sequence[Integers]) -> Bytes:

@@ -23,13 +23,14 @@ def _half_e8m0(exponents: Bytes) -> Floats:
 
 
 def _half_e4m3(scales: Bytes) -> Floats:
-    """Half of an unsigned E4M3 float (its top bit is not looked at); its NaN, 0x7f, is 0."""
-    exponent = (scales >> 3 & 15).astype(np.int32)
-    mantissa = (scales & 7).astype(np.float32)
-    normal = np.ldexp(mantissa + 8, exponent - 11)  # (1 + mantissa / 8) * 2 ** (exponent - 8)
-    subnormal = mantissa * np.float32(2**-10)
-    halved = np.where(exponent == 0, subnormal, normal)
-    return np.where(scales == 0x7F, np.float32(0), halved)
+    """Half of an unsigned E4M3 float (its top bit is not looked at); its NaN, 0x7f, is 0.
+
+    Its exponent and mantissa are those of a half float that is 2 ** -8 of it.
+    """
+    xp = library(scales)
+    halves = (xp.asarray(scales & 127, dtype=xp.int16) << 7).view(xp.float16)
+    halved: Floats = xp.asarray(halves, dtype=xp.float32) * 128.0 * (scales != 0x7F)
+    return halved
 
 
 class MXFP4(BlockFormat):
@@ -70,7 +71,8 @@ class NVFP4(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=16, levels=LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        values = _LEVELS[fields(blocks[:, 4:].reshape(-1, 4, 8), 4).reshape(-1, 4, 16)]
-        return (_half_e4m3(blocks[:, :4])[..., None] * values).reshape(-1, 64)
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(fields(blocks[:, 4:].reshape(-1, 4, 8), 4), _half_e4m3(blocks[:, :4]))

@@ -2,50 +2,93 @@
 
 A block names points by index; IQ2 and IQ3 store magnitudes in the grid and signs apart,
 IQ1 stores signed points and a shift of all of a group by an eighth, up or down. The
-grids are in native/formats/grids.cpp, the one place that lists them.
+grids are in native/formats/grids.cpp, the one place that lists them. Magnitudes are few, so
+weights are codes of 4 bits that name one of 16 levels; -w has the code of w with all bits changed.
 """
+
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import _native
-from ingot.arrays import Bytes, Floats
-from ingot.quant.bits import bits, half_at, nibble_pairs
-from ingot.quant.block import BlockFormat
+from ingot.arrays import Bytes, Integers
+from ingot.quant.bits import (
+    bits,
+    half_at,
+    library,
+    look_up,
+    nibble_pairs,
+    pairs_of_bits,
+    whole_numbers,
+)
+from ingot.quant.block import BlockFormat, Coding, Parts
 
-_EIGHTH = np.float32(0.125)
+
+def _both_signs(*magnitudes: int) -> tuple[int, ...]:
+    """Sixteen levels: code 8 + i is magnitude i, and 7 - i is minus that."""
+    positive = (*magnitudes, *(0,) * (8 - len(magnitudes)))
+    return (*(-level for level in reversed(positive)), *positive)
 
 
-def _even_signs(stored: NDArray[np.integer]) -> Bytes:
+_IQ2_LEVELS = _both_signs(8, 25, 43)
+_IQ3_XXS_LEVELS = _both_signs(4, 12, 20, 28, 36, 44, 52, 62)
+_ODD_LEVELS = _both_signs(1, 3, 5, 7, 9, 11, 13, 15)  # of IQ3_S, and of IQ1 in eighths
+_NO_SHIFT = 8  # the code that IQ1's grid has for 0: half of its points plus this
+
+
+@cache
+def _codes(grid: str, levels: tuple[int, ...]) -> Bytes:
+    """The points of a grid as codes: [entries, 8 or 4]."""
+    positive = np.array(levels[8:])
+    magnitudes = _native.grid(grid)[..., None]
+    codes: Bytes = (8 + (magnitudes == positive).argmax(-1)).astype(np.uint8)
+    return codes
+
+
+@cache
+def _shifted_codes() -> Bytes:
+    """IQ1's points in eighths, shifted up by one, as codes of odd levels: [entries, 8]."""
+    return (_native.grid("IQ1_S") // 2 + _NO_SHIFT).astype(np.uint8)
+
+
+def _even_signs(stored: Integers) -> Bytes:
     """Sign bits of 8 weights from the stored 7: the eighth makes their number even."""
-    seven = stored.astype(np.uint8)
-    odd: Bytes = np.bitwise_xor.reduce(bits(seven), axis=-1)
-    return seven | odd << np.uint8(7)
+    xp = library(stored)
+    seven = xp.asarray(stored, dtype=xp.uint8)
+    folded = seven ^ seven >> 4
+    folded = folded ^ folded >> 2
+    signs: Bytes = seven | (folded ^ folded >> 1) << 7
+    return signs
 
 
-def _sign_index(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def _signed(points: Bytes, sign_bits: Bytes) -> Integers:
+    """Codes of weights from those of magnitudes and a bit per sign: [n, 32, 8] in the end."""
+    return points.reshape(-1, 32, 8) ^ bits(sign_bits.reshape(-1, 32)) * 15
+
+
+def _sevens(words: NDArray[np.int64]) -> Bytes:
     """Four 7-bit sign indices of a word: [n, 8] -> [n, 8, 4]."""
-    return words[..., None] >> np.arange(0, 28, 7, dtype=np.uint32) & np.uint32(127)
+    split: Bytes = library(words).stack([words >> at & 127 for at in range(0, 28, 7)], -1)
+    return split
 
 
-def _signed(scales: Floats, points: NDArray[np.int8], sign_bits: Bytes) -> Floats:
-    """Weights from group scales [n, groups], points in weight order and a bit per sign."""
-    magnitudes = points.reshape(len(scales), 32, 8)
-    signs = 1 - 2 * bits(sign_bits.reshape(len(scales), 32)).astype(np.int8)
-    values = (magnitudes * signs).reshape(*scales.shape, 256 // scales.shape[1])
-    return (scales[..., None] * values).reshape(-1, 256)
+def _index(low: Bytes, high: Integers) -> NDArray[np.int64]:
+    """An index from its low 8 bits and those above."""
+    xp = library(high)
+    index: NDArray[np.int64] = xp.asarray(high, dtype=xp.int64) << 8 | low
+    return index
 
 
-def _shifted(scales: Floats, points: NDArray[np.int8], shift_down: NDArray[np.bool_]) -> Floats:
-    """IQ1 weights: points in eighths, each moved by one; a flag per `shift_down` group."""
-    shifts = np.where(shift_down, np.int8(-1), np.int8(1))
-    moved = points.reshape(*shifts.shape, 256 // shifts.shape[1]) + shifts[..., None]
-    eighths = moved.reshape(*scales.shape, 256 // scales.shape[1])
-    return ((scales * _EIGHTH)[..., None] * eighths).reshape(-1, 256)
+def _scale_bytes(fields: NDArray[np.int64]) -> Bytes:
+    """Small numbers as bytes, twice each and 1: the odd factors of groups."""
+    xp = library(fields)
+    factors: Bytes = xp.asarray(2 * fields + 1, dtype=xp.uint8)
+    return factors
 
 
 class IQ2_XXS(BlockFormat):
-    """2.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 4 * point * sign.
+    """2.0625 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) / 8 * point * sign.
 
     ```
     0..1   d   f16
@@ -54,17 +97,19 @@ class IQ2_XXS(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=_IQ2_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         groups = blocks[:, 2:].reshape(-1, 8, 8)
-        words = groups[..., 4:].view(np.uint32)[..., 0]
-        scales = half_at(blocks, 0) * ((words >> 28).astype(np.float32) + np.float32(0.5))
-        points = _native.grid("IQ2_XXS")[groups[..., :4]]
-        return _signed(scales * np.float32(0.25), points, _even_signs(_sign_index(words)))
+        words = whole_numbers(groups[..., 4:], 4)[..., 0]
+        points = look_up(_codes("IQ2_XXS", _IQ2_LEVELS), groups[..., :4])
+        scales = half_at(blocks, 0) * _scale_bytes(words >> 28) * 0.125
+        return Parts(_signed(points, _even_signs(_sevens(words))), scales)
 
 
 class IQ2_XS(BlockFormat):
-    """2.3125 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
+    """2.3125 bits per weight, 16 groups of 16: w = d * (2 * scale + 1) / 8 * point * sign.
 
     ```
     0..1    d       f16
@@ -73,16 +118,18 @@ class IQ2_XS(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=16, levels=_IQ2_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        codes = blocks[:, 2:66].view(np.uint16)
-        scales = half_at(blocks, 0) * (nibble_pairs(blocks[:, 66:]) + np.float32(0.5))
-        points = _native.grid("IQ2_XS")[codes & 511]
-        return _signed(scales * np.float32(0.25), points, _even_signs(codes >> 9))
+    def split(cls, blocks: Bytes) -> Parts:
+        stored = whole_numbers(blocks[:, 2:66], 2)
+        points = look_up(_codes("IQ2_XS", _IQ2_LEVELS), stored & 511)
+        scales = half_at(blocks, 0) * (2 * nibble_pairs(blocks[:, 66:]) + 1) * 0.125
+        return Parts(_signed(points, _even_signs(stored >> 9)), scales)
 
 
 class IQ2_S(BlockFormat):
-    """2.5625 bits per weight, 16 groups of 16: w = d * (scale + 0.5) / 4 * point * sign.
+    """2.5625 bits per weight, 16 groups of 16: w = d * (2 * scale + 1) / 8 * point * sign.
 
     ```
     0..1    d       f16
@@ -93,17 +140,18 @@ class IQ2_S(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=16, levels=_IQ2_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        high = blocks[:, 66:74, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
-        index = blocks[:, 2:34] | high.reshape(-1, 32).astype(np.uint16) << 8
-        scales = half_at(blocks, 0) * (nibble_pairs(blocks[:, 74:]) + np.float32(0.5))
-        points = _native.grid("IQ2_S")[index]
-        return _signed(scales * np.float32(0.25), points, blocks[:, 34:66])
+    def split(cls, blocks: Bytes) -> Parts:
+        high = pairs_of_bits(blocks[:, 66:74]).reshape(-1, 32)
+        points = look_up(_codes("IQ2_S", _IQ2_LEVELS), _index(blocks[:, 2:34], high))
+        scales = half_at(blocks, 0) * (2 * nibble_pairs(blocks[:, 74:]) + 1) * 0.125
+        return Parts(_signed(points, blocks[:, 34:66]), scales)
 
 
 class IQ3_XXS(BlockFormat):
-    """3.0625 bits per weight, 8 groups of 32: w = d * (scale + 0.5) / 2 * point * sign.
+    """3.0625 bits per weight, 8 groups of 32: w = d * (2 * scale + 1) / 4 * point * sign.
 
     ```
     0..1    d   f16
@@ -112,12 +160,14 @@ class IQ3_XXS(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=_IQ3_XXS_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        words = blocks[:, 66:].view(np.uint32)
-        scales = half_at(blocks, 0) * ((words >> 28).astype(np.float32) + np.float32(0.5))
-        points = _native.grid("IQ3_XXS")[blocks[:, 2:66]]
-        return _signed(scales * np.float32(0.5), points, _even_signs(_sign_index(words)))
+    def split(cls, blocks: Bytes) -> Parts:
+        words = whole_numbers(blocks[:, 66:], 4)
+        points = look_up(_codes("IQ3_XXS", _IQ3_XXS_LEVELS), blocks[:, 2:66])
+        scales = half_at(blocks, 0) * _scale_bytes(words >> 28) * 0.25
+        return Parts(_signed(points, _even_signs(_sevens(words))), scales)
 
 
 class IQ3_S(BlockFormat):
@@ -132,12 +182,14 @@ class IQ3_S(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=_ODD_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        high = bits(blocks[:, 66:74]).reshape(-1, 64).astype(np.uint16)
+    def split(cls, blocks: Bytes) -> Parts:
+        high = bits(blocks[:, 66:74]).reshape(-1, 64)
+        points = look_up(_codes("IQ3_S", _ODD_LEVELS), _index(blocks[:, 2:66], high))
         scales = half_at(blocks, 0) * (2 * nibble_pairs(blocks[:, 106:]) + 1)
-        points = _native.grid("IQ3_S")[blocks[:, 2:66] | high << 8]
-        return _signed(scales, points, blocks[:, 74:106])
+        return Parts(_signed(points, blocks[:, 74:106]), scales)
 
 
 class IQ1_S(BlockFormat):
@@ -151,13 +203,16 @@ class IQ1_S(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=32, levels=_ODD_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        groups = blocks[:, 34:].view(np.uint16)
-        high = groups[..., None] >> np.arange(0, 12, 3, dtype=np.uint16) & 7
-        scales = half_at(blocks, 0) * (2 * (groups >> 12 & 7) + 1)
-        points = _native.grid("IQ1_S")[blocks[:, 2:34] | high.reshape(-1, 32) << 8]
-        return _shifted(scales, points, groups >> 15 == 1)
+    def split(cls, blocks: Bytes) -> Parts:
+        groups = whole_numbers(blocks[:, 34:], 2)
+        high = library(groups).stack([groups >> at & 7 for at in range(0, 12, 3)], -1)
+        points = look_up(_shifted_codes(), _index(blocks[:, 2:34], high.reshape(-1, 32)))
+        down = library(groups).asarray(groups >> 15, dtype=points.dtype)
+        scales = half_at(blocks, 0) * _scale_bytes(groups >> 12 & 7) * 0.125
+        return Parts(points.reshape(-1, 8, 32) - down[..., None], scales)
 
 
 class IQ1_M(BlockFormat):
@@ -172,13 +227,15 @@ class IQ1_M(BlockFormat):
     ```
     """
 
+    coding = Coding(bits=4, group=16, levels=_ODD_LEVELS)
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        words = blocks[:, 48:].view(np.uint16)
-        parts = words >> 12 << np.arange(0, 16, 4, dtype=np.uint16)
-        d = np.bitwise_or.reduce(parts, axis=-1, keepdims=True).view(np.float16)
-        factors = words[..., None] >> np.arange(0, 12, 3, dtype=np.uint16) & 7
-        scales = d.astype(np.float32) * (2 * factors.reshape(-1, 16) + 1)
+    def split(cls, blocks: Bytes) -> Parts:
+        words = whole_numbers(blocks[:, 48:], 2)
+        fields = library(words).stack([words >> at & 7 for at in range(0, 12, 3)], -1)
+        tops = blocks[:, 49:56:2] >> 4
+        d = half_at(tops[:, ::2] | tops[:, 1::2] << 4, 0)
         high = nibble_pairs(blocks[:, 32:48])
-        points = _native.grid("IQ1_S")[blocks[:, :32] | (high & 7).astype(np.uint16) << 8]
-        return _shifted(scales, points, high >> 3 == 1)
+        points = look_up(_shifted_codes(), _index(blocks[:, :32], high & 7))
+        scales = d * _scale_bytes(fields.reshape(-1, 16)) * 0.125
+        return Parts(points - (high >> 3)[..., None], scales)

@@ -7,10 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.arrays import Bytes, Floats
-from ingot.quant.bits import fields, half_at, half_bytes, inverse, round_half_away, to_integers
-from ingot.quant.block import BlockFormat
+from ingot.quant.bits import (
+    fields,
+    half_at,
+    half_bytes,
+    inverse,
+    join,
+    library,
+    round_half_away,
+    to_integers,
+)
+from ingot.quant.block import BlockFormat, Coding, Parts
 
-_POWERS = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
+_CODING = Coding(bits=2, group=256, zero=1)
+_POWERS = (1, 3, 9, 27, 81)
 
 
 def _trits(packed: Bytes, per_byte: int) -> Bytes:
@@ -20,15 +30,17 @@ def _trits(packed: Bytes, per_byte: int) -> Bytes:
     by a power of 3 and dropping what leaves the byte moves a digit to the front; a
     last times 3 carries it out.
     """
-    moved = packed[:, None, :] * _POWERS[:per_byte, None]
-    trits = (moved.astype(np.uint16) * 3 >> 8).astype(np.uint8)
+    xp = library(packed)
+    moved = xp.stack([packed * power for power in _POWERS[:per_byte]], 1)
+    trits: Bytes = xp.asarray(xp.asarray(moved, dtype=xp.int32) * 3 >> 8, dtype=xp.uint8)
     return trits.reshape(len(packed), per_byte * packed.shape[1])
 
 
 def _pack_trits(trits: Bytes, per_byte: int) -> Bytes:
     """Pack what `_trits` unpacks: [n, per_byte * bytes] -> [n, bytes]."""
     digits = trits.reshape(len(trits), per_byte, trits.shape[1] // per_byte).astype(np.uint32)
-    number: NDArray[np.uint32] = (digits * _POWERS[::-1][:per_byte, None]).sum(axis=1)
+    powers = np.array(_POWERS[::-1][:per_byte], np.uint32)[:, None]
+    number: NDArray[np.uint32] = (digits * powers).sum(axis=1)
     return ((number * 256 + 242) // 243).astype(np.uint8)
 
 
@@ -49,15 +61,16 @@ class TQ1_0(BlockFormat):
     ```
     """
 
+    coding = _CODING
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
+    def split(cls, blocks: Bytes) -> Parts:
         parts = [
             _trits(blocks[:, :32], 5),
             _trits(blocks[:, 32:48], 5),
             _trits(blocks[:, 48:52], 4),
         ]
-        trits = np.concatenate(parts, axis=-1)
-        return half_at(blocks, 52) * (trits.astype(np.int8) - np.int8(1))
+        return Parts(join(parts), half_at(blocks, 52))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:
@@ -80,10 +93,11 @@ class TQ2_0(BlockFormat):
     ```
     """
 
+    coding = _CODING
+
     @classmethod
-    def _decode(cls, blocks: Bytes) -> Floats:
-        codes = fields(blocks[:, :64].reshape(-1, 2, 32), 2).reshape(-1, 256)
-        return half_at(blocks, 64) * (codes.astype(np.int8) - np.int8(1))
+    def split(cls, blocks: Bytes) -> Parts:
+        return Parts(fields(blocks[:, :64].reshape(-1, 2, 32), 2), half_at(blocks, 64))
 
     @classmethod
     def _encode(cls, weights: Floats) -> Bytes:

@@ -14,9 +14,9 @@ Rows come in tiles of 32, columns in chunks of 64. Of every tile and chunk there
 so that neighbouring threads read neighbouring bytes and unpack without moving them. Each matrix is
 multiplied by a power of two that brings its scales into the middle of a half's range; `factor`
 takes it back. What the blocks of a file mean is said by the classes in `ingot.quant`; `form_of`
-follows from how a format codes its weights. Codes below 4 bits (Q1_0 to Q3_K) are widened to 4; a
-format that has no form here is decoded to half floats. Everything runs as tensor operations on the
-device the bytes are on.
+follows from how a format codes its weights. Codes below 4 bits are widened to 4; a format that has
+no form here is decoded to half floats. Everything runs as tensor operations on the device the bytes
+are on.
 """
 
 import math
@@ -28,9 +28,9 @@ from typing import NamedTuple, cast
 import torch
 
 from ingot.arrays import Bytes
-from ingot.backends.gpu.kernels.weights import Weights
+from ingot.backends.gpu.kernels.weights import LEVELS_ANY, LEVELS_FP4, LEVELS_ODD, Weights
 from ingot.gguf import GgmlType
-from ingot.quant import fp4, iq4
+from ingot.quant import fp4
 from ingot.quant.block import BlockFormat, Coding
 from ingot.quant.registry import format_of
 
@@ -52,7 +52,12 @@ class PlaneForm:
     high: int = 0  # bits in the extras
     fine: bool = False  # groups of 16, not of 32
     minimum: bool = False  # pairs s, c
-    table: int = 0  # 1: IQ4's values, 2: E2M1 floats
+    levels: tuple[int, ...] | None = None  # that codes name
+
+    @property
+    def level_kind(self) -> int:
+        """How kernels make the levels; 0: codes stand for themselves."""
+        return _LEVEL_KINDS.get(self.levels, LEVELS_ANY.value) if self.levels else 0
 
     @property
     def code_tiles(self) -> int:
@@ -72,9 +77,10 @@ class PlaneForm:
 
 HALF_BITS = 16
 _HALVES = PlaneForm(HALF_BITS)
-# The levels in the kernels, as they number them.
-_TABLES: Mapping[tuple[int, ...], int] = MappingProxyType({iq4.LEVELS: 1, fp4.LEVELS: 2})
-_TABLE_FP4 = 2
+# Levels that kernels compute; others are looked up.
+_LEVEL_KINDS: Mapping[tuple[int, ...], int] = MappingProxyType(
+    {fp4.LEVELS: LEVELS_FP4.value, tuple(range(-15, 16, 2)): LEVELS_ODD.value}
+)
 # A half with the bits of an E2M1 float is 2 ** -14 of it, and the levels are twice the floats.
 _FP4_SCALE = 2.0**15
 
@@ -86,8 +92,8 @@ def form_of(type: GgmlType) -> PlaneForm:
         return _HALVES
     fine, shifted = coding.group == 16, _is_shifted(coding)
     if coding.levels is not None:
-        table = _TABLES.get(coding.levels)
-        return PlaneForm(4, fine=fine, table=table) if table else _HALVES
+        fits = len(coding.levels) == 16 and all(-128 <= level < 128 for level in coding.levels)
+        return PlaneForm(4, fine=fine, levels=coding.levels) if fits else _HALVES
     if coding.bits <= 5:
         return PlaneForm(4, high=max(0, coding.bits - 4), fine=fine, minimum=shifted)
     if coding.bits == 6 and not shifted:
@@ -134,7 +140,7 @@ def read_codes(raw: torch.Tensor, format: type[BlockFormat]) -> Codes:
             shifts = (middle - coding.zero) * scales
             if parts.minimums is not None:
                 shifts = shifts + cast(torch.Tensor, parts.minimums).reshape(len(raw), -1)
-    elif form.table == _TABLE_FP4:
+    elif form.level_kind == LEVELS_FP4.value:
         scales = scales * _FP4_SCALE
     repeat = coding.group // 32
     if repeat > 1:
@@ -232,7 +238,7 @@ def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Plane
     else:
         pieces = (raw[at : at + step] for at in starts)
         largest = max(float(read_codes(piece, format).scales.abs().amax()) for piece in pieces)
-        gain = _gain(largest, _TOP_FP4 if form.table == _TABLE_FP4 else _TOP)
+        gain = _gain(largest, _TOP_FP4 if form.level_kind == LEVELS_FP4.value else _TOP)
     for start in starts:
         rows = min(step, sizes.rows - start)
         piece = raw[start : start + rows]

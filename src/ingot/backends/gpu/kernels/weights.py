@@ -6,7 +6,7 @@ is field i. So a slice is a mask and a shift away from the words, and a product 
 four products over slices, each with 16 neighbouring inputs. On NVIDIA the fields are taken two at a
 time by inline assembly; elsewhere, and in the interpreter, by the same steps in Triton.
 
-w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a table's value times s.
+w = (code - zero) * s + c, with s and c of a group of 16 or 32; or a level times s.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,15 @@ import torch
 import triton
 import triton.language as tl
 
-from ingot.quant import iq4
-
 ROWS = tl.constexpr(32)  # of a row tile
 CHUNK = tl.constexpr(64)  # columns
 SLICE = tl.constexpr(16)
 TILE_WORDS = tl.constexpr(512)  # words: a row tile of one chunk, four bits a weight
 
-TABLE_NONE = tl.constexpr(0)
-TABLE_IQ4 = tl.constexpr(1)
-TABLE_FP4 = tl.constexpr(2)
+# What codes stand for, if not for themselves.
+LEVELS_ANY = tl.constexpr(1)  # any 16 signed bytes
+LEVELS_FP4 = tl.constexpr(2)  # E2M1 floats
+LEVELS_ODD = tl.constexpr(3)  # 2 * code - 15
 
 
 class Weights(NamedTuple):
@@ -96,12 +95,25 @@ def _share_asm(share: int) -> str:
     return "{\n" + "\n".join(moves) + "\n}"
 
 
-def _iq4_asm() -> str:
-    """Bytes of the table by byte permutation, the four fields of a word at a time."""
-    table = [value + 128 for value in iq4.LEVELS]
+def _odd_asm() -> str:
+    """Twice the codes, as numbers are made of codes alone, less 15."""
+    lines = [".reg .b32 t, z;", "mov.b32 z, 0x640f640f;"]
+    for i in range(4):
+        move = 4 * i - 1
+        lines += [
+            f"shr.u32 t, $4, {move};" if i else "shl.b32 t, $4, 1;",
+            "lop3.b32 t, t, 0x001e001e, 0x64006400, 0xEA;",
+            "sub.rn.f16x2 t, t, z;",
+            f"mul.rn.f16x2 ${i}, t, ${5 + i};",
+        ]
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+@triton.constexpr_function
+def _levels_asm(form):
+    """Biased bytes of the levels by byte permutation, the four fields of a word at a time."""
     word = [
-        f"0x{sum(byte << 8 * n for n, byte in enumerate(table[at : at + 4])):08x}"
-        for at in (0, 4, 8, 12)
+        f"0x{sum(form.levels[at + n] + 128 << 8 * n for n in range(4)):08x}" for at in (0, 4, 8, 12)
     ]
     lines = [".reg .b32 s, m, l, h, a, b, t, z;", "mov.b32 z, 0x64806480;"]
     for source, target in (("$4", "a"), ("s", "b")):
@@ -126,13 +138,12 @@ def _iq4_asm() -> str:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def _iq4_bytes(first: int) -> int:
-    """Eight entries of the table, biased, in one number."""
-    return sum(iq4.LEVELS[first + at] + 128 << 8 * at for at in range(8))
+@triton.constexpr_function
+def _level_bytes(form, first):
+    """Eight of the levels, biased, in one number."""
+    return sum(form.levels[first + at] + 128 << 8 * at for at in range(8))
 
 
-_IQ4_LOW = tl.constexpr(_iq4_bytes(0))
-_IQ4_HIGH = tl.constexpr(_iq4_bytes(8))
 _NIBBLE = tl.constexpr(_fields_asm(0, minimum=False))
 _NIBBLE_MIN = tl.constexpr(_fields_asm(0, minimum=True))
 _FIVE = tl.constexpr(_fields_asm(1, minimum=False))
@@ -140,7 +151,7 @@ _FIVE_MIN = tl.constexpr(_fields_asm(1, minimum=True))
 _SIX = tl.constexpr(_fields_asm(2, minimum=False))
 _BYTES = tl.constexpr(_bytes_asm())
 _FP4 = tl.constexpr(_fp4_asm())
-_IQ4 = tl.constexpr(_iq4_asm())
+_ODD = tl.constexpr(_odd_asm())
 _ONE_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
 _ONE_IN_MIN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r,r,r,r")
 _TWO_IN = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r,r")
@@ -159,9 +170,11 @@ def _half(bits):
 
 
 @triton.jit
-def _iq4_value(code):
-    """The table's entry: a byte, biased, of the half of the table that the code is in."""
-    half = tl.where(code < 8, _IQ4_LOW, _IQ4_HIGH)
+def _level(code, FORM: tl.constexpr):
+    """The level that a code names: a biased byte of the half of the levels that it is in."""
+    LOW: tl.constexpr = _level_bytes(FORM, 0)
+    HIGH: tl.constexpr = _level_bytes(FORM, 8)
+    half = tl.where(code < 8, LOW, HIGH)
     return ((half >> ((code & 7) * 8).to(tl.uint64)) & 255).to(tl.int32) - 128
 
 
@@ -176,10 +189,12 @@ def _slice(
 ):
     """Slice PART of words of fields, step by step."""
     code = (word.to(tl.int32) >> (4 * PART)) & 15
-    if FORM.table == 2:
+    if FORM.level_kind == LEVELS_FP4:
         return _half(((code & 8) << 12) | ((code & 7) << 9)) * s
-    if FORM.table == 1:
-        return _iq4_value(code).to(tl.float16) * s
+    if FORM.level_kind == LEVELS_ODD:
+        return (2 * code - 15).to(tl.float16) * s
+    if FORM.level_kind == LEVELS_ANY:
+        return _level(code, FORM).to(tl.float16) * s
     if FORM.high > 0:
         code |= ((extra.to(tl.int32) >> (FORM.high * PART)) & ((1 << FORM.high) - 1)) << 4
     number = (code - (8 << FORM.high)).to(tl.float16)
@@ -284,10 +299,14 @@ def chunk_slices(
         return w0, w1, w2, w3
     word = tl.load(codes + chunk * TILE_WORDS)
     if ASM:
-        if FORM.table == 2:
+        if FORM.level_kind == LEVELS_FP4:
             return tl.inline_asm_elementwise(_FP4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
-        elif FORM.table == 1:
-            return tl.inline_asm_elementwise(_IQ4, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
+        elif FORM.level_kind == LEVELS_ODD:
+            return tl.inline_asm_elementwise(_ODD, _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2)
+        elif FORM.level_kind == LEVELS_ANY:
+            return tl.inline_asm_elementwise(
+                _levels_asm(FORM), _ONE_IN, [word, s0, s1, s2, s3], halves, True, 2
+            )
         elif FORM.high == 0 and FORM.minimum:
             return tl.inline_asm_elementwise(
                 _NIBBLE_MIN, _ONE_IN_MIN, [word, s0, s1, s2, s3, c0, c1, c2, c3], halves, True, 2
