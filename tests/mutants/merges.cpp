@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -50,14 +51,17 @@ struct Rules {
   }
 };
 
-std::vector<std::string> plainly(const Rules& rules, const std::string& word) {
+// Which of two neighbouring texts are joined first; a negative order: never.
+using Order = std::function<int(const std::string& left, const std::string& right)>;
+
+std::vector<std::string> plainly(const Order& order_of, const std::string& word) {
   std::vector<std::string> parts;
   for (const char letter : word) parts.emplace_back(1, letter);
   while (true) {
     int best = -1, lowest = 1 << 30;
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-      const int rank = rules.rank(parts[i], parts[i + 1]);
-      if (rank >= 0 && rank < lowest) best = static_cast<int>(i), lowest = rank;
+      const int order = order_of(parts[i], parts[i + 1]);
+      if (order >= 0 && order < lowest) best = static_cast<int>(i), lowest = order;
     }
     if (best < 0) return parts;
     parts[best] += parts[best + 1];
@@ -92,9 +96,13 @@ void compare(const Rules& rules, const Merges& merges, const std::string& word, 
   merger.symbols = letters_of(word);
   const std::string_view text = word;
   merger.merge([&](const Symbol& left, const Symbol& right) {
+    require(left.start + left.bytes == right.start, "these are no neighbours");
     return merges.find(text.substr(left.start, left.bytes), text.substr(right.start, right.bytes));
   });
-  const std::vector<std::string> expected = plainly(rules, word);
+  const auto rank = [&](const std::string& left, const std::string& right) {
+    return rules.rank(left, right);
+  };
+  const std::vector<std::string> expected = plainly(rank, word);
   require(merger.symbols.size() == expected.size(), "another number of symbols");
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const Symbol& symbol = merger.symbols[i];
@@ -108,6 +116,47 @@ void compare(const Rules& rules, const Merges& merges, const std::string& word, 
       require(symbol.id == static_cast<unsigned char>(expected[i][0]), "another id of a byte");
     }
   }
+}
+
+// As SentencePiece joins: pairs of other texts may have the same order, and what is found late may
+// stand before what was found early. The id of a symbol is how many letters it has.
+void compare_ties(const std::string& word, int orders, Merger merger) {
+  const Order order_of = [&](const std::string& left, const std::string& right) {
+    if (left.size() + right.size() > 6) return -1;
+    const std::size_t spread = hash_bytes(left + right) >> 40;
+    return spread % 3 == 0 ? -1 : static_cast<int>(spread % static_cast<std::size_t>(orders));
+  };
+  merger.symbols = letters_of(word);
+  for (Symbol& symbol : merger.symbols) symbol.id = 1;
+  merger.merge([&](const Symbol& left, const Symbol& right) {
+    require(left.start + left.bytes == right.start, "these are no neighbours");
+    const int order =
+        order_of(word.substr(left.start, left.bytes), word.substr(right.start, right.bytes));
+    return order < 0 ? Joint{} : Joint{static_cast<std::uint32_t>(order), left.id + right.id};
+  });
+  const std::vector<std::string> expected = plainly(order_of, word);
+  require(merger.symbols.size() == expected.size(), "another number of symbols with ties");
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Symbol& symbol = merger.symbols[i];
+    require(word.substr(symbol.start, symbol.bytes) == expected[i], "another symbol with ties");
+    require(symbol.id == static_cast<Id>(expected[i].size()), "another id with ties");
+  }
+}
+
+// Two merges that an index of two can tell apart by their texts alone.
+void compare_alike(const std::string& left, const std::string& right, const std::string& left2,
+                   const std::string& right2) {
+  const auto hash = [](const std::string& a, const std::string& b) {
+    return hash_bytes(a) * 3 + hash_bytes(b);
+  };
+  const std::uint64_t differ = hash(left, right) ^ hash(left2, right2);
+  require(differ >> 32 == 0 && differ % 8 == 0, "these hashes differ: look for others");
+  const Rules rules({left + " " + right, left2 + " " + right2});
+  const Merges merges(rules.strings());
+  require(merges.find(left, right).order == 0, "the first of two alike");
+  require(merges.find(left2, right2).order == 1, "the second of two alike");
+  const Rules one({left + " " + right});
+  require(Merges(one.strings()).find(left2, right2).order == Joint::kNever, "none of one alike");
 }
 
 }  // namespace
@@ -134,6 +183,17 @@ int main() {
       compare(rules, found, word, broken_off());
     }
   }
+  for (int round = 0; round < 12; ++round) {
+    const std::uint32_t letters = 1 + random_below(4);
+    for (const std::uint32_t length : {2u, 5u, 40u, 100u, 101u, 240u}) {
+      std::string word;
+      while (word.size() < length) word += static_cast<char>('a' + random_below(letters));
+      compare_ties(word, 1 + round % 5, {});
+      compare_ties(word, 1 + round % 5, broken_off());
+    }
+  }
+  compare_alike("x", "qwcha", "x", "vdxja");
+  compare_alike("rhlfa", "x", "ofwsa", "x");
   // Texts that have spaces, merges that have none, and merges that begin with one.
   const Rules odd({"a b", "ab", " a", "  a", "a  ", "b c", "a bc"});
   const Merges merges(odd.strings());
