@@ -4,8 +4,9 @@ Within its phase: a prompt's tokens run through other kernels than a generation'
 else changes the order of a sum shows here.
 """
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingot import _native
+from ingot.backends.batch import ExecutionPhase
 from ingot.backends.cpu.team_size import TeamSize
 from ingot.backends.precision import Precision
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph import ComputationGraph
+from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import VOCABULARY, Fixture
-from run_batches import GENERATION, Runner, using_isa
+from run_batches import GENERATION, PROMPT, Runner, using_isa
 from tiny_llama import Sizes
 
 
@@ -33,9 +36,16 @@ class Model:
     precision: Precision
     expanded: bool  # the latents of prompts
 
+    kv_type: KvType = KvType.F32
+
     def runner(self, **sizes: int) -> Runner:
         return Runner(
-            self.graph, self.file, precision=self.precision, expanded=self.expanded, **sizes
+            self.graph,
+            self.file,
+            precision=self.precision,
+            expanded=self.expanded,
+            kv_type=self.kv_type,
+            **sizes,
         )
 
 
@@ -98,6 +108,63 @@ def model(
         precision = Precision.FAST if "fast" in request.param else Precision.EXACT
         expanded = "expanded" in request.param
         yield Model(build_graph(opened), opened, precision, expanded)
+
+
+HEAD_ROWS = re.compile(r"attn_([qkv]\.(weight|bias)|[qk]_norm\.weight)$")
+
+
+def with_heads(name: str) -> Fixture:
+    """A fixture with heads of 32 elements, which all types of caches can store."""
+    fixture = Fixture.load(name)
+    old = fixture.metadata["attention.key_length"]
+
+    def widened(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if HEAD_ROWS.search(name):
+            return (shape[0] // old * 32, *shape[1:])
+        if name.endswith("attn_output.weight"):
+            return (shape[0], shape[1] // old * 32)
+        return shape
+
+    keys = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+    return replace(
+        fixture,
+        metadata={**fixture.metadata, **dict.fromkeys(keys, 32)},
+        shapes={name: widened(name, shape) for name, shape in fixture.shapes.items()},
+    )
+
+
+# With 8-bit inputs: networks that are no plain llama, and the caches that they can have.
+FAST = {
+    "mxfp4 experts": (lambda: with_heads("gpt-oss"), GgmlType.MXFP4, True),
+    "q8_0 experts": (lambda: with_heads("qwen3moe"), GgmlType.Q8_0, True),
+    "states": (lambda: Fixture.load("mamba2-groups"), GgmlType.Q8_0, False),
+    "hybrid": (lambda: with_heads("falcon-h1"), GgmlType.Q8_0, True),
+    "delta": (lambda: with_heads("qwen3next").first_layers(4), GgmlType.Q8_0, True),
+    "latents": (lambda: Fixture.load("deepseek2-lite").first_layers(3), GgmlType.Q8_0, True),
+    "expanded latents": (
+        lambda: Fixture.load("deepseek2-lite").first_layers(3),
+        GgmlType.Q8_0,
+        True,
+    ),
+}
+FAST_CASES = [
+    pytest.param((name, kv_type), id=f"{name}, {kv_type.value}")
+    for name, (*_, has_keys) in FAST.items()
+    for kv_type in (KvType.F16, KvType.Q8_0)
+    if has_keys or kv_type is KvType.F16  # states have no KV type
+]
+
+
+@pytest.fixture(scope="module", params=FAST_CASES)
+def fast_model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Model]:
+    name, kv_type = request.param
+    fixture, type, _ = FAST[name]
+    path = fixture().write(tmp_path_factory.mktemp("fast") / "model.gguf", type)
+    with GgufLoader(path) as opened:
+        graph = build_graph(opened)
+        yield Model(graph, opened, Precision.FAST, "expanded" in name, kv_type)
 
 
 class FickleTeam(TeamSize):
@@ -176,6 +243,31 @@ def test_company_of_a_deep_sequence(model: Model) -> None:
         found = runner.step({"short": [short[at]], "deep": [deep[at]]}, GENERATION)
         np.testing.assert_array_equal(found["deep"][0], expected_deep[at])
         np.testing.assert_array_equal(found["short"][0], expected_short[at])
+
+
+@pytest.mark.usefixtures("isa")
+def test_fast_inputs(fast_model: Model) -> None:
+    """Three texts, on 1 to 3 threads: their prompts mixed and cut, then generated together."""
+    lengths = {"long": 45, "short": 7, "late": 33}
+    texts = {name: text(seed, length + 4) for seed, (name, length) in enumerate(lengths.items())}
+    expected = {name: alone(fast_model, ids, generated=4) for name, ids in texts.items()}
+    for threads in (1, 2, 3):
+        runner = fast_model.runner(threads=threads, positions=96, sequences=3)
+        found: dict[object, list[NDArray[np.float32]]] = {name: [] for name in texts}
+
+        def step(parts: dict[str, tuple[int, int]], phase: ExecutionPhase = PROMPT) -> None:
+            tokens = {name: texts[name][first:last] for name, (first, last) in parts.items()}
+            for name, logits in runner.step(tokens, phase).items():  # noqa: B023
+                found[name].append(logits)  # noqa: B023
+
+        step({"long": (0, 31), "short": (0, 7)})
+        step({"late": (0, 33), "long": (31, 45)})
+        for at in range(4):
+            names = list(texts)[:: -1 if at % 2 else 1]
+            together = {name: (lengths[name] + at, lengths[name] + at + 1) for name in names}
+            step(together, GENERATION)
+        for name, parts in found.items():
+            np.testing.assert_array_equal(np.concatenate(parts), expected[name], err_msg=name)
 
 
 @settings(max_examples=15, deadline=None)
