@@ -18,10 +18,12 @@ from models.test_split import SplitRunner
 from models.tiny_models import Fixture
 from run_batches import GENERATION, PROMPT, Runner
 
-# Fused matrices, scales, biases, parallel layers, experts with shared ones, latents, states.
+# Fused matrices, scales, biases, parallel layers, experts with shared ones, latents, states,
+# streams.
 NAMES = (
     "phi3", "gpt2", "gemma3", "granite", "command-r", "qwen2moe", "deepseek2", "falcon-h1",
-    "gpt-oss", "llama4", "gemma4-experts", "granitemoe",
+    "gpt-oss", "llama4", "gemma4-experts", "granitemoe", "mistral4", "mamba", "mamba2",
+    "granitehybrid-dense", "gemma3n",
 )  # fmt: skip
 
 
@@ -35,6 +37,8 @@ def made_up(graph: ComputationGraph, rank: int) -> Adapter:
     tensors = {}
     for op in graph.ops:
         for weight in op.adapted_matrices:
+            if len(weight.tensor_shape) != 2:  # Gemma 3n: several matrices between its streams
+                continue
             rows, columns = weight.tensor_shape
             name = OUTPUT if weight.name == EMBEDDING else weight.name
             tensors[name] = LowRank(matrix(rank, columns), matrix(rows, rank), 0.3)

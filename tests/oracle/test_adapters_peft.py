@@ -19,6 +19,7 @@ from ingot.cli import app
 from ingot.convert import open_model
 from ingot.convert.conversion import plan
 from ingot.models import build_graph
+from models.recipes import RECIPES
 from models.text_runner import TextRunner
 from models.tiny_models import VOCABULARY
 from run_batches import GENERATION
@@ -142,12 +143,41 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, atol=2e-3 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Latents, states, attention beside states, streams: the tiny models of tests/models. `kv_b_proj` of
+# latents is refused by Ingot, and the last matrix of Mamba's mixers by PEFT.
+LATENT = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj"]
+SPECIAL: dict[str, list[str]] = {
+    "deepseek2": [*LATENT, "gate_proj", "up_proj", "down_proj"],
+    "deepseek2-v3": LATENT,
+    "mistral4": LATENT,
+    "mamba": ["in_proj", "x_proj", "dt_proj"],
+    "mamba2": ["in_proj"],
+    "granitehybrid": [*DENSE[:4], "in_proj", "input_linear", "output_linear"],
+    "granitehybrid-dense": [*DENSE[:4], "in_proj", "input_linear", "output_linear"],
+    "gemma3n": [
+        *DENSE,
+        *("per_layer_input_gate", "per_layer_projection", "per_layer_model_projection"),
+        *("linear_left", "linear_right", "modality_router"),
+    ],
+}
+
+
+def special_model(name: str, folder: Path) -> Any:
+    """The model of a recipe, saved with a tokenizer."""
+    from models.make_fixtures import filled_model  # noqa: PLC0415 (imports torch)
+
+    model, _ = filled_model(RECIPES[name])
+    model.float().save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    return model
+
+
+@pytest.mark.parametrize("name", [*MODELS, *SPECIAL])
 def test_logits_of_all_target_modules(name: str, tmp_path: Path) -> None:
     base, folder = tmp_path / "base", tmp_path / "adapter"
-    model = base_model(name, base)
+    model = special_model(name, base) if name in SPECIAL else base_model(name, base)
     plain = logits_of(model)
-    made = adapted(model, folder, MODELS[name][2])
+    made = adapted(model, folder, SPECIAL[name] if name in SPECIAL else MODELS[name][2])
     wanted = logits_of(made)
     assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
     with LLM(base, threads=1, precision="exact", kv_type="f32", adapters={"it": folder}) as llm:
@@ -387,7 +417,7 @@ def test_an_encoder_decoder(tmp_path: Path) -> None:
     assert np.abs(wanted - plain).max() > 1e-2 * np.abs(plain).max()
     with open_model(base) as loader:
         runner = TextRunner(build_graph(loader), loader)
-        runner.backend.attach(0, read_peft_adapter(folder, "t5", loader.metadata))
+        runner.backend.attach(0, read_peft_adapter(folder, loader))
         close(runner.text(IDS, IDS), plain)
         uses = {"text": (0, 1.0)}
         runner.read = {"text": len(IDS)}

@@ -22,6 +22,7 @@ from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
 
 EMBEDDING = "token_embd.weight"
+TABLES = frozenset({EMBEDDING, "per_layer_token_embd.weight"})  # whose rows tokens look up
 OUTPUT = "output.weight"
 TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16)
 
@@ -204,6 +205,8 @@ def _places(graph: ComputationGraph) -> dict[str, _Place]:
     places = {}
     for op in graph.all_ops:
         for weight in op.adapted_matrices:
+            if len(weight.tensor_shape) != 2:  # Gemma 3n: several matrices between its streams
+                continue
             rows, columns = weight.tensor_shape
             places[matrix_name(weight)] = _Place(rows, columns)
         for part in op.adapted_experts:
@@ -225,7 +228,7 @@ def combined(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
     tensors = {
         name: _joined(
             [(adapter.tensors[name], scale) for adapter, scale in parts if name in adapter.tensors],
-            is_table=name == EMBEDDING,
+            is_table=name in TABLES,
         )
         for name in names
     }

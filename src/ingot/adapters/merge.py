@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ingot import _native
-from ingot.adapters.adapter import EMBEDDING, OUTPUT, Adapter, LowRank
+from ingot.adapters.adapter import EMBEDDING, OUTPUT, TABLES, Adapter, LowRank
 from ingot.arrays import Bytes, Floats
 from ingot.errors import AdapterError
 from ingot.files import require_room
@@ -45,7 +45,7 @@ def merge_adapter(
         if low is None:
             copy_tensor(tensor, writer)
         else:
-            _add(writer, name, tensor, low, kind, is_table=name == EMBEDDING)
+            _add(writer, name, tensor, low, kind, is_table=name in TABLES)
         if name == EMBEDDING and unties:
             added = adapter.tensors.get(OUTPUT)
             if added is None:

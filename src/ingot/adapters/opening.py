@@ -20,7 +20,7 @@ def open_adapter(
         if place.is_dir():
             from ingot.adapters.peft import read_peft_adapter  # noqa: PLC0415 (imports convert)
 
-            adapter = read_peft_adapter(place, architecture, model.metadata)
+            adapter = read_peft_adapter(place, model)
         elif place.exists():
             adapter = read_gguf_adapter(place, architecture)
         else:

@@ -1,6 +1,6 @@
 """Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors.
 
-A folder and the architecture of the model come in. The names and orders of rows are those of the
+A folder and the model come in. The names and orders of rows are those of the
 architecture's checkpoint (`ingot.models.checkpoint`), so an adapter fits whatever `ingot convert`
 makes of its base model. Adapters of parameters, such as those of experts, are named in
 `peft_parameters.py`. What would change the model in another way than LoRA is refused.
@@ -9,13 +9,13 @@ makes of its base model. Adapters of parameters, such as those of experts, are n
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from ingot.adapters.adapter import EMBEDDING, Adapter, FloatMatrix, LowRank
+from ingot.adapters.adapter import OUTPUT, TABLES, Adapter, FloatMatrix, LowRank
 from ingot.adapters.peft_parameters import Pair, name_pairs, setting_of
 from ingot.arrays import Floats
 from ingot.convert.derived import ReorderedColumns
@@ -24,7 +24,7 @@ from ingot.convert.matrices import RowNumbers, as_floats
 from ingot.convert.safetensors import StoredTensor, as_array, read_safetensors
 from ingot.convert.tensors import FileTensor, plan_tensors
 from ingot.errors import AdapterError, ConversionError
-from ingot.gguf import GgmlType, Metadata
+from ingot.gguf import GgmlType, GgufLoader, Metadata
 from ingot.models import stored_forms
 from ingot.models.settings import Settings
 
@@ -96,8 +96,8 @@ def base_of(path: Path) -> Path:
     return Path(named)
 
 
-def read_peft_adapter(path: Path, architecture: str, metadata: Metadata) -> Adapter:
-    """The adapter of a folder, for a model whose file has this metadata."""
+def read_peft_adapter(path: Path, model: GgufLoader) -> Adapter:
+    """The adapter of a folder, for a model."""
     config = read_json(path / CONFIG)
     if config is None:
         raise AdapterError(f"{path} has no {CONFIG}; give a folder as PEFT saves it")
@@ -115,9 +115,10 @@ def read_peft_adapter(path: Path, architecture: str, metadata: Metadata) -> Adap
                 f"{path}: A of {module} has {down.rows} rows and B {up.columns} columns; both must "
                 "be the rank"
             )
-    experts = _number(metadata, f"{architecture}.expert_count")
+    architecture = model.metadata.string("general.architecture")
+    experts = _number(model.metadata, f"{architecture}.expert_count")
     pairs = name_pairs(path, config, sides, experts)
-    placed = _placed(path, architecture, metadata, pairs)
+    placed = _placed(path, architecture, model, pairs)
     tensors = {name: _low_rank(path, name, tensor, scales) for name, tensor in placed.items()}
     return Adapter(str(path), tensors)
 
@@ -180,24 +181,38 @@ def _matrix(tensor: StoredTensor) -> FloatMatrix:
 
 
 def _placed(
-    path: Path,
-    architecture: str,
-    metadata: Metadata,
-    pairs: Sequence[Pair],
+    path: Path, architecture: str, model: GgufLoader, pairs: Sequence[Pair]
 ) -> dict[str, FileTensor]:
-    """Where each up matrix belongs, by the names of the model's file."""
-    settings = _settings(architecture, metadata)
+    """Where each up matrix belongs, by the names of the model's file.
+
+    Of several forms of a checkpoint, that one is meant whose tensors the model has.
+    """
+    settings = _settings(architecture, model.metadata)
     stored = {pair.stored: _UpMatrix(pair) for pair in pairs}
     known = stored_forms(architecture)
     if not known:
         raise AdapterError(f"{path}: PEFT adapters of {architecture!r} models cannot be read")
+    names = {*model.tensors, OUTPUT}
+    first: dict[str, FileTensor] | None = None
     problem: ConversionError | None = None
     for checkpoint in known:
+        # No file states the factors. Whatever they are, such a tensor is refused, by its name.
+        factors = dict.fromkeys(checkpoint.factors, _unknown_factors)
         try:
-            return plan_tensors(checkpoint, settings, stored)
+            placed = plan_tensors(replace(checkpoint, factors=factors), settings, stored)
         except ConversionError as error:
             problem = problem or error
-    raise AdapterError(f"{path} does not fit a model of {architecture!r}: {problem}")
+            continue
+        if placed.keys() <= names:
+            return placed
+        first = first or placed
+    if first is None:
+        raise AdapterError(f"{path} does not fit a model of {architecture!r}: {problem}")
+    return first
+
+
+def _unknown_factors(rows: int, _: Settings) -> Floats:
+    return np.ones(rows, np.float32)
 
 
 def _settings(architecture: str, metadata: Metadata) -> Settings:
@@ -243,7 +258,7 @@ def _low_rank(path: Path, name: str, tensor: FileTensor, scales: _Scales) -> Low
             )
         pair = matrix.pair
         down, up = pair.down, pair.up
-        if name == EMBEDDING:
+        if name in TABLES:
             down = down.transposed()
         if columns is not None:
             down = down.transposed().picked(columns.order).transposed()
