@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ingot import _native
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import CpuBackend
+from ingot.backends.cpu.seats import Seat
 from ingot.backends.precision import Precision
 from ingot.engine.model.loaded_model import batch_adapters
 from ingot.gguf import GgufLoader
@@ -42,8 +43,10 @@ class Runner:
         positions: int = 1024,
         sequences: int = 1,
         expanded: bool = False,
+        seats: Sequence[Seat] = (),
     ) -> None:
-        """`expanded`: the latents of prompts."""
+        """`expanded`: the latents of prompts. `seats`: of the threads."""
+        self.seats = seats
         self.precision = precision
         self.expanded = expanded
         self.absorbed: set[object] = set()  # sequences that are not, by name
@@ -86,6 +89,7 @@ class Runner:
             context=context,
             threads=threads,
             precision=self.precision,
+            seats=self.seats,
             max_tokens=max_tokens,
         )
 

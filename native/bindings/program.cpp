@@ -1,5 +1,8 @@
 #include "bindings/program.h"
 
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
 #include <cstring>
 
 #include "bindings/gil.h"
@@ -15,6 +18,19 @@ constexpr int kMaxThreads = 1024;
 int checked(int threads) {
   if (threads < 1 || threads > kMaxThreads) refuse(std::to_string(threads) + " threads");
   return threads;
+}
+
+Seats checked(const std::vector<Program::SeatRecord>& records, int threads) {
+  Seats seats;
+  for (const auto& [cpus, node, replica] : records) {
+    if (node < 0 || replica < 0 || replica > node) refuse("a seat without a node or a replica");
+    for (const int cpu : cpus)
+      if (cpu < 0) refuse("a seat at CPU " + std::to_string(cpu));
+    seats.push_back({cpus, node, replica});
+  }
+  if (!seats.empty() && static_cast<int>(seats.size()) != threads)
+    refuse(std::to_string(seats.size()) + " seats for " + std::to_string(threads) + " threads");
+  return seats;
 }
 
 }  // namespace
@@ -55,8 +71,8 @@ StateRef StatePlace::ref(int64_t floats) const {
   return {group, pool.data(), block_bytes, offset};
 }
 
-Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token,
-                 int64_t max_tokens, int64_t max_positions)
+Program::Program(int threads, const std::vector<SeatRecord>& seats, Precision precision,
+                 int64_t arena_bytes_per_token, int64_t max_tokens, int64_t max_positions)
     : kernels(active_kernels(precision)),
       max_tokens(max_tokens),
       max_positions(max_positions),
@@ -65,8 +81,8 @@ Program::Program(int threads, Precision precision, int64_t arena_bytes_per_token
       attend_buffers(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions),
       head_buffers(threads),
       expanded_buffers(threads, max_tokens),
-      copies(kernels),
-      executor_(checked(threads), arena_bytes_per_token, max_tokens) {}
+      copies(kernels, checked(seats, threads)),
+      executor_(checked(threads), checked(seats, threads), arena_bytes_per_token, max_tokens) {}
 
 int Program::value(int64_t offset, int64_t width, bool selected, bool logits) {
   values_.push_back({offset, width, selected, logits});
@@ -341,9 +357,10 @@ void bind_program(nb::module_& module) {
   bind_recurrent_operations(module);
   bind_stream_operations(module);
   nb::class_<Program>(module, "Program")
-      .def(nb::init<int, Precision, int64_t, int64_t, int64_t>(), nb::kw_only(), nb::arg("threads"),
-           nb::arg("precision"), nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"),
-           nb::arg("max_positions"))
+      .def(nb::init<int, const std::vector<Program::SeatRecord>&, Precision, int64_t, int64_t,
+                    int64_t>(),
+           nb::kw_only(), nb::arg("threads"), nb::arg("seats"), nb::arg("precision"),
+           nb::arg("arena_bytes_per_token"), nb::arg("max_tokens"), nb::arg("max_positions"))
       .def("value", &Program::value, nb::kw_only(), nb::arg("offset"), nb::arg("width"),
            nb::arg("selected"), nb::arg("logits"))
       .def("add", nb::overload_cast<nb::handle_t<Operation>>(&Program::add), nb::arg("operation"))

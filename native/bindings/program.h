@@ -13,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings/array_view.h"
@@ -85,8 +86,10 @@ struct LowRankRecord {
 
 class Program {
  public:
-  Program(int threads, Precision precision, int64_t arena_bytes_per_token, int64_t max_tokens,
-          int64_t max_positions);
+  // The CPUs of a member of the team, its NUMA node and its replica of the weights' copies.
+  using SeatRecord = std::tuple<std::vector<int>, int, int>;
+  Program(int threads, const std::vector<SeatRecord>& seats, Precision precision,
+          int64_t arena_bytes_per_token, int64_t max_tokens, int64_t max_positions);
 
   int value(int64_t offset, int64_t width, bool selected, bool logits);
   void add(nb::handle_t<Operation> operation);

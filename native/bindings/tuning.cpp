@@ -26,6 +26,7 @@ std::map<std::string, int64_t> tuning() {
       {"piece_most_rows", ingot::kMaxPieceRows},
       {"pieces_per_thread", ingot::kPiecesPerMember},
       {"prompt_panel_rows", ingot::active_kernels().prompt_rows},
+      {"prompt_least_columns", ingot::kLeastPieceColumns},
       {"decode_most_sequences", ingot::kMaxGenerationTokens},
       {"attention_part_positions", ingot::AttendOp::kPartPositions},
       {"attention_tile_rows", ingot::AttendOp::kTileRows},

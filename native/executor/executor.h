@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "executor/aligned.h"
@@ -13,8 +14,10 @@ namespace ingot {
 
 class Executor {
  public:
-  Executor(int threads, int64_t arena_bytes_per_token, int64_t max_tokens)
-      : pool_(threads), barrier_(threads), arena_(arena_bytes_per_token * max_tokens) {}
+  Executor(int threads, Seats seats, int64_t arena_bytes_per_token, int64_t max_tokens)
+      : pool_(threads, std::move(seats)),
+        barrier_(threads),
+        arena_(arena_bytes_per_token * max_tokens) {}
 
   int threads() const { return pool_.size(); }
   void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }

@@ -18,6 +18,18 @@ void add_bias(const LinearPart& part, int64_t begin, int64_t end, float* out) {
     for (int64_t r = begin; r < end; ++r) out[r - begin] *= part.scale;
 }
 
+// Columns [first, first + count) of the inputs of a step; `first` begins a group of a prompt's.
+LinearInput columns_of(const Step& step, const LinearInput& input, int64_t first, int64_t count) {
+  LinearInput some = input;
+  some.columns = count;
+  if (first > 0) {
+    some.values += first * input.value_stride;
+    some.quantized += step.kernels.prompt_offset(input.width, first);
+    some.bytes += step.kernels.quantized_stride(first);
+  }
+  return some;
+}
+
 }  // namespace
 
 LinearOp::Buffers::Buffers(const KernelTable& kernels, int64_t members, int64_t max_tokens)
@@ -230,36 +242,45 @@ void LinearOp::run(const Step& step, int member) {
     expect_down(step, member, groups);
   }
 
-  if (spec_.gate) {
-    const int64_t rows = spec_.parts[0].weight.rows, each = piece_rows(step, spec_.parts[0].weight);
-    for (int64_t piece; (piece = rows_.claim(count_pieces(rows, each), member)) >= 0;)
-      run_gated(step, input, piece * each, std::min(rows, (piece + 1) * each), scratch, member);
-    return;
+  // Rows of all parts, or of gate and up together; each of these for every group of columns.
+  const auto rows_of_piece = [&](const LinearPart& part) {
+    return piece_rows(step, part.weight, part.weight.rows,
+                      row_multiple(step, part.weight, columns));
+  };
+  int64_t row_pieces = 0;
+  for (const LinearPart& part : spec_.parts) {
+    row_pieces += count_pieces(part.weight.rows, rows_of_piece(part));
+    if (spec_.gate) break;
   }
-  int64_t pieces = 0;
-  for (const LinearPart& part : spec_.parts)
-    pieces += count_pieces(part.weight.rows, piece_rows(step, part.weight));
+  const int64_t piece_width =
+      step.batch.adapted ? std::max<int64_t>(columns, 1) : piece_columns(step, row_pieces, columns);
+  const int64_t pieces = row_pieces * count_pieces(columns, piece_width);
   for (int64_t piece; (piece = rows_.claim(pieces, member)) >= 0;) {
+    const int64_t first = piece / row_pieces * piece_width;
+    const LinearInput some = columns_of(step, input, first, std::min(piece_width, columns - first));
     const LinearPart* part = spec_.parts.data();
-    int64_t index = piece, each = piece_rows(step, part->weight);
+    int64_t index = piece % row_pieces, each = rows_of_piece(*part);
     for (int64_t n; index >= (n = count_pieces(part->weight.rows, each));) {
       index -= n;
-      ++part;
-      each = piece_rows(step, part->weight);
+      each = rows_of_piece(*++part);
     }
-    run_rows(step, part - spec_.parts.data(), input, index * each,
-             std::min(part->weight.rows, (index + 1) * each), scratch, member);
+    const int64_t begin = index * each, end = std::min(part->weight.rows, begin + each);
+    if (spec_.gate)
+      run_gated(step, some, first, begin, end, scratch, member);
+    else
+      run_rows(step, part - spec_.parts.data(), some, first, begin, end, scratch, member);
   }
 }
 
-void LinearOp::run_rows(const Step& step, int64_t number, const LinearInput& input, int64_t begin,
-                        int64_t end, uint8_t* scratch, int member) const {
+void LinearOp::run_rows(const Step& step, int64_t number, const LinearInput& input, int64_t first,
+                        int64_t begin, int64_t end, uint8_t* scratch, int member) const {
   const LinearPart& part = spec_.parts[number];
-  multiply(step, number, input, begin, end, step.row(part.out, 0), part.out.width, scratch, member);
+  multiply(step, number, input, begin, end, step.row(part.out, first), part.out.width, scratch,
+           member);
   if (step.batch.adapted)
     add_adapters(step, number, begin, end, step.row(part.out, 0) + begin, part.out.width);
   if (!part.bias && part.scale == 1.0f && !part.residual) return;
-  for (int64_t c = 0; c < input.columns; ++c) {
+  for (int64_t c = first; c < first + input.columns; ++c) {
     float* out = step.row(part.out, c);
     add_bias(part, begin, end, out + begin);
     if (part.residual) {
@@ -269,8 +290,8 @@ void LinearOp::run_rows(const Step& step, int64_t number, const LinearInput& inp
   }
 }
 
-void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,
-                         uint8_t* scratch, int member) const {
+void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t first, int64_t begin,
+                         int64_t end, uint8_t* scratch, int member) const {
   const int64_t rows = end - begin;
   float* results[2];
   results[0] = reinterpret_cast<float*>(scratch + buffers_.kernel_scratch);
@@ -285,7 +306,7 @@ void LinearOp::run_gated(const Step& step, const LinearInput& input, int64_t beg
   for (int64_t c = 0; c < input.columns; ++c)
     step.kernels.activate(*spec_.gate, results[0] + c * rows,
                           spec_.parts.size() == 2 ? results[1] + c * rows : nullptr, rows,
-                          step.row(spec_.parts[0].out, c) + begin);
+                          step.row(spec_.parts[0].out, first + c) + begin);
 }
 
 }  // namespace ingot

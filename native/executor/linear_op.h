@@ -105,10 +105,11 @@ class LinearOp : public AdaptableOp {
                 int64_t end, float* out, int64_t stride, uint8_t* scratch, int member) const;
   void add_adapters(const Step& step, int64_t part, int64_t begin, int64_t end, float* out,
                     int64_t stride) const;
-  void run_rows(const Step& step, int64_t number, const LinearInput& input, int64_t begin,
-                int64_t end, uint8_t* scratch, int member) const;
-  void run_gated(const Step& step, const LinearInput& input, int64_t begin, int64_t end,
-                 uint8_t* scratch, int member) const;
+  // `input` are the step's columns from `first` on.
+  void run_rows(const Step& step, int64_t number, const LinearInput& input, int64_t first,
+                int64_t begin, int64_t end, uint8_t* scratch, int member) const;
+  void run_gated(const Step& step, const LinearInput& input, int64_t first, int64_t begin,
+                 int64_t end, uint8_t* scratch, int member) const;
 
   const Spec spec_;
   Buffers& buffers_;

@@ -81,7 +81,10 @@ class Shares {
     for (int64_t i = 0; i < members_; ++i) {
       const int64_t owner = (member + i) % members_;
       const auto [begin, end] = own(count, owner, members_);
-      const int64_t piece = begin + next_[owner].piece.fetch_add(1, std::memory_order_relaxed);
+      std::atomic<int64_t>& next = next_[owner].piece;
+      // A look first: where nothing is left, nobody takes the line from the others.
+      if (begin + next.load(std::memory_order_relaxed) >= end) continue;
+      const int64_t piece = begin + next.fetch_add(1, std::memory_order_relaxed);
       if (piece < end) return piece;
     }
     return -1;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 #include "system/system.h"
 
@@ -48,7 +49,8 @@ void Barrier::wait() {
   }
 }
 
-ThreadPool::ThreadPool(int threads) : process_(system::process_id()) {
+ThreadPool::ThreadPool(int threads, Seats seats)
+    : process_(system::process_id()), seats_(std::move(seats)) {
   workers_.reserve(threads > 1 ? threads - 1 : 0);
   try {
     for (int member = 1; member < threads; ++member)
@@ -82,8 +84,19 @@ void ThreadPool::begin_round(uint32_t members) {
   round_.notify_all();
 }
 
+void ThreadPool::sit(int member) const {
+  if (!seats_[member].cpus.empty()) system::keep_thread_to(seats_[member].cpus);
+}
+
 void ThreadPool::run(Task task, void* context, int members) {
   if (is_copy()) throw std::logic_error("the threads of this program are in another process");
+  if (!seats_.empty()) {
+    if (std::this_thread::get_id() != caller_) sit(0);
+    caller_ = std::this_thread::get_id();
+    this_replica = seats_[0].replica;  // another pool's run on this thread may have set its own
+  } else {
+    this_replica = 0;
+  }
   task_ = task;
   context_ = context;
   unfinished_.store(members - 1, std::memory_order_relaxed);
@@ -100,6 +113,10 @@ void ThreadPool::run(Task task, void* context, int members) {
 }
 
 void ThreadPool::work(int member) {
+  if (!seats_.empty()) {
+    sit(member);
+    this_replica = seats_[member].replica;
+  }
   uint32_t seen = 0;
   while (true) {
     const auto idle_since = std::chrono::steady_clock::now();

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "executor/seats.h"
+
 namespace ingot {
 
 // All members of a team wait until the last has come.
@@ -31,8 +33,9 @@ class Barrier {
 
 class ThreadPool {
  public:
-  // Throws std::system_error, and leaves no thread, if the system has too few for it.
-  explicit ThreadPool(int threads);
+  // Throws std::system_error, and leaves no thread, if the system has too few for it. Members keep
+  // to their seats, if they have some, and so does a thread that calls run().
+  ThreadPool(int threads, Seats seats);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -47,10 +50,13 @@ class ThreadPool {
 
  private:
   void work(int member);
+  void sit(int member) const;
   void stop();
   bool is_copy() const;  // made by a fork
 
   const int64_t process_;
+  const Seats seats_;
+  std::thread::id caller_;  // who called run() last
   std::vector<std::thread> workers_;
   Task task_ = nullptr;
   void* context_ = nullptr;

@@ -1,5 +1,6 @@
 #include "system/system.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <system_error>
@@ -18,6 +19,7 @@
 #endif
 
 #if defined(__linux__)
+#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #elif defined(__APPLE__)
@@ -72,6 +74,10 @@ uint8_t* allocate_pages(size_t size) {
 
 void free_pages(uint8_t* data, size_t) { VirtualFree(data, 0, MEM_RELEASE); }
 
+void prefer_node(uint8_t*, size_t, int) {}
+
+bool keep_thread_to(const std::vector<int>&) { return false; }
+
 uintptr_t page_size() {
   SYSTEM_INFO info;
   GetSystemInfo(&info);
@@ -117,6 +123,40 @@ uint8_t* allocate_pages(size_t size) {
 }
 
 void free_pages(uint8_t* data, size_t size) { munmap(data, size); }
+
+#if defined(__linux__)
+
+void prefer_node(uint8_t* data, size_t size, int node) {
+  constexpr long kPreferred = 1;  // MPOL_PREFERRED
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  const uintptr_t page = page_size(),
+                  begin = (reinterpret_cast<uintptr_t>(data) + page - 1) & -page,
+                  end = (reinterpret_cast<uintptr_t>(data) + size) & -page;
+  if (node < 0 || begin >= end) return;
+  std::vector<unsigned long> mask(node / kBits + 1);
+  mask.back() = 1ul << node % kBits;
+  syscall(SYS_mbind, begin, end - begin, kPreferred, mask.data(), mask.size() * kBits + 1, 0ul);
+}
+
+bool keep_thread_to(const std::vector<int>& cpus) {
+  const int most = *std::max_element(cpus.begin(), cpus.end());
+  cpu_set_t* set = CPU_ALLOC(most + 1);
+  if (!set) return false;
+  const size_t bytes = CPU_ALLOC_SIZE(most + 1);
+  CPU_ZERO_S(bytes, set);
+  for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set);
+  const bool done = sched_setaffinity(0, bytes, set) == 0;
+  CPU_FREE(set);
+  return done;
+}
+
+#else
+
+void prefer_node(uint8_t*, size_t, int) {}
+
+bool keep_thread_to(const std::vector<int>&) { return false; }
+
+#endif
 
 uintptr_t page_size() {
   static const auto size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -32,6 +32,13 @@ void release(const uint8_t* data, size_t size);
 uint8_t* allocate_pages(size_t size);
 void free_pages(uint8_t* data, size_t size);
 
+// Asks for the pages that lie wholly in a range, and are not written yet, to come from a NUMA node.
+// Linux alone; elsewhere, or if the node has no room, they come from anywhere.
+void prefer_node(uint8_t* data, size_t size, int node);
+
+// Keeps the calling thread to some CPUs. Linux alone; false: it may run anywhere.
+bool keep_thread_to(const std::vector<int>& cpus);
+
 // Bytes of a page.
 uintptr_t page_size();
 

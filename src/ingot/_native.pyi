@@ -1,6 +1,6 @@
 """Types of the compiled module (see native/bindings/)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 import numpy as np
@@ -236,6 +236,7 @@ class Program:
         self,
         *,
         threads: int,
+        seats: Sequence[tuple[Sequence[int], int, int]],  # CPUs, node, replica of each thread
         precision: Enum,  # of CODES["Precision"]
         arena_bytes_per_token: int,
         max_tokens: int,

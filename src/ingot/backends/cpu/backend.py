@@ -15,6 +15,7 @@ from ingot import _native
 from ingot.adapters import Adapter
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu.handover import Handover, native_low_ranks, native_precision, stored_as
+from ingot.backends.cpu.seats import Seat
 from ingot.backends.cpu.team_size import TeamSize
 from ingot.backends.precision import Precision
 from ingot.errors import ThreadLimitError
@@ -41,6 +42,7 @@ class CpuBackend:
         context: int,
         threads: int,
         precision: Precision,
+        seats: Sequence[Seat] = (),
         max_tokens: int = 512,
         states: int = 0,
         keep: Collection[str] = (),
@@ -48,6 +50,7 @@ class CpuBackend:
     ) -> None:
         """`blocks` of every group of the cache, `states` of that of recurrent operations.
 
+        Each of the `threads` has a seat, or none has one, and the system chooses their CPUs.
         `keep` names values that `kept` can tell after a step. `pools` are the cache of another
         program, if both share it.
         """
@@ -64,6 +67,7 @@ class CpuBackend:
         try:
             self._program = _native.Program(
                 threads=threads,
+                seats=[(seat.cpus, seat.node, seat.replica) for seat in seats],
                 precision=native_precision(precision),
                 arena_bytes_per_token=self.plan.size,
                 max_tokens=max_tokens,

@@ -29,6 +29,7 @@ _NATIVE = {
     "piece_most_rows": "rows of such a piece, at most",
     "pieces_per_thread": "pieces of a matrix per thread, so that threads finish together",
     "prompt_panel_rows": "rows of weights that are unpacked together in prefill",
+    "prompt_least_columns": "tokens of a prompt that a thread takes at least, if rows are too few",
     "decode_most_sequences": "sequences of a decode step; more take several steps",
     "attention_part_positions": "positions of a context that one thread attends to at once",
     "attention_tile_rows": "rows of queries that share a pass over keys in prefill",
