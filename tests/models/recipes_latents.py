@@ -199,6 +199,10 @@ LATENTS: dict[str, Recipe] = {
     ),
     "deepseek2": V2,
     "deepseek2-v3": V3,
+    # As Kimi K2: more experts, in one group.
+    "deepseek2-kimi": changed(
+        V3, {"n_group": 1, "topk_group": 1, "n_routed_experts": 48, "num_experts_per_tok": 8}
+    ),
     # A file of the older kind: no query rank, no groups, rows of whole blocks. Layers as many as
     # the model has by which llama.cpp knows it.
     "deepseek2-lite": replace(

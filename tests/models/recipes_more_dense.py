@@ -5,7 +5,15 @@ from typing import Any
 
 from models.alibi import add_alibi
 from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
-from models.recipes_dense import DENSE, HEAD_NORMS, PRE_AND_POST_NORMS, SIZES, rope
+from models.recipes_dense import (
+    DENSE,
+    FOUR_TIMES,
+    GROUPED_BY_HEAD,
+    HEAD_NORMS,
+    PRE_AND_POST_NORMS,
+    SIZES,
+    rope,
+)
 
 EXAONE4 = Recipe(
     architecture="exaone4",
@@ -233,6 +241,26 @@ MORE_DENSE: dict[str, Recipe] = {
         constants=llama3_factors,
         left_out=("act_fn",),
         adjust=set_xielu,
+    ),
+    "bloom": Recipe(
+        architecture="bloom",
+        model="BloomForCausalLM",
+        config={"hidden_size": 60, "n_layer": 3, "n_head": 5},
+        metadata=lambda c: {
+            "feed_forward_length": 4 * c.hidden_size,
+            "attention.head_count_kv": c.num_attention_heads,
+        },
+        names={
+            "transformer.h.": "blk.",
+            "transformer.": "",
+            "word_embeddings_layernorm": "token_embd_norm",
+            "word_embeddings": "token_embd",
+            "ln_f": "output_norm",
+            "self_attention.query_key_value": "attn_qkv",
+            "self_attention.dense": "attn_output",
+            **FOUR_TIMES,
+        },
+        transforms=GROUPED_BY_HEAD,
     ),
     "hunyuan-dense": Recipe(
         architecture="hunyuan-dense",

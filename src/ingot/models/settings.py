@@ -78,7 +78,7 @@ class Settings:
     @property
     def width(self) -> int:
         """Width of the residual stream."""
-        return self.positive("hidden_size", "n_embd", "d_model")
+        return self.positive("hidden_size", "n_embd", "n_embed", "d_model")
 
     @property
     def layers(self) -> int:
