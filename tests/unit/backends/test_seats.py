@@ -1,4 +1,4 @@
-"""Which seats the threads of a model get, that they keep to them, and that results do not change."""
+"""Which seats threads get, that they keep to them, and that results do not change."""
 
 import os
 from functools import partial
@@ -95,17 +95,22 @@ def test_replicas_and_rows_of_nodes_give_the_same_bits(model_file: Path) -> None
             np.testing.assert_array_equal(runner.run(ids, generated=10), expected)
 
 
+def tasks() -> set[int]:
+    """The threads of this process."""
+    return {int(folder.name) for folder in Path("/proc/self/task").iterdir()}
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux keeps threads to CPUs")
 def test_threads_keep_to_their_cpus(model_file: Path) -> None:
     before = os.sched_getaffinity(0)
     cpus = sorted(before)[-1:]
-    known = set(os.listdir("/proc/self/task"))
+    known = tasks()
     try:
         with GgufLoader(model_file) as file:
             places = [Seat(tuple(cpus), 0)] * 2
             runner = Runner(build_graph(file), file, seats=places, positions=8, threads=2)
             runner.run([1, 2, 3])
-            new = [int(task) for task in set(os.listdir("/proc/self/task")) - known]
+            new = tasks() - known
             assert [sorted(os.sched_getaffinity(task)) for task in new] == [cpus]
             assert sorted(os.sched_getaffinity(0)) == cpus, "the thread that runs steps, too"
     finally:
