@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.errors import ConfigError
-from ingot.ray.cores import claim, core_sets
+from ingot.ray.cores import claim, core_sets, spread
 
 
 def test_sets_stay_within_numa_nodes() -> None:
@@ -18,6 +18,16 @@ def test_sets_stay_within_numa_nodes() -> None:
     assert core_sets([1, 2, 7], nodes, 1) == [frozenset({1}), frozenset({2}), frozenset({7})]
     assert core_sets(range(4), [], 2) == [frozenset({0, 1}), frozenset({2, 3})]
     assert core_sets(range(2), nodes, 3) == []
+
+
+def test_sets_are_of_different_physical_cores_first() -> None:
+    pairs = [frozenset({0, 1}), frozenset({2, 3}), frozenset({4, 5})]
+    assert spread(set(range(7)), pairs) == [0, 2, 4, 6, 1, 3, 5]
+    assert spread({1, 4, 5}, pairs) == [1, 4, 5]
+    assert spread({3, 2}, []) == [2, 3]
+    nodes = [frozenset(range(4)), frozenset(range(4, 6))]
+    sets = core_sets(spread(set(range(6)), pairs), nodes, 2)
+    assert sets == [frozenset({0, 2}), frozenset({1, 3}), frozenset({4, 5})]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux pins threads")

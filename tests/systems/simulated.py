@@ -21,6 +21,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 WINDOWS_CORES, MACOS_CORES = 3, 5
+# Two of its CPUs are of one core, if there are as many.
+WINDOWS_THREADS = 2 if (os.cpu_count() or 1) > 1 else 3
 WINDOWS_MEMORY, MACOS_PAGES = 48 << 30, 7 << 20
 WINDOWS_CPU, MACOS_CPU = "Snapdragon X Elite", "Apple M9"
 ADDED = {"msvcrt", "winreg"}  # modules that Linux lacks

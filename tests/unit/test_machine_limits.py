@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from ingot import LLM, _native
 from ingot import config as config_module
+from ingot.cli.shared.ray_flags import RayFlags
+from ingot.errors import MemoryShortageError
+from ingot.gguf import GgmlType
 from ingot.machine import control_groups, linux
 from ingot.machine.cpu_topology import listed, numa_nodes, physical_cores
+from ingot.server.catalog import Catalog
+from ingot.server.options import ServedModel, ServerOptions
+from tiny_llama import write_tiny_llama
 
 GIB = 1 << 30
 Write = Callable[[Mapping[str, str]], Path]
@@ -50,6 +57,10 @@ def on_cpus(monkeypatch: pytest.MonkeyPatch, *cpus: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cpus), raising=False)
 
 
+def serving(model: Path) -> ServerOptions:
+    return ServerOptions(models=(ServedModel(name="tiny", path=model),))
+
+
 def siblings(*cores: str) -> dict[str, str]:
     """The files of CPUs that share cores, each core a list like `0,4` or `0-1`."""
     found = {}
@@ -83,6 +94,26 @@ def test_a_container_that_uses_more_than_its_limit_has_nothing_left(machine: Wri
 def test_a_limit_above_what_the_machine_has_changes_nothing(machine: Write) -> None:
     machine(MEMINFO | VERSION_2 | {"sys/fs/cgroup/app/memory.max": f"{64 * GIB}\n"})
     assert linux.available_memory() == 8 * GIB
+
+
+def test_a_model_takes_no_more_than_the_container_has_left(machine: Write, tmp_path: Path) -> None:
+    model = write_tiny_llama(tmp_path / "tiny.gguf")
+    limit = "sys/fs/cgroup/app/memory.max"
+    machine(MEMINFO | VERSION_2 | {limit: f"{2 * GIB + (8 << 20)}\n"})
+    with LLM(model, threads=1, context=32) as llm:
+        copies = llm.engine.model.copies
+        untouched = llm.engine.model._cpu_backend.cache_bytes
+    has_copies = _native.interleaved_rows(
+        int(GgmlType.Q8_0), _native.CODES["Precision"].FAST
+    )  # none on some CPUs
+    assert (copies is not None) == (has_copies > 0)
+    machine({limit: f"{2 * GIB + untouched}\n"})  # room for the cache, and nothing else
+    with LLM(model, threads=1, context=32, cache_tokens=128) as llm:
+        assert llm.engine.model.copies is None
+    for weights in ("read", "lock"):
+        with pytest.raises(MemoryShortageError, match=f"weights='{weights}' takes"):
+            LLM(model, threads=1, context=32, cache_tokens=32, weights=weights)
+    assert Catalog(serving(model))._memory == untouched
 
 
 @pytest.mark.parametrize("limit", ["9223372036854771712", "-1"])
@@ -135,6 +166,16 @@ def test_a_model_has_no_more_threads_than_its_container_may_run(
     machine(siblings("0,4", "1,5", "2,6", "3,7") | VERSION_2 | {"sys/fs/cgroup/app/cpu.max": quota})
     on_cpus(monkeypatch, *range(8))
     assert linux.default_threads() == threads
+
+
+def test_replicas_on_ray_share_the_physical_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.cli.shared.ray_flags.default_threads", lambda: 9)
+    monkeypatch.setattr("ingot.ray.require_ray", lambda: None)
+    scales = [
+        RayFlags(ray=True, replicas=replicas)._plan(serving(Path("model")), [], None)[0]
+        for replicas in (1, 2, 20)
+    ]
+    assert [scale.cpus for scale in scales] == [9, 4, 1]
 
 
 def test_the_variable_overrides_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ one byte that no file is long enough to have: on Windows a locked range cannot b
 """
 
 import ctypes
+import functools
 import io
 import mmap
 import msvcrt
+import operator
 import os
 import signal
 import socket
@@ -105,14 +107,22 @@ def _this_process() -> ctypes.c_void_p:
 
 def usable_cores() -> int:
     """The CPUs that this process may use; all of them if it may use more than one group of 64."""
-    ours, all_cores = ctypes.c_size_t(), ctypes.c_size_t()
-    _kernel("GetProcessAffinityMask")(_this_process(), ctypes.byref(ours), ctypes.byref(all_cores))
-    return ours.value.bit_count() or os.cpu_count() or 1
+    return _affinity().bit_count() or os.cpu_count() or 1
 
 
 def default_threads() -> int:
-    """One thread for each CPU that this process may use."""
-    return usable_cores()
+    """One thread for each core that this process may use; of more than 64 CPUs, for each CPU."""
+    ours = _affinity()
+    cores = [relation.cpus for relation in _relations() if relation.relation == _CORE]
+    alone = ours & ~functools.reduce(operator.or_, cores, 0)
+    return sum(1 for core in cores if core & ours) + alone.bit_count() or usable_cores()
+
+
+def _affinity() -> int:
+    """The CPUs that this process may use, a bit for each; none if they are of several groups."""
+    ours, all_cores = ctypes.c_size_t(), ctypes.c_size_t()
+    _kernel("GetProcessAffinityMask")(_this_process(), ctypes.byref(ours), ctypes.byref(all_cores))
+    return ours.value
 
 
 def read_cpu(_root: Path) -> Cpu:

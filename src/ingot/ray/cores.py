@@ -7,13 +7,13 @@ does not know Ray, which counts cores but does not give them out.
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import BinaryIO
 
 from ingot.errors import ConfigError
 from ingot.machine import lock_file
-from ingot.machine.cpu_topology import numa_nodes
+from ingot.machine.cpu_topology import numa_nodes, physical_cores
 
 
 class CoreSet:
@@ -38,7 +38,8 @@ def claim(size: int, folder: Path | None = None) -> CoreSet:
         raise ConfigError("cores can be pinned on Linux only; leave `pin` out")
     place = folder or Path(tempfile.gettempdir()) / f"ingot-cores-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
-    sets = core_sets(sorted(os.sched_getaffinity(0)), numa_nodes(), size)
+    cpus = spread(os.sched_getaffinity(0), physical_cores())
+    sets = core_sets(cpus, numa_nodes(), size)
     for cores in sets:
         lock = (place / f"{min(cores)}-{size}").open("ab")
         if lock_file(lock.fileno(), wait=False):
@@ -50,13 +51,19 @@ def claim(size: int, folder: Path | None = None) -> CoreSet:
     )
 
 
+def spread(cpus: Set[int], cores: Sequence[frozenset[int]]) -> list[int]:
+    """CPUs in an order in which no two are of one physical core before every core has one."""
+    place = {cpu: number for core in cores for number, cpu in enumerate(sorted(core & cpus))}
+    return sorted(cpus, key=lambda cpu: (place.get(cpu, 0), cpu))
+
+
 def core_sets(
     cores: Sequence[int], nodes: Sequence[frozenset[int]], size: int
 ) -> list[frozenset[int]]:
-    """All sets of `size` cores, within NUMA nodes if these are large enough."""
-    groups = [sorted(node & set(cores)) for node in nodes]
+    """All sets of `size` cores in this order, within NUMA nodes if these are large enough."""
+    groups = [[core for core in cores if core in node] for node in nodes]
     if not groups or max(map(len, groups)) < size:
-        groups = [sorted(cores)]
+        groups = [list(cores)]
     return [
         frozenset(group[start : start + size])
         for group in groups

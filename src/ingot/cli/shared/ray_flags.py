@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from ingot.errors import ConfigError
-from ingot.machine import usable_cores
+from ingot.machine import default_threads
 
 if TYPE_CHECKING:
     from ingot.ray.scale import Scale
@@ -65,7 +65,7 @@ class RayFlags:
         float | None,
         _option(
             "--replica-cpus",
-            text="Cores that Ray reserves for a replica. [those of this machine by --replicas]",
+            text="Cores that Ray reserves for a replica. [physical cores here by --replicas]",
         ),
     ] = None
     replica_gpus: Annotated[
@@ -143,7 +143,7 @@ class RayFlags:
             max_replicas=self.max_replicas,
             target_requests=self.target_requests,
             target_tokens=self.target_tokens,
-            cpus=self.replica_cpus or max(1, usable_cores() // self.replicas),
+            cpus=self.replica_cpus or max(1, default_threads() // self.replicas),
             gpus=self.replica_gpus,
             pin=self.pin,
             fronts=self.fronts,
