@@ -300,7 +300,10 @@ def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
         ("mxfp4", 45, 32, few, 1, 5),
         ("q4_k", 64, 64, 16, 2, 0),
         ("q6_k", 64, 128, 32, 4, 0),
+        ("q6_k", 64, 128, 64, 8, 0),
         ("mxfp4", 45, 128, 128, 8, 5),
+        ("iq2_s", 64, 128, 64, 8, 1),
+        ("q6_k", 64, 128, 16, 8, 0),
         ("f16", 45, 128, 128, 8, 5),
     ):
         sizes = PlaneSizes.of(FORMS[name], 4096, 64 * chunks)
@@ -325,6 +328,7 @@ def expert_cases(device: Device, few: int) -> Iterator[KernelCase]:
             "TILE": tile,
             "FORM": FORMS[name],
             "SINGLE": block == 32,
+            "WHOLE": columns >= 64,
             "ASM": device.assembly,
             **after,
         }

@@ -90,9 +90,14 @@ def test_tokens_of_one_text_together(runner: GpuRunner) -> None:
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter takes minutes for so many texts")
 @pytest.mark.parametrize("count", [100, 256])
-def test_company_of_hundreds(tmp_path: Path, count: int) -> None:
-    """Matrices are unpacked from 128 texts on; nobody sees a difference."""
-    path = k_quant_model().write(tmp_path / "m.gguf", GgmlType.Q4_K)
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+def test_company_of_hundreds(tmp_path: Path, kind: str, count: int) -> None:
+    """Tiles are wide then, and chunks are multiplied whole; nobody sees a difference."""
+    path = tmp_path / "m.gguf"
+    if kind == "dense":
+        k_quant_model().write(path, GgmlType.Q4_K)
+    else:
+        Fixture.load("qwen3moe").write(path, GgmlType.Q8_0)
     with GgufLoader(path) as model:
         graph = build_graph(model, 64)
         runner = GpuRunner(graph, model, kv_type=KvType.F16, positions=64, sequences=count)

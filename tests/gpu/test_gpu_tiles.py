@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu import Device, imagined_device
 from ingot.backends.gpu.attention import generation_span, prompt_tile
 from ingot.backends.gpu.cache_layers import attention_work, launches, part_positions
+from ingot.backends.gpu.experts import Tiling
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
 from ingot.backends.gpu.linear import Cut, wide_tile
 from ingot.backends.gpu.memory import DeviceMemory
@@ -36,6 +38,35 @@ def test_many_tokens(device: Device, columns: int, stages: int) -> None:
     shared = Cut.of(sizes, device)
     assert shared.groups == 2
     assert wide_tile(sizes, shared, 512, True, device).columns == 128
+
+
+def tiling(tokens: int, phase: ExecutionPhase) -> Tiling:
+    """Of 128 experts, 8 of which a token uses, on an H200."""
+    return Tiling.of(tokens, 8, 128, phase, H200)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "columns"),
+    [(1, 16), (170, 16), (512, 32), (1024, 64), (1365, 64), (1366, 128), (2048, 128), (4096, 128)],
+)
+def test_experts_in_a_prompt(tokens: int, columns: int) -> None:
+    """Tiles from 32 to 128 pairs are two thirds full if all experts get the same number."""
+    found = tiling(tokens, ExecutionPhase.PROMPT)
+    assert (found.columns, found.whole, found.single) == (columns, columns >= 64, False)
+    share = tokens * 8 / 128
+    if columns > 16:
+        assert share / (columns * -(-share // columns)) > 0.66
+    assert found.most >= tokens * 8 / columns
+
+
+@pytest.mark.parametrize(
+    ("tokens", "columns", "whole"),
+    [(1, 8, False), (2, 8, False), (64, 8, False), (256, 32, False), (512, 64, True)],
+)
+def test_experts_in_decode(tokens: int, columns: int, whole: bool) -> None:
+    """Most experts have one tile, so that their weights are read once."""
+    found = tiling(tokens, ExecutionPhase.GENERATION)
+    assert (found.columns, found.whole, found.single) == (columns, whole, tokens == 1)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ from ingot.backends.gpu.weights import MatrixPlan, plan_experts, plan_linear
 from ingot.graph import ops as o
 
 FEW_COLUMNS = 16
+_WHOLE_COLUMNS = 64  # pairs from which on a chunk of columns is one product
+_MOST_COLUMNS = 128
 _PAIRS = 256  # that a program puts in their places
 _ROWS = 32  # of a warp
 _ONE_ROWS, _FEW_ROWS, _MANY_ROWS = 32, 64, 128  # of a program, for 1, a few or many pairs
@@ -61,26 +63,34 @@ class Tiling:
     single: bool  # of one token: each is a tile, and nothing needs sorting
     columns: int  # pairs of a tile
     most: int  # tiles
+    whole: bool = False  # as linear layers of many tokens multiply
 
     @classmethod
     def of(
         cls, tokens: int, used: int, experts: int, phase: ExecutionPhase, device: Device
     ) -> "Tiling":
-        """Tiles a little larger than an expert's share if all experts get the same."""
+        """By an expert's share if all experts get the same.
+
+        Decode reads weights once: tiles are a little larger than that. In a prompt, they are at
+        least two thirds full, because the matrix units take as long for what is empty.
+        """
         fewest = 8 if device.assembly else 16
         pairs = tokens * used
-        if phase is ExecutionPhase.GENERATION and tokens == 1:
-            return cls(True, fewest, used)
-        usual = int(triton.next_power_of_2(-(-pairs // experts) + 1))
         if phase is ExecutionPhase.GENERATION:
-            columns = min(max(fewest, usual), 64)
+            if tokens == 1:
+                return cls(True, fewest, used)
+            usual = int(triton.next_power_of_2(-(-pairs // experts) + 1))
+            columns = min(max(fewest, usual), _WHOLE_COLUMNS)
         else:
-            columns = 16 if device.interpreted else min(max(16, usual), 128)
-        return cls(False, columns, pairs // columns + min(experts, pairs))
+            usual = 1 << (3 * pairs // (2 * experts)).bit_length() >> 1
+            columns = 16 if device.interpreted else min(max(16, usual), _MOST_COLUMNS)
+        # Prompts in the interpreter try it, too. For gfx942 narrow tiles do not compile so.
+        whole = columns >= _WHOLE_COLUMNS or (device.interpreted and phase is ExecutionPhase.PROMPT)
+        return cls(False, columns, pairs // columns + min(experts, pairs), whole)
 
     def rows(self, phase: ExecutionPhase) -> tuple[int, int]:
         """Rows of an expert that a program takes, and its warps."""
-        if phase is ExecutionPhase.PROMPT:
+        if self.whole or phase is ExecutionPhase.PROMPT:
             return _MANY_ROWS, 8
         few = _FEW_ROWS if self.columns <= FEW_COLUMNS else _MANY_ROWS
         rows = _ONE_ROWS if self.single else few
@@ -264,6 +274,7 @@ def _expert_linear(
             ACTIVATION=activation,
             GATED=gated,
             SINGLE=tiling.single,
+            WHOLE=tiling.whole,
             ASM=device.assembly,
             num_warps=warps,
             **context.order,

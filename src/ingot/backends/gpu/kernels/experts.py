@@ -4,7 +4,7 @@ A token and one of the experts it uses are a pair; pair p is the p % used-th cho
 p // used. A choice is stored as floats: numbers of the experts, then their weights. The matrices of
 all experts lie below each other. A program of `expert_kernel` takes some rows of one expert and a
 tile of its pairs; for a single token (SINGLE) every pair is a tile. Only experts that were chosen
-are read.
+are read. With WHOLE, for many pairs, products and what follows them are those of `linear_wide.py`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from ingot.backends.gpu.kernels.codes import code
-from ingot.backends.gpu.kernels.epilogue import finish, to_half
+from ingot.backends.gpu.kernels.epilogue import finish, paired_rows, to_half
 from ingot.backends.gpu.kernels.order import start_next, wait_for_last
 from ingot.backends.gpu.kernels.products import products
 from ingot.backends.gpu.kernels.weights import ROWS
@@ -224,6 +224,7 @@ def expert_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     SINGLE: tl.constexpr,
+    WHOLE: tl.constexpr,
     ASM: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
@@ -245,7 +246,7 @@ def expert_kernel(
         live = column_of < tl.load(groups.tiles + 2 * most + number)
         first = tl.load(groups.tiles + most + number)
         pair = tl.load(groups.pairs + first + column_of, mask=live, other=0)
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = paired_rows(tl.program_id(0), BLOCK, GATED and WHOLE)
     inside = tl.minimum(row, rows - 1)  # rows after the last are not stored
     tile = (expert.to(tl.int64) * rows + inside) // ROWS
     sums = products(
@@ -260,6 +261,7 @@ def expert_kernel(
         TILE,
         FORM,
         ASM,
+        WHOLE,
     )
     start_next(AHEAD)
     added = tl.zeros((COLS, BLOCK), tl.float32)
@@ -275,6 +277,7 @@ def expert_kernel(
         epilogue,
         ACTIVATION,
         GATED,
+        PAIRED=WHOLE,
     )
 
 
