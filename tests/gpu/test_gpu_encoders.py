@@ -24,9 +24,15 @@ from models.tiny_models import PAIR_LENGTHS, Fixture, pair_types
 
 ENCODERS = [name for name in RECIPES if RECIPES[name].encoder]
 RANKERS = [name for name in RECIPES if RECIPES[name].ranker]
-# A window both ways; buckets of distances; ALiBi, and norms of all heads with biases; experts. With
-# so many layers.
-FEW = {"modern-bert": 2, "t5encoder": 1, "jina-bert-v2-code": 1, "nomic-bert-moe": 2}
+# How many layers of these have what is special.
+FEW = {
+    "modern-bert": 2,  # a window both ways
+    "t5encoder": 1,  # buckets of distances
+    "jina-bert-v2-code": 1,  # ALiBi, norms of all heads with biases
+    "jina-bert-v3": 1,  # RoPE and biases
+    "nomic-bert-moe": 2,  # experts
+    "gemma-embedding": 1,  # norms of heads, windows
+}
 CONTEXT = 64
 
 

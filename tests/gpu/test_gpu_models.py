@@ -65,6 +65,20 @@ FEW = {
     "llama-biases": 1,  # of gate and up
     "mamba-falcon": 1,  # norms without weights inside
     "deepseek2": 2,  # latents, a matrix for each; groups of experts
+    # Mostly parts that those above have, put together differently.
+    "arcee": 1,  # ReLU squared
+    "bitnet": 1,  # norms inside attention and MLP
+    "bloom": 1,  # ALiBi in a decoder, a norm of the embedding
+    "cohere2": 4,  # a parallel MLP, interleaved RoPE with windows, none without
+    "ernie4_5": 1,
+    "glm4moe": 3,  # RoPE on part of a head, shared experts without a gate
+    "hunyuan-moe": 1,  # norms after RoPE, shared experts
+    "lfm2": 3,
+    "minimax-m2": 1,  # norms of all heads together, sigmoid experts
+    "mistral3-long": 1,  # queries that grow with their position
+    "qwen3": 1,
+    "qwen35moe": 1,
+    "seed_oss": 1,  # biases of queries, keys and values alone
 }
 OF_FEW_BITS = (  # one of every family
     GgmlType.IQ1_M,
