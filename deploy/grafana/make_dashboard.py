@@ -175,6 +175,12 @@ ROWS: dict[str, list[Panel]] = {
     "Models and GPU": [
         Panel("Open models", "bool", ((gauge("ingot_model_loaded"), "{{model}}"),)),
         Panel(
+            "Copies of weights",
+            "bytes",
+            ((gauge("ingot_copied_bytes"), "{{model}}"),),
+            "Memory for weights in the order in which the CPU reads them, beside the mapped file.",
+        ),
+        Panel(
             "Kernels and captures",
             "short",
             (

@@ -11,6 +11,7 @@ import pytest
 from serving import PATIENCE
 from starlette.testclient import TestClient
 
+from ingot import LLM
 from ingot.engine import EngineOptions
 from ingot.engine.model.placement import OnGpu, Placed
 from ingot.errors import ConfigError
@@ -190,6 +191,8 @@ def test_measurements_count_what_happens(tiny: Path) -> None:
     assert float(values['ingot_time_between_tokens_seconds_count{model="tiny"}']) == 24
     assert float(values['ingot_running{model="tiny"}']) == 0
     assert "ingot_waiting" in text
+    with LLM(tiny, threads=1) as llm:
+        assert float(values['ingot_copied_bytes{model="tiny"}']) == llm.stats.copied_bytes
     for name in ("num_requests_waiting", "num_requests_running", "kv_cache_usage_perc"):
         assert f'vllm:{name}{{model_name="' in text
     assert "ingot_reused_tokens_total" in text

@@ -391,6 +391,7 @@ class InferenceEngine:
         )
 
     @property
+            copied_bytes=0 if self.model.copies is None else self.model.copies.size,
     def change(self) -> str | None:
         """How a model file was changed while in use, so that requests fail; None: it was not."""
         return next((model.change for model in self._models if model.change is not None), None)

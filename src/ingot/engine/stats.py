@@ -54,3 +54,4 @@ class EngineStats:
     captures: int  # of pieces of steps
     compilations_after_ready: int  # in the path of a request: 0 is right
     captures_after_ready: int
+    copied_bytes: int  # of weights, that copies in memory take once all are made

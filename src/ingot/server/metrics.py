@@ -25,6 +25,7 @@ _GAUGES = (
     ("blocks", "Blocks of the KV cache."),
     ("blocks_held", "KV cache blocks that running requests hold."),
     ("blocks_kept", "KV cache blocks kept for reuse by later requests."),
+    ("copied_bytes", "Bytes of weights copied in the order in which the CPU reads them."),
 )
 _COUNTERS = (
     ("steps", "Steps of the model."),

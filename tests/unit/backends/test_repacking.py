@@ -207,12 +207,13 @@ def test_what_is_copied_is_said_when_a_model_is_opened(
 ) -> None:
     with caplog.at_level("INFO", logger="ingot"), LLM(path, threads=1) as llm:
         copies = llm.engine.model.copies
-        assert copies.size == llm.engine.model.repacking.size
+        assert copies.size == llm.engine.model.repacking.size == llm.stats.copied_bytes
         assert copies.replace == llm.engine.model._cpu_backend.copies_replace
     assert copies.remark in caplog.text
     caplog.clear()
     with caplog.at_level("INFO", logger="ingot"), LLM(path, threads=1, weights="map") as llm:
         assert llm.engine.model.copies is None
+        assert llm.stats.copied_bytes == 0
     assert "in the background" not in caplog.text
 
 
