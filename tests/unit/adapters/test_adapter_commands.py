@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from checkpoints import write_llama
 from ingot import LLM
 from ingot.cli import app
+from ingot.cli.shared.adapter_flags import AdapterFlags
+from ingot.errors import ConfigError
 from ingot.gguf import GgmlType, GgufLoader
 from ingot.quant import decode
 from tiny_adapters import EVERYTHING, write_random_adapter
@@ -117,3 +119,32 @@ def test_run_with_an_adapter(base: Path, tmp_path: Path) -> None:
     assert run(*plain).splitlines()[0] != run(*plain, "--lora", one).splitlines()[0]
     scaled = run(*plain, "--lora-scaled", f"{one}:0")
     assert scaled.splitlines()[0] == run(*plain).splitlines()[0]
+
+
+def test_commas_separate_adapters(tmp_path: Path) -> None:
+    """As in llama-server's options; a file whose name has a comma is one adapter."""
+    odd = tmp_path / "x,y.gguf"
+    odd.write_bytes(b"")
+    flags = AdapterFlags(
+        lora=["a.gguf,mine=b.gguf", str(odd), f"odd={odd}"],
+        lora_scaled=["c.gguf:0.5,d=folder/d.gguf:-2", f"e={odd}:3"],
+    )
+    assert flags.fields() == {
+        "adapters": {
+            "a": Path("a.gguf"),
+            "mine": Path("b.gguf"),
+            "x,y": odd,
+            "odd": odd,
+            "c": Path("c.gguf"),
+            "d": Path("folder/d.gguf"),
+            "e": odd,
+        },
+        "adapter_scales": {
+            **dict.fromkeys(("a", "mine", "x,y", "odd"), 1.0),
+            **{"c": 0.5, "d": -2.0, "e": 3.0},
+        },
+    }
+    with pytest.raises(ConfigError, match="two adapters have the name 'a'"):
+        AdapterFlags(lora=["a.gguf,a.gguf"]).fields()
+    with pytest.raises(ConfigError, match="must be PATH:SCALE"):
+        AdapterFlags(lora_scaled=["a.gguf:1,b.gguf"]).fields()

@@ -26,16 +26,16 @@ class AdapterFlags:
         list[str] | None,
         typer.Option(
             "--lora",
-            metavar="[NAME=]PATH",
+            metavar="[NAME=]PATH,...",
             rich_help_panel=_PANEL,
-            help="A LoRA adapter: a GGUF file, or a folder of PEFT. May be repeated.",
+            help="LoRA adapters: GGUF files, or folders of PEFT. May be repeated.",
         ),
     ] = None
     lora_scaled: Annotated[
         list[str] | None,
         typer.Option(
             "--lora-scaled",
-            metavar="[NAME=]PATH:SCALE",
+            metavar="[NAME=]PATH:SCALE,...",
             rich_help_panel=_PANEL,
             help="The same with a scale. May be repeated.",
         ),
@@ -52,8 +52,8 @@ class AdapterFlags:
     def fields(self) -> AdapterFields:
         """What the engine loads, and the scales of requests that choose none."""
         found: dict[str, tuple[Path, float]] = {}
-        plain = [(given, 1.0) for given in self.lora or ()]
-        for given, scale in [*plain, *map(_scaled, self.lora_scaled or ())]:
+        plain = [(given, 1.0) for given in _each(self.lora)]
+        for given, scale in [*plain, *map(_scaled, _each(self.lora_scaled))]:
             name, path = _named(given)
             if name in found:
                 raise ConfigError(f"two adapters have the name {name!r}; use NAME=PATH")
@@ -91,6 +91,20 @@ def parse_scaled(given: str) -> tuple[str, float]:
         return path, float(scale)
     except ValueError:
         return given, 1.0
+
+
+def _each(options: list[str] | None) -> list[str]:
+    """The adapters of repeated options, in each of which commas separate several.
+
+    A comma in the name of a file that exists separates nothing.
+    """
+    found = []
+    for given in options or ():
+        path = given.partition("=")[2] or given
+        whole = (given, path, path.rpartition(":")[0] or path)
+        is_one = any(Path(place).exists() for place in whole)
+        found += [given] if is_one else given.split(",")
+    return found
 
 
 def _scaled(given: str) -> tuple[str, float]:
