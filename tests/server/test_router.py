@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 from serving import PATIENCE, serving
 from starlette.testclient import TestClient
 
+from ingot import LLM
 from ingot.engine import EngineOptions
 from ingot.engine.model.plan import plan_model
 from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions, create_app
+from ingot.server.gpu_turns import on_free_gpu
 from ingot.server.model_folder import find_models
 from ingot.server.models_file import ModelsFile
+from ingot.server.open_model import open_model
 from scripted_gguf import write_scripted_gguf
 
 CHAT = [{"role": "user", "content": "Who are you?"}]
@@ -98,6 +102,61 @@ def test_room_is_what_models_are_planned_to_take(folder: Path) -> None:
             for model in ("a", "b", "c"):
                 assert says(client, model) == f"I am {model}."
             assert list(states(client).values()).count("loaded") == kept
+
+
+def test_models_take_turns_on_the_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is opened on the GPU with the fewest others, unless its options name one."""
+    monkeypatch.setattr("ingot.server.gpu_turns.count_gpus", lambda: 2)
+    devices: list[tuple[str, str]] = []
+
+    def opened(model: ServedModel, *rest: Any) -> LLM:
+        devices.append((model.name, model.engine.device))
+        return open_model(replace(model, engine=replace(model.engine, device="cpu")), *rest)
+
+    monkeypatch.setattr("ingot.server.catalog.open_model", opened)
+    models = [
+        replace(model, engine=replace(model.engine, device="cuda")) for model in served(folder)
+    ]
+    fixed = replace(models[0], name="fixed", engine=replace(models[0].engine, device="cuda:1"))
+    options = ServerOptions(models=(*models, fixed), models_max=3)
+    with TestClient(create_app(options), base_url="http://localhost") as client:
+        for name in ("b", "c", "fixed"):  # the first, a, is open; b is closed for "fixed"
+            assert says(client, name)
+            assert says(client, "a")
+        client.post("/models/unload", json={"model": "c"})
+        assert says(client, "b")
+    expected = [("a", 0), ("b", 1), ("c", 0), ("fixed", 1), ("b", 0)]
+    assert devices == [(name, f"cuda:{number}") for name, number in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "device"),
+    [
+        ({"device": "cuda"}, [], "cuda:0"),
+        ({"device": "cuda"}, [{"device": "cuda:0"}], "cuda:1"),
+        ({"device": "cuda"}, [{"device": "auto"}], "cuda:1"),
+        ({"device": "cuda"}, [{"device": "cuda", "gpu_split": (1, 1)}], "cuda:2"),
+        ({"device": "cuda"}, [{"device": "cuda:1", "gpu_split": (1, 1)}], "cuda:0"),
+        ({"device": "cuda"}, [{"device": "cpu"}] * 2, "cuda:0"),
+        ({"device": "cuda", "gpu_split": (1, 1)}, [{"device": "cuda:0"}], "cuda"),
+        ({"device": "cuda:2"}, [{"device": "cuda:2"}], "cuda:2"),
+        ({"device": "auto"}, [{"device": "cuda:0"}], "auto"),
+        ({"device": "cpu"}, [], "cpu"),
+    ],
+)
+def test_a_model_is_opened_on_the_gpu_that_the_fewest_use(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    others: list[dict[str, Any]],
+    device: str,
+) -> None:
+    model = ServedModel(name="m", path=Path("m"), engine=EngineOptions(**options))
+    used = [EngineOptions(**other) for other in others]
+    for count in (0, 1):
+        monkeypatch.setattr("ingot.server.gpu_turns.count_gpus", lambda count=count: count)
+        assert on_free_gpu(model, used) is model
+    monkeypatch.setattr("ingot.server.gpu_turns.count_gpus", lambda: 3)
+    assert on_free_gpu(model, used).engine.device == device
 
 
 def test_a_busy_model_is_not_closed_for_another(folder: Path) -> None:

@@ -89,6 +89,15 @@ def choose_device(name: str) -> "Device | None":
     return find_device(index)
 
 
+def choose_devices(name: str, count: int) -> "list[Device]":
+    """So many GPUs: the one that a device's name means, or the first, and those after it."""
+    first = _gpu_index(name) or 0
+    require_packages(f"device {name!r}")
+    from ingot.backends.gpu import find_device  # noqa: PLC0415
+
+    return [find_device(first + number) for number in range(count)]
+
+
 def count_gpus() -> int:
     """How many GPUs there are; 0 without PyTorch, which this imports."""
     try:

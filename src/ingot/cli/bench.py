@@ -21,11 +21,19 @@ from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
+    NumaOption,
+    PinThreadsOption,
     PrecisionOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import OpeningBar, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import (
+    OpeningBar,
+    parse_gpu_layers,
+    parse_gpu_split,
+    show_placement,
+)
 from ingot.cli.shared.output import printable, quantity, write_json
 from ingot.config import config
 from ingot.engine import LoadedModel
@@ -119,8 +127,11 @@ def command(
     kv_type: KvTypeOption = "f16",
     weights: WeightsOption = "auto",
     precision: PrecisionOption = None,
+    numa: NumaOption = "auto",
+    pin_threads: PinThreadsOption = False,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    gpu_split: GpuSplitOption = None,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="Output format: table or json.")
     ] = Output.TABLE,
@@ -155,8 +166,11 @@ def command(
                 kv_type=kv_type,
                 weights=weights,
                 precision=precision,
+                numa=numa,
+                pin_threads=pin_threads,
                 device=device,
                 gpu_layers=parse_gpu_layers(gpu_layers),
+                gpu_split=parse_gpu_split(gpu_split),
                 progress=bar,
             )
         with opened as loaded:

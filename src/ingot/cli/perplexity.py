@@ -21,12 +21,13 @@ from ingot.cli.shared.find_model import ModelOption, locate
 from ingot.cli.shared.model_options import (
     DeviceOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
     PrecisionOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, parse_gpu_split, show_placement
 from ingot.cli.shared.output import write_json
 from ingot.engine import OnProgress
 
@@ -57,6 +58,7 @@ def command(
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    gpu_split: GpuSplitOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure how well a model predicts a text. Lower perplexity is better.
@@ -75,6 +77,7 @@ def command(
             precision=precision,
             device=device,
             gpu_layers=parse_gpu_layers(gpu_layers),
+            gpu_split=parse_gpu_split(gpu_split),
         ) as llm,
         Bar("scoring", "chunks") as bar,
     ):

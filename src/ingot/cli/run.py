@@ -18,6 +18,7 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     DraftOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
     PrecisionOption,
     SpeculationOption,
@@ -29,6 +30,7 @@ from ingot.cli.shared.open_model import (
     guess_fields,
     open_llm,
     parse_gpu_layers,
+    parse_gpu_split,
     show_placement,
 )
 from ingot.cli.shared.output import notice, write_json
@@ -71,6 +73,7 @@ def command(
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    gpu_split: GpuSplitOption = None,
     speculation: SpeculationOption = "off",
     draft: DraftOption = None,
     adapters: AdapterFlags,
@@ -93,6 +96,7 @@ def command(
         precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
+        gpu_split=parse_gpu_split(gpu_split),
         **guess_fields(speculation, draft),
         **adapters.fields(),
     ) as llm:

@@ -7,10 +7,11 @@ from ingot.cli.shared.model_options import (
     ContextOption,
     DeviceOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
     ParallelOption,
 )
-from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import open_llm, parse_gpu_layers, parse_gpu_split, show_placement
 from ingot.cli.shared.output import notice
 from ingot.errors import ConfigError
 
@@ -21,6 +22,7 @@ def command(
     context: ContextOption = None,
     kv_type: KvTypeOption = "f16",
     gpu_layers: GpuLayersOption = None,
+    gpu_split: GpuSplitOption = None,
     parallel: ParallelOption = None,
 ) -> None:
     """Compile the GPU kernels of a model and keep them on the disk.
@@ -39,6 +41,7 @@ def command(
         context=context,
         kv_type=kv_type,
         gpu_layers=parse_gpu_layers(gpu_layers),
+        gpu_split=parse_gpu_split(gpu_split),
         max_running=parallel,
     ) as llm:
         show_placement(llm.engine.model)

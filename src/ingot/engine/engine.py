@@ -113,6 +113,7 @@ class InferenceEngine:
                 gpu_layers=options.gpu_layers,
                 sequences=options.max_running,
                 mtp=options.mtp,
+                gpu_split=options.gpu_split,
                 hidden_layers=eagle.spec.target_layers if eagle else (),
                 progress=progress,
             )

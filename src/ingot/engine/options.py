@@ -1,7 +1,8 @@
 """EngineOptions: how an engine is set up, checked before a file is opened."""
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypedDict, get_args
 
@@ -50,6 +51,8 @@ class EngineOptions:
     adapters: Mapping[str, str | os.PathLike[str]] | None = None  # LoRA adapters by name
     # Scales of adapters that requests use if they choose none; those left out are not used
     adapter_scales: Mapping[str, float] | None = None
+    # The shares of several GPUs in these layers, (1, 1) for half of them each. None: one GPU
+    gpu_split: Sequence[float] | None = None
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
     # Whether the engine runs in another process, which shares no interpreter lock with this one.
@@ -86,6 +89,8 @@ class EngineOptions:
                 f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
                 "or None"
             )
+        if self.gpu_split is not None:
+            _check_shares(self.gpu_split)
 
     @property
     def mtp(self) -> bool | None:
@@ -121,6 +126,20 @@ class EngineFields(TypedDict, total=False):
     engine_process: bool | None
 
 
+    gpu_split: Sequence[float] | None
 def _check(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{name} is {value!r}; it must be a number from {least} to {most}")
+def _check_shares(shares: object) -> None:
+    numbers = shares if isinstance(shares, (list, tuple)) else ()
+    valid = all(
+        isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share < math.inf
+        for share in numbers
+    )
+    if len(numbers) < 2 or not valid:
+        raise ConfigError(
+            f"gpu_split is {shares!r}; it must be a list of two or more numbers above 0, the share "
+            "of each GPU"
+        )
+
+

@@ -1,9 +1,9 @@
 """Cut a graph between layers, so that several backends can run a part each.
 
-A graph comes in, two or more go out. Of two, the first ends with a row for every token, the second begins with
-those rows (`TakeRows`) and has the wanted tokens, the last norm and the output. Only the residual
-stream may cross; what comes before all layers and is wanted later is computed in both parts. Which
-backend runs which part is decided elsewhere.
+A graph comes in, two or more go out. Of two, the first ends with a row for every token, the second
+begins with those rows (`TakeRows`) and has the wanted tokens, the last norm and the output. Only
+the residual stream may cross; what comes before all layers and is wanted later is computed in both
+parts. Which backend runs which part is decided elsewhere.
 """
 
 from collections.abc import Sequence

@@ -26,6 +26,7 @@ from ingot.errors import (
     ThreadLimitError,
 )
 from ingot.machine import available_memory
+from ingot.server.gpu_turns import on_free_gpu
 from ingot.server.model_entry import Entry, Lease, ModelStatus
 from ingot.server.model_events import ModelEvents
 from ingot.server.open_model import Report, is_valid, open_model, plan_of
@@ -209,10 +210,10 @@ class Catalog:
 
     async def _open_with_room(self, entry: Entry) -> LLM:
         """Open a model; others that are idle are closed if there is no room for it."""
-        plan = await run_in_thread(plan_of, entry.model)
-        entry.planned = plan.total if plan else 0
+        plan = await self._plan(entry)
         while self._is_full(entry) and (others := self._others(entry)):
             await self._close_one_of(others)
+            plan = await self._plan(entry)
         while True:
             try:
                 return await self._open(entry, plan)
@@ -222,6 +223,15 @@ class Catalog:
                     raise
                 self._report(f"{entry.name}: {error}")
                 await self._close_one_of(idle)
+                plan = await self._plan(entry)
+
+    async def _plan(self, entry: Entry) -> ModelPlan | None:
+        """Choose the GPU of a model and plan its memory there."""
+        used = [each.opened.engine for each in self._others(entry) if each.opened]
+        entry.opened = await run_in_thread(on_free_gpu, entry.model, used)
+        plan = await run_in_thread(plan_of, entry.opened)
+        entry.planned = plan.total if plan else 0
+        return plan
 
     def _others(self, entry: Entry) -> list[Entry]:
         return [
@@ -270,7 +280,8 @@ class Catalog:
         entry.closed, entry.failure = "loading", None
         self.events.status(entry.name, "loading")
         try:
-            llm = await run_in_thread(open_model, entry.model, plan, self._report, progress)
+            model = entry.opened or entry.model
+            llm = await run_in_thread(open_model, model, plan, self._report, progress)
         except BaseException as error:
             entry.closed, entry.failure = "unloaded", str(error)
             self.events.status(entry.name, "unloaded", failed=True, error=str(error))

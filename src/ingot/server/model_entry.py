@@ -23,6 +23,7 @@ class Entry:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     adapting: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while adapters change
     llm: LLM | None = None
+    opened: ServedModel | None = None  # as it was opened last, with the GPU that it is on
     planned: int = 0  # bytes that it takes when it is open
     last_context: int = 0  # tokens, when it was last open; 0 before that
     last_slots: int = 0

@@ -1,6 +1,7 @@
 """The GPU backend: a fused graph as Triton kernels on quantized weights."""
 
 from ingot.backends.gpu.backend import GpuBackend
+from ingot.backends.gpu.chain import GpuChain
 from ingot.backends.gpu.device import (
     Device,
     device_count,
@@ -19,6 +20,7 @@ __all__ = [
     "Device",
     "DeviceSums",
     "GpuBackend",
+    "GpuChain",
     "GpuPlan",
     "Planner",
     "device_count",

@@ -244,8 +244,18 @@ class GpuBackend:
         with _at_work(self.device):
             return self._prompts.launch(batch, self.kernels)
 
+    def hand_over(self, batch: Batch) -> torch.Tensor:
+        """Run a batch without waiting: rows of all its tokens on the device, until the next."""
+        with _at_work(self.device):
+            if self._decode.takes(batch):
+                return self._replay(batch).launch(batch, [])
+            return self._prompts.launch(batch, self.kernels)
+
     def put_rows(self, rows: torch.Tensor) -> None:
-        """Give the next step the rows [tokens, width] with which its graph begins."""
+        """Give the next step the rows [tokens, width] with which its graph begins.
+
+        They may be on another device.
+        """
         first = self._ops[0]
         assert isinstance(first, o.TakeRows), "it begins with rows"
         with _at_work(self.device):
@@ -269,6 +279,11 @@ class GpuBackend:
             self._prompts.launch(batch, self.kernels)
             self._sampler.sample(plans, self.kernels)
             return self.sampled
+
+    def take_sampled(self, other: "GpuBackend") -> None:
+        """Have the tokens that another backend sampled last, for the ids of the next step."""
+        with _at_work(self.device):
+            self._sampler.tokens.copy_(other._sampler.tokens, non_blocking=True)
 
     @property
     def sampled(self) -> torch.Tensor:
@@ -299,6 +314,8 @@ class GpuBackend:
         tokens = len(batch.ids)
         if tokens > self.max_tokens:
             raise ModelError(f"a step takes at most {self.max_tokens} tokens, not {tokens}")
+        if batch.rows is not None:
+            self.put_rows(torch.from_numpy(batch.rows))
         with _at_work(self.device):
             if self._decode.takes(batch):
                 return self._replay(batch).start(batch, plans)

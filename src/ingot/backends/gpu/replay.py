@@ -150,17 +150,21 @@ class DecodeReplay:
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Replayed:
         """Run a step; at most two at a time."""
+        begun = self._device.moment()
+        logits = self.launch(batch, plans)
+        return Replayed.of(self._device, begun, self._work.tokens, logits, plans)
+
+    def launch(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> torch.Tensor:
+        """The same without waiting: logits on the device, until the next step."""
         rows = len(batch.ids)
         size = next_bucket(self._buckets, rows)
         assert size is not None, "the last bucket has room for all"
         captured = self._captured[size]
         self._turn = (self._turn + 1) % TWINS
         captured.tokens.fill(self._turn, batch, plans)
-        begun = self._device.moment()
         captured.starts[self._turn]()
         for piece in captured.pieces:
             piece()
         if any(plans):
             captured.sample()
-        work = self._work
-        return Replayed.of(self._device, begun, work.tokens, work.logits[:rows], plans)
+        return self._work.logits[:rows]

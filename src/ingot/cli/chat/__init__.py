@@ -21,13 +21,20 @@ from ingot.cli.shared.model_options import (
     DeviceOption,
     DraftOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
     PrecisionOption,
     SpeculationOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import guess_fields, open_llm, parse_gpu_layers, show_placement
+from ingot.cli.shared.open_model import (
+    guess_fields,
+    open_llm,
+    parse_gpu_layers,
+    parse_gpu_split,
+    show_placement,
+)
 from ingot.cli.shared.output import error_text, notice
 from ingot.cli.shared.sampling_options import SamplingFlags
 from ingot.config import config
@@ -60,6 +67,7 @@ def command(
     precision: PrecisionOption = None,
     device: DeviceOption = "cpu",
     gpu_layers: GpuLayersOption = None,
+    gpu_split: GpuSplitOption = None,
     speculation: SpeculationOption = "auto",
     draft: DraftOption = None,
     adapters: AdapterFlags,
@@ -81,6 +89,7 @@ def command(
         precision=precision,
         device=device,
         gpu_layers=parse_gpu_layers(gpu_layers),
+        gpu_split=parse_gpu_split(gpu_split),
         **guess_fields(speculation, draft),
         **adapters.fields(),
     ) as llm:

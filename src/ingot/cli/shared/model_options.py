@@ -81,6 +81,14 @@ SpeculationOption = Annotated[
 DraftOption = Annotated[
     str | None,
     typer.Option(
+GpuSplitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-split",
+        metavar="SHARES",
+        help="Share these layers out among several GPUs: 1,1 gives half of them to each of two.",
+    ),
+]
         "--draft",
         metavar="MODEL",
         help="A smaller model that guesses tokens, or an EAGLE-3 draft of the model.",

@@ -57,6 +57,18 @@ def parse_gpu_layers(text: str | None) -> GpuLayers:
     return int(text)
 
 
+def parse_gpu_split(text: str | None) -> tuple[float, ...] | None:
+    """The value of `--gpu-split`: numbers with commas between them, or None."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(share) for share in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"--gpu-split is {text!r}; it must be a number for each GPU, such as 1,1"
+        ) from None
+
+
 class GuessFields(TypedDict):
     """The fields of `EngineOptions` about guesses."""
 

@@ -12,16 +12,18 @@ from ingot.cli.shared.find_model import MODEL_HELP
 from ingot.cli.shared.model_options import (
     DraftOption,
     GpuLayersOption,
+    GpuSplitOption,
     KvTypeOption,
     ParallelOption,
     PrecisionOption,
+    PinThreadsOption,
     ServedContextOption,
     ServedDeviceOption,
     SpeculationOption,
     ThreadsOption,
     WeightsOption,
 )
-from ingot.cli.shared.open_model import guess_fields, parse_gpu_layers
+from ingot.cli.shared.open_model import guess_fields, parse_gpu_layers, parse_gpu_split
 from ingot.cli.shared.output import read_text
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError
@@ -50,6 +52,7 @@ class EngineFlags:
     cache_tokens: Annotated[
         int | None,
         typer.Option(
+    gpu_split: GpuSplitOption = None
             "--cache-tokens",
             help="Tokens in the KV cache, of all requests. Default: four contexts, at most a "
             "quarter of the memory.",
@@ -105,6 +108,7 @@ class EngineFlags:
             **guess_fields(self.speculation, self.draft),
             max_running=self.parallel,
             max_queue=self.queue,
+            gpu_split=parse_gpu_split(self.gpu_split),
             step_timeout=self.step_timeout,
             engine_process=self.engine_process,
         )

@@ -79,6 +79,7 @@ class LoadedModel:
         sequences: int | None = None,
         mtp: bool | None = False,
         hidden_layers: Sequence[int] = (),
+        gpu_split: Sequence[float] | None = None,
         progress: OnOpening | None = None,
     ) -> None:
         """`context` is the longest sequence; the cache has room for `cache_tokens` of all of them.
@@ -88,6 +89,7 @@ class LoadedModel:
         A GPU decodes at most `sequences` at once; None: what its memory allows. `mtp`: keep the
         hidden states that multi-token prediction needs; None: if the file has layers for it.
         `hidden_layers`: keep what these layers read, for a draft; the number after the last one
+        `gpu_split`: the shares of several GPUs in these layers.
         stands for what that gives. `progress` is told what an opening on a GPU does.
         """
         self.threads = _checked_threads(threads)
@@ -124,8 +126,9 @@ class LoadedModel:
                 keep=[value.name for value in self._hidden],
             )
             self.file.check()  # that what was read is what was checked
+                gpu_split=gpu_split,
             self.copies = self._plan_copies(place, placed)
-            if placed.gpu is not None and not placed.gpu.whole:
+            if placed.gpu is not None and not placed.gpu.alone:
                 self._hidden = _hidden_of_parts(self._hidden, asked=bool(mtp or hidden_layers))
         except BaseException:
             self.file.close()
@@ -143,6 +146,7 @@ class LoadedModel:
         self._give_back = placed.give_back
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
+        self.beside += placed.gpu_parts
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
         if self.copies is not None and placed.cpu_backend is not None:
             self.repacking = Repacking(
@@ -200,9 +204,8 @@ class LoadedModel:
     @property
     def prepared(self) -> Prepared:
         """What was compiled and captured for the GPU."""
-        if self._gpu_backend is None:
-            return Prepared()
-        return sum((each.prepared for each in self.beside), self._gpu_backend.prepared)
+        model = (self._gpu_backend,) if self._gpu_backend else ()
+        return sum((each.prepared for each in (*model, *self.beside)), Prepared())
 
     @property
     def pool(self) -> BlockPool:
@@ -515,7 +518,7 @@ def _hidden_of_parts(hidden: tuple[o.Value, ...], *, asked: bool) -> tuple[o.Val
     if hidden and asked:
         raise ConfigError(
             "guesses from hidden states (multi-token prediction, EAGLE-3) need all layers on one "
-            "device, and only some are on the GPU; take device='cpu', a smaller context, or "
+            "device, and the GPU has only some of them; take device='cpu', a smaller context, or "
             "speculation='auto'"
         )
     return ()

@@ -1,11 +1,12 @@
-"""Where the layers of a model run (CPU, GPU, or the first layers on a GPU), and its cache size."""
+"""Where the layers of a model run (CPU, one or several GPUs, or the first layers on GPUs), and its
+cache size."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ingot import _native
-from ingot.backends.backend import Backend, OnOpening, choose_device
+from ingot.backends.backend import Backend, OnOpening, choose_device, choose_devices
 from ingot.backends.cpu import CpuBackend, Pools
 from ingot.backends.device_sampler import DeviceSampler
 from ingot.backends.encoder_decoder import EncoderDecoder
@@ -22,6 +23,7 @@ from ingot.graph.kv_layout import KvLayout
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device, GpuBackend, GpuPlan
 
+    from ingot.engine.model.gpu_split import SplitPlanner
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 GpuLayers = int | Literal["auto"] | None
@@ -40,6 +42,7 @@ class OnGpu:
     seconds: float  # to upload and pack them
     decoded: tuple[str, ...] = ()  # tensor types that become half floats there
 
+    gpus: int = 1  # that have some of the layers
     @property
     def rate(self) -> float:
         """Bytes uploaded per second."""
@@ -51,6 +54,11 @@ class OnGpu:
         return self.layers == self.of_layers
 
     @property
+    @property
+    def alone(self) -> bool:
+        """Whether all layers are on one device."""
+        return self.whole and self.gpus == 1
+
     def remark(self) -> str:
         """These numbers in a line."""
         layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
@@ -72,6 +80,7 @@ class Placed:
     device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
     gpu_backend: "GpuBackend | None" = None
     gpu_encoder: "GpuBackend | None" = None  # what reads prompts, if something else writes
+    gpu_parts: "tuple[GpuBackend, ...]" = ()  # instead of it, on several GPUs
     cpu_backend: CpuBackend | None = None  # of the layers that are there
     untouched: int = 0  # bytes of cache and arenas on the CPU, which steps are going to touch
     decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
@@ -92,13 +101,15 @@ class Placed:
         gpu_layers: GpuLayers = None,
         sequences: int | None = None,
         progress: OnOpening | None = None,
+        gpu_split: Sequence[float] | None = None,
         keep: Collection[str] = (),
     ) -> None:
         """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
 
         The first `gpu_layers` layers run on the GPU; "auto": as many as fit; None: all of them, or
-        as many as fit if the device is "auto". A GPU decodes at most `sequences` at once. `keep`
-        names values that a backend can tell after a step, if it has all layers.
+        as many as fit if the device is "auto". With `gpu_split` several GPUs, from the one that is
+        named on, have their shares of these layers. A GPU decodes at most `sequences` at once.
+        `keep` names values that a backend can tell after a step, if it has all layers.
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
@@ -109,8 +120,13 @@ class Placed:
         if layers != 0:
             try:
                 gpu = choose_device(device)
+        if gpu_split is not None and device == "cpu":
+            raise ConfigError("gpu_split is set, and the device is 'cpu'; take device='cuda'")
                 if gpu is not None:
                     self._place_on(gpu, layers)
+                if gpu_split is not None:
+                    self._place_on_several(device, gpu_split, layers)
+                    return
                     return
             except (ConfigError, ModelError, GraphError) as error:
                 if device != "auto":
@@ -151,6 +167,70 @@ class Placed:
     def _least_size(self) -> CacheSize:
         """The smallest cache: what was asked for, or one context."""
         return CacheSize.of(self._layout, self._context, self._cache_tokens, 0)
+    def _place_on_several(self, device: str, shares: Sequence[float], layers: int | None) -> None:
+        """Place that many layers on several GPUs, or as many as fit; an error if they do not."""
+        devices = choose_devices(device, len(shares))
+        from ingot.engine.model.gpu_fit import writes_nothing  # noqa: PLC0415 (PyTorch)
+        from ingot.engine.model.gpu_split import SplitPlanner  # noqa: PLC0415
+
+        def planned(sequences: int) -> "SplitPlanner":
+            return SplitPlanner(
+                self._graph,
+                self._file,
+                self._layout.type,
+                devices,
+                shares,
+                context=self._context,
+                sequences=sequences,
+            )
+
+        planner, least = planned(self._sequences), self._least_size()
+        rooms = [each.free_memory() for each in devices]
+        if self._asked_sequences is None and not writes_nothing(self._graph):
+            many = memory.sequences_for(self._layout, self._context, sum(rooms))
+            larger = planned(many)
+            if larger.fits(larger.layers, rooms, least):
+                planner, self._sequences = larger, many
+        if layers is None:
+            layers = planner.most_layers(rooms, least) or planner.layers
+        planner.require(layers, rooms, least)
+        self._run_on_several(planner, layers, rooms)
+
+    def _run_on_several(self, planner: "SplitPlanner", layers: int, rooms: Sequence[int]) -> None:
+        """Open the parts, with as many blocks in each."""
+        from ingot.backends.gpu import GpuChain  # noqa: PLC0415 (PyTorch)
+
+        plans, whole = planner.plans(layers), layers == planner.layers
+        halves = None if whole else cut(self._graph, layers)
+        there = PartLayout.of(halves.first if halves else self._graph, self._layout)
+        here = PartLayout.of(halves.second, self._layout) if halves else None
+        parts = [PartLayout.of(graph, there.own) for graph in planner.graphs(layers)[: len(plans)]]
+        free, running = [gpu.free_memory() for gpu in planner.devices], 0
+        if whole:
+            running = self._sequences
+        sizes = [
+            CacheSize.of(part.own, self._context, self._cache_tokens, room, running)
+            for part, room in zip(parts, free, strict=True)
+        ]
+        if here:
+            room = memory.available()
+            sizes.append(CacheSize.of(here.own, self._context, self._cache_tokens, room))
+        self.size = _smallest(sizes)
+        for plan, room in zip(plans, rooms, strict=True):
+            self.size = self._fitting(self.size, plan, room)
+        rest: Backend | None = None
+        if halves and here:  # First the CPU, so that its errors come before the upload.
+            self.size.require(here.own)
+            rest = self._on_cpu(halves.second, here.own, self.size)
+        self.gpu_parts = tuple(self._upload(plan) for plan in plans)
+        self.gpu = self._told(self.gpu_parts, layers, len(plans))
+        self.backend = chain = GpuChain(list(zip(self.gpu_parts, parts, strict=True)))
+        if rest and here:
+            self.backend = SplitBackend([(chain, there), (rest, here)])
+        elif plans[-1].sequences:
+            self.device_sampler = chain
+            self.decode_sequences = self.default_running = plans[-1].sequences
+
 
     def _fitting(self, wanted: CacheSize, plan: "GpuPlan", room: int) -> CacheSize:
         """A cache of this size, or a smaller one if a GPU with `room` bytes cannot hold it."""
@@ -182,9 +262,7 @@ class Placed:
             CacheSize.of(part.own, self._context, self._cache_tokens, free)
             for part, free in ((first, gpu.free_memory()), (second, memory.available()))
         )
-        states = [size.states for size in (there, here) if size.states]
-        wanted = CacheSize(min(there.blocks, here.blocks), min(states, default=0))
-        self.size = self._fitting(wanted, plan, room)
+        self.size = self._fitting(_smallest((there, here)), plan, room)
         self.size.require(second.own)
         # First the CPU, so that its errors come before the upload.
         second_backend = self._on_cpu(parts.second, second.own, self.size)
@@ -192,16 +270,9 @@ class Placed:
         self.backend = SplitBackend([(first_backend, first), (second_backend, second)])
 
     def _on_gpu(self, plan: "GpuPlan", layers: int) -> "GpuBackend":
-        from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
+        from ingot.backends.gpu import GpuBackend  # noqa: PLC0415 (PyTorch, if asked for)
 
-        self.give_back = give_back
-        backend = GpuBackend(
-            plan,
-            self._file,
-            blocks=self.size.blocks,
-            states=self.size.states,
-            progress=self._progress,
-        )
+        backend = self._upload(plan)
         self.gpu_backend, programs = backend, [backend]
         if plan.encoder is not None:
             self.gpu_encoder = GpuBackend(
@@ -213,8 +284,25 @@ class Placed:
                 pools=backend.pools,
             )
             programs.append(self.gpu_encoder)
-        self.gpu = OnGpu(
-            device=plan.device.name,
+        self.gpu = self._told(programs, layers)
+        return backend
+
+    def _upload(self, plan: "GpuPlan") -> "GpuBackend":
+        from ingot.backends.gpu import GpuBackend, give_back  # noqa: PLC0415 (PyTorch, if asked for)
+
+        self.give_back = give_back
+        return GpuBackend(
+            plan,
+            self._file,
+            blocks=self.size.blocks,
+            states=self.size.states,
+            progress=self._progress,
+        )
+
+    def _told(self, programs: "Sequence[GpuBackend]", layers: int, gpus: int = 1) -> OnGpu:
+        """What to say of programs that have been opened."""
+        return OnGpu(
+            device=", ".join(dict.fromkeys(each.device.name for each in programs)),
             layers=layers,
             of_layers=layer_count(self._graph),
             allocations=sum(each.memory.allocations for each in programs),
@@ -223,8 +311,8 @@ class Placed:
             seconds=sum(each.uploader.seconds for each in programs),
             decoded=tuple(sorted({kind for each in programs for kind in each.decoded})),
         )
-        return backend
 
+            gpus=gpus,
     def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:
         def program(
             graph: ComputationGraph, keep: Collection[str], pools: Pools | None = None
@@ -267,6 +355,12 @@ def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
     """How many layers are asked for; None: as many as fit."""
     if layers is None:
         return {"cpu": 0, "auto": None}.get(device, most)
+def _smallest(sizes: Sequence[CacheSize]) -> CacheSize:
+    """What all of some places can hold; those without states hold any number of them."""
+    states = [size.states for size in sizes if size.states]
+    return CacheSize(min(size.blocks for size in sizes), min(states, default=0))
+
+
     if layers == "auto":
         wanted = None
     elif isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= most:

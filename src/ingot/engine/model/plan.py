@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot.backends.backend import choose_device
+from ingot.backends.backend import choose_device, choose_devices
 from ingot.convert import open_model
 from ingot.engine.model import memory
 from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
@@ -89,7 +89,7 @@ def _longest(
     And whether it is the asked size of the cache that limits it.
     """
     trained = graph.context_length
-    room = _gpu_tokens(graph, file, layout, options.device)
+    room = _gpu_tokens(graph, file, layout, options)
     if room is None:
         room = memory.most_tokens(layout, memory.available())
         if not graph.causal:
@@ -109,7 +109,7 @@ def _keeps_tokens(layout: KvLayout) -> bool:
 
 
 def _gpu_tokens(
-    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, device: str
+    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, options: EngineOptions
 ) -> int | None:
     """The tokens that there is room for beside the whole model on the GPU; None: it is not there.
 
@@ -117,7 +117,7 @@ def _gpu_tokens(
     """
     keeps = _keeps_tokens(layout)
     context = min(graph.context_length, DEFAULT_CONTEXT) if keeps else graph.context_length
-    fit = _gpu_fit(graph, file, layout, device, context)
+    fit = _gpu_fit(graph, file, layout, options, context)
     if fit is None:
         return None
     return fit.cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS if keeps else fit.cache_tokens
@@ -135,18 +135,29 @@ def _is_on_gpu(
         return False
     if options.device != "auto":  # or opening it is an error
         return True
-    fit = _gpu_fit(graph, file, layout, options.device, context)
+    fit = _gpu_fit(graph, file, layout, options, context)
     return fit is not None and fit.layers > 0
 
 
 def _gpu_fit(
-    graph: ComputationGraph, file: GgufLoader, layout: KvLayout, device: str, context: int
+    graph: ComputationGraph,
+    file: GgufLoader,
+    layout: KvLayout,
+    options: EngineOptions,
+    context: int,
 ) -> "GpuFit | None":
-    """How much of the model fits the GPU; None: there is no GPU, or it cannot run the model."""
-    if device == "cpu":
+    """How much of the model fits the GPUs; None: there are none, or they cannot run the model."""
+    if options.device == "cpu":
         return None
     try:
-        gpu = choose_device(device)
+        if options.gpu_split is not None:
+            devices = choose_devices(options.device, len(options.gpu_split))
+            from ingot.engine.model.gpu_split import SplitPlanner  # noqa: PLC0415 (as below)
+
+            shares, kind = options.gpu_split, layout.type
+            planner = SplitPlanner(graph, file, kind, devices, shares, context=context)
+            return planner.fit([each.free_memory() for each in devices])
+        gpu = choose_device(options.device)
         if gpu is None:
             return None
         from ingot.engine.model.gpu_fit import fit_gpu  # noqa: PLC0415 (PyTorch, if asked for)
