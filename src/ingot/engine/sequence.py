@@ -234,7 +234,7 @@ class TokenSequence:
             adapter=self.adapter,
             encoded=self.encoded,
         )
-        copy._begun, copy._expanded = self._begun, self._expanded
+        copy._begun, copy._expanded, copy.shared = self._begun, self._expanded, self.shared
         if self.cached is None or self._cache is None:
             return copy, []
         try:
