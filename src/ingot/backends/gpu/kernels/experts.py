@@ -26,6 +26,7 @@ SIGMOID = tl.constexpr(code(Gating.SIGMOID))
 CHOSEN_SOFTMAX = tl.constexpr(code(Gating.CHOSEN_SOFTMAX))
 SPARSE_MIXER = tl.constexpr(code(Gating.SPARSE_MIXER))
 _NEVER = tl.constexpr(float("-inf"))
+_LOWEST = tl.constexpr(-(1 << 31))
 
 
 class Groups(NamedTuple):
@@ -117,21 +118,25 @@ def route_kernel(
             worth = tl.where(group == best_group, _NEVER, worth)
         rank = tl.where(allowed, rank, _NEVER)
     slot = tl.arange(0, SLOTS)
+    used = slot < USED
     chosen = tl.zeros((SLOTS,), tl.int32)
     weight = tl.zeros((SLOTS,), tl.float32)
+    order = tl.where(real, _ordered(rank), _LOWEST)
     for number in tl.static_range(USED):
-        best = tl.argmax(rank, axis=0)
+        first = tl.max(order, axis=0)
+        best = tl.min(tl.where(order == first, at, ROUTER.experts), axis=0)
+        chosen = tl.where(slot == number, best, chosen)
         if GATING == SPARSE_MIXER:
             largest = tl.max(rank, axis=0)
             size = tl.maximum(tl.abs(score), largest)
             rival = (rank > _NEVER) & (largest - score <= near * size)
             found = 1.0 / tl.sum(tl.where(rival, tl.exp(score - largest), 0.0), axis=0)
-        else:
-            found = tl.sum(tl.where(at == best, share, 0.0), axis=0)
-        chosen = tl.where(slot == number, best, chosen)
-        weight = tl.where(slot == number, found, weight)
-        rank = tl.where(at == best, _NEVER, rank)
-    used = slot < USED
+            weight = tl.where(slot == number, found, weight)
+            rank = tl.where(at == best, _NEVER, rank)
+        order = tl.where(at == best, _LOWEST, order)
+    if GATING != SPARSE_MIXER:
+        picked = tl.load(scores + token * experts + chosen, mask=used, other=0.0)
+        weight = _share(picked, largest, total, GATING)
     if GATING == CHOSEN_SOFTMAX:
         largest = tl.max(tl.where(used, weight, _NEVER), axis=0)
         weight = tl.where(used, tl.exp(weight - largest), 0.0)
@@ -147,8 +152,8 @@ def route_kernel(
         live = used
         if not SELECTED:
             live = used & (tl.load(positions + token) >= 0)
-        order = tl.atomic_add(groups.counts + chosen, 1, mask=live)
-        tl.store(groups.ranks + token * USED + slot, tl.where(live, order, -1), mask=used)
+        earlier = tl.atomic_add(groups.counts + chosen, 1, mask=live)
+        tl.store(groups.ranks + token * USED + slot, tl.where(live, earlier, -1), mask=used)
 
 
 @triton.jit
@@ -168,6 +173,16 @@ def _rank(share, bias, at, real):
     if bias is not None:
         share += tl.load(bias + at, mask=real, other=0.0)
     return tl.where(real, share, _NEVER)
+
+
+@triton.jit
+def _ordered(rank):
+    """Whole numbers in the order of floats: a warp finds the largest of them in one instruction.
+
+    -0 is 0. NaN has a place in the order, too, so that whatever a row holds names an expert.
+    """
+    bits = (rank + 0.0).to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
 @triton.jit(do_not_specialize=["most", "pairs"])
