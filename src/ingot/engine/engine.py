@@ -111,9 +111,9 @@ class InferenceEngine:
                 reuse=options.reuse,
                 device=options.device,
                 gpu_layers=options.gpu_layers,
+                gpu_split=options.gpu_split,
                 sequences=options.max_running,
                 mtp=options.mtp,
-                gpu_split=options.gpu_split,
                 hidden_layers=eagle.spec.target_layers if eagle else (),
                 progress=progress,
             )
@@ -389,10 +389,10 @@ class InferenceEngine:
             captures=prepared.captures,
             compilations_after_ready=prepared.compilations_after_ready,
             captures_after_ready=prepared.captures_after_ready,
+            copied_bytes=0 if self.model.copies is None else self.model.copies.size,
         )
 
     @property
-            copied_bytes=0 if self.model.copies is None else self.model.copies.size,
     def change(self) -> str | None:
         """How a model file was changed while in use, so that requests fail; None: it was not."""
         return next((model.change for model in self._models if model.change is not None), None)

@@ -46,13 +46,13 @@ class EngineOptions:
     # The first layers, which run on the GPU: a number, or "auto" for as many as fit. None: all, or
     # as many as fit where the device is "auto"
     gpu_layers: GpuLayers = None
+    # The shares of several GPUs in these layers, (1, 1) for half of them each. None: one GPU
+    gpu_split: Sequence[float] | None = None
     # A smaller model that guesses tokens, or a draft that reads the model's hidden states (EAGLE-3)
     draft: str | os.PathLike[str] | None = None
     adapters: Mapping[str, str | os.PathLike[str]] | None = None  # LoRA adapters by name
     # Scales of adapters that requests use if they choose none; those left out are not used
     adapter_scales: Mapping[str, float] | None = None
-    # The shares of several GPUs in these layers, (1, 1) for half of them each. None: one GPU
-    gpu_split: Sequence[float] | None = None
     # Seconds after which a step counts as hanging. None: never
     step_timeout: float | None = 600.0
     # Whether the engine runs in another process, which shares no interpreter lock with this one.
@@ -84,13 +84,13 @@ class EngineOptions:
                 f"speculation {self.speculation!r} and draft exclude each other: choose one, or "
                 "speculation 'auto' for a draft model that guesses if it pays"
             )
+        if self.gpu_split is not None:
+            _check_shares(self.gpu_split)
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise ConfigError(
                 f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
                 "or None"
             )
-        if self.gpu_split is not None:
-            _check_shares(self.gpu_split)
 
     @property
     def mtp(self) -> bool | None:
@@ -119,6 +119,7 @@ class EngineFields(TypedDict, total=False):
     speculation: Speculation | None
     device: str
     gpu_layers: GpuLayers
+    gpu_split: Sequence[float] | None
     draft: str | os.PathLike[str] | None
     adapters: Mapping[str, str | os.PathLike[str]] | None
     adapter_scales: Mapping[str, float] | None
@@ -126,10 +127,6 @@ class EngineFields(TypedDict, total=False):
     engine_process: bool | None
 
 
-    gpu_split: Sequence[float] | None
-def _check(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} is {value!r}; it must be a number from {least} to {most}")
 def _check_shares(shares: object) -> None:
     numbers = shares if isinstance(shares, (list, tuple)) else ()
     valid = all(
@@ -143,3 +140,6 @@ def _check_shares(shares: object) -> None:
         )
 
 
+def _check(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} is {value!r}; it must be a number from {least} to {most}")

@@ -69,6 +69,14 @@ GpuLayersOption = Annotated[
         "Default: all; with --device auto, as many as fit.",
     ),
 ]
+GpuSplitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-split",
+        metavar="SHARES",
+        help="Share these layers out among several GPUs: 1,1 gives half of them to each of two.",
+    ),
+]
 SpeculationOption = Annotated[
     str,
     typer.Option(
@@ -81,14 +89,6 @@ SpeculationOption = Annotated[
 DraftOption = Annotated[
     str | None,
     typer.Option(
-GpuSplitOption = Annotated[
-    str | None,
-    typer.Option(
-        "--gpu-split",
-        metavar="SHARES",
-        help="Share these layers out among several GPUs: 1,1 gives half of them to each of two.",
-    ),
-]
         "--draft",
         metavar="MODEL",
         help="A smaller model that guesses tokens, or an EAGLE-3 draft of the model.",

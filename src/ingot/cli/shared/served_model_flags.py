@@ -16,7 +16,6 @@ from ingot.cli.shared.model_options import (
     KvTypeOption,
     ParallelOption,
     PrecisionOption,
-    PinThreadsOption,
     ServedContextOption,
     ServedDeviceOption,
     SpeculationOption,
@@ -49,10 +48,10 @@ class EngineFlags:
     precision: PrecisionOption = None
     device: ServedDeviceOption = None
     gpu_layers: GpuLayersOption = None
+    gpu_split: GpuSplitOption = None
     cache_tokens: Annotated[
         int | None,
         typer.Option(
-    gpu_split: GpuSplitOption = None
             "--cache-tokens",
             help="Tokens in the KV cache, of all requests. Default: four contexts, at most a "
             "quarter of the memory.",
@@ -103,12 +102,12 @@ class EngineFlags:
             precision=self.precision,
             device=self.device or "cpu",
             gpu_layers=parse_gpu_layers(self.gpu_layers),
+            gpu_split=parse_gpu_split(self.gpu_split),
             cache_tokens=self.cache_tokens,
             chunk_tokens=self.chunk_tokens,
             **guess_fields(self.speculation, self.draft),
             max_running=self.parallel,
             max_queue=self.queue,
-            gpu_split=parse_gpu_split(self.gpu_split),
             step_timeout=self.step_timeout,
             engine_process=self.engine_process,
         )

@@ -76,20 +76,20 @@ class LoadedModel:
         reuse: str = Reuse.NONE,
         device: str = "cpu",
         gpu_layers: GpuLayers = None,
+        gpu_split: Sequence[float] | None = None,
         sequences: int | None = None,
         mtp: bool | None = False,
         hidden_layers: Sequence[int] = (),
-        gpu_split: Sequence[float] | None = None,
         progress: OnOpening | None = None,
     ) -> None:
         """`context` is the longest sequence; the cache has room for `cache_tokens` of all of them.
 
         By default these are four contexts, if they take no more than a quarter of the memory. The
         first `gpu_layers` layers run on the GPU, the others on the CPU; "auto": as many as fit.
+        `gpu_split`: the shares of several GPUs in these layers.
         A GPU decodes at most `sequences` at once; None: what its memory allows. `mtp`: keep the
         hidden states that multi-token prediction needs; None: if the file has layers for it.
         `hidden_layers`: keep what these layers read, for a draft; the number after the last one
-        `gpu_split`: the shares of several GPUs in these layers.
         stands for what that gives. `progress` is told what an opening on a GPU does.
         """
         self.threads = _checked_threads(threads)
@@ -121,12 +121,12 @@ class LoadedModel:
                 precision=self.precision,
                 device=device,
                 gpu_layers=gpu_layers,
+                gpu_split=gpu_split,
                 sequences=sequences,
                 progress=progress,
                 keep=[value.name for value in self._hidden],
             )
             self.file.check()  # that what was read is what was checked
-                gpu_split=gpu_split,
             self.copies = self._plan_copies(place, placed)
             if placed.gpu is not None and not placed.gpu.alone:
                 self._hidden = _hidden_of_parts(self._hidden, asked=bool(mtp or hidden_layers))
@@ -141,12 +141,12 @@ class LoadedModel:
         self._gpu_backend = placed.gpu_backend
         if placed.gpu_encoder is not None:
             self.beside = (placed.gpu_encoder,)
+        self.beside += placed.gpu_parts
         self.decode_sequences = placed.decode_sequences  # the most of a decode step
         self.default_running = placed.default_running  # sequences at once
         self._give_back = placed.give_back
         self._reads_file = self.file.is_mapped and not self.on_gpu
         self.step_tokens = placed.backend.max_tokens
-        self.beside += placed.gpu_parts
         self.cache = KvCache(self.layout, placed.size.blocks, found, placed.size.states)
         if self.copies is not None and placed.cpu_backend is not None:
             self.repacking = Repacking(

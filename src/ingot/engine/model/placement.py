@@ -22,8 +22,8 @@ from ingot.graph.kv_layout import KvLayout
 
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device, GpuBackend, GpuPlan
-
     from ingot.engine.model.gpu_split import SplitPlanner
+
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 GpuLayers = int | Literal["auto"] | None
@@ -41,8 +41,8 @@ class OnGpu:
     sent: int  # bytes of weights
     seconds: float  # to upload and pack them
     decoded: tuple[str, ...] = ()  # tensor types that become half floats there
-
     gpus: int = 1  # that have some of the layers
+
     @property
     def rate(self) -> float:
         """Bytes uploaded per second."""
@@ -54,11 +54,11 @@ class OnGpu:
         return self.layers == self.of_layers
 
     @property
-    @property
     def alone(self) -> bool:
         """Whether all layers are on one device."""
         return self.whole and self.gpus == 1
 
+    @property
     def remark(self) -> str:
         """These numbers in a line."""
         layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
@@ -79,8 +79,8 @@ class Placed:
     why_cpu: str | None = None  # why, if the device is "auto"
     device_sampler: DeviceSampler | None = None  # the backend, if it samples tokens itself
     gpu_backend: "GpuBackend | None" = None
-    gpu_encoder: "GpuBackend | None" = None  # what reads prompts, if something else writes
     gpu_parts: "tuple[GpuBackend, ...]" = ()  # instead of it, on several GPUs
+    gpu_encoder: "GpuBackend | None" = None  # what reads prompts, if something else writes
     cpu_backend: CpuBackend | None = None  # of the layers that are there
     untouched: int = 0  # bytes of cache and arenas on the CPU, which steps are going to touch
     decode_sequences: int = _native.MAX_GENERATION_TOKENS  # the most of a decode step
@@ -99,9 +99,9 @@ class Placed:
         precision: Precision,
         device: str,
         gpu_layers: GpuLayers = None,
+        gpu_split: Sequence[float] | None = None,
         sequences: int | None = None,
         progress: OnOpening | None = None,
-        gpu_split: Sequence[float] | None = None,
         keep: Collection[str] = (),
     ) -> None:
         """With `device` "auto", a model that no GPU can run runs on the CPU (`why_cpu`).
@@ -117,16 +117,16 @@ class Placed:
         self._asked_sequences = sequences
         self._sequences = sequences or memory.DEFAULT_RUNNING
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
-        if layers != 0:
-            try:
-                gpu = choose_device(device)
         if gpu_split is not None and device == "cpu":
             raise ConfigError("gpu_split is set, and the device is 'cpu'; take device='cuda'")
-                if gpu is not None:
-                    self._place_on(gpu, layers)
+        if layers != 0:
+            try:
                 if gpu_split is not None:
                     self._place_on_several(device, gpu_split, layers)
                     return
+                gpu = choose_device(device)
+                if gpu is not None:
+                    self._place_on(gpu, layers)
                     return
             except (ConfigError, ModelError, GraphError) as error:
                 if device != "auto":
@@ -164,9 +164,6 @@ class Placed:
         place = self._whole_on if layers == planner.layers else self._split_on
         place(gpu, planner.plan(layers), layers, room)
 
-    def _least_size(self) -> CacheSize:
-        """The smallest cache: what was asked for, or one context."""
-        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0)
     def _place_on_several(self, device: str, shares: Sequence[float], layers: int | None) -> None:
         """Place that many layers on several GPUs, or as many as fit; an error if they do not."""
         devices = choose_devices(device, len(shares))
@@ -231,6 +228,9 @@ class Placed:
             self.device_sampler = chain
             self.decode_sequences = self.default_running = plans[-1].sequences
 
+    def _least_size(self) -> CacheSize:
+        """The smallest cache: what was asked for, or one context."""
+        return CacheSize.of(self._layout, self._context, self._cache_tokens, 0)
 
     def _fitting(self, wanted: CacheSize, plan: "GpuPlan", room: int) -> CacheSize:
         """A cache of this size, or a smaller one if a GPU with `room` bytes cannot hold it."""
@@ -310,9 +310,9 @@ class Placed:
             sent=sum(each.uploader.sent for each in programs),
             seconds=sum(each.uploader.seconds for each in programs),
             decoded=tuple(sorted({kind for each in programs for kind in each.decoded})),
+            gpus=gpus,
         )
 
-            gpus=gpus,
     def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:
         def program(
             graph: ComputationGraph, keep: Collection[str], pools: Pools | None = None
@@ -351,16 +351,16 @@ class Placed:
             raise ModelError(f"{self._file.path} cannot be run on the CPU: {error}") from error
 
 
-def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
-    """How many layers are asked for; None: as many as fit."""
-    if layers is None:
-        return {"cpu": 0, "auto": None}.get(device, most)
 def _smallest(sizes: Sequence[CacheSize]) -> CacheSize:
     """What all of some places can hold; those without states hold any number of them."""
     states = [size.states for size in sizes if size.states]
     return CacheSize(min(size.blocks for size in sizes), min(states, default=0))
 
 
+def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
+    """How many layers are asked for; None: as many as fit."""
+    if layers is None:
+        return {"cpu": 0, "auto": None}.get(device, most)
     if layers == "auto":
         wanted = None
     elif isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= most:
