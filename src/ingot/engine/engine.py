@@ -107,6 +107,8 @@ class InferenceEngine:
                 kv_type=options.kv_type,
                 weights=options.weights,
                 precision=options.precision,
+                numa=options.numa,
+                pin_threads=options.pin_threads,
                 cache_tokens=options.cache_tokens,
                 reuse=options.reuse,
                 device=options.device,

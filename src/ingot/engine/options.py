@@ -27,6 +27,11 @@ class EngineOptions:
     # How far the CPU rounds the inputs of matrix products: "fast" (8 bits for formats where this is
     # faster) or "exact" (16 bits). INGOT_PRECISION, or "fast"
     precision: str | None = None
+    # On machines with several NUMA nodes: "split" keeps threads, and the rows of repacked weights
+    # that they multiply, to nodes; "replicate" gives every node all repacked weights; "auto" splits
+    # if there are more threads than a node has cores; or "off"
+    numa: str = "auto"
+    pin_threads: bool = False  # keep each thread to a core of its own (Linux)
     cache_tokens: int | None = None  # of all sequences together: four contexts, if memory allows
     reuse: str = "all"  # what a prompt may find in the cache: "all", "prompt" or "none"
     # Requests that run at once: at most 64, or 1024 on a GPU. None: 32, or on a GPU as many as have
@@ -111,6 +116,8 @@ class EngineFields(TypedDict, total=False):
     kv_type: str
     weights: str
     precision: str | None
+    numa: str
+    pin_threads: bool
     cache_tokens: int | None
     reuse: str
     max_running: int | None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot import LLM
 from ingot.backends.cpu.seats import Core, Numa, Seat, seats, seats_here
 from ingot.backends.precision import Precision
 from ingot.errors import ConfigError
@@ -135,3 +136,17 @@ def test_copies_are_asked_for_from_a_node(model_file: Path) -> None:
         while runner.backend.copy_next():
             pass
         assert preferred() > before
+
+
+def test_options_of_an_engine(model_file: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    with LLM(model_file, threads=1, pin_threads=True) as pinned, LLM(model_file, threads=1) as free:
+        texts = [
+            llm.generate("ab", max_tokens=4, temperature=0).token_ids for llm in (pinned, free)
+        ]
+    assert texts[0] == texts[1]
+    assert os.sched_getaffinity(0) == allowed, "the caller's thread runs no steps"
+    with pytest.raises(ConfigError, match="numa is 'all'"):
+        LLM(model_file, numa="all")
+    with pytest.raises(ConfigError, match="cannot be pinned"):
+        LLM(model_file, threads=len(allowed) + 1, pin_threads=True)

@@ -80,7 +80,7 @@ def test_what_is_said(
 def test_what_a_server_says(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines: that weights are on their way, and what became of them."""
     monkeypatch.setattr(loaded_model, "Placed", PlacedThere)
-    served = ServedModel(name="tiny", path=model, engine=EngineOptions(gpu_layers=7))
+    served = ServedModel(name="tiny", path=model, engine=EngineOptions(gpu_layers=7, weights="map"))
     said: list[str] = []
 
     async def open_and_close() -> None:

@@ -140,7 +140,8 @@ def _about_cpus(machine: MachineFacts, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             f"memory is on {machine.numa_nodes} NUMA nodes",
             "the page cache holds a file on one node, and the CPUs of others read it slowly",
-            "start with `numactl --interleave=all`, or bind to one node",
+            "let weights be repacked, which puts them where they are read; numa='replicate' "
+            "(`--numa`) puts them on every node",
         )
 
 

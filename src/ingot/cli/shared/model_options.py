@@ -52,13 +52,25 @@ PrecisionOption = Annotated[
         "for formats where this is faster; exact: to 16 bits. [fast]",
     ),
 ]
+NumaOption = Annotated[
+    str,
+    typer.Option(
+        "--numa",
+        help="With several NUMA nodes. split: keep threads, and the rows of repacked weights that "
+        "they read, to nodes; replicate: give every node all repacked weights; auto: split if "
+        "there are more threads than a node has cores; off.",
+    ),
+]
+PinThreadsOption = Annotated[
+    bool, typer.Option("--pin-threads", help="Keep each thread to a core of its own (Linux).")
+]
 _DEVICES = (
     "cpu; cuda: an NVIDIA or AMD GPU (needs ingot-llm[gpu]); cuda:1: one of several; auto: a GPU "
     "if there is one."
 )
 DeviceOption = Annotated[str, typer.Option("--device", help=_DEVICES)]
 ServedDeviceOption = Annotated[
-    str | None, typer.Option("--device", help=f"{_DEVICES} [cpu; cuda with --replica-gpus 1]")
+    str | None, typer.Option("--device", help=f"{_DEVICES} [cpu; cuda if replicas have GPUs]")
 ]
 GpuLayersOption = Annotated[
     str | None,

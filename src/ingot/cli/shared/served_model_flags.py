@@ -14,7 +14,9 @@ from ingot.cli.shared.model_options import (
     GpuLayersOption,
     GpuSplitOption,
     KvTypeOption,
+    NumaOption,
     ParallelOption,
+    PinThreadsOption,
     PrecisionOption,
     ServedContextOption,
     ServedDeviceOption,
@@ -46,6 +48,8 @@ class EngineFlags:
     kv_type: KvTypeOption = "f16"
     weights: WeightsOption = "auto"
     precision: PrecisionOption = None
+    numa: NumaOption = "auto"
+    pin_threads: PinThreadsOption = False
     device: ServedDeviceOption = None
     gpu_layers: GpuLayersOption = None
     gpu_split: GpuSplitOption = None
@@ -100,6 +104,8 @@ class EngineFlags:
             kv_type=self.kv_type,
             weights=self.weights,
             precision=self.precision,
+            numa=self.numa,
+            pin_threads=self.pin_threads,
             device=self.device or "cpu",
             gpu_layers=parse_gpu_layers(self.gpu_layers),
             gpu_split=parse_gpu_split(self.gpu_split),

@@ -19,6 +19,7 @@ from ingot.arrays import Bytes, Floats, HiddenRows, Ints, Logits
 from ingot.backends.backend import Backend, OnOpening, Prepared
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.cpu import Copies, Repacking
+from ingot.backends.cpu.seats import Numa, seats_here
 from ingot.backends.device_sampler import DeviceSampler, Finished, SamplingPlan, Started
 from ingot.backends.precision import Precision
 from ingot.config import MAX_THREADS, config
@@ -72,6 +73,8 @@ class LoadedModel:
         kv_type: str = "f16",
         weights: str = Weights.AUTO,
         precision: str | None = None,
+        numa: str = Numa.AUTO,
+        pin_threads: bool = False,
         cache_tokens: int | None = None,
         reuse: str = Reuse.NONE,
         device: str = "cpu",
@@ -98,6 +101,7 @@ class LoadedModel:
         chosen = config().precision if precision is None else precision
         self.precision = _choice(Precision, "precision", chosen)
         found = _choice(Reuse, "reuse", reuse)
+        seats = seats_here(self.threads, _choice(Numa, "numa", numa), pin=pin_threads)
         self.file = open_model(path, mapped=place is not Weights.READ)
         try:
             has_mtp = _checked_mtp(mtp, self.file)
@@ -118,6 +122,7 @@ class LoadedModel:
                 context=self.context,
                 cache_tokens=cache_tokens,
                 threads=self.threads,
+                seats=seats,
                 precision=self.precision,
                 device=device,
                 gpu_layers=gpu_layers,

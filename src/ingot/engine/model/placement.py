@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ingot import _native
 from ingot.backends.backend import Backend, OnOpening, choose_device, choose_devices
 from ingot.backends.cpu import CpuBackend, Pools
+from ingot.backends.cpu.seats import Seat
 from ingot.backends.device_sampler import DeviceSampler
 from ingot.backends.encoder_decoder import EncoderDecoder
 from ingot.backends.precision import Precision
@@ -96,6 +97,7 @@ class Placed:
         context: int,
         cache_tokens: int | None,
         threads: int,
+        seats: Sequence[Seat] = (),
         precision: Precision,
         device: str,
         gpu_layers: GpuLayers = None,
@@ -113,6 +115,7 @@ class Placed:
         """
         self._graph, self._file, self._layout = graph, file, layout
         self._context, self._cache_tokens, self._threads = context, cache_tokens, threads
+        self._seats = seats
         self._precision, self._progress, self._keep = precision, progress, keep
         self._asked_sequences = sequences
         self._sequences = sequences or memory.DEFAULT_RUNNING
@@ -325,6 +328,7 @@ class Placed:
                 states=size.states,
                 context=self._context,
                 threads=self._threads,
+                seats=self._seats,
                 precision=self._precision,
                 max_tokens=STEP_TOKENS if graph.causal else self._context,
                 keep=keep,
