@@ -1,16 +1,22 @@
 """Adapters on the GPU backend: the reference's logits, and the same bits alone and among others."""
 
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from threading import current_thread
 
 import numpy as np
 import pytest
 from gpu_runner import GpuRunner
 
+from ingot import LLM
 from ingot.adapters import Adapter, FloatMatrix, LowRank
+from ingot.backends.gpu.replay import DecodeReplay
+from ingot.backends.gpu.variants import Start
 from ingot.errors import AdapterError
 from run_batches import GENERATION, PROMPT
-from tiny_adapters import EVERYTHING, LINEAR, TinyModel, assert_close
-from tiny_llama import LAYERS
+from tiny_adapters import EVERYTHING, LINEAR, TinyModel, assert_close, write_random_adapter
+from tiny_llama import LAYERS, write_tiny_llama
 
 IDS = [256, 72, 101, 108, 108, 111, 32, 116]
 
@@ -79,6 +85,55 @@ def test_a_slot_that_was_freed_adds_nothing_and_takes_another_adapter(models: Mo
     assert_same(runner.run(IDS, adapter=(0, 1.0)), models.wanted(None))
     runner.backend.attach(0, other)  # a larger rank: decode steps are captured again
     assert_same(runner.run(IDS, generated=1, adapter=(0, 0.2)), models.wanted(other, 0.2))
+
+
+def test_a_larger_rank_is_made_ready_while_steps_run(models: Models) -> None:
+    """Until it is attached, steps use what there was; nothing is captured in their way."""
+    small, large = models.adapter(rank=2, seed=31), models.adapter(rank=20, seed=32)
+    runner = models.runner(small)
+    backend, expected = runner.backend, models.wanted(small)
+    before = backend.prepared
+    assert before.captures_after_ready == 0
+    backend.prepare_adapters(large.rank)
+    ready = backend.prepared
+    assert ready.captures > before.captures
+    assert_same(runner.run(IDS, generated=2, adapter=(0, 1.0)), expected)
+    backend.prepare_adapters(3)
+    backend.attach(1, large)
+    assert_same(runner.run(IDS, generated=2, adapter=(1, 0.2)), models.wanted(large, 0.2))
+    assert_same(runner.run(IDS, generated=2, adapter=(0, 1.0)), expected)
+    assert backend.prepared == ready
+    assert ready.captures_after_ready == 0
+
+
+def test_adapters_are_made_ready_in_the_thread_that_adds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step thread goes on meanwhile."""
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    files = [
+        write_random_adapter(tmp_path / f"{rank}.gguf", seed=rank, rank=rank) for rank in (2, 20)
+    ]
+    threads: list[str] = []
+    capture = DecodeReplay.capture
+
+    def noted(self: DecodeReplay, start: Start) -> Iterator[None]:
+        threads.append(current_thread().name)
+        return capture(self, start)
+
+    with LLM(path, context=64, device="cuda", max_running=2, adapters={"a": files[0]}) as llm:
+        monkeypatch.setattr(DecodeReplay, "capture", noted)
+        before = llm.stats
+        request = llm.stream([1, 2, 3], max_tokens=4, temperature=0, adapter="a")
+        next(request)
+        llm.add_adapter("b", files[1])
+        text = llm.generate([1, 2], max_tokens=2, temperature=0, adapter="b")
+        assert len(text.token_ids) == 2
+        assert len(request.result().token_ids) == 4
+        after = llm.stats
+    assert threads == [current_thread().name]
+    assert after.captures > before.captures > 0
+    assert before.captures_after_ready == after.captures_after_ready == 0
 
 
 def test_an_adapter_of_experts_is_refused(models: Models) -> None:

@@ -129,8 +129,10 @@ def test_embeddings_of_a_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with LLM(path, context=32) as cpu:
         expected, layers = cpu.embed(texts), cpu.hidden_states(texts[0])
     with LLM(path, context=32, device="cuda", max_running=1) as llm:
-        first = llm.engine.model._gpu_backend
+        first, opened = llm.engine.model._gpu_backend, llm.stats
         assert_near(llm.embed(texts), expected)
+        assert llm.stats.captures > opened.captures
+        assert llm.stats.captures_after_ready == 0
         second = llm.engine.programs.hidden._backend
         assert isinstance(second, GpuBackend)
         assert second is not first

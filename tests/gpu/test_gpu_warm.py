@@ -25,6 +25,7 @@ from ingot.gguf import GgmlType, GgufLoader
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
 from models.tiny_models import Fixture
+from tiny_adapters import TinyModel
 
 PROMPT, GENERATION = ExecutionPhase.PROMPT, ExecutionPhase.GENERATION
 
@@ -102,6 +103,29 @@ def test_a_mixture_of_batches_compiles_nothing(
     assert len(asked.variants) > 5
     assert asked.variants <= ready.variants
     assert runner.backend.prepared == before
+
+
+@interpreted
+def test_batches_with_adapters_compile_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts, decode steps and guesses ask for what was listed before the adapter was there."""
+    model = TinyModel(tmp_path)
+    runner = GpuRunner(
+        model.graph, model.file, kv_type=KvType.F16, positions=256, sequences=4, max_tokens=256
+    )
+    backend, ready, asked = runner.backend, Noted(), Noted()
+    memory = backend._bank.room_for(4, None)
+    replay = backend._adapted._make(backend.graphs, adapters=memory)
+    backend._adapted._launch(replay, memory, ready)
+    backend.attach(0, model.adapter(rank=3))
+    monkeypatch.setattr(Kernels, "__call__", lambda _, *args, **named: asked(*args, **named))
+    for number, length in enumerate((1, 2, 7, 16, 33, 100, 129, 200)):
+        runner.step({number: [1] * length}, adapters={number: (0, 1.0)})
+    runner.step({0: [1], 1: [1, 2]}, GENERATION, adapters={0: (0, 1.0), 1: None})
+    runner.step({0: [1], 1: [1]}, GENERATION, adapters={0: (0, 1.0), 1: None})
+    assert any("adapter" in name for name, _ in asked.variants)
+    assert asked.variants <= ready.variants
 
 
 @interpreted

@@ -120,6 +120,11 @@ class Adapter:
         """Bytes of all its matrices."""
         return sum(low.nbytes for low in self.tensors.values())
 
+    @property
+    def rank(self) -> int:
+        """The largest rank of its additions."""
+        return max((low.rank for low in self.tensors.values()), default=0)
+
     def of_matrix(self, weight: o.Weight) -> LowRank | None:
         """What it adds to a matrix, or to the rows of one that are read."""
         found = self.tensors.get(matrix_name(weight))

@@ -67,10 +67,15 @@ class EngineAdapters:
     def __init__(
         self,
         read: Callable[[str | os.PathLike[str]], Adapter],
+        prepare: Callable[[int], None],
         attach: Callable[[int, Adapter | None], None],
     ) -> None:
-        """`read` opens one; `attach` puts one into a slot of the model, or frees the slot."""
+        """`read` opens one. `prepare` makes the model ready for its rank, which may take long.
+
+        `attach` puts one into a slot of the model, or frees the slot.
+        """
         self._read = read
+        self._prepare = prepare
         self._attach = attach
         self._lock = Lock()
         self._named: dict[str, _Held] = {}
@@ -107,6 +112,7 @@ class EngineAdapters:
         with self._lock:
             self._require_new(name)
         adapter = self._read(path)
+        self._prepare(adapter.rank)  # requests with other adapters need not wait
         with self._lock:
             self._require_new(name)
             self._named[name] = self._hold(adapter)

@@ -131,7 +131,8 @@ class InferenceEngine:
         loop = StepLoop(model, limits, timeout, guesses.auto, guesses.hidden_states, chunks)
         adapters = EngineAdapters(
             model.read_adapter,
-            lambda slot, adapter: loop.call(partial(model.attach, slot, adapter)),
+            model.prepare_adapters,
+            lambda slot, adapter: _attach(model, loop, slot, adapter),
         )
         self._loaded = _Parts(model, guesses, tokenizer, ChainBuilder(tokenizer), loop, adapters)
         self._stop = weakref.finalize(self, _stop_quietly, self._loaded)
@@ -254,7 +255,7 @@ class InferenceEngine:
 
     def attach_adapter(self, slot: int, adapter: Adapter | None) -> None:
         """Put an adapter into a slot of the model between two steps; None: free the slot."""
-        self._loop.call(partial(self.model.attach, slot, adapter))
+        _attach(self.model, self._loop, slot, adapter)
 
     def run_beams(
         self, tokens: Ints, search: "BeamSearch", *, adapter: AdapterChoice | None = None
@@ -476,6 +477,13 @@ class InferenceEngine:
         request = self.start(self._loop.call(copy))
         del grammar
         return request
+
+
+def _attach(model: LoadedModel, loop: StepLoop, slot: int, adapter: Adapter | None) -> None:
+    """Make ready what an adapter needs while steps run; then put it into a slot between two."""
+    if adapter is not None:
+        model.prepare_adapters(adapter.rank)
+    loop.call(partial(model.attach, slot, adapter))
 
 
 def _check_running(running: int, model: LoadedModel) -> None:

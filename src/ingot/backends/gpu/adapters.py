@@ -1,12 +1,12 @@
 """AdapterBank: the adapters on a device, and what linear layers and the embedding add of them.
 
-Nothing is asked of the device before the first adapter is attached. From then on tables say where
-the matrices of every slot are; captured steps read them there, so another adapter in a slot needs
-no new capture. Only a larger rank than before does.
+Nothing is asked of the device before the first adapter. From then on tables say where the matrices
+of every slot are; captured steps read them there, so another adapter in a slot needs no new
+capture. Only a larger rank than before does: it needs other memory, which steps name.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -38,9 +38,9 @@ _OUTPUTS = 64  # of a program
 _ACTIVATED = 1024  # elements of a program
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What the bank has on the device."""
+@dataclass(frozen=True, slots=True)
+class AdapterMemory:
+    """What steps with adapters read and write on the device."""
 
     down: torch.Tensor
     up: torch.Tensor
@@ -55,6 +55,7 @@ class _Memory:
 class AdapterRows:
     """The rows of a step, or of a piece of one, and what launches its kernels."""
 
+    memory: AdapterMemory
     uses: Uses
     tokens: int
     phase: ExecutionPhase
@@ -73,7 +74,7 @@ class AdapterRows:
         else:
             wanted = wanted[rows:]
         uses = Uses(slots, scales, wanted)
-        return AdapterRows(uses, min(self.tokens - rows, most), self.phase, self.start)
+        return replace(self, uses=uses, tokens=min(self.tokens - rows, most))
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class AdapterBank:
     tokens: int  # the most of a step
     _count: int = field(init=False, default=0)  # matrices that can be adapted
     _sites: dict[o.Weight | tuple[o.Weight, ...], int] = field(init=False)
-    _memory: _Memory | None = field(init=False, default=None)
+    memory: AdapterMemory | None = field(init=False, default=None)  # of steps from now on
     _held: dict[int, list[torch.Tensor]] = field(init=False, default_factory=dict)  # by slot
 
     def __post_init__(self) -> None:
@@ -96,15 +97,11 @@ class AdapterBank:
                     self._sites[site] = self._count
                     self._count += len(site) if isinstance(site, tuple) else 1
 
-    def attach(self, slot: int, adapter: Adapter | None) -> bool:
-        """Keep an adapter in a slot; returns whether steps must be captured, or captured again."""
-        if adapter is not None:
-            _require_no_experts(adapter)
-        rank = max((low.rank for low in adapter.tensors.values()), default=0) if adapter else 0
-        changed = adapter is not None and self._make_room(rank)
-        if self._memory is None:
-            return False
-        memory, held = self._memory, list[torch.Tensor]()
+    def attach(self, slot: int, adapter: Adapter | None) -> None:
+        """Keep an adapter in a slot; there is memory for its rank."""
+        if self.memory is None:
+            return
+        memory, held = self.memory, list[torch.Tensor]()
         table = torch.zeros((3, self._count), dtype=torch.int64)
         scales = torch.zeros(self._count)
         for site, low in self._additions(adapter) if adapter else ():
@@ -119,7 +116,6 @@ class AdapterBank:
         memory.scales[:, slot] = scales.to(memory.scales.device)
         self.device.wait()
         self._held[slot] = held
-        return changed
 
     def _additions(self, adapter: Adapter) -> list[tuple[int, LowRank]]:
         """What an adapter adds, by the number of the matrix."""
@@ -135,17 +131,14 @@ class AdapterBank:
     def _sent(self, matrix: FloatMatrix) -> torch.Tensor:
         return torch.from_numpy(matrix.floats().astype(np.float16)).to(self.device.torch)
 
-    def _make_room(self, rank: int) -> bool:
-        """Allocate more if there is too little; True: captured steps are out of date."""
-        if self._memory is not None and rank <= self._memory.rank:
-            return False
+    def room_for(self, rank: int, before: AdapterMemory | None) -> AdapterMemory:
+        """Memory for adapters of that rank, with the tables of what there was `before`."""
         rank = max(int(RANKS), triton.next_power_of_2(rank))
-        device, before = self.device.torch, self._memory
+        device = self.device.torch
         parts = max(len(op.adapted_matrices) for op in self.ops)
         low = torch.zeros(max(parts, 1) * self.tokens * rank, device=device)
         if before is not None:
-            before.low, before.rank = low, rank
-            return True
+            return replace(before, low=low, rank=rank)
         shape = (self._count, MAX_SLOTS)
         widths = [
             sum(part.out.width for part in op.parts)
@@ -153,7 +146,7 @@ class AdapterBank:
             if isinstance(op, o.FusedLinear) and op.activation
         ]
         scratch = min(self.tokens, PIECE_TOKENS) * max(widths, default=0)
-        self._memory = _Memory(
+        return AdapterMemory(
             down=torch.zeros(shape, dtype=torch.int64, device=device),
             up=torch.zeros(shape, dtype=torch.int64, device=device),
             ranks=torch.zeros(shape, dtype=torch.int32, device=device),
@@ -162,12 +155,6 @@ class AdapterBank:
             low=low,
             rank=rank,
         )
-        return True
-
-    @property
-    def scratch(self) -> torch.Tensor:
-        """Floats for gates and ups."""
-        return self._ready.scratch
 
     def add_linear(
         self,
@@ -178,18 +165,18 @@ class AdapterBank:
         target: Target,
     ) -> None:
         """Add to the values of a linear layer's parts, or to single ones side by side."""
-        low, tables = self._low, self._tables(self._sites[op.adapted_matrices])
+        tables = self._tables(rows, self._sites[op.adapted_matrices])
         tiles, parts = triton.cdiv(rows.tokens, rows.live), len(op.parts)
         rows.start(
             adapter_down_kernel,
-            (tiles, self._ready.rank // int(RANKS), parts),
+            (tiles, rows.memory.rank // int(RANKS), parts),
             x=x,
             stride=stride,
             columns=op.source.width,
             tokens=rows.tokens,
             uses=rows.uses,
             tables=tables,
-            low=low,
+            low=self._low(rows),
             LIVE=rows.live,
             DEPTH=_DEPTH,
             **self.device.order(),
@@ -200,16 +187,16 @@ class AdapterBank:
         self, op: o.Embed, rows: AdapterRows, ids: torch.Tensor, sampled: torch.Tensor, out: Target
     ) -> None:
         """Add to the rows of the embedding."""
-        tables = self._tables(self._sites[op.weight])
+        tables = self._tables(rows, self._sites[op.weight])
         rows.start(
             adapter_token_kernel,
-            (triton.cdiv(rows.tokens, rows.live), self._ready.rank // int(RANKS)),
+            (triton.cdiv(rows.tokens, rows.live), rows.memory.rank // int(RANKS)),
             ids=ids,
             sampled=sampled,
             tokens=rows.tokens,
             uses=rows.uses,
             tables=tables,
-            low=self._low,
+            low=self._low(rows),
             LIVE=rows.live,
             **self.device.order(),
         )
@@ -223,7 +210,7 @@ class AdapterBank:
             tokens=rows.tokens,
             uses=rows.uses,
             tables=tables,
-            low=self._low,
+            low=self._low(rows),
             target=target,
             LIVE=rows.live,
             BLOCK=_OUTPUTS,
@@ -244,7 +231,7 @@ class AdapterBank:
         rows.start(
             activate_rows_kernel,
             (triton.cdiv(width, _ACTIVATED), rows.tokens),
-            x=self.scratch,
+            x=rows.memory.scratch,
             out=out,
             width=width,
             half_scale=half_scale,
@@ -254,24 +241,19 @@ class AdapterBank:
             **self.device.order(),
         )
 
-    @property
-    def _ready(self) -> _Memory:
-        assert self._memory is not None, "an adapter was attached before a step uses one"
-        return self._memory
+    def _low(self, rows: AdapterRows) -> Low:
+        return Low(rows.memory.low, self.tokens, rows.memory.rank)
 
-    @property
-    def _low(self) -> Low:
-        return Low(self._ready.low, self.tokens, self._ready.rank)
-
-    def _tables(self, first: int) -> Tables:
-        memory = self._ready
+    def _tables(self, rows: AdapterRows, first: int) -> Tables:
+        memory = rows.memory
         return Tables(
             memory.down[first:], memory.up[first:], memory.ranks[first:], memory.scales[first:],
             MAX_SLOTS,
         )  # fmt: skip
 
 
-def _require_no_experts(adapter: Adapter) -> None:
+def require_no_experts(adapter: Adapter) -> None:
+    """Refuse an adapter that no kernel computes."""
     for name, low in adapter.tensors.items():
         if low.experts:
             raise AdapterError(

@@ -18,7 +18,8 @@ from ingot.adapters import Adapter
 from ingot.backends.backend import OnOpening, Prepared, Stage
 from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan, Started
-from ingot.backends.gpu.adapters import AdapterBank
+from ingot.backends.gpu.adapted_steps import AdaptedSteps
+from ingot.backends.gpu.adapters import AdapterBank, require_no_experts
 from ingot.backends.gpu.compile_ahead import compile_ahead
 from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.graphs import Graphs
@@ -164,7 +165,6 @@ class GpuBackend:
         self._kept = {value.name: value for op in plan.ops for value in op.outputs}
         self._bank, self._sampler = context.adapters, memory.sampler
         self._program, self.kernels, self.graphs = lower(context), Kernels(device), Graphs(device)
-        self._sequences = plan.sequences
         self._decode = DecodeReplay(
             device,
             self._program,
@@ -173,19 +173,28 @@ class GpuBackend:
             self.graphs,
             sequences=plan.sequences,
         )
-        self._adapted: DecodeReplay | None = None  # decode steps with adapters
         self._prompts = PromptReplay(
             device,
             self._program,
             self.inputs,
             memory.sampler,
             self.graphs,
+            self._bank,
             tokens=tokens,
             sequences=sequences,
             query_tile=plan.query_tile.rows,
             decodes=plan.sequences > 0,
             reads=plan.encoder is None,
         )
+        replay = partial(
+            DecodeReplay,
+            device,
+            self._program,
+            self.inputs,
+            memory.sampler,
+            sequences=plan.sequences,
+        )
+        self._adapted = AdaptedSteps(device, self._bank, self._prompts, replay)
 
     def _warm(self, progress: OnOpening | None) -> None:
         """Compile all kernels, run each of them, and capture the steps of all buckets."""
@@ -216,10 +225,10 @@ class GpuBackend:
 
     @property
     def prepared(self) -> Prepared:
-        """What was compiled and captured, in all and since the model was ready."""
+        """What was compiled and captured, in all, and in the way of steps since it was ready."""
         compilations, captures = self.kernels.compilations, self.graphs.captures
         ready = self._at_ready
-        return Prepared(
+        return self._adapted.made + Prepared(
             compilations,
             captures,
             compilations - ready.compilations,
@@ -325,34 +334,28 @@ class GpuBackend:
         """The decode steps that a batch needs."""
         if batch.adapters is None:
             return self._decode
-        assert self._adapted is not None, "an adapter was attached"
-        return self._adapted
+        assert self._adapted.replay is not None, "an adapter was attached"
+        return self._adapted.replay
 
     def attach(self, slot: int, adapter: Adapter | None) -> None:
         """Keep an adapter in a slot, for the sequences of a batch that name it; None: free it.
 
-        The first one has the decode steps with adapters compiled and captured, and so has one of a
-        larger rank than all before.
+        The steps that it needs are ready if `prepare_adapters` was called for its rank.
+        """
+        if adapter is not None:
+            require_no_experts(adapter)
+            self.prepare_adapters(adapter.rank)
+        with _at_work(self.device):
+            self._adapted.take()
+            self._bank.attach(slot, adapter)
+
+    def prepare_adapters(self, rank: int) -> None:
+        """Compile and capture steps for adapters of this rank, if that was not done before.
+
+        Any thread may call it while steps run.
         """
         with _at_work(self.device):
-            if self._bank.attach(slot, adapter):
-                replay = DecodeReplay(
-                    self.device,
-                    self._program,
-                    self.inputs,
-                    self._sampler,
-                    self.graphs,
-                    sequences=self._sequences,
-                    adapted=True,
-                )
-                for run in () if self.device.interpreted else replay.runs(self.kernels):
-                    run()
-                self.device.wait()
-                for _ in replay.capture(self.kernels):
-                    pass
-                self._adapted = replay
-                self.device.wait()
-                self._at_ready = self.prepared
+            self._adapted.prepare(rank)
 
     def copy_block(self, group: int, source: int, target: int) -> None:
         """Give a block of the cache the content of another one."""

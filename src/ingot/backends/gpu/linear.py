@@ -386,7 +386,7 @@ def fused_linear(op: o.FusedLinear, context: Context) -> Launch:
             source.before(step)
         rows = LinearRows(source.x, source.stride, step.rows(selected), step.phase, step.start)
         out = step.logits if logits else None
-        uses = step.adapter_rows(selected) if step.adapted else None
+        uses = step.adapter_rows(selected) if step.adapters else None
         if uses and op.activation:
             adapted.run_activated(launcher, rows, uses)
             return
@@ -417,13 +417,14 @@ class AdaptedLayer:
 
     def run_activated(self, launcher: LinearLauncher, rows: LinearRows, uses: AdapterRows) -> None:
         """Sums, what adapters add, and then the activation, piece by piece."""
-        layer, target = self.layers[0], self.target._replace(out=self.bank.scratch)
+        scratch, layer = uses.memory.scratch, self.layers[0]
+        target = self.target._replace(out=scratch)
         epilogue, width = layer.epilogue, self.op.parts[0].out.width
         count = len(self.op.parts)
         bare = replace(
             layer,
             epilogue=epilogue._replace(
-                out=self.bank.scratch, starts=(0,), widths=(count * width,), bases=(0,)
+                out=scratch, starts=(0,), widths=(count * width,), bases=(0,)
             ),
             activation=activation_code(None),
             gated=False,

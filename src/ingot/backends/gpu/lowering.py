@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ingot.backends.batch import ExecutionPhase
-from ingot.backends.gpu.adapters import AdapterBank, AdapterRows
+from ingot.backends.gpu.adapters import AdapterBank, AdapterMemory, AdapterRows
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.inputs import Inputs
 from ingot.backends.gpu.kernels.adapters import Uses
@@ -38,7 +38,7 @@ class Step:
     logits: torch.Tensor
     single: bool  # every sequence has one token, and they are decoded
     start: Start  # what launches its kernels
-    adapted: bool = False  # some of its tokens may use an adapter
+    adapters: AdapterMemory | None = None  # of those that its tokens may use
 
     def rows(self, selected: bool) -> int:
         """Rows of a value: of all tokens, or of those whose logits are wanted."""
@@ -47,8 +47,9 @@ class Step:
     def adapter_rows(self, selected: bool) -> AdapterRows:
         """The rows of a value, with their adapters."""
         inputs = self.inputs
+        assert self.adapters is not None, "the step has adapters"
         uses = Uses(inputs.adapters, inputs.adapter_scales, inputs.wanted if selected else None)
-        return AdapterRows(uses, self.rows(selected), self.phase, self.start)
+        return AdapterRows(self.adapters, uses, self.rows(selected), self.phase, self.start)
 
 
 Launch = Callable[[Step], None]

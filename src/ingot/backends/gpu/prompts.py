@@ -15,6 +15,7 @@ import torch
 
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan
+from ingot.backends.gpu.adapters import AdapterBank, AdapterMemory
 from ingot.backends.gpu.buckets import PromptBucket, next_bucket, prompt_buckets, wanted_buckets
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.graphs import Graphs, Replay
@@ -38,6 +39,7 @@ class PromptReplay:
         inputs: InputBuffer,
         work: SamplerWork,
         graphs: Graphs,
+        bank: AdapterBank,
         *,
         tokens: int,
         sequences: int,
@@ -49,7 +51,7 @@ class PromptReplay:
 
         Not `reads`: another backend has the prompts, and there are guesses alone.
         """
-        self._device = device
+        self._device, self._bank = device, bank
         self._program, self._inputs, self._work, self._graphs = program, inputs, work, graphs
         self._query_tile = query_tile
         # Without a selection every token has logits, and nothing can be captured for all of them.
@@ -71,17 +73,25 @@ class PromptReplay:
 
     def runs(self, start: Start) -> Iterator[Callable[[], None]]:
         """A run of every bucket, and of what else may be launched, without any token."""
-        for bucket in self._buckets.values():
-            yield partial(self._run_empty, self._step(bucket.tokens, 0, bucket.tiles, start))
-        for wanted in {*self._wanted, min(SHORT_PROMPT + 1, self._tokens)} if self._reads else ():
-            step = self._step(wanted, wanted, 1, start)
-            yield partial(self._run_empty, replace(step, logits=self._logits(wanted)))
-        for tokens in _guesses(min(MAX_COLUMNS, self._tokens)) if self._decodes else ():
-            step = self._step(tokens, tokens, 0, start)
-            step = replace(step, phase=GENERATION, logits=self._logits(tokens))
+        for step in self._steps(start):
             yield partial(self._run_empty, step)
         for plans in self._plans.values():
             yield partial(self._run_sample, plans, start)
+
+    def launches(self, start: Start, adapters: AdapterMemory) -> Iterator[Callable[[], None]]:
+        """The same with adapters and without a batch, for a `start` that launches nothing."""
+        for step in self._steps(start):
+            yield partial(self._program.run, replace(step, adapters=adapters))
+
+    def _steps(self, start: Start) -> Iterator[Step]:
+        for bucket in self._buckets.values():
+            yield self._step(bucket.tokens, 0, bucket.tiles, start)
+        for wanted in {*self._wanted, min(SHORT_PROMPT + 1, self._tokens)} if self._reads else ():
+            step = self._step(wanted, wanted, 1, start)
+            yield replace(step, logits=self._logits(wanted))
+        for tokens in _guesses(min(MAX_COLUMNS, self._tokens)) if self._decodes else ():
+            step = self._step(tokens, tokens, 0, start)
+            yield replace(step, phase=GENERATION, logits=self._logits(tokens))
 
     def capture(self, start: Start) -> Iterator[None]:
         """Capture every bucket; all kernels have run before."""
@@ -141,7 +151,7 @@ class PromptReplay:
             self._logits(wanted),
             single=False,
             start=start,
-            adapted=batch.adapters is not None,
+            adapters=None if batch.adapters is None else self._bank.memory,
         )
 
     def _bucket(self, tokens: int, tiles: int) -> PromptBucket | None:

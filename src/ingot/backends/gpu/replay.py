@@ -16,6 +16,7 @@ import torch
 
 from ingot.backends.batch import Batch, ExecutionPhase
 from ingot.backends.device_sampler import SamplingPlan, StepResult
+from ingot.backends.gpu.adapters import AdapterMemory
 from ingot.backends.gpu.buckets import decode_buckets, next_bucket
 from ingot.backends.gpu.device import Device, Moment
 from ingot.backends.gpu.graphs import FIRST_PIECE, Graphs, Replay
@@ -84,11 +85,11 @@ class DecodeReplay:
         graphs: Graphs,
         *,
         sequences: int,
-        adapted: bool = False,
+        adapters: AdapterMemory | None = None,
     ) -> None:
-        """Of up to so many sequences. With `adapted`, these may use adapters."""
+        """Of up to so many sequences, which may use `adapters`."""
         self._device = device
-        self._adapted = adapted
+        self._adapters = adapters
         self._program = program
         self._work = work
         self._graphs = graphs
@@ -115,6 +116,12 @@ class DecodeReplay:
         """A run of every bucket, without any token, whose kernels are launched by `start`."""
         for size in self._buckets:
             yield partial(self._run_empty, self._tokens[size], self._step(size, start))
+
+    def launches(self, start: Start) -> Iterator[Callable[[], None]]:
+        """The same without a batch, for a `start` that launches nothing."""
+        for size in self._buckets:
+            yield partial(self._program.run, self._step(size, start))
+            yield partial(self._work.sample, self._tokens[size].plans, start)
 
     def capture(self, start: Start) -> Iterator[None]:
         """Capture every bucket; all kernels have run before."""
@@ -145,7 +152,7 @@ class DecodeReplay:
             self._work.logits[:size],
             single=True,
             start=start,
-            adapted=self._adapted,
+            adapters=self._adapters,
         )
 
     def start(self, batch: Batch, plans: Sequence[SamplingPlan | None]) -> Replayed:

@@ -56,7 +56,7 @@ def embed(op: o.Embed, context: Context) -> Launch:
             num_warps=1,
             **context.order,
         )
-        if step.adapted:
+        if step.adapters:
             rows = step.adapter_rows(selected=False)
             context.adapters.add_embedding(op, rows, step.inputs.ids, sampled, target)
 

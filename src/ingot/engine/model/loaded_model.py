@@ -63,6 +63,7 @@ class LoadedModel:
     copies: Copies | None = None  # of matrices, that `repacking` makes
     # What else runs on the GPU for it: an encoder, and layers that guess.
     beside: "tuple[GpuBackend, ...]" = ()
+    _adaptable: "tuple[GpuBackend, ...]" = ()  # what adapters change
 
     def __init__(
         self,
@@ -147,6 +148,8 @@ class LoadedModel:
         if placed.gpu_encoder is not None:
             self.beside = (placed.gpu_encoder,)
         self.beside += placed.gpu_parts
+        model = () if placed.gpu_backend is None else (placed.gpu_backend,)
+        self._adaptable = (*model, *self.beside)
         self.decode_sequences = placed.decode_sequences  # the most of a decode step
         self.default_running = placed.default_running  # sequences at once
         self._give_back = placed.give_back
@@ -188,7 +191,7 @@ class LoadedModel:
         from ingot.engine.model.gpu_programs import add_program  # noqa: PLC0415 (PyTorch)
 
         try:
-            return add_program(
+            made = add_program(
                 self._gpu_backend,
                 graph,
                 self.file,
@@ -199,6 +202,9 @@ class LoadedModel:
             )
         except (MemoryShortageError, ModelError):  # no memory, or no kernel
             return None
+        if made is not None:
+            self.beside += (made,)
+        return made
 
     @property
     def gpu_program(self) -> "GpuBackend":
@@ -224,6 +230,14 @@ class LoadedModel:
     def read_adapter(self, path: str | os.PathLike[str]) -> Adapter:
         """Open an adapter for this model."""
         return open_adapter(path, self.file, self.graph)
+
+    def prepare_adapters(self, rank: int) -> None:
+        """Have GPUs make ready what steps with adapters of this rank need.
+
+        Any thread may call it while steps run.
+        """
+        for program in self._adaptable:
+            program.prepare_adapters(rank)
 
     def attach(self, slot: int, adapter: Adapter | None) -> None:
         """Keep an adapter in a slot, between two steps; None: free the slot."""
@@ -371,7 +385,7 @@ class LoadedModel:
             self.repacking.close()
             self.repacking = None
         self._backend = self.device_sampler = self._gpu_backend = self._cpu_backend = None
-        self.beside = ()
+        self.beside = self._adaptable = ()
         self.file.close()
         if self._give_back is not None:
             self._give_back()

@@ -107,6 +107,7 @@ class EngineClient(InferenceEngine):
         self._end_process = Finalize(self, link.close, exitpriority=10)
         self._adapters = EngineAdapters(
             self._remote.read_adapter,
+            lambda rank: _call(link, "prepare_adapters", rank),
             lambda slot, adapter: _call(link, "attach_adapter", slot, adapter),
         )
         try:

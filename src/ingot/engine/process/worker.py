@@ -172,6 +172,7 @@ class _Worker:
         self._taken: dict[int, SimpleQueue[bool]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, "ingot-calls")
         self._calls: dict[str, Callable[..., Any]] = {
+            "prepare_adapters": engine.model.prepare_adapters,
             "attach_adapter": engine.attach_adapter,
             "clear_cache": engine.clear_cache,
             "save": self._save,
