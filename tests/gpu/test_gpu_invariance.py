@@ -50,7 +50,7 @@ def ids_of(runner: GpuRunner, seed: int, length: int) -> list[int]:
 
 
 def test_chunks_of_a_prompt(runner: GpuRunner) -> None:
-    """Also across the bound from which on matrices are unpacked."""
+    """Also across the number of tokens from which on programs take more of them at once."""
     length = 5 if INTERPRETED else 400
     ids = ids_of(runner, 2, length)
     expected = runner.run(ids)

@@ -41,8 +41,8 @@ _PROGRAMS_PER_MULTIPROCESSOR = 8  # of 64 threads: enough loads under way
 _FEW_COLUMNS = 8
 _ROWS = 32  # of a warp
 _FEW_ROWS = 64  # of a program for 2 to 8 tokens
-_MANY_ROWS = 128  # and for more: inputs are read less often
-_COUNTER_STEP = 4  # counters: kernels take pointers to 16 bytes
+_MANY_ROWS = 128  # of one for more tokens: inputs are read less often
+_COUNTER_STEP = 4  # those of each matrix begin at a multiple of 16 bytes
 _BIAS_ROOM = 128  # a kernel's last block may read after the rows
 
 
