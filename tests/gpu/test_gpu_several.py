@@ -238,7 +238,7 @@ def test_splits_that_cannot_be(path: Path) -> None:
     for options, said in (
         ({"gpu_split": [1] * 4}, "gpu_split has 4 shares, and the model 3 layers"),
         ({"gpu_split": [1, 1], "gpu_layers": 1}, "gpu_layers is 1, and gpu_split has 2 shares"),
-        ({"gpu_split": [1, 1], "device": "cpu"}, "gpu_split is set, and the device is 'cpu'"),
+        ({"gpu_split": [1, 1], "device": "cpu"}, r"gpu_split is \[1, 1\], and the device 'cpu'"),
         ({"gpu_split": [1]}, r"gpu_split is \[1\]; it must be a list of two or more"),
         ({"gpu_split": [1, 0]}, "two or more numbers above 0"),
         ({"gpu_split": 2}, "two or more numbers above 0"),

@@ -1,12 +1,11 @@
 """EngineOptions: how an engine is set up, checked before a file is opened."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypedDict, get_args
 
-from ingot.engine.model.placement import GpuLayers
+from ingot.engine.model.placement import GpuLayers, check_shares
 from ingot.errors import ConfigError, UnknownParameterError
 
 MAX_RUNNING = 1024  # sequences in one decode step of a GPU; the CPU takes fewer
@@ -90,7 +89,7 @@ class EngineOptions:
                 "speculation 'auto' for a draft model that guesses if it pays"
             )
         if self.gpu_split is not None:
-            _check_shares(self.gpu_split)
+            check_shares(self.gpu_split)
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise ConfigError(
                 f"step_timeout is {self.step_timeout!r}; it must be a number of seconds above 0, "
@@ -132,19 +131,6 @@ class EngineFields(TypedDict, total=False):
     adapter_scales: Mapping[str, float] | None
     step_timeout: float | None
     engine_process: bool | None
-
-
-def _check_shares(shares: object) -> None:
-    numbers = shares if isinstance(shares, (list, tuple)) else ()
-    valid = all(
-        isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share < math.inf
-        for share in numbers
-    )
-    if len(numbers) < 2 or not valid:
-        raise ConfigError(
-            f"gpu_split is {shares!r}; it must be a list of two or more numbers above 0, the share "
-            "of each GPU"
-        )
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

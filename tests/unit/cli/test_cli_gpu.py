@@ -17,6 +17,7 @@ from ingot.cli.shared.open_model import OpeningBar
 from ingot.engine import EngineOptions
 from ingot.engine.model import loaded_model
 from ingot.engine.model.placement import OnGpu, Placed
+from ingot.errors import ConfigError
 from ingot.server.catalog import Catalog
 from ingot.server.options import ServedModel, ServerOptions
 from tiny_llama import write_tiny_llama
@@ -49,6 +50,38 @@ def test_no_number(run: Run, model: Path, command: str) -> None:
     assert ran.status == 2
     said = "error: --gpu-layers is 'some'; it must be a number or auto"
     assert ran.err.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "serve", "bench"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("1,x", "--gpu-split is '1,x'; it must be a number for each GPU, such as 1,1"),
+        ("1", "gpu_split is (1.0,); it must be a list of two or more numbers above 0"),
+        ("1,0", "gpu_split is (1.0, 0.0); it must be a list"),
+        ("1,nan", "gpu_split is (1.0, nan); it must be a list"),
+        ("1,1", "gpu_split is (1.0, 1.0), and the device 'cpu'; take device='cuda'"),
+    ],
+)
+def test_no_shares(run: Run, model: Path, command: str, given: str, said: str) -> None:
+    sizes = ["-p", 1, "-n", 0] if command == "bench" else []
+    ran = run(command, "-m", model, "--device", "cpu", "--gpu-split", given, *sizes)
+    assert ran.status != 0
+    assert said in ran.err
+
+
+def test_shares_reach_the_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[Any] = []
+
+    def placed(*_: Any, **options: Any) -> None:
+        shares.append(options["gpu_split"])
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(loaded_model, "Placed", placed)
+    for command in (["run", "a"], ["bench", "-p", 1, "-n", 0], ["warm"]):
+        ran = run(command[0], "-m", model, "--device", "cuda", "--gpu-split", "3,1", *command[1:])
+        assert "enough" in ran.err
+    assert shares == [(3.0, 1.0)] * 3
 
 
 @pytest.mark.parametrize("asked", ["-1", "999"])

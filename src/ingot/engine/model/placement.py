@@ -1,6 +1,7 @@
 """Where the layers of a model run (CPU, one or several GPUs, or the first layers on GPUs), and its
 cache size."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -120,8 +121,12 @@ class Placed:
         self._asked_sequences = sequences
         self._sequences = sequences or memory.DEFAULT_RUNNING
         layers = _checked_layers(gpu_layers, layer_count(graph), device)
-        if gpu_split is not None and device == "cpu":
-            raise ConfigError("gpu_split is set, and the device is 'cpu'; take device='cuda'")
+        if gpu_split is not None:
+            check_shares(gpu_split)
+            if device == "cpu":
+                raise ConfigError(
+                    f"gpu_split is {gpu_split!r}, and the device 'cpu'; take device='cuda'"
+                )
         if layers != 0:
             try:
                 if gpu_split is not None:
@@ -359,6 +364,20 @@ def _smallest(sizes: Sequence[CacheSize]) -> CacheSize:
     """What all of some places can hold; those without states hold any number of them."""
     states = [size.states for size in sizes if size.states]
     return CacheSize(min(size.blocks for size in sizes), min(states, default=0))
+
+
+def check_shares(shares: object) -> None:
+    """Refuse what is no `gpu_split`."""
+    numbers = shares if isinstance(shares, (list, tuple)) else ()
+    valid = all(
+        isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share < math.inf
+        for share in numbers
+    )
+    if len(numbers) < 2 or not valid:
+        raise ConfigError(
+            f"gpu_split is {shares!r}; it must be a list of two or more numbers above 0, the share "
+            "of each GPU"
+        )
 
 
 def _checked_layers(layers: GpuLayers, most: int, device: str) -> int | None:
