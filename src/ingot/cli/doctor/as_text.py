@@ -85,7 +85,10 @@ def _speed(report: Report) -> list[tuple[str, str]]:
         rows.append(("GPU", f"{gpu.name}, {size(gpu.free_memory)} free"))
         rows.append(("kernel cache", f"{gpu.kernel_cache}, {size(gpu.kernel_cache_bytes)}"))
     source = "measured now" if report.measured_now else "measured earlier (--again: measure)"
-    rows.append(("calibration", f"{source}, kept in {report.calibration_path}"))
+    place = f"kept in {report.calibration_path}"
+    if report.calibration_path is None:
+        place = "not kept: other programs use the CPUs"
+    rows.append(("calibration", f"{source}, {place}"))
     return rows
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ingot.cli.doctor.machine_facts import MachineFacts
 from ingot.cli.shared.output import size
 
-_BUSY = 0.25  # share of time with a process waiting for a CPU
 _SWAP = 256 << 20  # bytes; what lies there since the machine started does no harm
 _PAGES_GAIN = 1.08  # of huge pages, worth a recommendation
 _SLOW_START = 10.0  # seconds to read a model from its disk
@@ -130,7 +129,7 @@ def _about_cpus(machine: MachineFacts, settings: Settings) -> Iterator[Finding]:
             "INGOT_THREADS is larger than the number of CPUs, so threads wait for each other",
             f"set INGOT_THREADS to {machine.allowed_cpus} or less",
         )
-    if machine.busy is not None and machine.busy > _BUSY:
+    if machine.busy is not None and machine.is_busy:
         yield Finding(
             f"processes waited for a CPU in {machine.busy:.0%} of the last 10 s",
             "other programs use the CPUs; a step is as slow as its slowest thread",

@@ -16,6 +16,7 @@ from ingot.machine import Cache, available_memory, read_cpu, total_memory, usabl
 from ingot.machine.control_groups import cpu_quota, memory_left, memory_limit
 
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "afs", "beegfs")
+_BUSY = 0.25  # share of time with a process waiting for a CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class MachineFacts:
     swap_used: int | None
     huge_pages: str | None  # always, madvise, never
     gpu_devices: tuple[str, ...]  # device files of GPUs
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other programs take so much of the CPUs that no speed can be measured."""
+        return self.busy is not None and self.busy > _BUSY
 
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:

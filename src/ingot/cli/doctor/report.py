@@ -9,7 +9,8 @@ JSON (`--json`); sizes are in bytes, speeds in bytes or tokens per second:
     gpu            null, or name, free_memory, multiprocessors, kernel_cache, kernel_cache_bytes
     calibration    read, read_huge, operation_seconds, rates (by tensor type; Q8_0/640:
                    rows of 640 weights)
-    calibrated     whether this run measured it, and where it is kept
+    calibrated     whether this run measured it, and where it is kept (null: nowhere, because the
+                   machine was busy)
     choices        name, value, decides: the constants of the CPU backend
     input_kinds    per tensor type: what decode and prefill read (floats, words, bytes)
     findings       what, why, remedy
@@ -65,7 +66,7 @@ class Report:
     settings: Settings
     gpu: GpuFacts | None
     calibration: Calibration
-    calibration_path: Path
+    calibration_path: Path | None  # where it is kept
     measured_now: bool
     choices: list[Choice]
     input_kinds: dict[str, tuple[str, str]]
@@ -92,7 +93,8 @@ def diagnose(path: Path | None, *, again: bool) -> Report:
         bar(2, 3)
         speed = None if path is None else _model_speed(path, calibration)
     measured = found is None or known != set(calibration.rates)
-    if measured and (problem := calibrations.save(kept, calibration)):
+    is_kept = not (measured and machine.is_busy)
+    if measured and is_kept and (problem := calibrations.save(kept, calibration)):
         notice(f"warning: the measurement is not kept: {problem}")
     gpu = find_gpu(machine.gpu_devices)
     return Report(
@@ -101,7 +103,7 @@ def diagnose(path: Path | None, *, again: bool) -> Report:
         settings=settings,
         gpu=gpu,
         calibration=calibration,
-        calibration_path=kept,
+        calibration_path=kept if is_kept else None,
         measured_now=found is None,
         choices=choices(),
         input_kinds=input_kinds(Precision(chosen.precision)),
@@ -141,6 +143,7 @@ def _file_speed(path: Path, speed: ModelSpeed) -> FileSpeed:
 def as_json(report: Report) -> dict[str, object]:
     """A report for programs; see the keys above."""
     kernels = report.kernels
+    kept = report.calibration_path
     return {
         "machine": asdict(report.machine),
         "kernels": {
@@ -151,7 +154,7 @@ def as_json(report: Report) -> dict[str, object]:
         "settings": asdict(report.settings),
         "gpu": report.gpu and asdict(report.gpu),
         "calibration": asdict(report.calibration),
-        "calibrated": {"now": report.measured_now, "path": str(report.calibration_path)},
+        "calibrated": {"now": report.measured_now, "path": kept and str(kept)},
         "choices": [asdict(choice) for choice in report.choices],
         "input_kinds": {
             name: {"decode": decode, "prefill": prefill}

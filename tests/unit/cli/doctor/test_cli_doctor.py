@@ -1,6 +1,7 @@
 """`ingot doctor` on this machine, with less time for each measurement."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ingot import _native
 from ingot.cli.doctor import calibration, report
 from ingot.cli.doctor.choices import choices
 from ingot.cli.doctor.gpu_facts import GpuFacts
+from ingot.cli.doctor.machine_facts import read_machine
 from ingot.config import config
 from tiny_llama import write_tiny_llama
 
@@ -23,6 +25,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_READ_BYTES", 1 << 20)
     monkeypatch.setattr(calibration, "_ROWS_BYTES", 1 << 20)
     monkeypatch.setattr(report, "_MEASURED_SECONDS", 0.01)
+    monkeypatch.setattr(report, "read_machine", lambda: replace(read_machine(), busy=0.0))
 
 
 @pytest.fixture
@@ -91,6 +94,16 @@ def test_the_second_run_uses_what_the_first_has_measured(run: Run, cache: Path) 
     assert first["model"] is None
     assert Path(first["calibrated"]["path"]) == cache.parent / "calibration.json"
     assert json.loads(run("doctor", "--json", "--again").out)["calibrated"]["now"]
+
+
+def test_what_a_busy_machine_measures_is_not_kept(
+    run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "read_machine", lambda: replace(read_machine(), busy=0.5))
+    calibrated = json.loads(run("doctor", "--json").out)["calibrated"]
+    assert calibrated == {"now": True, "path": None}
+    assert not (cache.parent / "calibration.json").exists()
+    assert "not kept: other programs use the CPUs" in run("doctor").out
 
 
 def test_types_of_a_model_are_added_to_what_is_kept(run: Run, model: Path) -> None:
