@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 
 from ingot import LLM
 from ingot.engine import EngineOptions
-from ingot.engine.model.placement import OnGpu, Placed
+from ingot.engine.model.on_gpu import OnGpu
+from ingot.engine.model.placement import Placed
 from ingot.errors import ConfigError
 from ingot.server import ServedModel, ServerOptions, create_app
 from tiny_llama import write_tiny_llama

@@ -16,7 +16,8 @@ from ingot.backends.backend import Stage
 from ingot.cli.shared.open_model import OpeningBar
 from ingot.engine import EngineOptions
 from ingot.engine.model import loaded_model
-from ingot.engine.model.placement import OnGpu, Placed
+from ingot.engine.model.on_gpu import OnGpu
+from ingot.engine.model.placement import Placed
 from ingot.errors import ConfigError
 from ingot.server.catalog import Catalog
 from ingot.server.options import ServedModel, ServerOptions

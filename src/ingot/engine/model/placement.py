@@ -3,7 +3,6 @@ cache size."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ingot import _native
@@ -16,6 +15,7 @@ from ingot.backends.precision import Precision
 from ingot.backends.split import PartLayout, SplitBackend
 from ingot.engine.model import memory
 from ingot.engine.model.memory import CacheSize
+from ingot.engine.model.on_gpu import OnGpu
 from ingot.errors import ConfigError, GraphError, IngotError, MemoryShortageError, ModelError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
@@ -29,47 +29,6 @@ if TYPE_CHECKING:
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
 
 GpuLayers = int | Literal["auto"] | None
-
-
-@dataclass(frozen=True, slots=True)
-class OnGpu:
-    """The part of a model on a GPU."""
-
-    device: str
-    layers: int
-    of_layers: int
-    allocations: int  # requests for device memory
-    allocated: int  # bytes
-    sent: int  # bytes of weights
-    seconds: float  # to upload and pack them
-    decoded: tuple[str, ...] = ()  # tensor types that become half floats there
-    gpus: int = 1  # that have some of the layers
-
-    @property
-    def rate(self) -> float:
-        """Bytes uploaded per second."""
-        return self.sent / max(self.seconds, 1e-9)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all layers are there."""
-        return self.layers == self.of_layers
-
-    @property
-    def alone(self) -> bool:
-        """Whether all layers are on one device."""
-        return self.whole and self.gpus == 1
-
-    @property
-    def remark(self) -> str:
-        """These numbers in a line."""
-        layers = "all" if self.whole else f"{self.layers} of {self.of_layers}"
-        decoded = f"; {', '.join(self.decoded)} decoded to half floats" if self.decoded else ""
-        return (
-            f"{layers} layers on {self.device}, {self.sent / 1e9:.2f} GB sent in "
-            f"{self.seconds:.1f} s ({self.rate / 1e9:.1f} GB/s), {self.allocations} device "
-            f"allocations of {self.allocated / 2**30:.1f} GiB{decoded}"
-        )
 
 
 class Placed:
@@ -228,7 +187,7 @@ class Placed:
             self.size.require(here.own)
             rest = self._on_cpu(halves.second, here.own, self.size)
         self.gpu_parts = tuple(self._upload(plan) for plan in plans)
-        self.gpu = self._told(self.gpu_parts, layers, len(plans))
+        self.gpu = OnGpu.of(self.gpu_parts, layers, planner.layers, gpus=len(plans))
         self.backend = chain = GpuChain(list(zip(self.gpu_parts, parts, strict=True)))
         if rest and here:
             self.backend = SplitBackend([(chain, there), (rest, here)])
@@ -292,7 +251,7 @@ class Placed:
                 pools=backend.pools,
             )
             programs.append(self.gpu_encoder)
-        self.gpu = self._told(programs, layers)
+        self.gpu = OnGpu.of(programs, layers, layer_count(self._graph))
         return backend
 
     def _upload(self, plan: "GpuPlan") -> "GpuBackend":
@@ -305,20 +264,6 @@ class Placed:
             blocks=self.size.blocks,
             states=self.size.states,
             progress=self._progress,
-        )
-
-    def _told(self, programs: "Sequence[GpuBackend]", layers: int, gpus: int = 1) -> OnGpu:
-        """What to say of programs that have been opened."""
-        return OnGpu(
-            device=", ".join(dict.fromkeys(each.device.name for each in programs)),
-            layers=layers,
-            of_layers=layer_count(self._graph),
-            allocations=sum(each.memory.allocations for each in programs),
-            allocated=sum(each.memory.allocated for each in programs),
-            sent=sum(each.uploader.sent for each in programs),
-            seconds=sum(each.uploader.seconds for each in programs),
-            decoded=tuple(sorted({kind for each in programs for kind in each.decoded})),
-            gpus=gpus,
         )
 
     def _on_cpu(self, graph: ComputationGraph, layout: KvLayout, size: CacheSize) -> Backend:

@@ -12,7 +12,7 @@ from ingot.backends.backend import Stage
 from ingot.backends.cpu import Copies
 from ingot.backends.precision import Precision
 from ingot.engine.channel import Progress
-from ingot.engine.model.placement import OnGpu
+from ingot.engine.model.on_gpu import OnGpu
 from ingot.engine.request import Completion, Timings
 from ingot.engine.text_task import Asked
 from ingot.errors import EngineError
