@@ -20,7 +20,7 @@ are on.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -40,8 +40,8 @@ _SLICE = 16
 _TOP = 2  # the power of two at or under the largest scale of a matrix
 _TOP_FP4 = 14  # the same for E2M1 floats, see _FP4_SCALE
 _TOP_HALF = 10  # the same for the largest weight of halves
-_PIECE = 1 << 24  # weights unpacked at a time
-_PACKED_BYTES = 32  # that a weight takes meanwhile: 25 at most (Q6_K), and what lies between
+_PIECE = 1 << 22  # weights unpacked at a time
+_PACKED_BYTES = 20  # that a weight takes meanwhile: 16 at most, and what lies between
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +232,13 @@ def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Plane
     scales = place(sizes.scale_bytes).view(torch.int32)
     step = max(ROW_TILE, _PIECE // columns // ROW_TILE * ROW_TILE)
     starts = range(0, sizes.rows, step)
+    pieces = (raw[at : at + step] for at in starts)
     if form.bits == HALF_BITS:
-        largest = max(float(raw[at : at + step].float().abs().amax()) for at in starts)
-        gain = _gain(largest, _TOP_HALF)
+        gain = _gain(_largest(piece.float() for piece in pieces), _TOP_HALF)
     else:
-        pieces = (raw[at : at + step] for at in starts)
-        largest = max(float(read_codes(piece, format).scales.abs().amax()) for piece in pieces)
-        gain = _gain(largest, _TOP_FP4 if form.level_kind == LEVELS_FP4.value else _TOP)
+        scales_of = (read_codes(piece, format).scales for piece in pieces)
+        top = _TOP_FP4 if form.level_kind == LEVELS_FP4.value else _TOP
+        gain = _gain(_largest(scales_of), top)
     for start in starts:
         rows = min(step, sizes.rows - start)
         piece = raw[start : start + rows]
@@ -258,6 +258,11 @@ def pack(raw: torch.Tensor, type: GgmlType, columns: int, place: Place) -> Plane
         scales.view(torch.uint32),
         1.0 / gain,
     )
+
+
+def _largest(pieces: Iterable[torch.Tensor]) -> float:
+    """The largest magnitude of all; the device is waited for once."""
+    return float(torch.stack([piece.abs().amax() for piece in pieces]).amax())
 
 
 def _gain(largest: float, top: int) -> float:
@@ -293,15 +298,13 @@ def _pack_codes(
         codes.view(tiles, chunks, 2, ROW_TILE, _SLICE)[part] = _words(words.permute(0, 2, 3, 1, 4))
     else:
         field = code.reshape(-1, ROW_TILE, chunks, 4, _SLICE)
-        low = field & 15
-        words = low[..., 0, :] | low[..., 1, :] << 4 | low[..., 2, :] << 8 | low[..., 3, :] << 12
+        words = _side_by_side(field & 15, 4)
         codes.view(tiles, chunks, ROW_TILE, _SLICE)[part] = _words(words.permute(0, 2, 1, 3))
         if form.high:
             share, high = form.chunk_multiple, field >> 4
-            shifts = torch.arange(4, device=code.device).reshape(4, 1) * form.high
-            nibbles = (high << shifts).sum(-2).reshape(-1, ROW_TILE, chunks // share, share, _SLICE)
-            places = torch.arange(share, device=code.device).reshape(share, 1) * (4 * form.high)
-            words = (nibbles << places).sum(-2).permute(0, 2, 1, 3)
+            nibbles = _side_by_side(high, form.high)
+            shared = nibbles.reshape(-1, ROW_TILE, chunks // share, share, _SLICE)
+            words = _side_by_side(shared, 4 * form.high).permute(0, 2, 1, 3)
             extras.view(tiles, chunks // share, ROW_TILE, _SLICE)[part] = _words(words)
     groups = chunks * (4 if form.fine else 2)
     halves = _padded(found.scales * gain, rows, groups).half()
@@ -311,6 +314,13 @@ def _pack_codes(
     pairs = halves.reshape(-1, ROW_TILE, chunks, form.scale_pairs, 2).permute(0, 2, 3, 1, 4)
     words = pairs.contiguous().view(torch.int32)[..., 0]
     scales.view(tiles, chunks, form.scale_pairs, ROW_TILE)[part] = words
+
+
+def _side_by_side(parts: torch.Tensor, bits: int) -> torch.Tensor:
+    """Numbers of so many bits [..., parts, n] as one [..., n], the first part lowest."""
+    count = parts.shape[-2]
+    places = torch.arange(count, dtype=parts.dtype, device=parts.device).reshape(count, 1) * bits
+    return (parts << places).sum(-2, dtype=parts.dtype)
 
 
 def _words(words: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,13 @@ from ingot.backends.gpu.memory import DeviceMemory
 from ingot.backends.gpu.planes import CHUNK, HALF_BITS, packing_bytes
 from ingot.backends.gpu.sampler import SamplerWork
 from ingot.backends.gpu.states import delta_work
-from ingot.backends.gpu.values import half_values, mixed_norms, plan_values, selected_values
+from ingot.backends.gpu.values import (
+    half_values,
+    input_width,
+    mixed_norms,
+    plan_values,
+    selected_values,
+)
 from ingot.backends.gpu.weights import MatrixPlan, plan_matrices
 from ingot.errors import GraphError, ModelError
 from ingot.gguf import HasTensors
@@ -42,7 +48,7 @@ from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import KvLayout, whole_blocks
 from ingot.graph.kv_type import KvType
 
-_BESIDE = 256 << 20  # bytes beside the pools: logits, captured steps, norms, kernels
+BESIDE = 256 << 20  # bytes beside the pools: logits, captured steps, norms, kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class GpuPlan:
         needs = Needs(
             weights=sum(matrix.nbytes for matrix in matrices),
             packing=max((_packing(matrix, model) for matrix in matrices), default=0),
-            steps=counted.allocated + _BESIDE,
+            steps=counted.allocated + BESIDE,
             block=sum(group.block_bytes for group in layout.groups if not group.recurrent),
             state=sum(group.block_bytes for group in layout.groups if group.recurrent),
         )
@@ -210,9 +216,9 @@ def _decoded(matrices: Sequence[MatrixPlan], model: HasTensors) -> tuple[str, ..
 
 
 def _packing(matrix: MatrixPlan, model: HasTensors) -> int:
-    """What was sent, the same joined or filled up, and the piece that is being packed."""
-    sizes = matrix.sizes
-    return 2 * matrix.sent_bytes(model) + packing_bytes(sizes.rows * sizes.chunks * CHUNK)
+    """What was sent, its copy if there is one, and the piece that is being packed."""
+    sizes, copies = matrix.sizes, 2 if matrix.copied else 1
+    return copies * matrix.sent_bytes(model) + packing_bytes(sizes.rows * sizes.chunks * CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +258,7 @@ class StepMemory:
         """
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
         heads = max((op.query.width for op in attends), default=1)
-        maps = (op.source.width for op in graph.ops if isinstance(op, o.HeadLinear))
-        widths = [*(matrix.sizes.chunks * CHUNK for matrix in matrices), *maps, 1]
-        width = -(-max(widths) // CHUNK) * CHUNK
+        width = input_width(graph)
         inputs = memory.pool(2 * tokens * (width + heads) + 512)
         mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
         deltas = [op for op in graph.ops if isinstance(op, o.DeltaRule)]

@@ -16,6 +16,7 @@ from ingot.graph import ops as o
 from ingot.graph.fusion import FusedGraph
 
 HALF_SCALE = 0.0625
+_FILLED = 256  # columns: rows of weights are filled up to four chunks, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Values:
 
     def tensor(self, value: o.Value) -> torch.Tensor:
         """A value's memory, as floats or halves [tokens, width], flat."""
+        half, count = value.name in self.halves, self.tokens * value.width
         start = self.plan.slots[value.name].offset // 4 * self.tokens
-        room = self.arena[start : start + self.tokens * value.width]
-        return room.view(torch.float16) if value.name in self.halves else room
+        room = self.arena[start : start + (-(-count // 2) if half else count)]
+        return room.view(torch.float16)[:count] if half else room
 
     def offset(self, value: o.Value) -> int:
         """Where a value begins in the arena, in its own elements."""
@@ -65,15 +67,23 @@ class _LivedGraph:
 def plan_values(graph: FusedGraph, keep: Collection[str] = ()) -> MemoryPlan:
     """Where values lie; keys and values live on until attention, which may store them.
 
-    Those to `keep`, by name, live to the end.
+    Those to `keep`, by name, live to the end. Halves take half of the room that a plan knows of.
     """
+    halves = half_values(graph)
+
+    def stored(values: Sequence[o.Value]) -> tuple[o.Value, ...]:
+        return tuple(
+            o.Value(value.name, -(-value.width // 2)) if value.name in halves else value
+            for value in values
+        )
+
     stores = {op.kv_layer: op for op in graph.ops if isinstance(op, o.StoreKv)}
     lived = tuple(
-        _Lived((*op.inputs, *stores[op.kv_layer].inputs), op.outputs)
+        _Lived(stored((*op.inputs, *stores[op.kv_layer].inputs)), stored(op.outputs))
         if isinstance(op, o.Attend)
         and op.kv_layer in stores
         and stores[op.kv_layer].query == op.query
-        else _Lived(op.inputs, op.outputs)
+        else _Lived(stored(op.inputs), stored(op.outputs))
         for op in graph.ops
     )
     return MemoryPlan.of(_LivedGraph(lived, graph.logits), keep)
@@ -130,6 +140,18 @@ def half_values(graph: FusedGraph) -> dict[str, float]:
             case o.Select() if op.source.name in halves:
                 halves[op.out.name] = halves[op.source.name]
     return halves
+
+
+def input_width(graph: FusedGraph) -> int:
+    """Of the widest row of halves that is made for a linear layer, filled up; 0: there is none."""
+    halves = half_values(graph)
+    widths = [
+        op.source.width
+        for op in graph.ops
+        if isinstance(op, o.FusedLinear | o.ExpertGate | o.ExpertMix | o.HeadLinear)
+        if op.source.name not in halves or (isinstance(op, o.FusedLinear) and op.norm)
+    ]
+    return -(-max(widths, default=0) // _FILLED) * _FILLED
 
 
 def _reads_as_it_is(op: o.Op, value: o.Value, plain: Callable[[o.Value], bool]) -> bool:

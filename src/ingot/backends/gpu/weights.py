@@ -123,6 +123,12 @@ class MatrixPlan:
         sizes = self.sizes
         return sum(aligned(n) for n in (sizes.code_bytes, sizes.extra_bytes, sizes.scale_bytes))
 
+    @property
+    def copied(self) -> bool:
+        """Whether blocks are copied before they are packed: joined, picked or filled up."""
+        filled = self.experts > 0 and sum(self.rows) < self.expert_rows
+        return len(self.weights) > 1 or bool(self.of_heads or self.of_experts) or filled
+
     def sent_bytes(self, model: HasTensors) -> int:
         """Bytes that travel: the blocks of the file, or floats."""
         return sum(_sent_bytes(weight, self.type, model) for weight in self.weights)
@@ -325,4 +331,6 @@ def _sent_bytes(weight: o.Weight, planned: GgmlType, model: HasTensors) -> int:
 
 def _padded(raw: torch.Tensor, rows: int) -> torch.Tensor:
     """Zeros below: [..., rows, bytes of a row]."""
+    if rows == raw.shape[-2]:
+        return raw
     return torch.nn.functional.pad(raw, (0, 0, 0, rows - raw.shape[-2]))
