@@ -155,4 +155,4 @@ def test_all_kernels_of_a_model_are_listed(
         listed[layers, sequences] = len(variants)
         assert len(variants.missing) == len(variants)
     assert 10 < listed[1, 64] <= listed[2, 64] < listed[1, 64] + 10
-    assert listed[2, 64] <= listed[2, 200] < listed[2, 64] + 20
+    assert abs(listed[2, 200] - listed[2, 64]) < 20  # parts of attention are longer, too: fewer
