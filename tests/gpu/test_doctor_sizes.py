@@ -34,4 +34,4 @@ def test_the_rule_is_near_what_the_planner_counts(
     planned = fit.weights + fit.steps + 8192 * fit.token
     stored = sum(tensor.nbytes for tensor in model.tensors.values())
     size = Size(name, weights=0, active=0, layers=1, kv_width=fit.token // 2)
-    assert planned * 0.99 <= gpu_bytes(size, mix, stored) <= planned * 1.05 + 1_200_000_000
+    assert planned * 0.99 <= gpu_bytes(size, mix, stored) <= planned * 1.05 + 600_000_000

@@ -21,9 +21,9 @@ _OPERATIONS_PER_LAYER = 7  # after fusion, of most architectures
 _CONTEXT = 8192  # of the KV cache in the table of sizes
 _RESERVE = 512 << 20  # of memory, for the process and the system
 # What a GPU keeps besides the KV cache, as its planner counts it for models of 1.5B to 30B: weights
-# grow by a part of their size in the file, and a step's activations and buffers take 0.9 to 1.7 GB.
+# grow by a part of their size in the file, and a step's activations and buffers take 0.5 to 1 GB.
 _GPU_GROWTH = {"Q4_K_M": 1.1, "Q8_0": 1.0}
-_GPU_STEP = 1_700_000_000
+_GPU_STEP = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
