@@ -40,7 +40,7 @@ def default_threads() -> int:
 
 def _allowed() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
+        return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
 
 
