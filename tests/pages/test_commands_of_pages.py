@@ -99,7 +99,7 @@ def test_many_command_lines_are_found() -> None:
         ("INGOT_API_KEY=secret ingot serve", [["serve"]]),
         ("ingot list | grep a && ingot ps > file", [["list"], ["ps"]]),
         ("uvx ingot-llm run hi", [["run", "hi"]]),
-        ("pip install ingot", []),
+        ("pip install ingot-llm", []),
     ],
 )
 def test_lines_of_a_shell(line: str, found: list[list[str]]) -> None:
