@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -50,6 +50,7 @@ from ingot.errors import (
 )
 from ingot.graph.kv_layout import BLOCK_TOKENS
 from ingot.kvcache.saved import read_saved
+from ingot.once import once
 from ingot.sampling import ChainBuilder, SamplingParams
 from ingot.tokenizer import Tokenizer
 
@@ -335,7 +336,7 @@ class InferenceEngine:
         """The loaded model."""
         return self._parts.model
 
-    @cached_property
+    @once
     def programs(self) -> "SecondPrograms":
         """Embeddings, scores and hidden states, which few need."""
         from ingot.engine.model.second_programs import SecondPrograms  # noqa: PLC0415

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ingot.arrays import Ints
 from ingot.errors import SamplingError
+from ingot.once import once
 from ingot.sampling.chain import SamplerChain
 from ingot.sampling.grammar.spec import Grammar
 from ingot.sampling.params import SamplingParams, ThinkingBudget
@@ -83,7 +84,7 @@ class ChainBuilder:
 
         return ReasoningBudget(budget, self._tokenizer.token_bytes)
 
-    @cached_property
+    @once
     def _index(self) -> "TokenIndex":
         from ingot.sampling.samplers.token_healing import TokenIndex
 
@@ -107,7 +108,7 @@ class ChainBuilder:
             return self._grammar(params)
         return self._infill()
 
-    @cached_property
+    @once
     def _compiler(self) -> "GrammarCompiler":
         from ingot.sampling.grammar.compile import GrammarCompiler
 

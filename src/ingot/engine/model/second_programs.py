@@ -5,8 +5,6 @@ its own over the same weights, which is made when somebody asks for it.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from threading import Lock
 from typing import get_args
 
 import numpy as np
@@ -17,37 +15,34 @@ from ingot.engine.model.hidden_states import HiddenStateRunner
 from ingot.engine.model.loaded_model import LoadedModel
 from ingot.engine.model.rerank_pairs import PairEncoder
 from ingot.errors import SamplingError
+from ingot.once import once
 from ingot.tokenizer import Tokenizer
 
 
 class SecondPrograms:
-    """The programs of one model; any thread may use them."""
+    """The programs of one model; any thread may use them, and one at a time is made."""
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
-        self._making = Lock()
 
-    @cached_property
+    @once
     def hidden(self) -> HiddenStateRunner:
         """Computes hidden states."""
-        with self._making:
-            graph = models.build_graph(self._model.file, self._model.context, hidden=True)
-            return HiddenStateRunner(self._model, graph)
+        graph = models.build_graph(self._model.file, self._model.context, hidden=True)
+        return HiddenStateRunner(self._model, graph)
 
-    @cached_property
+    @once
     def _layers(self) -> HiddenStateRunner:
         """Tells what each layer makes."""
         if self._model.gpu is None:
             return self.hidden
-        with self._making:
-            graph = models.build_graph(self._model.file, self._model.context, hidden=True)
-            return HiddenStateRunner(self._model, graph, on_cpu=True)
+        graph = models.build_graph(self._model.file, self._model.context, hidden=True)
+        return HiddenStateRunner(self._model, graph, on_cpu=True)
 
-    @cached_property
+    @once
     def ranker(self) -> HiddenStateRunner:
         """Computes the scores of a reranker."""
-        with self._making:
-            return HiddenStateRunner(self._model, self._model.graph)
+        return HiddenStateRunner(self._model, self._model.graph)
 
     def pooled(self, texts: Sequence[Ints], pooling: models.Pooling) -> Floats:
         """One vector of each text [texts, width]."""

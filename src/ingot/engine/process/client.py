@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from ingot.gguf import GgufLoader
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
+from ingot.once import once
 from ingot.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class EngineClient(InferenceEngine):
         self._links.home.check()
         return self._remote
 
-    @cached_property
+    @once
     def programs(self) -> "SecondPrograms":
         """Embeddings, scores and hidden states; in the process if the model is on a GPU there."""
         if self.model.gpu is None:

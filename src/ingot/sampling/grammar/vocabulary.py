@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ingot.errors import GrammarError
+from ingot.once import once
 from ingot.tokenizer import Tokenizer, TokenType
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ class GrammarVocabulary:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
-    @cached_property
+    @once
     def tokens(self) -> TokenTexts:
         """The bytes of all tokens."""
         return TokenTexts(self._tokenizer)
 
-    @cached_property
+    @once
     def native(self) -> "LLTokenizer":
         """The vocabulary in llguidance's form."""
         from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 (0.1 s)
