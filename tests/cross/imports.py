@@ -7,7 +7,6 @@ A module must be of the right kind, export its start, and need nothing beyond th
 every such system has: no C++ runtime, no newer glibc, no name of Python that Python does not have.
 """
 
-import fnmatch
 import re
 import sys
 import zipfile
@@ -62,12 +61,17 @@ def of_pe(module: lief.PE.Binary) -> tuple[set[str], set[str], set[str]]:
     )
 
 
+def is_native(name: str) -> bool:
+    """Whether a file of a wheel is the core; its types (`_native.pyi`) lie beside it."""
+    return name.startswith("ingot/_native.") and name.endswith((".so", ".pyd"))
+
+
 def bytes_of(path: Path) -> bytes:
     """A module."""
     if path.suffix != ".whl":
         return path.read_bytes()
     with zipfile.ZipFile(path) as wheel:
-        (module,) = fnmatch.filter(wheel.namelist(), "ingot/_native*")
+        (module,) = (name for name in wheel.namelist() if is_native(name))
         return wheel.read(module)
 
 

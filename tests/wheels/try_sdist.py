@@ -33,7 +33,8 @@ def main() -> None:
         build = [*PIP, "wheel", "--no-deps", "--wheel-dir", folder, *settings, source]
         subprocess.run(build, env=offline, cwd=folder, check=True)
         (wheel,) = Path(folder).glob("ingot_llm-*.whl")
-        if not any(name.startswith("ingot/_native.") for name in ZipFile(wheel).namelist()):
+        names = ZipFile(wheel).namelist()
+        if not any(name.startswith("ingot/_native.") and name.endswith(".so") for name in names):
             sys.exit(f"{source.name}: the wheel built from it has no native module")
         print(f"{source.name}: builds offline")
 

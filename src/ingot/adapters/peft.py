@@ -8,6 +8,7 @@ makes of its base model. Adapters of parameters, such as those of experts, are n
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,10 +111,10 @@ def read_peft_adapter(path: Path, model: GgufLoader) -> Adapter:
         )
     sides = _read_pairs(path, read_safetensors(path / WEIGHTS))
     for module, (down, up) in sides.items():
-        if down.rows != up.columns:
+        if down.rows != up.columns or not down.rows:
             raise AdapterError(
                 f"{path}: A of {module} has {down.rows} rows and B {up.columns} columns; both must "
-                "be the rank"
+                "be the rank, which is 1 or more"
             )
     architecture = model.metadata.string("general.architecture")
     experts = _number(model.metadata, f"{architecture}.expert_count")
@@ -143,7 +144,7 @@ def _read_scales(path: Path, config: Mapping[str, Any]) -> _Scales:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _read_pairs(

@@ -106,7 +106,7 @@ def command(
     threads: Annotated[
         str | None,
         typer.Option(
-            "-t", "--threads", help="CPU threads. Default: the cores available to this process."
+            "-t", "--threads", help="CPU threads. Default: one for each physical core it may use."
         ),
     ] = None,
     n_prompt: Annotated[

@@ -81,9 +81,9 @@ def command(
         ) as llm,
         Bar("scoring", "chunks") as bar,
     ):
+        show_placement(llm.engine.model)
         found = measure(llm, llm.tokenizer.encode(content), context, bar)
         bar.clear()
-        show_placement(llm.engine.model)
     if json:
         write_json(asdict(found))
         return

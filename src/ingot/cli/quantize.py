@@ -25,6 +25,8 @@ from ingot.quantize.imatrix import ImportanceMatrix, read_imatrix
 from ingot.quantize.mixes import COPY, MIXES, Mix, mix_of
 from ingot.tokenizer import Tokenizer
 
+_CONTEXT = 256  # tokens of a chunk
+
 
 def command(
     source: Annotated[
@@ -54,8 +56,15 @@ def command(
         ),
     ] = None,
     context: Annotated[
-        int, typer.Option("-c", "--context", min=4, help="Length of the text's chunks in tokens.")
-    ] = 256,
+        int | None,
+        typer.Option(
+            "-c",
+            "--context",
+            min=4,
+            show_default=str(_CONTEXT),
+            help="Length of the text's chunks in tokens.",
+        ),
+    ] = None,
     threads: ThreadsOption = None,
     tensor_type: Annotated[
         list[str] | None,
@@ -98,8 +107,8 @@ def command(
         raise ConfigError("say one of TYPE, --target-size and --target-bpw")
     if type is None and (tensor_type or allow_requantize):
         raise ConfigError("--tensor-type and --allow-requantize go with a TYPE")
-    if type is not None and text is not None:
-        raise ConfigError("--text goes with --target-size or --target-bpw")
+    if type is not None and (text is not None or context is not None):
+        raise ConfigError("--text and --context go with --target-size or --target-bpw")
     overrides = [parse_override(override) for override in tensor_type or ()]
     mix = None if type is None else _mix(type)
     size_limit = None if target_size is None else parse_size("--target-size", target_size)
@@ -116,7 +125,8 @@ def command(
                 own_rules=has_own_mix_rules(loader.metadata.string("general.architecture", "")),
             )
         elif text is not None:
-            planned = _fitted(loader, text, known, size_limit, target_bpw, context, threads)
+            length = context or _CONTEXT
+            planned = _fitted(loader, text, known, size_limit, target_bpw, length, threads)
         else:
             raise ConfigError(
                 "--target-size and --target-bpw need a text to measure on (--text FILE)"
@@ -131,6 +141,7 @@ def command(
                 output,
                 lambda done, total: bar(f"writing {output.name}", done, total),
                 keep_split=keep_split,
+                threads=threads,
             )
         notice(
             f"{size(sum(t.nbytes for t in loader.tensors.values()))} -> {size(planned.size)}, "

@@ -101,6 +101,7 @@ def command(
         **adapters.fields(),
     ) as llm:
         loaded = time.perf_counter()
+        show_placement(llm.engine.model)
         ids = _prompt_ids(llm, text, system, raw=raw)
         with PromptBar() as bar:
             params = replace(sampling.params(llm.defaults), max_tokens=max_tokens)
@@ -109,7 +110,6 @@ def command(
                 first, interrupted = read_answer(written, bar)
             else:
                 first, interrupted = write_answer(written, bar)
-        show_placement(llm.engine.model)
         load, wait = loaded - started, first and first - started
         if as_json:
             write_json(_as_json(llm, written, load=load, first=wait))

@@ -5,7 +5,7 @@ one form (versions of `transformers` differ). A missing or mistyped setting is a
 that names it. This module does not know GGUF.
 """
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,11 +47,7 @@ class Settings:
     def number(self, *names: str, default: float | None = None) -> float:
         """A finite number; it must be there if it has no default."""
         value = self._required(names, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
+        if not _is_float(value):
             raise self._wrong(names, value, "a number")
         return float(value)
 
@@ -178,8 +174,13 @@ def rope_number(rope: Mapping[str, Any], name: str, default: float | None = None
     return Settings(rope).number(name, default=default)
 
 
+def _is_float(value: Any) -> bool:
+    """Whether it is a number that is finite as a float; a large integer may not be."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
 def _number_list(name: str, value: Any) -> list[float]:
     numbers = value if isinstance(value, list) else None
-    if numbers is None or not all(type(item) in (int, float) for item in numbers):
+    if numbers is None or not all(map(_is_float, numbers)):
         raise ConversionError(f"config.json: {name} must be a list of numbers")
     return [float(item) for item in numbers]

@@ -85,11 +85,12 @@ class Quantization:
         progress: Callable[[int, int], None] | None = None,
         *,
         keep_split: bool = False,
+        threads: int | None = None,
     ) -> list[Path]:
         """Write the file, or with `keep_split` as many files as the source has.
 
         They appear under their names when they are complete. `progress(done, total)` receives
-        bytes.
+        bytes. `threads` quantize; all by default.
         """
         writer = GgufWriter(path, alignment=self.source.alignment)
         copy_keys(self.source, writer, without=_CHANGED_KEYS)
@@ -109,7 +110,8 @@ class Quantization:
             if kind is tensor.type:
                 copy_tensor(tensor, writer)
             else:
-                writer.add_streamed_tensor(name, kind, tensor.shape, partial(self._pieces, name))
+                pieces = partial(self._pieces, name, threads)
+                writer.add_streamed_tensor(name, kind, tensor.shape, pieces)
         total, done = writer.data_bytes, 0
         require_room(path.parent.resolve(), total, path.name, "choose another disk")
 
@@ -123,15 +125,19 @@ class Quantization:
 
         return writer.write(report)
 
-    def _pieces(self, name: str) -> Iterator[Bytes]:
+    def _pieces(self, name: str, threads: int | None) -> Iterator[Bytes]:
         tensor = self.source.tensors[name]
         known = self.imatrix.of(name, tensor.shape) if self.imatrix else None
         root = self.root(name) if self.root else None
-        return encoded_pieces(tensor, self.types[name], known, root)
+        return encoded_pieces(tensor, self.types[name], known, root, threads)
 
 
 def encoded_pieces(
-    tensor: LazyTensor, kind: GgmlType, importance: Floats | None, root: Floats | None = None
+    tensor: LazyTensor,
+    kind: GgmlType,
+    importance: Floats | None,
+    root: Floats | None = None,
+    threads: int | None = None,
 ) -> Iterator[Bytes]:
     """The blocks of a tensor, some rows at a time; `importance` is [matrices, columns].
 
@@ -147,11 +153,11 @@ def encoded_pieces(
         for first in range(number * rows // matrices, end, step):
             last = min(first + step, end)
             data = tensor.data[first * row_bytes : last * row_bytes]
-            values = decode(data, tensor.type, (last - first, columns))
+            values = decode(data, tensor.type, (last - first, columns), threads)
             if root is not None and kind.block_size > 1:
-                yield encode_compensated(values, root, kind).reshape(-1)
+                yield encode_compensated(values, root, kind, threads).reshape(-1)
             else:
-                yield encode(values, kind, importance=counts).reshape(-1)
+                yield encode(values, kind, threads, importance=counts).reshape(-1)
 
 
 def plan(

@@ -37,7 +37,9 @@ def root_of(products: Floats) -> Floats | None:
     return np.ascontiguousarray(reversed_root[::-1, ::-1], np.float32)
 
 
-def encode_compensated(values: Floats, root: Floats, kind: GgmlType) -> Bytes:
+def encode_compensated(
+    values: Floats, root: Floats, kind: GgmlType, threads: int | None = None
+) -> Bytes:
     """Blocks of a type for rows of a matrix: [rows, bytes]."""
     rows, columns = values.shape
     size = max(kind.block_size, _LEAST)
@@ -52,7 +54,7 @@ def encode_compensated(values: Floats, root: Floats, kind: GgmlType) -> Bytes:
             carried = errors[:, :first] @ root[:first, first:last]
             wanted = wanted + carried @ np.linalg.inv(square)
         counts = np.einsum("ij,ij->i", square, square)
-        coded = encode(wanted, kind, importance=counts / counts.mean())
-        errors[:, first:last] = values[:, first:last] - decode(coded, kind, wanted.shape)
+        coded = encode(wanted, kind, threads, importance=counts / counts.mean())
+        errors[:, first:last] = values[:, first:last] - decode(coded, kind, wanted.shape, threads)
         blocks[:, int(first * bytes_of) : int(last * bytes_of)] = coded
     return blocks

@@ -144,8 +144,8 @@ def checkpoint(name: str, progress: Progress | None = None) -> Path:
 def checkpoint_to_quantize(name: str) -> str | None:
     """The `hf:OWNER/REPO` of `hf:OWNER/REPO:QUANT`, if its checkpoint is what can be used.
 
-    None if a GGUF file of that name is on this machine, or if the repository has GGUF files, and
-    for all other names.
+    None if a GGUF file of that name is on this machine. The hub is asked whether the repository has
+    GGUF files if its checkpoint is not in the cache. None for all other names.
     """
     parsed = parse_name(name)
     if not isinstance(parsed, HubName) or not parsed.quantization or _find(parsed):
@@ -166,7 +166,7 @@ def checkpoint_name(folder: Path) -> str:
 
     folder = folder.resolve()
     repo = repo_of(folder)
-    return folder.name if repo is None else repo.partition("/")[2]
+    return folder.name if repo is None else repo.rpartition("/")[2]
 
 
 def plan_pull(name: str) -> "Plan":

@@ -138,6 +138,7 @@ def plan_checkpoint(name: HubName) -> Plan:
         raise ModelNotFoundError(
             f"hf:{name.repo} is no checkpoint: it needs config.json and safetensors files"
         )
+    _require_vocabulary(name, checkpoint)
     return listing.plan(checkpoint.weights, checkpoint.others, None, is_folder=True)
 
 
@@ -161,6 +162,7 @@ def _plan_checkpoint_instead(listing: _Listing) -> Plan:
             f"{where} has no GGUF file; `ingot pull {where}` downloads its checkpoint, and "
             f"`ingot run {where}:q8_0` quantizes it"
         )
+    _require_vocabulary(name, checkpoint)
     needed, room = memory_needed(sum(file.size for file in checkpoint.weights)), available_memory()
     about = f"about {needed / 2**30:.1f} of {room / 2**30:.1f} GiB of memory"
     if needed > room:
@@ -170,6 +172,15 @@ def _plan_checkpoint_instead(listing: _Listing) -> Plan:
         )
     said = f"taking the checkpoint, because there is no GGUF file: {about}"
     return listing.plan(checkpoint.weights, checkpoint.others, said, is_folder=True)
+
+
+def _require_vocabulary(name: HubName, checkpoint: CheckpointFiles[RepoFile]) -> None:
+    """Refuse a checkpoint that cannot run before its weights are downloaded."""
+    if not checkpoint.has_vocabulary:
+        raise ModelNotFoundError(
+            f"hf:{name.repo} has no vocabulary that Ingot reads (tokenizer.json, tekken.json, "
+            "*.model or *.tiktoken); take a repository that has one"
+        )
 
 
 def search_hub(words: str, limit: int) -> list[FoundRepo]:

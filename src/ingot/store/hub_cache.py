@@ -88,18 +88,29 @@ def cached_checkpoints() -> Iterator[tuple[HubName, Path, int]]:
 
 
 def remove_cached(name: HubName) -> int:
-    """Remove a model or a checkpoint from all snapshots; the bytes that this frees.
-
-    A blob that has another name as well stays.
-    """
-    folder = repo_folder(name.repo)
+    """Remove a model or a checkpoint from all snapshots; the bytes that this frees."""
     found = _removable(name)
     if not found:
         raise ModelNotFoundError(f"{name} is not in the hub's cache, {config().hub_cache}")
     if len(found) > 1:
-        names = ", ".join(sorted(found, reverse=True))  # the checkpoint has the name of all: last
-        raise StoreError(f"{name} is several models; remove them one by one: {names}")
+        raise StoreError(f"{name} is several models; remove them one by one: {', '.join(found)}")
     (paths,) = found.values()
+    return _unlink(repo_folder(name.repo), paths)
+
+
+def remove_cached_checkpoint(snapshot: Path) -> int | None:
+    """The same for the checkpoint of a snapshot; None if it is no snapshot of this cache."""
+    repo = repo_of(snapshot)
+    if repo is None or snapshot.parent.parent.resolve() != repo_folder(repo).resolve():
+        return None
+    checkpoint = checkpoint_files(_files(snapshot))
+    if checkpoint is None:
+        return None
+    return _unlink(repo_folder(repo), {file.path for file in checkpoint.all})
+
+
+def _unlink(folder: Path, paths: set[str]) -> int:
+    """Remove files of a repository from all snapshots; a blob that has another name stays."""
     links = [snapshot / path for snapshot in _snapshots(folder) for path in sorted(paths)]
     sizes = {link.resolve(): link.stat().st_size for link in links if link.is_file()}
     for link in links:
@@ -114,8 +125,12 @@ def remove_cached(name: HubName) -> int:
 
 
 def _removable(name: HubName) -> dict[str, set[str]]:
-    """What a name may mean: the paths of the files of each model, in any snapshot."""
+    """What a name may mean: the paths of the files of each model, in any snapshot.
+
+    A checkpoint beside GGUF files, which the name of the repository means, has that of its folder.
+    """
     found: dict[str, set[str]] = {}
+    checkpoints: dict[str, set[str]] = {}
     for snapshot in _snapshots(repo_folder(name.repo)):
         files = [*_files(snapshot)]
         for choice in choices_of(files):
@@ -128,9 +143,11 @@ def _removable(name: HubName) -> dict[str, set[str]]:
                 each.update(file.path for file in choice.files)
         checkpoint = checkpoint_files(files)
         if checkpoint and name.file is None and name.quantization is None:
-            each = found.setdefault(str(HubName(name.repo)), set())
+            each = checkpoints.setdefault(str(snapshot), set())
             each.update(file.path for file in checkpoint.all)
-    return found
+    if checkpoints and not found:
+        return {str(name): set().union(*checkpoints.values())}
+    return found | checkpoints
 
 
 def _repos() -> Iterator[tuple[str, Path]]:

@@ -8,7 +8,7 @@ from ingot.config import config
 from ingot.errors import ModelNotFoundError, StoreError
 from ingot.files import remove_file
 from ingot.store import default_model
-from ingot.store.hub_cache import remove_cached
+from ingot.store.hub_cache import remove_cached, remove_cached_checkpoint
 from ingot.store.names import DefaultName, FileName, HubName, ModelName, OllamaName, WebName
 from ingot.store.ollama_folder import layers_in, own_folder, remove_ollama
 from ingot.store.quantizations import split_stem
@@ -40,7 +40,7 @@ def remove_model(name: ModelName, folder: Path) -> int:
 
 
 def _remove_file(name: str, folder: Path) -> int:
-    """Remove a file of Ingot's folder, with the others of a split model."""
+    """Remove a file of Ingot's folder, with the others of a split model, or a cached checkpoint."""
     for file in (name, f"{name}.gguf"):
         if Path(name).name == name and (folder / file).is_file():
             paths = [folder / file]
@@ -52,6 +52,9 @@ def _remove_file(name: str, folder: Path) -> int:
             for path in paths:
                 remove_file(path)
             return size
+    freed = remove_cached_checkpoint(Path(name))
+    if freed is not None:
+        return freed
     if Path(name).is_file():
         raise StoreError(f"{name!r} is not in {folder}; remove the file yourself")
     raise ModelNotFoundError(f"no model {name!r} in {folder}; see `ingot list`")

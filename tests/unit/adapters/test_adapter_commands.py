@@ -144,6 +144,10 @@ def test_commas_separate_adapters(tmp_path: Path) -> None:
             **{"c": 0.5, "d": -2.0, "e": 3.0},
         },
     }
+    many = [f"adapter-{number:03}.gguf" for number in range(30)]  # longer than any file's name
+    found = AdapterFlags(lora=[",".join(many)]).fields()["adapters"]
+    assert found
+    assert [path.name for path in found.values()] == many
     with pytest.raises(ConfigError, match="two adapters have the name 'a'"):
         AdapterFlags(lora=["a.gguf,a.gguf"]).fields()
     with pytest.raises(ConfigError, match="must be PATH:SCALE"):

@@ -198,6 +198,8 @@ def test_scales_of_peft(llama: GgufLoader, tmp_path: Path) -> None:
         ({"lora_bias": True}, "lora_bias"),
         ({"trainable_token_indices": [1]}, "trainable_token_indices"),
         ({"lora_alpha": None}, "no valid lora_alpha"),
+        ({"lora_alpha": 10**400}, "no valid lora_alpha"),
+        ({"lora_alpha": float("nan")}, "no valid lora_alpha"),
         ({"alpha_pattern": {"q_proj": "x"}}, "not names with numbers"),
         ({"alpha_pattern": {"(": 1}}, "alpha_pattern '('"),
     ],
@@ -224,6 +226,9 @@ def test_tensors_that_are_refused(llama: GgufLoader, tmp_path: Path) -> None:
     assert "neither A nor B" in words("dora", **{"lora_magnitude_vector": zeros})
     assert "only one of A and B" in words("half", **{"lora_B.weight": None})
     assert "must be the rank" in words("ranks", **{"lora_B.weight": np.zeros((96, 3), np.float32)})
+    shapes = {"lora_A.weight": (0, 96), "lora_B.weight": (96, 0)}
+    nothing = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    assert "which is 1 or more" in words("nothing", **nothing)
     assert "96 x 96 in the model" in words(
         "rows", **{"lora_B.weight": np.zeros((48, 2), np.float32)}
     )

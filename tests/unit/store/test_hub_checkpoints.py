@@ -141,13 +141,43 @@ def test_a_file_and_a_checkpoint_of_one_repository(hub_server: HubAndOllama) -> 
     assert file == folder / "tiny-Q8_0.gguf"
     assert store.find(NAME) == file
     assert [model.name for model in store.list_models()] == [f"{NAME}/{file.name}", str(folder)]
-    said = f"remove them one by one: {NAME}/{file.name}, {NAME}"
+    said = f"remove them one by one: {NAME}/{file.name}, {folder}"
     with pytest.raises(StoreError, match=f"{said}$"):
         store.remove(NAME)
     assert store.remove(f"{NAME}/{file.name}") == 5004
     assert store.find(NAME) == folder
     assert store.remove(NAME) > 6000
     assert store.find(NAME) is None
+
+
+def test_the_checkpoint_alone_is_removed_by_its_folder(
+    hub_server: HubAndOllama, tmp_path: Path
+) -> None:
+    hub_server.add_repo(REPO, {**FILES, "tiny-Q8_0.gguf": b"GGUF" + bytes(5000)})
+    folder, file = store.checkpoint(NAME), store.pull(NAME)
+    elsewhere = tmp_path / folder.relative_to(folder.parents[2])
+    shutil.copytree(folder, elsewhere)
+    with pytest.raises(ModelNotFoundError):
+        store.remove(str(elsewhere))
+    assert (elsewhere / "config.json").is_file()
+    assert store.remove(str(folder)) > 6000
+    assert store.find(NAME) == file
+    assert [model.path for model in store.list_models()] == [file]
+
+
+def test_a_checkpoint_without_a_vocabulary_is_not_downloaded(hub_server: HubAndOllama) -> None:
+    files = {name: data for name, data in FILES.items() if name != "tokenizer.model"}
+    hub_server.add_repo(REPO, files)
+    for ask in (store.checkpoint, store.plan_pull):
+        with pytest.raises(ModelNotFoundError, match="no vocabulary that Ingot reads"):
+            ask(NAME)
+
+
+@pytest.mark.parametrize("repo", ["gpt2", "Owner--Model"])
+def test_the_name_of_a_checkpoint(repo: str, tmp_path: Path) -> None:
+    folder = tmp_path / f"models--{repo}" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    assert store.checkpoint_name(folder) == repo.rpartition("--")[2]
 
 
 def test_pull_takes_the_checkpoint_if_there_is_no_gguf_file(hub: HubAndOllama) -> None:

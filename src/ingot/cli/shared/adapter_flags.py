@@ -85,7 +85,7 @@ class AdapterLoadingFlags:
 def parse_scaled(given: str) -> tuple[str, float]:
     """Split `PATH[:SCALE]`; without a scale it is 1."""
     path, separator, scale = given.rpartition(":")
-    if not separator or Path(given).exists():
+    if not separator or _exists(given):
         return given, 1.0
     try:
         return path, float(scale)
@@ -102,9 +102,17 @@ def _each(options: list[str] | None) -> list[str]:
     for given in options or ():
         path = given.partition("=")[2] or given
         whole = (given, path, path.rpartition(":")[0] or path)
-        is_one = any(Path(place).exists() for place in whole)
+        is_one = any(map(_exists, whole))
         found += [given] if is_one else given.split(",")
     return found
+
+
+def _exists(place: str) -> bool:
+    """Whether there is such a file; a long list of adapters is no name that a file can have."""
+    try:
+        return Path(place).exists()
+    except OSError:
+        return False
 
 
 def _scaled(given: str) -> tuple[str, float]:
@@ -119,7 +127,7 @@ def _scaled(given: str) -> tuple[str, float]:
 def _named(given: str) -> tuple[str, Path]:
     """Split `NAME=PATH`; by default the name is that of the file or folder."""
     name, separator, path = given.partition("=")
-    if separator and not Path(given).exists():
+    if separator and not _exists(given):
         if not name or not path:
             raise ConfigError(f"the adapter {given!r} must be NAME=PATH or PATH")
         return name, Path(path)

@@ -9,7 +9,7 @@ from ingot.engine.model.loaded_model import DEFAULT_CONTEXT
 ThreadsOption = Annotated[
     int | None,
     typer.Option(
-        "-t", "--threads", help="CPU threads. Default: the cores available to this process."
+        "-t", "--threads", help="CPU threads. Default: one for each physical core it may use."
     ),
 ]
 _CONTEXT_HELP = "Context length in tokens, prompt and answer together. Default: "

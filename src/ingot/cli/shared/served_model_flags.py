@@ -58,7 +58,7 @@ class EngineFlags:
         typer.Option(
             "--cache-tokens",
             help="Tokens in the KV cache, of all requests. Default: four contexts, at most a "
-            "quarter of the memory.",
+            "quarter of the memory; on a GPU 2048 for each request that may run, at most half.",
         ),
     ] = None
     chunk_tokens: Annotated[
