@@ -35,7 +35,7 @@ class ChunkSizes:
         return next(larger, self._chosen) if self._since >= _TRY_AFTER else self._chosen
 
     def _affordable(self, decoded: int) -> int:
-        step, chosen = self._decode.seconds(decoded), self._sizes[0]
+        step, chosen = self._decode.at_least(decoded), self._sizes[0]
         if step is None:
             return chosen
         for size in self._sizes:

@@ -221,15 +221,9 @@ class Scheduler:
         self, phase: ExecutionPhase, budget: int, waiting: Sequence[TokenSequence]
     ) -> list[int]:
         """How many tokens each sequence gets, if there are too many for a step."""
-        fair = max(1, budget // len(waiting))
-        if phase is PROMPT:  # short parts make many steps, each with an attention of few queries
-            whole = min(budget // _READERS, _FAIR_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS
-            fair = max(fair, whole, BLOCK_TOKENS)
-        counts: list[int] = []
+        counts = _parts(phase, budget, [sequence.runnable for sequence in waiting])
+        budget -= sum(counts)
         rows = self.limits.rows
-        for sequence in waiting:
-            counts.append(min(sequence.runnable, fair, budget))
-            budget -= counts[-1]
         for index, sequence in enumerate(waiting):
             more = min(sequence.runnable - counts[index], budget)
             counts[index] += more
@@ -284,6 +278,32 @@ class Scheduler:
 
 def _priority(task: Task) -> int:
     return task.priority
+
+
+def _parts(phase: ExecutionPhase, budget: int, wanted: Sequence[int]) -> list[int]:
+    """A fair part for each of those that want so many tokens, the oldest first.
+
+    Short parts of prompts make many steps, each with an attention of few queries. So a prompt gets
+    no less than a part that pays, and the younger ones of many wait. Prompts that are not longer
+    than such a part come first, in up to half of the step.
+    """
+    part = max(1, budget // len(wanted))
+    if phase is GENERATION:
+        return [min(count, part) for count in wanted]
+    pays = min(budget // _READERS, _FAIR_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS
+    part = max(part, pays, BLOCK_TOKENS)
+    counts = [0] * len(wanted)
+    room = budget // 2
+    for index, count in enumerate(wanted):
+        if count <= min(part, room):
+            counts[index] = count
+            room -= count
+    budget -= sum(counts)
+    for index, count in enumerate(wanted):
+        if not counts[index]:
+            counts[index] = min(count, part, budget)
+            budget -= counts[index]
+    return counts
 
 
 def _to_end_of_run(sequence: TokenSequence, count: int, *, wait: bool) -> int:

@@ -58,6 +58,17 @@ class StepCosts:
             return together
         return min(together, self._line(self._known[at - 2], below, columns))
 
+    def at_least(self, columns: int) -> float | None:
+        """The same, but rather too few seconds than too many for numbers beyond the known ones."""
+        if not self._known:
+            return None
+        smallest, largest = self._known[0], self._known[-1]
+        if columns > largest:
+            return self._medians[largest]
+        if columns < smallest:
+            return self._medians[smallest] * columns / smallest
+        return self.seconds(columns)
+
     def _line(self, first: int, second: int, columns: int) -> float:
         start = self._medians[first]
         rise = max(self._medians[second] - start, 0.0) / (second - first)

@@ -66,6 +66,17 @@ def test_more_texts_allow_larger_chunks() -> None:
     ]
 
 
+def test_decode_that_was_not_measured_does_not_count_for_more() -> None:
+    """Many texts decode about as fast as few; few may be much faster than many."""
+    sizes = ChunkSizes(SIZES)
+    sizes.saw_decode(1, 6)
+    sizes.saw_chunk(256, 6)
+    assert [sizes.choose(texts) for texts in (1, 2, 16)] == [512, 512, 512]
+    sizes.saw_decode(16, 12)
+    assert [sizes.choose(texts) for texts in (1, 16, 64)] == [512, 1024, 1024]
+    assert measured(30, c256=10, c512=16, c1024=30).choose(TEXTS // 8) == 256
+
+
 def test_times_change() -> None:
     """The last five count, and one that is out of line does not."""
     sizes = measured(6, c256=10, c512=12, c1024=30)

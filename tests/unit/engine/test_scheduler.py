@@ -229,6 +229,26 @@ def test_a_fair_part_is_at_least_a_block() -> None:
     assert counts(one.plan()) == [BLOCK_TOKENS, BLOCK_TOKENS, 90 - 2 * BLOCK_TOKENS]
 
 
+def test_a_short_prompt_need_not_wait_for_many_long_ones() -> None:
+    """Beside decode, with the chunks of a GPU; long prompts go on, the oldest ones first."""
+    for long_prompts in (3, 4, 7, 12):
+        lengths = [400] * long_prompts + [40]
+        tasks = [prompt(number, length) for number, length in enumerate(lengths)]
+        one = scheduler(*tasks, blocks=400, running=20, prompt_tokens=256)
+        plan = one.plan()
+        assert plan.prompt[-1].task is tasks[-1]
+        assert counts(plan)[-1] == 40
+        assert sum(counts(plan)) == 256
+        assert plan.prompt[0].task is tasks[0]
+        assert min(counts(plan)[:-2]) >= 2 * BLOCK_TOKENS
+
+
+def test_many_short_prompts_do_not_stop_a_long_one() -> None:
+    tasks = [prompt(0, 500), *(prompt(number, 30) for number in range(1, 16))]
+    one = scheduler(*tasks, blocks=400, running=20, prompt_tokens=240)
+    assert counts(one.plan()) == [64, 30, 30, 30, 30, 30, 26]
+
+
 def test_prompts_are_cut_at_the_ends_of_runs_if_kernels_begin_there() -> None:
     """A prompt whose share reaches no end waits, unless nobody would run."""
     one = scheduler(prompt(1, 100), prompt(2, 100), whole_runs=True)
