@@ -152,6 +152,15 @@ class Adapter:
         """What it adds to the rows of an embedding."""
         return self.tensors.get(weight.name)
 
+    def require_no_experts(self) -> None:
+        """Raise `AdapterError` if it changes experts, which no kernel of a GPU computes."""
+        for name, low in self.tensors.items():
+            if low.experts:
+                raise AdapterError(
+                    f"{self.path} changes {name}: adapters of experts run on the CPU only. Use "
+                    "device='cpu', or merge the adapter into the model (`ingot merge-lora`)"
+                )
+
     def require_fit(self, graph: ComputationGraph) -> None:
         """Raise `AdapterError` if a tensor has no place in a model, or another shape."""
         if not self.tensors:

@@ -18,7 +18,7 @@ from ingot.errors import ConfigError
 if TYPE_CHECKING:
     from ingot.backends.gpu import Device
 
-_GPU = re.compile(r"cuda(?::(\d{1,4}))?")  # the GPU of this thread, or one by its number
+_GPU = re.compile(r"cuda(?::([0-9]{1,4}))?")  # the GPU of this thread, or one by its number
 OnProgress = Callable[[int, int], None]  # how much is done, and how much there is
 
 
@@ -113,7 +113,8 @@ def _gpu_index(name: str) -> int | None:
     """The number in the name of a device, if there is one; a name of no device is an error."""
     if name in ("cpu", "auto"):
         return None
-    if (found := _GPU.fullmatch(name)) is None:
+    found = _GPU.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
         raise ConfigError(
             f"device is {name!r}; it must be one of cpu, cuda, auto, or cuda:0, cuda:1, ... for "
             "one of several GPUs"

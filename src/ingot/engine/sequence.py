@@ -253,6 +253,7 @@ class TokenSequence:
             return []
         forked, copies = other.fork()
         self._cache, self.cached, self._begun = forked._cache, forked.cached, True
+        self._expanded = forked._expanded
         return copies
 
     def close(self) -> None:

@@ -61,6 +61,7 @@ def test_no_number(run: Run, model: Path, command: str) -> None:
         ("1", "gpu_split is (1.0,); it must be a list of two or more numbers above 0"),
         ("1,0", "gpu_split is (1.0, 0.0); it must be a list"),
         ("1,nan", "gpu_split is (1.0, nan); it must be a list"),
+        ("1e308,1e308", "gpu_split is (1e+308, 1e+308); it must be a list"),
         ("1,1", "gpu_split is (1.0, 1.0), and the device 'cpu'; take device='cuda'"),
     ],
 )

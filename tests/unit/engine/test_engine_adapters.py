@@ -3,13 +3,17 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
 from holding import held
 from ingot import LLM
+from ingot.adapters import Adapter, FloatMatrix, LowRank
+from ingot.engine.adapters import EngineAdapters
 from ingot.errors import AdapterError, SamplingError
 from tiny_adapters import EVERYTHING, write_random_adapter
 
@@ -164,6 +168,41 @@ def test_models_that_guess_tokens(tiny: Path, files: dict[str, Path]) -> None:
         assert guessing.generate(PROMPT, adapter="one", **GREEDY).token_ids == wanted
 
 
+def test_nobody_waits_for_an_adapter_that_is_made_ready() -> None:
+    """Two adapters of one request, whose ranks add up, take long; others go on."""
+    ranks: list[int] = []
+    attaching, may_end = Event(), Event()
+
+    def read(path: object) -> Adapter:
+        low = LowRank(FloatMatrix.of(np.zeros((4, 8))), FloatMatrix.of(np.zeros((8, 4))), 1.0)
+        return Adapter(str(path), {"blk.0.attn_q.weight": low})
+
+    def attach(_: int, adapter: Adapter | None) -> None:
+        if adapter is not None and adapter.rank > 4:
+            attaching.set()
+            assert may_end.wait(60)
+
+    adapters = EngineAdapters(read, ranks.append, attach)
+    adapters.add("a", "a.gguf", 1.0)
+    adapters.add("b", "b.gguf")
+    both = {"a": 1.0, "b": 0.5}
+    with ThreadPoolExecutor(2) as pool:
+        mixing = [pool.submit(adapters.use, both) for _ in range(2)]
+        assert attaching.wait(60)
+        assert ranks[:3] == [4, 4, 8], "outside of the lock, before it gets a slot"
+        assert [info.name for info in adapters.infos] == ["a", "b"]
+        chosen = adapters.use("b")
+        assert chosen
+        assert adapters.places(chosen) == {1: 1.0}
+        assert adapters.places(adapters.use(None)) == {0: 1.0}
+        may_end.set()
+        uses = [made.result() for made in mixing]
+    assert uses[0]
+    assert uses[1]
+    assert uses[0].held is uses[1].held, "the second one found it"
+    assert adapters.places(uses[0]) == {0: 1.0, 1: 0.5}
+
+
 def test_only_some_layers(tiny: Path, tmp_path: Path) -> None:
     last = [name for name in EVERYTHING if name.startswith("blk.1.")]
     file = write_random_adapter(tmp_path / "last.gguf", names=last)
@@ -173,7 +212,7 @@ def test_only_some_layers(tiny: Path, tmp_path: Path) -> None:
 
 def test_the_memory_of_a_removed_adapter_is_freed(llm: LLM) -> None:
     llm.generate(PROMPT, adapter="one", **GREEDY)
-    held = llm.engine.adapters._named["one"].adapter.tensors
+    held = llm.engine.adapters._named["one"].held.adapter.tensors
     matrices = [weakref.ref(_owner(low.up.values)) for low in held.values()]
     del held
     llm.remove_adapter("one")

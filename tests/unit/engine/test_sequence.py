@@ -70,6 +70,19 @@ def test_a_preempted_text_keeps_the_form_of_its_attention() -> None:
     long, _ = opened(cache, [8] * 200)
     copy, _ = long.fork()
     assert copy.blocks.expanded
+    heir = TokenSequence(long.tokens, reuse=False)
+    heir.append(9)
+    heir.share(long)
+    heir.close()
+    heir.open(cache)
+    assert (heir.computed, heir.blocks.expanded) == (0, True)
+    few, _ = opened(cache, [5] * 20)
+    heir = TokenSequence(few.tokens, reuse=False)
+    heir.extend([9] * 300)
+    heir.share(few)
+    heir.close()
+    heir.open(cache)
+    assert not heir.blocks.expanded
 
 
 def test_what_promises_equal_bits_is_not_expanded() -> None:

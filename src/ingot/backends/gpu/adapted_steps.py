@@ -38,14 +38,17 @@ class AdaptedSteps:
         self.made = Prepared()  # what was compiled and captured, and no step waited for
         self._device, self._bank, self._prompts, self._make = device, bank, prompts, make
         self._preparing = Lock()
+        self._taking = Lock()  # of what is next; never held for long, because steps wait for it
         self._next: tuple[AdapterMemory, DecodeReplay] | None = None
 
     def prepare(self, rank: int) -> None:
         """Make steps with adapters of this rank ready; any thread may call."""
+        if self._is_ready(rank):  # also while others wait for a larger one
+            return
         with self._preparing:
-            before = self._next[0] if self._next else self._bank.memory
-            if before is not None and rank <= before.rank:
+            if self._is_ready(rank):
                 return
+            before = self._latest
             memory = self._bank.room_for(rank, before)
             kernels, graphs = Kernels(self._device), Graphs(self._device)
             loading = _Loading(self._device)
@@ -59,7 +62,17 @@ class AdaptedSteps:
                 pass
             self._device.wait()
             self.made += Prepared(loading.compilations + kernels.compilations, graphs.captures)
-            self._next = memory, replay
+            with self._taking:
+                self._next = memory, replay
+
+    @property
+    def _latest(self) -> AdapterMemory | None:
+        with self._taking:
+            return self._next[0] if self._next else self._bank.memory
+
+    def _is_ready(self, rank: int) -> bool:
+        latest = self._latest
+        return latest is not None and rank <= latest.rank
 
     def _launch(self, replay: DecodeReplay, memory: AdapterMemory, start: Start) -> None:
         """Pass all launches of all steps to a `start` that runs none of them."""
@@ -71,7 +84,7 @@ class AdaptedSteps:
 
     def take(self) -> None:
         """Use what was prepared from the next step on; no step runs now."""
-        with self._preparing:
+        with self._taking:
             if self._next:
                 self._bank.memory, self.replay = self._next
                 self._next = None

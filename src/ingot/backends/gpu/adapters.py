@@ -28,7 +28,6 @@ from ingot.backends.gpu.kernels.adapters import (
     adapter_up_kernel,
 )
 from ingot.backends.gpu.variants import Start
-from ingot.errors import AdapterError
 from ingot.graph import ops as o
 
 MAX_SLOTS = 1024
@@ -250,13 +249,3 @@ class AdapterBank:
             memory.down[first:], memory.up[first:], memory.ranks[first:], memory.scales[first:],
             MAX_SLOTS,
         )  # fmt: skip
-
-
-def require_no_experts(adapter: Adapter) -> None:
-    """Refuse an adapter that no kernel computes."""
-    for name, low in adapter.tensors.items():
-        if low.experts:
-            raise AdapterError(
-                f"{adapter.path} changes {name}: adapters of experts run on the CPU only. Use "
-                "device='cpu', or merge the adapter into the model (`ingot merge-lora`)"
-            )

@@ -19,7 +19,7 @@ from ingot.backends.backend import OnOpening, Prepared, Stage
 from ingot.backends.batch import Batch
 from ingot.backends.device_sampler import SamplingPlan, Started
 from ingot.backends.gpu.adapted_steps import AdaptedSteps
-from ingot.backends.gpu.adapters import AdapterBank, require_no_experts
+from ingot.backends.gpu.adapters import AdapterBank
 from ingot.backends.gpu.compile_ahead import compile_ahead
 from ingot.backends.gpu.device import Device, give_back
 from ingot.backends.gpu.graphs import Graphs
@@ -343,7 +343,7 @@ class GpuBackend:
         The steps that it needs are ready if `prepare_adapters` was called for its rank.
         """
         if adapter is not None:
-            require_no_experts(adapter)
+            adapter.require_no_experts()
             self.prepare_adapters(adapter.rank)
         with _at_work(self.device):
             self._adapted.take()

@@ -111,6 +111,11 @@ class LoadedModel:
             if len(self.graph.streams) - 1 in hidden_layers:  # rows of all tokens, of the last one
                 self.graph = build_graph(self.file, longest, every_row=True)
             self._hidden = self._streams(hidden_layers)
+            if gpu_split is not None and (mtp or hidden_layers):
+                raise ConfigError(
+                    "guesses from hidden states (multi-token prediction, EAGLE-3) need all layers "
+                    "on one GPU: leave gpu_split out, or take speculation='auto'"
+                )
             if has_mtp:
                 self._hidden = (_before_selection(self.graph),)
             self.context = _checked_context(context, self.graph.context_length)
@@ -229,7 +234,10 @@ class LoadedModel:
 
     def read_adapter(self, path: str | os.PathLike[str]) -> Adapter:
         """Open an adapter for this model."""
-        return open_adapter(path, self.file, self.graph)
+        adapter = open_adapter(path, self.file, self.graph)
+        if self.gpu is not None:
+            adapter.require_no_experts()
+        return adapter
 
     def prepare_adapters(self, rank: int) -> None:
         """Have GPUs make ready what steps with adapters of this rank need.

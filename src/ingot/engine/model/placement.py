@@ -1,7 +1,6 @@
 """Where the layers of a model run (CPU, one or several GPUs, or the first layers on GPUs), and its
 cache size."""
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from ingot.engine.model.gpu_split import SplitPlanner
 
 STEP_TOKENS = 512  # of a prompt; an encoder takes a whole text at once
+
+_MOST_SHARE = 1_000_000  # of a GPU, in `gpu_split`; only their ratios count
+_SPARE = 4  # the part of what is left beside weights and steps that no default cache takes
 
 GpuLayers = int | Literal["auto"] | None
 
@@ -99,6 +101,8 @@ class Placed:
                 if device != "auto":
                     raise
                 self.why_cpu = str(error)
+            self.gpu_backend = self.gpu_encoder = None
+            self.gpu_parts = ()
             if self.give_back is not None:  # it failed halfway
                 self.give_back()
         self.size = CacheSize.of(layout, context, cache_tokens, memory.available())
@@ -200,8 +204,13 @@ class Placed:
         return CacheSize.of(self._layout, self._context, self._cache_tokens, 0)
 
     def _fitting(self, wanted: CacheSize, plan: "GpuPlan", room: int) -> CacheSize:
-        """A cache of this size, or a smaller one if a GPU with `room` bytes cannot hold it."""
+        """A cache of this size, or a smaller one if a GPU with `room` bytes cannot hold it.
+
+        A default one leaves room for what comes later: drafts, adapters, embeddings.
+        """
         needs, least = plan.needs, self._least_size()
+        if self._cache_tokens is None:
+            room -= max(room - needs.total(least.blocks, least.states), 0) // _SPARE
         states = wanted.states
         if needs.state:  # they leave the other half to keys and values
             free = room - needs.total(least.blocks)
@@ -315,13 +324,13 @@ def check_shares(shares: object) -> None:
     """Refuse what is no `gpu_split`."""
     numbers = shares if isinstance(shares, (list, tuple)) else ()
     valid = all(
-        isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share < math.inf
+        isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share <= _MOST_SHARE
         for share in numbers
     )
     if len(numbers) < 2 or not valid:
         raise ConfigError(
-            f"gpu_split is {shares!r}; it must be a list of two or more numbers above 0, the share "
-            "of each GPU"
+            f"gpu_split is {shares!r}; it must be a list of two or more numbers above 0 and up to "
+            f"{_MOST_SHARE:,}, the share of each GPU"
         )
 
 
