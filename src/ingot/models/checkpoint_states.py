@@ -10,7 +10,7 @@ import numpy as np
 from ingot.arrays import Floats
 from ingot.errors import ConversionError
 from ingot.models.checkpoint import ONE_MORE, Checkpoint, Order, Place, Shape, Value, in_order
-from ingot.models.checkpoint_parts import layer_kinds
+from ingot.models.checkpoint_parts import axes_key, layer_kinds
 from ingot.models.settings import Settings
 
 _FULL = "full_attention"
@@ -230,15 +230,12 @@ _APART_MTP: Mapping[str, Place] = {
     "pre_fc_norm_hidden": "nextn.hnorm",
     "norm": "nextn.shared_head_norm",
 }
-_SECTIONS = [11, 11, 10]  # pairs that M-RoPE rotates by time, height and width
+_SECTIONS = (11, 11, 10)  # pairs that M-RoPE rotates by time, height and width
 
 
 def _tiled_delta_keys(s: Settings) -> Mapping[str, Value]:
     """The same keys, and the axes of RoPE."""
-    sections = (s.rope or {}).get("mrope_section", _SECTIONS)
-    if not isinstance(sections, list) or not all(type(item) is int for item in sections[:5]):
-        raise ConversionError(f"config.json: mrope_section is {sections!r}; it must be integers")
-    return {**delta_keys(s), "rope.dimension_sections": [*sections, 0, 0, 0, 0][:4]}
+    return {**delta_keys(s), **axes_key(s, _SECTIONS)}
 
 
 def tiled_delta_checkpoint(*models: str) -> Checkpoint:

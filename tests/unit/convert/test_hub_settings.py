@@ -166,6 +166,45 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096,
         },
     ),
+    "Qwen 2.5 VL": (
+        {
+            "architectures": ["Qwen2_5_VLForConditionalGeneration"], "hidden_size": 3584,
+            "intermediate_size": 18944, "max_position_embeddings": 128000, "vocab_size": 152064,
+            "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "sliding_window": 32768,
+            "use_sliding_window": False, "tie_word_embeddings": False,
+            "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+            "vision_config": {"depth": 32, "hidden_size": 1280, "num_heads": 16},
+        },
+        {
+            "embedding_length": 3584, "block_count": 28, "attention.head_count": 28,
+            "rope.dimension_sections": [16, 24, 24, 0], "rope.dimension_count": 128,
+            "rope.freq_base": 1e6, "rope.scaling.type": None, "attention.sliding_window": None,
+        },
+    ),
+    "Qwen 3 VL 30B-A3B": (
+        {
+            "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+            "text_config": {
+                "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+                "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+                "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+                "norm_topk_prob": True, "max_position_embeddings": 262144, "rms_norm_eps": 1e-6,
+                "rope_theta": 5000000, "vocab_size": 151936, "tie_word_embeddings": True,
+                "rope_scaling": {
+                    "mrope_interleaved": True, "mrope_section": [24, 20, 20],
+                    "rope_type": "default",
+                },
+            },
+            "tie_word_embeddings": False,
+            "vision_config": {"depth": 27, "deepstack_visual_indexes": [8, 16, 24]},
+        },
+        {
+            "attention.key_length": 128, "expert_count": 128, "expert_used_count": 8,
+            "expert_feed_forward_length": 768, "rope.dimension_sections": [24, 20, 20, 0],
+            "rope.freq_base": 5e6, "n_deepstack_layers": 3, "rope.scaling.type": None,
+        },
+    ),
     "Gemma 3n E4B": (
         {
             "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
@@ -409,6 +448,7 @@ def test_settings_changed_at_random(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
+        ("Qwen 2.5 VL", {"use_sliding_window": True}),
         ("T5 small", {"relative_attention_max_distance": 64}),
         ("T5 small", {"feed_forward_proj": "gated-silu"}),
         ("the encoder of T5 1.1 XXL", {"feed_forward_proj": "gelu"}),
