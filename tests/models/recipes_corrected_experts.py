@@ -176,6 +176,34 @@ CORRECTED_EXPERTS: dict[str, Recipe] = {
         },
         joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
+    "exaone-moe": Recipe(
+        architecture="exaone-moe",
+        model="ExaoneMoeForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 6,
+            "head_dim": 20,
+            "num_experts": 9,
+            "num_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 1.7,
+            "sliding_window": 11,
+            "rope_parameters": rope(1e6),
+        },
+        metadata=lambda c: {
+            "attention.sliding_window_pattern": [
+                kind == "sliding_attention" for kind in c.layer_types
+            ],
+            "expert_shared_count": c.num_shared_experts,
+            "expert_shared_feed_forward_length": c.num_shared_experts * c.moe_intermediate_size,
+            "leading_dense_block_count": c.first_k_dense_replace,
+            "expert_gating_func": SIGMOID,
+            "expert_weights_norm": c.norm_topk_prob,
+            "expert_weights_scale": c.routed_scaling_factor,
+        },
+        names={**HEAD_NORMS, **CORRECTED_NAMES},
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
     "hunyuan-moe": Recipe(
         architecture="hunyuan-moe",
         model="HunYuanMoEV1ForCausalLM",

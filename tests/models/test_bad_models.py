@@ -343,12 +343,23 @@ def test_layers_of_which_too_many_predict_several_tokens(count: int, tmp_path: P
         LLM(path, threads=1)
 
 
-def test_networks_that_a_supported_architecture_also_stands_for(tmp_path: Path) -> None:
-    clamped = Fixture.load("olmo")
-    clamped = replace(clamped, metadata={**clamped.metadata, "attention.clamp_kqv": 8.0})
-    path = clamped.write(tmp_path / "clamped.gguf")
-    with pytest.raises(ModelError, match=r"olmo\.attention\.clamp_kqv is 8\.0; models that clamp"):
-        LLM(path, threads=1)
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("olmo", "clamp_kqv", 8.0),
+        ("mpt", "clamp_kqv", 6.0),
+        ("mpt", "max_alibi_bias", 16.0),
+        ("mpt", "max_alibi_bias", 0.0),
+    ],
+)
+def test_networks_that_a_supported_architecture_also_stands_for(
+    name: str, key: str, value: float, tmp_path: Path
+) -> None:
+    fixture = Fixture.load(name)
+    other = replace(fixture, metadata={**fixture.metadata, f"attention.{key}": value})
+    message = rf"{name}\.attention\.{key} is {value}; models that clamp"
+    with pytest.raises(ModelError, match=message):
+        LLM(other.write(tmp_path / "other.gguf"), threads=1)
 
 
 KEYS = sorted({key for name in architectures() for key in Fixture.load(name).metadata})

@@ -66,6 +66,14 @@ def _gate_last(name: str, values: np.ndarray) -> np.ndarray:
     return np.concatenate(np.split(values, 2)[::-1]) if both else values
 
 
+def _pairs_side_by_side(name: str, values: np.ndarray) -> np.ndarray:
+    """Elements that turn together are neighbours, in heads of 16 and in their norms."""
+    turned = ("q_proj.weight", "k_proj.weight", "query_layernorm.weight", "key_layernorm.weight")
+    if not name.endswith(turned):
+        return values
+    return values.reshape(-1, 2, 8, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+
+
 LAYER = "transformer.h."
 PUBLISHED: dict[str, Published] = {
     "exaone": Published(
@@ -119,6 +127,20 @@ PUBLISHED: dict[str, Published] = {
         },
         settings={"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"},
         joined="attention.query_key_value",
+    ),
+    "deepseek": Published(
+        model="DeepseekForCausalLM",
+        names={"mlp.shared_expert.": "mlp.shared_experts."},
+        settings={"num_experts": "n_routed_experts"},
+        left_out=("shared_expert_gate",),
+        configure=lambda config: config.update(
+            n_shared_experts=2, first_k_dense_replace=1, moe_layer_freq=1, scoring_func="softmax"
+        ),
+    ),
+    "maincoder": Published(
+        model="MaincoderForCausalLM",
+        names={"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
+        change=_pairs_side_by_side,
     ),
     "nomic-bert-moe": Published(
         model="NomicBertModel",

@@ -224,7 +224,7 @@ _TILED_DELTA: Mapping[str, Place] = {
     "linear_attn.A_log": in_order(_tiled_heads, "ssm_a"),
 }
 # A layer for multi-token prediction, as it is stored apart.
-_APART_MTP: Mapping[str, Place] = {
+APART_MTP: Mapping[str, Place] = {
     "fc": "nextn.eh_proj",
     "pre_fc_norm_embedding": "nextn.enorm",
     "pre_fc_norm_hidden": "nextn.hnorm",
@@ -243,7 +243,7 @@ def tiled_delta_checkpoint(*models: str) -> Checkpoint:
     return Checkpoint(
         models=models,
         mtp_layers="mtp.layers",
-        names={**_TILED_DELTA, **_APART_MTP},
+        names={**_TILED_DELTA, **APART_MTP},
         values={**DECAY, "ssm_norm.weight": lambda w: w, **ONE_MORE},
         columns={"ssm_out.weight": _tiled_heads},
         shapes=CONVOLUTION,

@@ -166,6 +166,60 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096,
         },
     ),
+    "MPT 7B": (
+        {
+            "architectures": ["MPTForCausalLM"], "d_model": 4096, "n_heads": 32, "n_layers": 32,
+            "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 50432, "no_bias": True,
+            "logit_scale": None, "learned_pos_emb": True, "norm_type": "low_precision_layernorm",
+            "attn_config": {
+                "alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "clip_qkv": None,
+                "attn_type": "multihead_attention", "prefix_lm": False, "qk_ln": False,
+                "softmax_scale": None,
+            },
+        },
+        {
+            "block_count": 32, "context_length": 2048, "embedding_length": 4096,
+            "feed_forward_length": 16384, "attention.head_count": 32,
+            "attention.head_count_kv": 32, "attention.layer_norm_epsilon": 1e-5,
+            "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": None,
+        },
+    ),
+    "DeepSeekMoE 16B": (
+        {
+            "architectures": ["DeepseekForCausalLM"], "hidden_size": 2048, "vocab_size": 102400,
+            "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 28,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "n_routed_experts": 64,
+            "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+            "moe_layer_freq": 1, "norm_topk_prob": False, "scoring_func": "softmax",
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_scaling": None,
+            "rope_theta": 10000, "tie_word_embeddings": False,
+        },
+        {
+            "expert_count": 64, "expert_used_count": 6, "expert_shared_count": 2,
+            "expert_feed_forward_length": 1408, "leading_dense_block_count": 1,
+            "feed_forward_length": 10944, "rope.dimension_count": 128, "rope.freq_base": 10000.0,
+        },
+    ),
+    "K-EXAONE": (
+        {
+            "architectures": ["ExaoneMoEForCausalLM"], "hidden_size": 6144, "head_dim": 128,
+            "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 8,
+            "num_attention_heads": 64, "num_key_value_heads": 8, "num_experts": 128,
+            "num_experts_per_tok": 8, "num_shared_experts": 1, "first_k_dense_replace": 1,
+            "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+            "scoring_func": "sigmoid", "num_nextn_predict_layers": 1, "sliding_window": 128,
+            "sliding_window_pattern": "LLLG", "max_position_embeddings": 262144,
+            "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 2,
+            "rms_norm_eps": 1e-5, "vocab_size": 153600,
+            "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"},
+        },
+        {
+            "attention.sliding_window": 128, "leading_dense_block_count": 1,
+            "attention.sliding_window_pattern": ([True] * 3 + [False]) * 2,
+            "expert_count": 128, "expert_shared_feed_forward_length": 2048,
+            "expert_weights_scale": 2.5, "expert_gating_func": 2, "rope.freq_base": 1e6,
+        },
+    ),
     "Qwen 2.5 VL": (
         {
             "architectures": ["Qwen2_5_VLForConditionalGeneration"], "hidden_size": 3584,
@@ -449,6 +503,10 @@ def test_settings_changed_at_random(name: str) -> None:
     ("name", "change"),
     [
         ("Qwen 2.5 VL", {"use_sliding_window": True}),
+        ("MPT 7B", {"logit_scale": 2.0}),
+        ("MPT 7B", {"attn_config": {"alibi": True, "qk_ln": True}}),
+        ("DeepSeekMoE 16B", {"moe_layer_freq": 2}),
+        ("DeepSeekMoE 16B", {"norm_topk_prob": True}),
         ("T5 small", {"relative_attention_max_distance": 64}),
         ("T5 small", {"feed_forward_proj": "gated-silu"}),
         ("the encoder of T5 1.1 XXL", {"feed_forward_proj": "gelu"}),
