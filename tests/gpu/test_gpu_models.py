@@ -42,6 +42,7 @@ FEW = {
     "afmoe": 1,  # a gate on attention
     "apertus": 1,  # xIELU
     "hunyuan-dense": 1,  # norms of heads after RoPE
+    "maincoder": 1,  # the same after interleaved RoPE
     "lfm2moe": 3,  # short convolutions, attention, experts
     "mamba": 1,  # a state space
     "mamba2-groups": 1,  # one decay for all states of a head

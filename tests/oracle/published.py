@@ -142,6 +142,14 @@ PUBLISHED: dict[str, Published] = {
         names={"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
         change=_pairs_side_by_side,
     ),
+    "plm": Published(
+        model="PLMForCausalLM",
+        left_out=("mlp.gate_proj",),
+        configure=lambda config: [
+            config.pop(name)
+            for name in ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
+        ],
+    ),
     "nomic-bert-moe": Published(
         model="NomicBertModel",
         names={

@@ -184,6 +184,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": None,
         },
     ),
+    "PLM 1.8B": (
+        {
+            "architectures": ["PLMForCausalLM"], "hidden_size": 2048, "intermediate_size": 8192,
+            "hidden_act": "relu2", "kv_lora_rank": 512, "q_lora_rank": None,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 32,
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 100000.0,
+            "tie_word_embeddings": True, "vocab_size": 151936,
+        },
+        {
+            "attention.kv_lora_rank": 512, "attention.key_length": 192,
+            "attention.value_length": 128, "rope.dimension_count": 64, "rope.freq_base": 1e5,
+        },
+    ),
     "DeepSeekMoE 16B": (
         {
             "architectures": ["DeepseekForCausalLM"], "hidden_size": 2048, "vocab_size": 102400,
