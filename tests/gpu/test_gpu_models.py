@@ -36,6 +36,7 @@ FEW = {
     "command-r-plus": 2,  # layer norms of each head
     "qwen2moe": 2,  # a gated shared expert
     "gpt-oss": 2,  # sinks and biases
+    "smallthinker": 1,  # experts with ReLU gates, chosen before attention
     "olmo": 1,  # norms without weights
     "llama4": 2,  # the same of heads; experts whose input is weighed
     "bailingmoe2": 3,  # groups of experts

@@ -74,6 +74,35 @@ def _pairs_side_by_side(name: str, values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, 2, 8, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
+def _smallthinker_settings(config: Config) -> None:
+    windows = [int(kind == "sliding_attention") for kind in config.pop("layer_types")]
+    windows = [0] * len(windows) if all(windows) else windows
+    config.update(
+        sliding_window_layout=windows,
+        sliding_window_size=config.pop("sliding_window"),
+        rope_layout=windows if any(windows) else [1] * len(windows),
+        moe_enable_early_router=True,
+        moe_primary_router_apply_softmax=False,
+    )
+    for name in ("intermediate_size", "mlp_layer_types"):
+        config.pop(name)
+
+
+SMALLTHINKER = Published(
+    model="SmallThinkerForCausalLM",
+    names={
+        "mlp.gate.": "block_sparse_moe.primary_router.",
+        "mlp.experts.": "block_sparse_moe.experts.",
+        ".gate_proj": ".gate", ".up_proj": ".up", ".down_proj": ".down",
+    },
+    settings={
+        "num_experts": "moe_num_primary_experts",
+        "num_experts_per_tok": "moe_num_active_primary_experts",
+        "moe_intermediate_size": "moe_ffn_hidden_size",
+    },
+    left_out=("_norm.weight", "shared_experts", "e_score_correction_bias"),
+    configure=_smallthinker_settings,
+)  # fmt: skip
 LAYER = "transformer.h."
 PUBLISHED: dict[str, Published] = {
     "exaone": Published(
@@ -150,6 +179,7 @@ PUBLISHED: dict[str, Published] = {
             for name in ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
         ],
     ),
+    **dict.fromkeys(("smallthinker", "smallthinker-window", "smallthinker-wide"), SMALLTHINKER),
     "nomic-bert-moe": Published(
         model="NomicBertModel",
         names={

@@ -184,6 +184,22 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": None,
         },
     ),
+    "SmallThinker 21B": (
+        {
+            "architectures": ["SmallThinkerForCausalLM"], "hidden_size": 2560, "head_dim": 128,
+            "num_hidden_layers": 8, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "moe_num_primary_experts": 64, "moe_num_active_primary_experts": 6,
+            "moe_ffn_hidden_size": 768, "moe_primary_router_apply_softmax": False,
+            "moe_enable_early_router": True, "norm_topk_prob": True, "rms_norm_eps": 1e-6,
+            "sliding_window_layout": [0, 1, 1, 1] * 2, "rope_layout": [0, 1, 1, 1] * 2,
+            "sliding_window_size": 4096, "max_position_embeddings": 16384, "vocab_size": 151936,
+            "rope_theta": 1500000.0, "tie_word_embeddings": False,
+        },
+        {
+            "expert_count": 64, "expert_used_count": 6, "expert_feed_forward_length": 768,
+            "expert_gating_func": 2, "attention.sliding_window": 4096, "rope.freq_base": 1.5e6,
+        },
+    ),
     "PLM 1.8B": (
         {
             "architectures": ["PLMForCausalLM"], "hidden_size": 2048, "intermediate_size": 8192,
@@ -517,6 +533,9 @@ def test_settings_changed_at_random(name: str) -> None:
     ("name", "change"),
     [
         ("Qwen 2.5 VL", {"use_sliding_window": True}),
+        ("SmallThinker 21B", {"moe_enable_early_router": False}),
+        ("SmallThinker 21B", {"rope_layout": [1] * 8}),
+        ("SmallThinker 21B", {"sliding_window_layout": [0, 0, 1, 1] * 2}),
         ("MPT 7B", {"logit_scale": 2.0}),
         ("MPT 7B", {"attn_config": {"alibi": True, "qk_ln": True}}),
         ("DeepSeekMoE 16B", {"moe_layer_freq": 2}),
