@@ -36,12 +36,14 @@ FEW = {
     "command-r-plus": 2,  # layer norms of each head
     "qwen2moe": 2,  # a gated shared expert
     "gpt-oss": 2,  # sinks and biases
+    "smallthinker": 1,  # experts with ReLU gates, chosen before attention
     "olmo": 1,  # norms without weights
     "llama4": 2,  # the same of heads; experts whose input is weighed
     "bailingmoe2": 3,  # groups of experts
     "afmoe": 1,  # a gate on attention
     "apertus": 1,  # xIELU
     "hunyuan-dense": 1,  # norms of heads after RoPE
+    "maincoder": 1,  # the same after interleaved RoPE
     "lfm2moe": 3,  # short convolutions, attention, experts
     "mamba": 1,  # a state space
     "mamba2-groups": 1,  # one decay for all states of a head

@@ -134,22 +134,33 @@ def fill_joined(parameter: torch.Tensor, layer: str, joined: Joined) -> dict[str
     return shapes
 
 
+def language_config(config: Any) -> Any:
+    """The configuration of the language model, which may be a part of a multimodal one."""
+    return getattr(config, "text_config", config)
+
+
 def filled_model(recipe: Recipe) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """A model of transformers with our weights, and the shapes of the tensors of its file."""
     kind = getattr(transformers, recipe.model)
     settings = {
         "vocab_size": VOCABULARY,
         "max_position_embeddings": CONTEXT,
+        "pad_token_id": None,
+        **recipe.config,
+    }
+    if recipe.beside is not None:
+        settings = {**recipe.beside, "text_config": settings}
+    eager = {
         "attn_implementation": "eager",
         "experts_implementation": "eager",  # the only one in float64
-        "pad_token_id": None,
     }
-    config = kind.config_class(**{**settings, **recipe.config})
+    whole = kind.config_class(**eager, **settings)
+    config = language_config(whole)
     pools = "add_pooling_layer" in signature(kind).parameters
-    model = kind(config, add_pooling_layer=False) if pools else kind(config)
+    model = kind(whole, add_pooling_layer=False) if pools else kind(whole)
     model = model.double().eval()
     recipe.adjust(model)
-    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    tied = {"lm_head.weight"} if whole.tie_word_embeddings else set()
     shapes: dict[str, tuple[int, ...]] = {}
     stored: dict[str, list[torch.Tensor]] = {}
     for name, parameter in model.state_dict().items():
@@ -168,7 +179,7 @@ def filled_model(recipe: Recipe) -> tuple[Any, dict[str, tuple[int, ...]]]:
 def make(recipe: Recipe) -> Fixture:
     """Give a model of transformers our weights and ask it for logits, or for hidden rows."""
     model, shapes = filled_model(recipe)
-    config = model.config
+    config = language_config(model.config)
     raw = np.random.PCG64(7).random_raw(recipe.tokens)
     token_ids = [int(word % np.uint64(VOCABULARY)) for word in raw]
     with torch.no_grad():

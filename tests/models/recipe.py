@@ -94,6 +94,7 @@ class Recipe:
     architecture: str
     model: str  # its class in transformers
     config: Mapping[str, Any]
+    beside: Mapping[str, Any] | None = None  # of a multimodal model, beside its language model's
     metadata: Callable[[Any], Mapping[str, Any]] = lambda _: {}
     # beyond the usual, None for a key that is not there
     names: Mapping[str, str] = field(default_factory=dict)  # parts of names that differ

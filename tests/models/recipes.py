@@ -19,6 +19,7 @@ from models.recipes_experts import EXPERTS
 from models.recipes_hybrid import HYBRID
 from models.recipes_latents import LATENTS
 from models.recipes_more_dense import MORE_DENSE
+from models.recipes_multimodal import MULTIMODAL
 from models.recipes_recurrent import RECURRENT
 from models.recipes_streams import STREAMS
 
@@ -140,6 +141,7 @@ RECIPES: dict[str, Recipe] = {
     **HYBRID,
     **LATENTS,
     **MORE_DENSE,
+    **MULTIMODAL,
     **RECURRENT,
     **STREAMS,
 }

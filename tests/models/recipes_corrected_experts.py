@@ -94,7 +94,57 @@ ERNIE = Recipe(
     joined={"mlp.experts.gate_up_proj": GATE_UP},
 )
 
+
+def with_early_routers(model: Any) -> None:
+    """Routers that score what comes into a layer; no norms of heads, no shared experts."""
+    for layer in model.model.layers:
+        kept: list[Any] = []
+        layer.register_forward_pre_hook(
+            lambda _, args, settings, kept=kept: kept.append((*args, *settings.values())[0]),
+            with_kwargs=True,
+        )
+        gate = layer.mlp.gate
+        gate.forward = lambda _, own=gate.forward, kept=kept: own(kept.pop())
+        layer.mlp.shared_experts.forward = lambda x: 0 * x
+        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+            norm.forward = lambda x: x
+
+
+WINDOWS = ["full_attention", *["sliding_attention"] * 3, "full_attention", "sliding_attention"]
+# transformers has no class for it; what it computes is K-EXAONE without some parts, and with
+# routers before attention.
+SMALLTHINKER = Recipe(
+    architecture="smallthinker",
+    model="ExaoneMoeForCausalLM",
+    config={
+        **SIZES,
+        "num_hidden_layers": 6,
+        "head_dim": 20,
+        "hidden_act": "relu",
+        "num_experts": 9,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 0,
+        "routed_scaling_factor": 1.0,
+        "sliding_window": 4096,  # of all layers, which have RoPE then: more than a context
+        "layer_types": ["sliding_attention"] * 6,
+        "rope_parameters": rope(1.5e6),
+    },
+    metadata=lambda c: {
+        "feed_forward_length": c.moe_intermediate_size,
+        "expert_gating_func": SIGMOID,
+        "attention.sliding_window": c.sliding_window if c.layer_types == WINDOWS else None,
+    },
+    names=EXPERT_NAMES,
+    joined={"mlp.experts.gate_up_proj": GATE_UP},
+    left_out=("self_attn.q_norm", "self_attn.k_norm", "shared_experts", "e_score_correction_bias"),
+    adjust=with_early_routers,
+)
+
 CORRECTED_EXPERTS: dict[str, Recipe] = {
+    "smallthinker": SMALLTHINKER,
+    # llama.cpp has windows of 4096 tokens, whatever a file says.
+    "smallthinker-window": changed(SMALLTHINKER, {"sliding_window": 11, "layer_types": WINDOWS}),
+    "smallthinker-wide": changed(SMALLTHINKER, {"layer_types": WINDOWS}),
     # transformers has no class for it; what it computes is GLM 4.5 with groups.
     "bailingmoe2": replace(
         changed(
@@ -174,6 +224,34 @@ CORRECTED_EXPERTS: dict[str, Recipe] = {
             **HEAD_NORMS,
             **CORRECTED_NAMES,
         },
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+    "exaone-moe": Recipe(
+        architecture="exaone-moe",
+        model="ExaoneMoeForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 6,
+            "head_dim": 20,
+            "num_experts": 9,
+            "num_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 1.7,
+            "sliding_window": 11,
+            "rope_parameters": rope(1e6),
+        },
+        metadata=lambda c: {
+            "attention.sliding_window_pattern": [
+                kind == "sliding_attention" for kind in c.layer_types
+            ],
+            "expert_shared_count": c.num_shared_experts,
+            "expert_shared_feed_forward_length": c.num_shared_experts * c.moe_intermediate_size,
+            "leading_dense_block_count": c.first_k_dense_replace,
+            "expert_gating_func": SIGMOID,
+            "expert_weights_norm": c.norm_topk_prob,
+            "expert_weights_scale": c.routed_scaling_factor,
+        },
+        names={**HEAD_NORMS, **CORRECTED_NAMES},
         joined={"mlp.experts.gate_up_proj": GATE_UP},
     ),
     "hunyuan-moe": Recipe(

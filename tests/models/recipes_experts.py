@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -143,6 +144,14 @@ SHORT_ROPE = {
     "long_mscale": 1.0,
 }
 
+
+def with_open_gates(model: Any) -> None:
+    """Shared experts as they are: the sigmoid of their gate is one."""
+    for layer in model.model.layers:
+        if hasattr(layer.mlp, "shared_expert_gate"):
+            layer.mlp.shared_expert_gate.forward = lambda x: x.new_full((len(x), 1), 100.0)
+
+
 EXPERTS: dict[str, Recipe] = {
     "mixtral": Recipe(
         architecture="llama",
@@ -173,6 +182,37 @@ EXPERTS: dict[str, Recipe] = {
             "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
         },
         joined={"mlp.experts.gate_up_proj": GATE_UP},
+    ),
+    # transformers has no class for it; what it computes is Qwen 2 MoE without two of its parts.
+    "deepseek": Recipe(
+        architecture="deepseek",
+        model="Qwen2MoeForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 4,
+            "num_key_value_heads": 6,
+            "moe_intermediate_size": 36,
+            "shared_expert_intermediate_size": 72,
+            "num_experts": 7,
+            "num_experts_per_tok": 3,
+            "mlp_only_layers": [0],
+            "qkv_bias": False,
+        },
+        metadata=lambda c: {
+            "expert_shared_count": 2,
+            "leading_dense_block_count": len(c.mlp_only_layers),
+            "expert_weights_scale": 1.0,
+        },
+        names={
+            **EXPERT_NAMES,
+            "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+            "mlp.shared_expert.up_proj": "ffn_up_shexp",
+            "mlp.shared_expert.down_proj": "ffn_down_shexp",
+        },
+        transforms=TURNED_PAIRS,
+        joined={"mlp.experts.gate_up_proj": GATE_UP},
+        left_out=("shared_expert_gate",),
+        adjust=with_open_gates,
     ),
     "qwen3moe": Recipe(
         architecture="qwen3moe",

@@ -117,7 +117,41 @@ V3 = replace(
     model="DeepseekV3ForCausalLM",
     metadata=lambda c: {**keys(c), "expert_gating_func": SIGMOID},
 )
+
+
+def with_squared_relu(model: Any) -> None:
+    """A network without a gate."""
+    for layer in model.model.layers:
+        mlp = layer.mlp
+        mlp.forward = lambda x, mlp=mlp: mlp.down_proj(mlp.up_proj(x).relu() ** 2)
+
+
 LATENTS: dict[str, Recipe] = {
+    # transformers has no class for it; what it computes is DeepSeek V2 with another network.
+    "plm": Recipe(
+        architecture="plm",
+        model="DeepseekV2ForCausalLM",
+        config={
+            **SIZES,
+            "num_hidden_layers": 3,
+            "first_k_dense_replace": 3,
+            "q_lora_rank": None,
+            "tie_word_embeddings": True,
+            "rope_parameters": PLAIN_ROPE,
+        },
+        metadata=lambda c: {
+            "attention.kv_lora_rank": c.kv_lora_rank,
+            "attention.key_length": c.qk_nope_head_dim + c.qk_rope_head_dim,
+            "attention.value_length": c.v_head_dim,
+            "rope.dimension_count": c.qk_rope_head_dim,
+            "expert_count": None,
+            "expert_used_count": None,
+            "expert_feed_forward_length": None,
+        },
+        names={**NAMES, "self_attn.kv_b_proj": "attn_kv_b"},
+        left_out=("mlp.gate_proj",),
+        adjust=with_squared_relu,
+    ),
     "minicpm3": Recipe(
         architecture="minicpm3",
         model="MiniCPM3ForCausalLM",

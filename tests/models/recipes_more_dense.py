@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from models.alibi import add_alibi
-from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, llama3_factors
+from models.recipe import LLAMA3, TURNED_PAIRS, Recipe, changed, interleaved, llama3_factors
 from models.recipes_dense import (
     DENSE,
     FOUR_TIMES,
@@ -261,6 +261,48 @@ MORE_DENSE: dict[str, Recipe] = {
             **FOUR_TIMES,
         },
         transforms=GROUPED_BY_HEAD,
+    ),
+    "mpt": Recipe(
+        architecture="mpt",
+        model="MptForCausalLM",
+        config={"d_model": 60, "n_layers": 3, "n_heads": 6, "max_seq_len": 256},
+        metadata=lambda c: {
+            "feed_forward_length": c.expansion_ratio * c.hidden_size,
+            "attention.head_count_kv": c.num_attention_heads,
+            "attention.max_alibi_bias": 8.0,
+        },
+        names={
+            "transformer.blocks.": "blk.",
+            "transformer.": "",
+            "wte": "token_embd",
+            "norm_f": "output_norm",
+            "norm_1": "attn_norm",
+            "norm_2": "ffn_norm",
+            "attn.Wqkv": "attn_qkv",
+            "attn.out_proj": "attn_output",
+            "ffn.up_proj": "ffn_up",
+            "ffn.down_proj": "ffn_down",
+        },
+    ),
+    # transformers has no class for it; what it computes is Hunyuan with elements in another order.
+    "maincoder": Recipe(
+        architecture="maincoder",
+        model="HunYuanDenseV1ForCausalLM",
+        config={
+            **SIZES,
+            "head_dim": 16,
+            "tie_word_embeddings": True,
+            "rope_parameters": rope(1e6),
+        },
+        names={
+            "self_attn.query_layernorm": "attn_q_norm",
+            "self_attn.key_layernorm": "attn_k_norm",
+        },
+        transforms={
+            **TURNED_PAIRS,
+            "attn_q_norm.weight": lambda w, _: interleaved(w, 1),
+            "attn_k_norm.weight": lambda w, _: interleaved(w, 1),
+        },
     ),
     "hunyuan-dense": Recipe(
         architecture="hunyuan-dense",

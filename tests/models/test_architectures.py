@@ -71,7 +71,7 @@ NAMESAKES = {
     "convert/sentencepiece_model.py": KINDS,
     "convert/tokenizer_json.py": KINDS,
     "tokenizer/pretokenizers.py": set(architectures()),  # `tokenizer.ggml.pre`
-    "reply/style.py": {"granite"},  # a way to write tool calls
+    "reply/style.py": {"deepseek", "granite"},  # ways to write tool calls and reasoning
     # ... and the architecture of a file that is written to time small operations.
     "cli/doctor/calibration.py": {"llama"},
 }

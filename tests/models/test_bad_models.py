@@ -315,11 +315,11 @@ def test_groups_that_do_not_fit_the_experts(
     assert message in refused("deepseek2", changes, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["qwen35", "qwen2"])
+@pytest.mark.parametrize("name", ["qwen35", "qwen2", "qwen3vl"])
 @pytest.mark.parametrize("wrong", [[1, 1, 1, 0, 0], [9, 9, 9, 9], [1, 1, -1], [1.0, 1.0], 3, "3"])
 def test_axes_that_do_not_fit_the_rotary_pairs(name: str, wrong: Any, tmp_path: Path) -> None:
     error = refused(name, {"rope.dimension_sections": wrong}, tmp_path)
-    pairs = {"qwen35": 3, "qwen2": 8}[name]
+    pairs = {"qwen35": 3, "qwen2": 8, "qwen3vl": 10}[name]
     assert f"{name}.rope.dimension_sections must be a list of up to 4 numbers" in error
     assert f"at most {pairs} together" in error
 
@@ -343,12 +343,23 @@ def test_layers_of_which_too_many_predict_several_tokens(count: int, tmp_path: P
         LLM(path, threads=1)
 
 
-def test_networks_that_a_supported_architecture_also_stands_for(tmp_path: Path) -> None:
-    clamped = Fixture.load("olmo")
-    clamped = replace(clamped, metadata={**clamped.metadata, "attention.clamp_kqv": 8.0})
-    path = clamped.write(tmp_path / "clamped.gguf")
-    with pytest.raises(ModelError, match=r"olmo\.attention\.clamp_kqv is 8\.0; models that clamp"):
-        LLM(path, threads=1)
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("olmo", "clamp_kqv", 8.0),
+        ("mpt", "clamp_kqv", 6.0),
+        ("mpt", "max_alibi_bias", 16.0),
+        ("mpt", "max_alibi_bias", 0.0),
+    ],
+)
+def test_networks_that_a_supported_architecture_also_stands_for(
+    name: str, key: str, value: float, tmp_path: Path
+) -> None:
+    fixture = Fixture.load(name)
+    other = replace(fixture, metadata={**fixture.metadata, f"attention.{key}": value})
+    message = rf"{name}\.attention\.{key} is {value}; models that clamp"
+    with pytest.raises(ModelError, match=message):
+        LLM(other.write(tmp_path / "other.gguf"), threads=1)
 
 
 KEYS = sorted({key for name in architectures() for key in Fixture.load(name).metadata})
@@ -370,6 +381,13 @@ def test_any_number_is_understood_or_refused(
     path = spoiled.write(tmp_path_factory.mktemp("spoiled") / "model.gguf")
     with suppress(IngotError), LLM(path, threads=1, context=8) as llm:
         assert llm.logits([1, 2, 3]).shape == (3, 61)
+
+
+def test_a_file_that_reads_images_for_a_model(tmp_path: Path) -> None:
+    fixture = replace(Fixture.load("llama"), architecture="clip")
+    path = fixture.write(tmp_path / "mmproj-model-f16.gguf")
+    with pytest.raises(ModelError, match=r"mmproj-model-f16\.gguf is a projector \(clip\)"):
+        LLM(path, threads=1)
 
 
 def test_a_file_that_is_a_vocabulary_only(tmp_path: Path) -> None:

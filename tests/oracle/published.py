@@ -66,6 +66,43 @@ def _gate_last(name: str, values: np.ndarray) -> np.ndarray:
     return np.concatenate(np.split(values, 2)[::-1]) if both else values
 
 
+def _pairs_side_by_side(name: str, values: np.ndarray) -> np.ndarray:
+    """Elements that turn together are neighbours, in heads of 16 and in their norms."""
+    turned = ("q_proj.weight", "k_proj.weight", "query_layernorm.weight", "key_layernorm.weight")
+    if not name.endswith(turned):
+        return values
+    return values.reshape(-1, 2, 8, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+
+
+def _smallthinker_settings(config: Config) -> None:
+    windows = [int(kind == "sliding_attention") for kind in config.pop("layer_types")]
+    windows = [0] * len(windows) if all(windows) else windows
+    config.update(
+        sliding_window_layout=windows,
+        sliding_window_size=config.pop("sliding_window"),
+        rope_layout=windows if any(windows) else [1] * len(windows),
+        moe_enable_early_router=True,
+        moe_primary_router_apply_softmax=False,
+    )
+    for name in ("intermediate_size", "mlp_layer_types"):
+        config.pop(name)
+
+
+SMALLTHINKER = Published(
+    model="SmallThinkerForCausalLM",
+    names={
+        "mlp.gate.": "block_sparse_moe.primary_router.",
+        "mlp.experts.": "block_sparse_moe.experts.",
+        ".gate_proj": ".gate", ".up_proj": ".up", ".down_proj": ".down",
+    },
+    settings={
+        "num_experts": "moe_num_primary_experts",
+        "num_experts_per_tok": "moe_num_active_primary_experts",
+        "moe_intermediate_size": "moe_ffn_hidden_size",
+    },
+    left_out=("_norm.weight", "shared_experts", "e_score_correction_bias"),
+    configure=_smallthinker_settings,
+)  # fmt: skip
 LAYER = "transformer.h."
 PUBLISHED: dict[str, Published] = {
     "exaone": Published(
@@ -120,6 +157,29 @@ PUBLISHED: dict[str, Published] = {
         settings={"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"},
         joined="attention.query_key_value",
     ),
+    "deepseek": Published(
+        model="DeepseekForCausalLM",
+        names={"mlp.shared_expert.": "mlp.shared_experts."},
+        settings={"num_experts": "n_routed_experts"},
+        left_out=("shared_expert_gate",),
+        configure=lambda config: config.update(
+            n_shared_experts=2, first_k_dense_replace=1, moe_layer_freq=1, scoring_func="softmax"
+        ),
+    ),
+    "maincoder": Published(
+        model="MaincoderForCausalLM",
+        names={"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
+        change=_pairs_side_by_side,
+    ),
+    "plm": Published(
+        model="PLMForCausalLM",
+        left_out=("mlp.gate_proj",),
+        configure=lambda config: [
+            config.pop(name)
+            for name in ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
+        ],
+    ),
+    **dict.fromkeys(("smallthinker", "smallthinker-window", "smallthinker-wide"), SMALLTHINKER),
     "nomic-bert-moe": Published(
         model="NomicBertModel",
         names={

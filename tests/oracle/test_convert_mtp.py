@@ -1,7 +1,8 @@
 """Checkpoints with a layer for multi-token prediction, converted: the layer comes along.
 
-The layer is a copy of the last one with attention, with the matrices around it that repositories
-have. What the model computes is the same as without it, here and in llama.cpp.
+The layer is a copy of the last one with attention, or of the first, dense one, with the matrices
+around it that repositories have. What the model computes is the same as without it, here and in
+llama.cpp.
 """
 
 import json
@@ -40,7 +41,12 @@ APART = {
     "hnorm.weight": "pre_fc_norm_hidden.weight",
     "shared_head_norm.weight": "norm.weight",
 }
-MODELS = {"glm4moe": AFTER, "deepseek2-v3": AFTER, "qwen35": APART, "qwen35moe": APART}
+MODELS = {
+    "glm4moe": AFTER, "deepseek2-v3": AFTER, "qwen35": APART, "qwen35moe": APART,
+    "exaone-moe": APART,
+}  # fmt: skip
+DENSE = {"exaone-moe"}  # whose layer has no experts
+DIFFERENCES = {"qwen35", "qwen35moe"}  # norms are stored as what is added to 1
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -65,6 +71,7 @@ def test_the_layer_comes_along(name: str, tmp_path: Path) -> None:
         for end, stored_name in MODELS[name].items()
     }
     attending = max(int(key.split(".")[2]) for key in stored if "self_attn" in key)
+    attending = 0 if name in DENSE else attending
     copied = {
         key.split(".", 3)[3]: values
         for key, values in stored.items()
@@ -83,7 +90,7 @@ def test_the_layer_comes_along(name: str, tmp_path: Path) -> None:
         assert loader.metadata[f"{fixture.architecture}.nextn_predict_layers"] == 1
         for end, stored_name in MODELS[name].items():
             tensor = loader.tensors[f"blk.{layers}.nextn.{end}"]
-            more = 1 if MODELS[name] is APART and "norm" in end else 0  # stored as a difference
+            more = 1 if name in DIFFERENCES and "norm" in end else 0
             np.testing.assert_allclose(
                 decode(tensor.data, tensor.type, tensor.shape),
                 around[stored_name] + more,

@@ -40,7 +40,7 @@ WORKER = Path(__file__).with_name("llama_cpp_logits_worker.py")
 DIFFERENT = {
     "deepseek2", "ernie4_5-moe-alternating", "exaone4-window", "gemma3n", "gpt-oss", "gptj",
     "phimoe", "phimoe-short", "phi3",
-    "t5-deep",
+    "t5-deep", "smallthinker-window",
     "phi3-short",  # in a context of 256, the smallest it has, it takes the long factors
 }  # fmt: skip
 # Of all logits: it leaves this out, as docs/models.md says.

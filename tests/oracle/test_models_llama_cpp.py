@@ -56,6 +56,7 @@ DIFFERENT = {
     "minicpm-old",
     "phimoe",
     "phimoe-short",
+    "smallthinker-window",
     "t5-deep",
 }
 

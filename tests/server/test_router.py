@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a", "b", "deep/c"):
         path = made / f"{name}.gguf"
         write_scripted_gguf(path, {}, otherwise=f"I am {path.stem}.", context=1024)
-    (made / "mmproj-a.gguf").write_bytes(b"no model")
+    for name in ("mmproj-a", "a.mmproj-Q8_0"):
+        (made / f"{name}.gguf").write_bytes(b"no model")
     return made
 
 

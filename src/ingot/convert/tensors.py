@@ -160,7 +160,7 @@ def plan_tensors(
             target = place.prefix + own + place.ending
             if target == "output.weight" and tied:
                 continue
-            matrix = _matrix(stored[full_name], target, place.stem, checkpoint)
+            matrix = _matrix(stored[full_name], target, place.stem, checkpoint, settings)
             source = _Source(place.rank, place.number, full_name, matrix, part, rows)
             sources.setdefault(target, []).append(source)
     planned = {name: _joined(name, found, checkpoint, settings) for name, found in sources.items()}
@@ -279,12 +279,18 @@ def _unknown(name: str) -> ConversionError:
 
 
 def _matrix(
-    tensor: Matrix | StoredTensor, target: str, inner: str, checkpoint: Checkpoint
+    tensor: Matrix | StoredTensor,
+    target: str,
+    inner: str,
+    checkpoint: Checkpoint,
+    settings: Settings,
 ) -> Matrix:
     if not isinstance(tensor, StoredTensor):
         return tensor
     vectors = target.endswith(".bias")
     transposed = inner in checkpoint.transposed and not vectors and len(tensor.shape) > 1
+    if inner in checkpoint.inputs and len(tensor.shape) > 1:
+        transposed = tensor.shape[-1] != checkpoint.inputs[inner](settings)
     return PlainMatrix(tensor, vectors=vectors, transposed=transposed)
 
 

@@ -34,6 +34,7 @@ _SHARED = {
 }  # fmt: skip
 # Read once: a process without file descriptors could not read the folder again.
 _MODULES = frozenset(module.name for module in iter_modules(__path__))
+_PROJECTOR = "clip"  # what files call themselves that read images or sound for a model
 _DRAFT = "draft_"  # prefix of modules that describe drafts, which cannot run as models alone
 
 
@@ -135,6 +136,11 @@ def _describe(model: GgufLoader, context: int | None) -> tuple[Network, Hyperpar
             f"{model.path} is a draft ({name}): it guesses tokens for the model it was trained "
             f"for, and writes no text by itself; open that model with draft={model.path.name!r} or "
             "--draft"
+        )
+    if name == _PROJECTOR:
+        raise ModelError(
+            f"{model.path} is a projector ({name}): it reads images or sound for a model, and "
+            "writes no text by itself; open the file of that model, which reads text without it"
         )
     if name not in architectures():
         near = get_close_matches(name, architectures(), n=3)

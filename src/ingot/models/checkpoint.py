@@ -82,6 +82,8 @@ class Checkpoint:
     own_output: Callable[[Settings], bool] | None = None
     # whether the file must have an output matrix; None: it has the stored one if it is not tied
     transposed: tuple[str, ...] = ()  # stored names of weights with input before output
+    inputs: Mapping[str, Callable[[Settings], int]] = field(default_factory=dict)
+    # of weights that some checkpoints store so, by stored names: those with other columns are
     values: Mapping[str, Callable[[Floats], Floats]] = field(default_factory=dict)  # arithmetic
     ternary: tuple[str, ...] = ()  # rounded to three values
     factors: Mapping[str, Callable[[int, Settings], Floats]] = field(default_factory=dict)

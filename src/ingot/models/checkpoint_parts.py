@@ -23,6 +23,24 @@ def layer_kinds(s: Settings, *names: str) -> Sequence[str]:
     return kinds
 
 
+def axes_key(s: Settings, sections: Sequence[int]) -> Mapping[str, Value]:
+    """Pairs that M-RoPE rotates by time, height and width; `sections` if config.json is silent.
+
+    Positions of text are the same on all axes, so it is plain RoPE there.
+    """
+    found = (s.rope or {}).get("mrope_section", sections)
+    if not isinstance(found, list | tuple) or not all(type(item) is int for item in found[:5]):
+        raise ConversionError(f"config.json: mrope_section is {found!r}; it must be integers")
+    return {"rope.dimension_sections": [*found, 0, 0, 0, 0][:4]}
+
+
+def deepstack_key(s: Settings) -> Mapping[str, Value]:
+    """The first layers after which features of images join the stream; text has none."""
+    vision = s.find("vision_config")
+    layers = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
+    return {"n_deepstack_layers": len(layers) if isinstance(layers, list) else 0}
+
+
 # Encoders.
 EMBEDDINGS: Mapping[str, Place] = {
     "embeddings.word_embeddings": "token_embd",

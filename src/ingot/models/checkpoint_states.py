@@ -10,7 +10,7 @@ import numpy as np
 from ingot.arrays import Floats
 from ingot.errors import ConversionError
 from ingot.models.checkpoint import ONE_MORE, Checkpoint, Order, Place, Shape, Value, in_order
-from ingot.models.checkpoint_parts import layer_kinds
+from ingot.models.checkpoint_parts import axes_key, layer_kinds
 from ingot.models.settings import Settings
 
 _FULL = "full_attention"
@@ -224,21 +224,18 @@ _TILED_DELTA: Mapping[str, Place] = {
     "linear_attn.A_log": in_order(_tiled_heads, "ssm_a"),
 }
 # A layer for multi-token prediction, as it is stored apart.
-_APART_MTP: Mapping[str, Place] = {
+APART_MTP: Mapping[str, Place] = {
     "fc": "nextn.eh_proj",
     "pre_fc_norm_embedding": "nextn.enorm",
     "pre_fc_norm_hidden": "nextn.hnorm",
     "norm": "nextn.shared_head_norm",
 }
-_SECTIONS = [11, 11, 10]  # pairs that M-RoPE rotates by time, height and width
+_SECTIONS = (11, 11, 10)  # pairs that M-RoPE rotates by time, height and width
 
 
 def _tiled_delta_keys(s: Settings) -> Mapping[str, Value]:
     """The same keys, and the axes of RoPE."""
-    sections = (s.rope or {}).get("mrope_section", _SECTIONS)
-    if not isinstance(sections, list) or not all(type(item) is int for item in sections[:5]):
-        raise ConversionError(f"config.json: mrope_section is {sections!r}; it must be integers")
-    return {**delta_keys(s), "rope.dimension_sections": [*sections, 0, 0, 0, 0][:4]}
+    return {**delta_keys(s), **axes_key(s, _SECTIONS)}
 
 
 def tiled_delta_checkpoint(*models: str) -> Checkpoint:
@@ -246,7 +243,7 @@ def tiled_delta_checkpoint(*models: str) -> Checkpoint:
     return Checkpoint(
         models=models,
         mtp_layers="mtp.layers",
-        names={**_TILED_DELTA, **_APART_MTP},
+        names={**_TILED_DELTA, **APART_MTP},
         values={**DECAY, "ssm_norm.weight": lambda w: w, **ONE_MORE},
         columns={"ssm_out.weight": _tiled_heads},
         shapes=CONVOLUTION,

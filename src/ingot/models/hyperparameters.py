@@ -200,11 +200,14 @@ class Hyperparameters:
     def window_layers(self, every: int | None = None) -> tuple[bool, ...]:
         """Whether each layer sees a window: as a list says, or all but the last of every so many.
 
-        `every`: how many, if the file does not say.
+        `every`: how many, if the file does not say. A list may end before the layers for
+        multi-token prediction; these see everything then.
         """
         key = "attention.sliding_window_pattern"
         listed = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(listed, np.ndarray):
+            if len(listed) == self.own_layers:
+                return (*map(bool, listed), *[False] * self.mtp_layers)
             return tuple(map(bool, self.per_layer(key, least=0)))
         period = self.size(key, every)
         return tuple((layer + 1) % period != 0 for layer in range(self.layers))

@@ -203,7 +203,7 @@ class Blocks(Builder):
             normed = self.norm(before if spec.parallel else stream, spec.mlp_norm)
         elif not spec.parallel:
             normed = stream
-        stream = self.feed_forward(stream, normed, spec.mlp, spec)
+        stream = self.feed_forward(stream, normed, spec.mlp, spec, before)
         if spec.layer_input and layer_input:
             layer_input = self.select(layer_input) if last else layer_input
             joined = add_layer_input(self, stream, layer_input, spec.layer_input)
@@ -214,11 +214,17 @@ class Blocks(Builder):
         return stream
 
     def feed_forward(
-        self, stream: o.Value, normed: o.Value, mlp: MlpSpec | ExpertsSpec, spec: LayerSpec
+        self,
+        stream: o.Value,
+        normed: o.Value,
+        mlp: MlpSpec | ExpertsSpec,
+        spec: LayerSpec,
+        before: o.Value | None = None,
     ) -> o.Value:
-        """MLP or experts join the stream."""
+        """MLP or experts join the stream; `before`: what it was before the layer."""
         if isinstance(mlp, ExpertsSpec):
-            stream = add_experts(self, stream, normed, mlp, spec.residual_scale, spec.mlp_post_norm)
+            scale, post_norm = spec.residual_scale, spec.mlp_post_norm
+            stream = add_experts(self, stream, normed, mlp, scale, post_norm, before)
             return self.optional_norm(stream, spec.mlp_stream_norm)
         mixed = self.mlp(normed, mlp, stream.width, spec.residual_scale)
         if spec.beside_experts:

@@ -20,12 +20,14 @@ def add_experts(
     spec: ExpertsSpec,
     scale: float,
     post_norm: NormSpec | None = None,
+    before: o.Value | None = None,
 ) -> o.Value:
     """Experts of x join the stream, times `scale`, and after them the shared one.
 
-    With a post-norm they join each other first.
+    With a post-norm they join each other first. `before`: the stream before the layer.
     """
-    scores = build.linear(x, "ffn_gate_inp", spec.count, bias=spec.bias)
+    scored = before if spec.early and before else x
+    scores = build.linear(scored, "ffn_gate_inp", spec.count, bias=spec.bias)
     row_gate = None
     if spec.shared and spec.shared.gated:  # beside the scores: one pass over x for both
         row_gate = build.linear(x, "ffn_gate_inp_shexp", 1)

@@ -245,6 +245,7 @@ class ExpertsSpec:
     scales: bool = False  # ffn_down_exps.scale: a number for each expert
     groups: "ExpertGroupsSpec | None" = None
     weigh_input: bool = False  # of the one expert, not what it gives
+    early: bool = False  # what is scored is the stream before the layer, without a norm
     shared: SharedExpertSpec | None = None
 
 

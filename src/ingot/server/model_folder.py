@@ -1,6 +1,6 @@
 """Finds the models of a folder: its GGUF files, and those of its subfolders.
 
-A split model counts once, under its first file. Projectors (`mmproj...`) are not models.
+A split model counts once, under its first file. Projectors (`mmproj` in the name) are not models.
 """
 
 import re
@@ -21,7 +21,7 @@ def find_models(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in _files(folder):
         part = _PART.fullmatch(path.name)
-        if path.name.startswith("mmproj") or (part and part[2] != "00001"):
+        if "mmproj" in path.name.lower() or (part and part[2] != "00001"):
             continue
         name = part[1] if part else model_name(path)
         if name in found:  # the same name in two folders

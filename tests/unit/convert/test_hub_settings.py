@@ -166,6 +166,129 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096,
         },
     ),
+    "MPT 7B": (
+        {
+            "architectures": ["MPTForCausalLM"], "d_model": 4096, "n_heads": 32, "n_layers": 32,
+            "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 50432, "no_bias": True,
+            "logit_scale": None, "learned_pos_emb": True, "norm_type": "low_precision_layernorm",
+            "attn_config": {
+                "alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "clip_qkv": None,
+                "attn_type": "multihead_attention", "prefix_lm": False, "qk_ln": False,
+                "softmax_scale": None,
+            },
+        },
+        {
+            "block_count": 32, "context_length": 2048, "embedding_length": 4096,
+            "feed_forward_length": 16384, "attention.head_count": 32,
+            "attention.head_count_kv": 32, "attention.layer_norm_epsilon": 1e-5,
+            "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": None,
+        },
+    ),
+    "SmallThinker 21B": (
+        {
+            "architectures": ["SmallThinkerForCausalLM"], "hidden_size": 2560, "head_dim": 128,
+            "num_hidden_layers": 8, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "moe_num_primary_experts": 64, "moe_num_active_primary_experts": 6,
+            "moe_ffn_hidden_size": 768, "moe_primary_router_apply_softmax": False,
+            "moe_enable_early_router": True, "norm_topk_prob": True, "rms_norm_eps": 1e-6,
+            "sliding_window_layout": [0, 1, 1, 1] * 2, "rope_layout": [0, 1, 1, 1] * 2,
+            "sliding_window_size": 4096, "max_position_embeddings": 16384, "vocab_size": 151936,
+            "rope_theta": 1500000.0, "tie_word_embeddings": False,
+        },
+        {
+            "expert_count": 64, "expert_used_count": 6, "expert_feed_forward_length": 768,
+            "expert_gating_func": 2, "attention.sliding_window": 4096, "rope.freq_base": 1.5e6,
+        },
+    ),
+    "PLM 1.8B": (
+        {
+            "architectures": ["PLMForCausalLM"], "hidden_size": 2048, "intermediate_size": 8192,
+            "hidden_act": "relu2", "kv_lora_rank": 512, "q_lora_rank": None,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 32,
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 100000.0,
+            "tie_word_embeddings": True, "vocab_size": 151936,
+        },
+        {
+            "attention.kv_lora_rank": 512, "attention.key_length": 192,
+            "attention.value_length": 128, "rope.dimension_count": 64, "rope.freq_base": 1e5,
+        },
+    ),
+    "DeepSeekMoE 16B": (
+        {
+            "architectures": ["DeepseekForCausalLM"], "hidden_size": 2048, "vocab_size": 102400,
+            "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 28,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "n_routed_experts": 64,
+            "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+            "moe_layer_freq": 1, "norm_topk_prob": False, "scoring_func": "softmax",
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_scaling": None,
+            "rope_theta": 10000, "tie_word_embeddings": False,
+        },
+        {
+            "expert_count": 64, "expert_used_count": 6, "expert_shared_count": 2,
+            "expert_feed_forward_length": 1408, "leading_dense_block_count": 1,
+            "feed_forward_length": 10944, "rope.dimension_count": 128, "rope.freq_base": 10000.0,
+        },
+    ),
+    "K-EXAONE": (
+        {
+            "architectures": ["ExaoneMoEForCausalLM"], "hidden_size": 6144, "head_dim": 128,
+            "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 8,
+            "num_attention_heads": 64, "num_key_value_heads": 8, "num_experts": 128,
+            "num_experts_per_tok": 8, "num_shared_experts": 1, "first_k_dense_replace": 1,
+            "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+            "scoring_func": "sigmoid", "num_nextn_predict_layers": 1, "sliding_window": 128,
+            "sliding_window_pattern": "LLLG", "max_position_embeddings": 262144,
+            "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 2,
+            "rms_norm_eps": 1e-5, "vocab_size": 153600,
+            "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"},
+        },
+        {
+            "attention.sliding_window": 128, "leading_dense_block_count": 1,
+            "attention.sliding_window_pattern": ([True] * 3 + [False]) * 2,
+            "expert_count": 128, "expert_shared_feed_forward_length": 2048,
+            "expert_weights_scale": 2.5, "expert_gating_func": 2, "rope.freq_base": 1e6,
+        },
+    ),
+    "Qwen 2.5 VL": (
+        {
+            "architectures": ["Qwen2_5_VLForConditionalGeneration"], "hidden_size": 3584,
+            "intermediate_size": 18944, "max_position_embeddings": 128000, "vocab_size": 152064,
+            "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "sliding_window": 32768,
+            "use_sliding_window": False, "tie_word_embeddings": False,
+            "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+            "vision_config": {"depth": 32, "hidden_size": 1280, "num_heads": 16},
+        },
+        {
+            "embedding_length": 3584, "block_count": 28, "attention.head_count": 28,
+            "rope.dimension_sections": [16, 24, 24, 0], "rope.dimension_count": 128,
+            "rope.freq_base": 1e6, "rope.scaling.type": None, "attention.sliding_window": None,
+        },
+    ),
+    "Qwen 3 VL 30B-A3B": (
+        {
+            "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+            "text_config": {
+                "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+                "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+                "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+                "norm_topk_prob": True, "max_position_embeddings": 262144, "rms_norm_eps": 1e-6,
+                "rope_theta": 5000000, "vocab_size": 151936, "tie_word_embeddings": True,
+                "rope_scaling": {
+                    "mrope_interleaved": True, "mrope_section": [24, 20, 20],
+                    "rope_type": "default",
+                },
+            },
+            "tie_word_embeddings": False,
+            "vision_config": {"depth": 27, "deepstack_visual_indexes": [8, 16, 24]},
+        },
+        {
+            "attention.key_length": 128, "expert_count": 128, "expert_used_count": 8,
+            "expert_feed_forward_length": 768, "rope.dimension_sections": [24, 20, 20, 0],
+            "rope.freq_base": 5e6, "n_deepstack_layers": 3, "rope.scaling.type": None,
+        },
+    ),
     "Gemma 3n E4B": (
         {
             "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
@@ -409,6 +532,14 @@ def test_settings_changed_at_random(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
+        ("Qwen 2.5 VL", {"use_sliding_window": True}),
+        ("SmallThinker 21B", {"moe_enable_early_router": False}),
+        ("SmallThinker 21B", {"rope_layout": [1] * 8}),
+        ("SmallThinker 21B", {"sliding_window_layout": [0, 0, 1, 1] * 2}),
+        ("MPT 7B", {"logit_scale": 2.0}),
+        ("MPT 7B", {"attn_config": {"alibi": True, "qk_ln": True}}),
+        ("DeepSeekMoE 16B", {"moe_layer_freq": 2}),
+        ("DeepSeekMoE 16B", {"norm_topk_prob": True}),
         ("T5 small", {"relative_attention_max_distance": 64}),
         ("T5 small", {"feed_forward_proj": "gated-silu"}),
         ("the encoder of T5 1.1 XXL", {"feed_forward_proj": "gelu"}),
