@@ -85,18 +85,15 @@ void ThreadPool::begin_round(uint32_t members) {
 }
 
 void ThreadPool::sit(int member) const {
-  if (!seats_[member].cpus.empty()) system::keep_thread_to(seats_[member].cpus);
+  if (!seats_[member].cpus.empty()) system::keep_thread_to(system::cpu_set(seats_[member].cpus));
 }
 
 void ThreadPool::run(Task task, void* context, int members) {
   if (is_copy()) throw std::logic_error("the threads of this program are in another process");
-  if (!seats_.empty()) {
-    if (std::this_thread::get_id() != caller_) sit(0);
-    caller_ = std::this_thread::get_id();
-    this_replica = seats_[0].replica;  // another pool's run on this thread may have set its own
-  } else {
-    this_replica = 0;
-  }
+  system::CpuSet before;
+  const bool sits = !seats_.empty() && system::thread_cpus(before);
+  if (sits) sit(0);
+  this_replica = seats_.empty() ? 0 : seats_[0].replica;
   task_ = task;
   context_ = context;
   unfinished_.store(members - 1, std::memory_order_relaxed);
@@ -110,6 +107,7 @@ void ThreadPool::run(Task task, void* context, int members) {
       unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
+  if (sits) system::keep_thread_to(before);  // which threads that it starts would inherit
 }
 
 void ThreadPool::work(int member) {

@@ -34,7 +34,7 @@ class Barrier {
 class ThreadPool {
  public:
   // Throws std::system_error, and leaves no thread, if the system has too few for it. Members keep
-  // to their seats, if they have some, and so does a thread that calls run().
+  // to their seats, if they have some, and so does a thread that calls run() until that returns.
   ThreadPool(int threads, Seats seats);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -56,7 +56,6 @@ class ThreadPool {
 
   const int64_t process_;
   const Seats seats_;
-  std::thread::id caller_;  // who called run() last
   std::vector<std::thread> workers_;
   Task task_ = nullptr;
   void* context_ = nullptr;

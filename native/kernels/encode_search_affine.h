@@ -231,7 +231,8 @@ inline AffineBlock<kGroups, kSize> search_affine_block(const float* values, cons
     return round(clamp(value * inverse_or_zero(Lanes(scale)), 0.0f, kMaxScale));
   };
   AffineScales<Lanes> scales;
-  float error = std::numeric_limits<float>::infinity();
+  float error;
+  bool is_first = true;  // its error may be infinite
   const auto attempt = [&](const Line<Lanes>& line, const HalfScale& dmin) {
     AffineScales<Lanes> trial;
     trial.d = HalfScale::covering(extreme(line.scale) / kMaxScale, unit);
@@ -240,7 +241,7 @@ inline AffineBlock<kGroups, kSize> search_affine_block(const float* values, cons
     trial.min = whole(line.offset, sign * dmin.value);
     for (int round = 0; round < 2; ++round) {
       const float found = settle<kMaxLevel, kMaxScale, kSize>(weight, counts, sign, trial);
-      if (found < error) error = found, scales = trial;
+      if (is_first || found < error) error = found, scales = trial, is_first = false;
       if (round == 0) refit<kMaxLevel, kSize>(weight, counts, sign, unit, trial);
     }
   };

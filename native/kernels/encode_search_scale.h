@@ -196,13 +196,14 @@ inline ScaledBlock<kGroups, kSize> search_scaled_block(const float* values, cons
   const Lanes wanted = fit_scale<Levels, kSize>(weight, counts);
   HalfScale d = HalfScale::covering(extreme(wanted) / kLowestScale, unit);
   Lanes scale;
-  float error = std::numeric_limits<float>::infinity();
+  float error;
+  bool is_first = true;  // its error may be infinite
   const auto attempt = [&](HalfScale trial_d) {
     const Lanes inverse = inverse_or_zero(Lanes(trial_d.value));
     Lanes trial = round(clamp(wanted * inverse, kLowestScale, -kLowestScale - 1));
     for (int round = 0; round < 2; ++round) {
       const float found = settle<Levels, kLowestScale, kSize>(weight, counts, trial_d, trial);
-      if (found < error) error = found, d = trial_d, scale = trial;
+      if (is_first || found < error) error = found, d = trial_d, scale = trial, is_first = false;
       if (round == 0) trial_d = refit<Levels, kSize>(weight, counts, trial_d, trial, unit);
     }
   };

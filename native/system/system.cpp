@@ -1,6 +1,5 @@
 #include "system/system.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <system_error>
@@ -27,6 +26,14 @@
 #endif
 
 namespace ingot::system {
+
+CpuSet cpu_set(const std::vector<int>& cpus) {
+  CpuSet set;
+  for (const int cpu : cpus)
+    if (cpu >= 0 && cpu < static_cast<int>(8 * sizeof(set.words)))
+      set.words[cpu / 64] |= uint64_t{1} << cpu % 64;
+  return set;
+}
 
 #if defined(_WIN32)
 
@@ -76,7 +83,9 @@ void free_pages(uint8_t* data, size_t) { VirtualFree(data, 0, MEM_RELEASE); }
 
 void prefer_node(uint8_t*, size_t, int) {}
 
-bool keep_thread_to(const std::vector<int>&) { return false; }
+bool thread_cpus(CpuSet&) { return false; }
+
+bool keep_thread_to(const CpuSet&) { return false; }
 
 uintptr_t page_size() {
   SYSTEM_INFO info;
@@ -138,23 +147,23 @@ void prefer_node(uint8_t* data, size_t size, int node) {
   syscall(SYS_mbind, begin, end - begin, kPreferred, mask.data(), mask.size() * kBits + 1, 0ul);
 }
 
-bool keep_thread_to(const std::vector<int>& cpus) {
-  const int most = *std::max_element(cpus.begin(), cpus.end());
-  cpu_set_t* set = CPU_ALLOC(most + 1);
-  if (!set) return false;
-  const size_t bytes = CPU_ALLOC_SIZE(most + 1);
-  CPU_ZERO_S(bytes, set);
-  for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set);
-  const bool done = sched_setaffinity(0, bytes, set) == 0;
-  CPU_FREE(set);
-  return done;
+// cpu_set_t is an array of words of bits, as CpuSet is.
+bool thread_cpus(CpuSet& cpus) {
+  return sched_getaffinity(0, sizeof(cpus.words), reinterpret_cast<cpu_set_t*>(cpus.words)) == 0;
+}
+
+bool keep_thread_to(const CpuSet& cpus) {
+  return sched_setaffinity(0, sizeof(cpus.words), reinterpret_cast<const cpu_set_t*>(cpus.words)) ==
+         0;
 }
 
 #else
 
 void prefer_node(uint8_t*, size_t, int) {}
 
-bool keep_thread_to(const std::vector<int>&) { return false; }
+bool thread_cpus(CpuSet&) { return false; }
+
+bool keep_thread_to(const CpuSet&) { return false; }
 
 #endif
 

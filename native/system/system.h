@@ -36,8 +36,17 @@ void free_pages(uint8_t* data, size_t size);
 // Linux alone; elsewhere, or if the node has no room, they come from anywhere.
 void prefer_node(uint8_t* data, size_t size, int node);
 
-// Keeps the calling thread to some CPUs. Linux alone; false: it may run anywhere.
-bool keep_thread_to(const std::vector<int>& cpus);
+// The CPUs that a thread may run on, as a set of up to 4096.
+struct CpuSet {
+  uint64_t words[64] = {};
+};
+
+// The set of some numbers; larger ones are left out.
+CpuSet cpu_set(const std::vector<int>& cpus);
+
+// Where the calling thread may run, and keeping it there. Linux alone; false: it runs anywhere.
+bool thread_cpus(CpuSet& cpus);
+bool keep_thread_to(const CpuSet& cpus);
 
 // Bytes of a page.
 uintptr_t page_size();

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot import _native
+from ingot.errors import QuantError
 from ingot.gguf import GgmlType
 from ingot.quant import decode, encode
 from run_batches import using_isa
@@ -239,3 +240,22 @@ def test_any_finite_weights(name, seed, top, spread, mantissa, zeros, shift):
     for block, found in zip(weights.reshape(2, 256), decoded.reshape(2, 256), strict=True):
         squares = np.square(block, dtype="f8").sum()
         assert np.square(block - found).sum() <= squares * (1 + 1e-6)
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("name", [*SEARCHED, "IQ2_XXS", "IQ3_S", "Q4_0"])
+def test_only_ratios_of_importance_count(name):
+    """Also if its products with squares of weights are beyond all floats."""
+    weights = np.random.default_rng(5).normal(0, 1, (2, 256)).astype("f4")
+    counts = np.random.default_rng(6).uniform(0.5, 1, 256).astype("f4")
+
+    def error(factor: float) -> float:
+        found = encode(weights, GgmlType[name], importance=counts * np.float32(factor))
+        difference = decode(found, GgmlType[name], weights.shape).astype("f8") - weights
+        return float((difference**2 * counts).sum())
+
+    for factor in (3e38, 1e20):
+        assert error(factor) == pytest.approx(error(1.0), rel=0.01)
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(QuantError, match="finite and not negative"):
+            encode(weights, GgmlType[name], importance=np.where(counts == counts[7], wrong, counts))

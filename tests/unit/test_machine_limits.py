@@ -194,7 +194,9 @@ def test_the_variable_overrides_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cores_and_nodes_as_the_system_lists_them(machine: Write) -> None:
     root = machine(siblings("0,2", "1,3"))
     assert physical_cores(root) == [frozenset({0, 2}), frozenset({1, 3})]
-    for name, text in (("node0", "0-2,8\n"), ("node1", "3\n"), ("node2", "\n")):
+    for name, text in (("node0", "0-2,8\n"), ("node10", "3\n"), ("node8", "\n")):
         machine({f"sys/devices/system/node/{name}/cpulist": text})
-    assert numa_nodes(root) == [frozenset({0, 1, 2, 8}), frozenset({3}), frozenset()]
-    assert numa_nodes(root / "nothing") == physical_cores(root / "nothing") == []
+    assert numa_nodes(root) == {0: {0, 1, 2, 8}, 8: frozenset(), 10: {3}}
+    assert [*numa_nodes(root)] == [0, 8, 10], "as numbers, not as texts"
+    assert numa_nodes(root / "nothing") == {}
+    assert physical_cores(root / "nothing") == []

@@ -132,4 +132,5 @@ def test_a_mac_with_an_intel_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(macos, "_text_fact", {"machdep.cpu.brand_string": "Some Core"}.get)
     cpu = macos.read_cpu(tmp_path)
     assert (cpu.name, cpu.cores) == ("Some Core", 6)
+    assert macos.default_threads() == 6
     assert cpu.caches == (Cache(1, 32 << 10, 2), Cache(2, 256 << 10, 2), Cache(3, 12 << 20, 12))

@@ -22,10 +22,14 @@ def physical_cores(root: Path = _ROOT) -> list[frozenset[int]]:
     return sorted(cores, key=min)
 
 
-def numa_nodes(root: Path = _ROOT) -> list[frozenset[int]]:
-    """The CPUs of each NUMA node."""
-    lists = sorted((root / "sys/devices/system/node").glob("node[0-9]*/cpulist"))
-    return [frozenset(listed(_text(each))) for each in lists]
+def numa_nodes(root: Path = _ROOT) -> dict[int, frozenset[int]]:
+    """The CPUs of each NUMA node, by its number; numbers may be missing."""
+    folders = (root / "sys/devices/system/node").glob("node[0-9]*")
+    numbers = sorted(int(folder.name.removeprefix("node")) for folder in folders)
+    path = root / "sys/devices/system/node"
+    return {
+        number: frozenset(listed(_text(path / f"node{number}" / "cpulist"))) for number in numbers
+    }
 
 
 def listed(text: str) -> list[int]:

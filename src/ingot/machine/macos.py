@@ -32,8 +32,8 @@ def read_cpu(_root: Path) -> Cpu:
 
 
 def default_threads() -> int:
-    """One thread for each fast core: none of these CPUs runs two."""
-    return usable_cores()
+    """One for each fast core of Apple's, which run one thread each, or for each core of Intel's."""
+    return _fact("hw.perflevel0.logicalcpu") or _fact("hw.physicalcpu") or usable_cores()
 
 
 def available_memory() -> int:

@@ -23,6 +23,15 @@ def layer_kinds(s: Settings, *names: str) -> Sequence[str]:
     return kinds
 
 
+def sees_everything(s: Settings) -> bool:
+    """Whether no layer has a sliding window, where files state none."""
+    kinds = s.find("layer_types")
+    if isinstance(kinds, list):
+        return "sliding_attention" not in kinds
+    windows_from = s.integer("max_window_layers", default=0)
+    return not s.boolean("use_sliding_window", False) or windows_from >= s.layers
+
+
 def axes_key(s: Settings, sections: Sequence[int]) -> Mapping[str, Value]:
     """Pairs that M-RoPE rotates by time, height and width; `sections` if config.json is silent.
 

@@ -2,10 +2,11 @@
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.checkpoint import Checkpoint
+from ingot.models.checkpoint_parts import sees_everything
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
-CHECKPOINTS = (Checkpoint(models=("Qwen2ForCausalLM",)),)
+CHECKPOINTS = (Checkpoint(models=("Qwen2ForCausalLM",), accepts=sees_everything),)
 
 
 def network(h: Hyperparameters) -> Network:

@@ -2,7 +2,7 @@
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.checkpoint import Checkpoint
-from ingot.models.checkpoint_parts import axes_key
+from ingot.models.checkpoint_parts import axes_key, sees_everything
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
@@ -11,7 +11,7 @@ _SECTIONS = (16, 24, 24)
 CHECKPOINTS = (
     Checkpoint(
         models=("Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
-        accepts=lambda s: not s.boolean("use_sliding_window", False),  # no file states windows
+        accepts=sees_everything,
         keys=lambda s: axes_key(s, _SECTIONS),
     ),
 )

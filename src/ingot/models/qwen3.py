@@ -3,12 +3,12 @@ head, a reranker."""
 
 from ingot.graph.ops import Activation, RopeLayout
 from ingot.models.checkpoint import Checkpoint
-from ingot.models.checkpoint_parts import ranker_keys
+from ingot.models.checkpoint_parts import ranker_keys, sees_everything
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSpec
 
 CHECKPOINTS = (
-    Checkpoint(models=("Qwen3ForCausalLM",)),
+    Checkpoint(models=("Qwen3ForCausalLM",), accepts=sees_everything),
     Checkpoint(
         models=("Qwen3ForSequenceClassification",),
         outer={"score": "cls.output"},

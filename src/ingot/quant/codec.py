@@ -17,6 +17,8 @@ from ingot.config import config
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
 
+_LARGE = 1e9  # importance whose products with squares of weights may overflow
+
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
 
@@ -69,7 +71,12 @@ def encode(
             raise QuantError(
                 f"importance of shape {list(importance.shape)} for rows of {row} weights"
             )
-        counts = np.ascontiguousarray(importance, np.float32)
+        if not (np.isfinite(importance).all() and np.min(importance) >= 0):
+            raise QuantError("importance must be finite and not negative")
+        # Only ratios count: as parts of the largest, their sums stay finite.
+        largest = np.max(importance)
+        scaled = importance / largest if largest > _LARGE else importance
+        counts = np.ascontiguousarray(scaled, np.float32)
         _native.encode_weighted(ggml, array.reshape(-1), counts, out, _thread_count(threads))
     else:
         _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))

@@ -39,7 +39,7 @@ def claim(size: int, folder: Path | None = None) -> CoreSet:
     place = folder or Path(tempfile.gettempdir()) / f"ingot-cores-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     cpus = spread(os.sched_getaffinity(0), physical_cores())
-    sets = core_sets(cpus, numa_nodes(), size)
+    sets = core_sets(cpus, [*numa_nodes().values()], size)
     for cores in sets:
         lock = (place / f"{min(cores)}-{size}").open("ab")
         if lock_file(lock.fileno(), wait=False):

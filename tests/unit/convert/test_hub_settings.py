@@ -532,7 +532,9 @@ def test_settings_changed_at_random(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("Qwen 2.5 VL", {"use_sliding_window": True}),
+        ("Qwen 2.5 VL", {"use_sliding_window": True, "max_window_layers": 1}),
+        ("Qwen 2.5", {"use_sliding_window": True, "max_window_layers": 21}),
+        ("Qwen 2.5", {"layer_types": ["full_attention", "sliding_attention"] * 14}),
         ("SmallThinker 21B", {"moe_enable_early_router": False}),
         ("SmallThinker 21B", {"rope_layout": [1] * 8}),
         ("SmallThinker 21B", {"sliding_window_layout": [0, 0, 1, 1] * 2}),
@@ -551,6 +553,13 @@ def test_settings_that_no_file_can_state(name: str, change: dict[str, Any]) -> N
     config = {**CASES[name][0], **change}
     with pytest.raises(ConversionError, match="fit no form"):
         keys_of(config)
+
+
+def test_windows_that_no_layer_has_are_no_windows() -> None:
+    config = {**CASES["Qwen 2.5"][0], "use_sliding_window": True, "max_window_layers": 28}
+    assert keys_of(config) == keys_of(CASES["Qwen 2.5"][0])
+    kinds = {"layer_types": ["full_attention"] * 28}
+    assert keys_of({**config, "max_window_layers": 0, **kinds}) == keys_of(config)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,6 @@ def _cores() -> list[Core]:
     found = []
     for core in cores:
         if cpus := tuple(sorted(core & allowed)):
-            node = next((i for i, node in enumerate(nodes) if cpus[0] in node), 0)
+            node = next((number for number, node in nodes.items() if cpus[0] in node), 0)
             found.append(Core(node, cpus))
     return sorted(found, key=lambda core: (core.node, core.cpus))

@@ -81,10 +81,18 @@ class DraftProposer(Proposer):
 
 
 def open_draft(
-    path: str | os.PathLike[str], model: LoadedModel, *, threads: int | None, device: str
+    path: str | os.PathLike[str],
+    model: LoadedModel,
+    *,
+    threads: int | None,
+    device: str,
+    numa: str,
 ) -> LoadedModel:
-    """Open a draft model for a model; one that cannot guess for it is an error."""
-    draft = LoadedModel(path, threads=threads, device=device)
+    """Open a draft model for a model; one that cannot guess for it is an error.
+
+    Its threads are pinned to no cores: those of the model, which spin between steps, have theirs.
+    """
+    draft = LoadedModel(path, threads=threads, device=device, numa=numa)
     try:
         _require_rewind(draft)
         require_one_graph(model, draft)

@@ -70,7 +70,11 @@ class EngineGuesses:
             self.hidden_states = self.draft.hidden_states
         elif options.draft is not None:
             self.draft = open_draft(
-                options.draft, model, threads=options.threads, device=options.device
+                options.draft,
+                model,
+                threads=options.threads,
+                device=options.device,
+                numa=options.numa,
             )
         elif model.keeps_hidden:
             self._head = self._own_head(model)
