@@ -39,6 +39,8 @@ _BESIDE = (
     "model.vision_tower.", "model.visual.", "model.multi_modal_projector.", "model.audio_tower.",
     "model.embed_vision.", "model.embed_audio.",
 )  # fmt: skip
+_EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
+_COMPARED = 4096  # bytes in each of some places of two matrices
 _MTP = "mtp."  # what is for multi-token prediction, if it is apart from the layers
 _NEVER_NEEDED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
 T = TypeVar("T")
@@ -151,20 +153,39 @@ def plan_tensors(
 ) -> dict[str, FileTensor]:
     """The tensors of the file, by name."""
     sources: dict[str, list[_Source]] = {}
-    tied = checkpoint.drops_output(settings)
     for full_name, place in _places(checkpoint, settings, stored):
         rows = place.at if isinstance(place.at, Rows) else None
         if isinstance(place.at, Number):
             continue
         for part, own in enumerate(rows.names if rows else (str(place.at),)):
             target = place.prefix + own + place.ending
-            if target == "output.weight" and tied:
-                continue
             matrix = _matrix(stored[full_name], target, place.stem, checkpoint, settings)
             source = _Source(place.rank, place.number, full_name, matrix, part, rows)
             sources.setdefault(target, []).append(source)
     planned = {name: _joined(name, found, checkpoint, settings) for name, found in sources.items()}
+    if checkpoint.drops_output(settings):
+        embedding, output = planned.get(_EMBEDDING), planned.pop(_OUTPUT, None)
+        stated = checkpoint.own_output is not None
+        if embedding and output and not stated and _differ(embedding, output):
+            planned[_OUTPUT] = output  # config.json calls them tied, and `transformers` looks, too
     return dict(sorted(planned.items(), key=lambda item: _natural(item[0])))
+
+
+def _differ(one: FileTensor, other: FileTensor) -> bool:
+    """Whether two matrices are stored with different values, of which some are read."""
+    matrices = [piece.matrix for tensor in (one, other) for piece in tensor.pieces]
+    stored = [matrix.tensor for matrix in matrices if isinstance(matrix, PlainMatrix)]
+    if len(stored) != 2 or len(matrices) != 2:
+        return False
+    size = min(tensor.nbytes for tensor in stored)
+    starts = [(size - _COMPARED) * part // 64 for part in range(65)] if size > _COMPARED else [0]
+    differ = stored[0].shape != stored[1].shape or any(
+        not np.array_equal(*(tensor.data[start : start + _COMPARED] for tensor in stored))
+        for start in starts
+    )
+    for tensor in stored:
+        tensor.release()
+    return differ
 
 
 def plan_numbers(

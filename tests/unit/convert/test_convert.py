@@ -11,6 +11,7 @@ import pytest
 
 import ingot.convert.conversion
 from checkpoints import bfloat16, llama_tensors, write_llama, write_safetensors
+from ingot.convert import open_model
 from ingot.convert.conversion import plan
 from ingot.convert.packed import Mxfp4Matrix, unpacked
 from ingot.convert.safetensors import read_safetensors
@@ -178,6 +179,18 @@ def test_a_failure_leaves_the_old_file(folder: Path, tmp_path: Path) -> None:
 def changed(folder: Path, **config: Any) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+
+
+@pytest.mark.parametrize(("changed", "kept"), [(False, False), (True, True)])
+def test_an_output_that_is_called_tied(changed: bool, kept: bool, tmp_path: Path) -> None:
+    """It is what is stored if that differs from the embedding, as `transformers` decides."""
+    folder = write_llama(tmp_path / "llama", tie_word_embeddings=True)
+    tensors = llama_tensors()
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
+    tensors["lm_head.weight"][-1, -1] += changed
+    write_safetensors(folder / "model.safetensors", tensors)
+    with open_model(folder) as model:
+        assert ("output.weight" in model.tensors) is kept
 
 
 def test_every_architecture_can_be_converted() -> None:
