@@ -1,9 +1,10 @@
 """Adapters on the GPU backend: the reference's logits, and the same bits alone and among others."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import current_thread
+from threading import Event, current_thread
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from gpu_runner import GpuRunner
 
 from ingot import LLM
 from ingot.adapters import Adapter, FloatMatrix, LowRank
+from ingot.backends.gpu.adapters import AdapterMemory
+from ingot.backends.gpu.graphs import Graphs
 from ingot.backends.gpu.replay import DecodeReplay
 from ingot.backends.gpu.variants import Start
 from ingot.errors import AdapterError
@@ -75,6 +78,33 @@ def test_the_same_bits_alone_and_among_others(models: Models) -> None:
     for number, wanted in alone.items():
         np.testing.assert_array_equal(np.concatenate(rows[number]), wanted)
     np.testing.assert_array_equal(np.concatenate(rows["plain"]), runner.run(IDS, generated=2))
+
+
+def test_steps_do_not_wait_for_an_adapter_of_a_larger_rank(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots are freed and filled while kernels for another one are compiled."""
+    runner = models.runner(models.adapter(rank=3, seed=1))
+    adapted, making, may_end = runner.backend._adapted, Event(), Event()
+    make = adapted._make
+
+    def slow(graphs: Graphs, *, adapters: AdapterMemory) -> DecodeReplay:
+        making.set()
+        assert may_end.wait(60)
+        return make(graphs, adapters=adapters)
+
+    monkeypatch.setattr(adapted, "_make", slow)
+    small = models.adapter(rank=3, seed=2)
+    with ThreadPoolExecutor(1) as pool:
+        large = pool.submit(runner.backend.prepare_adapters, 64)
+        assert making.wait(60)
+        runner.backend.attach(0, None)
+        runner.backend.attach(1, small)
+        assert_same(runner.run(IDS, generated=1, adapter=(1, 1.0)), models.wanted(small))
+        assert not large.done()
+        may_end.set()
+        large.result()
+    assert_same(runner.run(IDS, generated=1, adapter=(1, 1.0)), models.wanted(small))
 
 
 def test_a_slot_that_was_freed_adds_nothing_and_takes_another_adapter(models: Models) -> None:
