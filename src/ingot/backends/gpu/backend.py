@@ -49,8 +49,9 @@ def _at_work(device: Device) -> Iterator[None]:
             yield
     except torch.OutOfMemoryError as error:  # it was free when the plan was made
         raise MemoryShortageError(
-            "GPU memory ran out while the model was loading or running, because another program "
-            "has taken it: close other programs, or set gpu_layers"
+            "GPU memory ran out while the model was loading or running: another program has taken "
+            "it, or adapters need more than is left; close other programs, or set cache_tokens or "
+            "gpu_layers"
         ) from error
 
 
