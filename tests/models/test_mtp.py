@@ -326,6 +326,11 @@ def test_files_without_such_layers_are_refused(tmp_path: Path) -> None:
         assert not llm.engine.model.keeps_hidden
 
 
+def test_layers_on_several_gpus_are_refused_before_a_gpu_is_looked_for(path: Path) -> None:
+    with pytest.raises(ConfigError, match="on one GPU: leave gpu_split out"):
+        LoadedModel(path, mtp=True, device="cuda", gpu_split=[1, 1])
+
+
 def test_missing_parts_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fixture = with_mtp("qwen35")
     for name in ("nextn.hnorm.weight", "ffn_up.weight"):

@@ -300,6 +300,8 @@ def test_a_processor_cannot_wait_for_another_text(llm: LLM) -> None:
         ({"reuse": "some"}, "reuse is 'some'; it must be one of all, prompt, none"),
         ({"speculation": "magic"}, "speculation is 'magic'"),
         ({"device": "tpu"}, "device is 'tpu'; it must be one of cpu, cuda, auto, or cuda:0"),
+        ({"device": 0}, "device is 0; it must be one of"),
+        ({"device": "cuda:\N{FULLWIDTH DIGIT ONE}"}, "it must be one of"),
         ({"device": "cuda:"}, "device is 'cuda:'; it must be"),
         ({"device": "cuda:-1"}, "device is 'cuda:-1'; it must be"),
         ({"device": "cuda:x"}, "device is 'cuda:x'; it must be"),
