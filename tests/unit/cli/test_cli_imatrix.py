@@ -101,7 +101,7 @@ def test_a_size_is_kept(run: Run, uneven: Path, text: Path, tmp_path: Path) -> N
         ([], "say one of TYPE, --target-size and --target-bpw"),
         (["q8_0", "--target-bpw", "4"], "say one of TYPE"),
         (["--target-bpw", "4"], "need a text to measure on"),
-        (["q8_0", "--text", "TEXT"], "--text goes with"),
+        (["q8_0", "--text", "TEXT"], "--text and --context go with"),
         (["--target-bpw", "4", "--text", "TEXT", "--tensor-type", "x=q8_0"], "go with a TYPE"),
         (["--target-size", "4Q", "--text", "TEXT"], "it must be a size like"),
         (["--target-size", "1K", "--text", "TEXT", "-c", "32"], "choose a larger size"),
