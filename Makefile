@@ -27,6 +27,10 @@ $(VENV)/.created:
 	  { echo "Ingot needs Python 3.11 or newer as '$(PYTHON)': install it, or call make PYTHON=/path/to/python3.11." >&2; exit 1; }
 	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || \
 	  { echo "Ingot needs a C++20 compiler as '$${CXX:-c++}': install g++ 12 or newer or clang 14 or newer (Debian: apt-get install g++), or set CXX." >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || \
+	  { echo "Ingot needs the headers of '$(PYTHON)' to compile its core: install them (Debian: apt-get install python3-dev)." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Ingot needs the modules venv and ensurepip of '$(PYTHON)': install them (Debian: apt-get install python3-venv)." >&2; exit 1; }
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install scikit-build-core nanobind cmake ninja

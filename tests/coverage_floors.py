@@ -34,6 +34,8 @@ def _packages(parts: tuple[str, ...]) -> tuple[str, str]:
     if parts[0] == "native":
         return "native", "/".join(parts[:2]) if len(parts) > 2 else "native/bindings"
     inside = parts[len(parts) - parts[::-1].index("ingot") :]
+    if inside[0] == "backends" and len(inside) > 2:  # each needs something else to run
+        return "all", "/".join(inside[:2])
     return "all", inside[0] if len(inside) > 1 else "modules"
 
 

@@ -196,6 +196,20 @@ def test_native_code_is_counted_by_folder() -> None:
     }
 
 
+def test_backends_are_counted_each_by_itself() -> None:
+    files = {
+        "src/ingot/backends/cpu/seats.py": (9, 10),
+        "src/ingot/backends/gpu/kernels/linear.py": (0, 10),
+        "src/ingot/backends/registry.py": (3, 4),
+    }
+    assert by_package(report_of(files)) == {
+        "all": 50.0,
+        "backends": 75.0,
+        "backends/cpu": 90.0,
+        "backends/gpu": 0.0,
+    }
+
+
 HEADER = """template <bool yes>
 inline int choose(int x) {
   if constexpr (yes)
