@@ -216,7 +216,13 @@ def in_process(path: Path, loads: Sequence[Load], options: argparse.Namespace) -
     longest = max(load.prompt + load.generated for load in loads)
     most = options.parallel or max(load.clients for load in loads)
     context = max(2 * longest, 512)
-    with LLM(path, device=options.device, context=context, max_running=most) as llm:
+    with LLM(
+        path,
+        device=options.device,
+        context=context,
+        max_running=most,
+        chunk_tokens=options.chunk_tokens,
+    ) as llm:
         for load in loads:
             rates = []
             for wave in range(2):
@@ -248,7 +254,9 @@ def report(name: str, options: argparse.Namespace) -> None:
     parallel = str(options.parallel or max(clients))
     serve = ["--device", options.device, "--parallel", parallel]
     serve += ["--context", str(max(2 * longest, 512))]
-    print(f"{name}: --parallel {parallel}", flush=True)
+    if options.chunk_tokens:
+        serve += ["--chunk-tokens", str(options.chunk_tokens)]
+    print(f"{name}: {' '.join(serve)}", flush=True)
     number = 0
     with get_context("spawn").Pool(_CLIENT_PROCESSES) as pool, serving(path, serve) as server:
         for load in [*loads, loads[0]]:
@@ -280,6 +288,7 @@ def main() -> None:
     parser.add_argument("--clients", default="1,32,64,128,256,512")
     parser.add_argument("--lengths", default="128/128,128/512,1000/1000")
     parser.add_argument("--parallel", type=int, help="of the server; default: the most clients")
+    parser.add_argument("--chunk-tokens", type=int, help="default: by what steps take")
     parser.add_argument("--in-process", action="store_true", help="LLM.stream, without a server")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--vocabulary", type=int, default=30000, help="ids of prompts are below")
