@@ -149,7 +149,11 @@ def _keywords(called: Any, signature: inspect.Signature) -> set[str] | None:
             found.add(name)
             continue
         function = called.__init__ if inspect.isclass(called) else called
-        unpacked = get_args(get_type_hints(function, include_extras=True).get(name))
+        try:
+            hints = get_type_hints(function, include_extras=True)
+        except NameError:  # of a package that imports what it names for type checkers alone
+            return None
+        unpacked = get_args(hints.get(name))
         if not unpacked:
             return None
         found |= unpacked[0].__annotations__.keys()

@@ -84,11 +84,13 @@ def test_no_block_is_overlooked() -> None:
         assert len(fences) == len(python_blocks(str(page))), page.name
 
 
+@pytest.mark.filterwarnings("ignore")  # where Ray is installed, it is imported
 @pytest.mark.parametrize("block", CHECKED, ids=str)
 def test_names_in_code_that_does_not_run_exist(block: Block) -> None:
     assert faults(block.text) == []
 
 
+@pytest.mark.filterwarnings("ignore")  # as above
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
