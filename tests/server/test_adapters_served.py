@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -274,6 +275,35 @@ def test_adapters_are_loaded_and_unloaded_by_clients(
 
     (tmp_path / "text.gguf").write_text("no adapter")
     talk(files, said, {"one": 1.0}, adapters_folder=tmp_path)
+
+
+def test_requests_wait_for_no_adapter_that_is_loaded_or_unloaded(
+    files: dict[str, Path], texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading takes seconds on a GPU, and whoever unloads another adapter waits for it."""
+    begun, go_on = Event(), Event()
+
+    def load(self: LLM, name: str, path: Path) -> None:  # noqa: ARG001
+        begun.set()
+        go_on.wait(60)
+
+    async def said(client: httpx.AsyncClient) -> None:
+        body = {"lora_name": "slow", "lora_path": files["two"].name}
+        loading = asyncio.create_task(client.post("/v1/load_lora_adapter", json=body))
+        await asyncio.to_thread(begun.wait, 60)
+        name = {"lora_name": "one"}
+        unloading = asyncio.create_task(client.post("/v1/unload_lora_adapter", json=name))
+        for _ in range(20):  # until it waits
+            await asyncio.sleep(0.01)
+        try:
+            assert await asyncio.wait_for(complete(client, model="two"), 30) == texts["two"]
+            assert not loading.done()
+        finally:
+            go_on.set()
+        assert [(await done).status_code for done in (loading, unloading)] == [200, 200]
+
+    monkeypatch.setattr(LLM, "add_adapter", load)
+    talk(files, said, adapters_folder=files["two"].parent)
 
 
 def test_only_adapters_of_the_folder_are_loaded(files: dict[str, Path], tmp_path: Path) -> None:

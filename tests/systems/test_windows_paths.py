@@ -11,6 +11,7 @@ from test_systems import run
 
 from checkpoints import write_llama
 from ingot.cli.shared.adapter_flags import parse_scaled
+from ingot.errors import ConfigError
 from ingot.store.names import FileName, HubName, parse_name
 from tiny_llama import write_tiny_llama
 
@@ -47,6 +48,12 @@ def test_names_of_models_elsewhere_stay_what_they_are() -> None:
 )
 def test_a_drive_is_not_the_scale_of_an_adapter(given: str, path: str, scale: float) -> None:
     assert parse_scaled(given) == (path, scale)
+
+
+@pytest.mark.parametrize("scale", ["nan", "inf", "-inf"])
+def test_the_scale_of_an_adapter_is_finite(scale: str) -> None:
+    with pytest.raises(ConfigError, match="must be a finite number"):
+        parse_scaled(f"lora.gguf:{scale}")
 
 
 # Writes, finds and opens models by paths on drive C:, and prints what it found as JSON.

@@ -17,7 +17,7 @@ from ingot.server.catalog import Catalog
 from ingot.server.options import ServedModel, ServerOptions
 from tiny_llama import write_tiny_llama
 
-GIB = 1 << 30
+GIB, HALF = 1 << 30, 1 << 29
 Write = Callable[[Mapping[str, str]], Path]
 
 MEMINFO = {"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n"}
@@ -26,7 +26,7 @@ VERSION_2 = {
     "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
     "sys/fs/cgroup/app/memory.max": f"{4 * GIB}\n",
     "sys/fs/cgroup/app/memory.current": f"{3 * GIB}\n",
-    "sys/fs/cgroup/app/memory.stat": f"anon {GIB}\ninactive_file {GIB}\nactive_file {GIB}\n",
+    "sys/fs/cgroup/app/memory.stat": f"anon {2 * GIB}\ninactive_file {HALF}\nactive_file {HALF}\n",
     "sys/fs/cgroup/app/inner/memory.max": "max\n",
     "sys/fs/cgroup/app/inner/memory.current": f"{3 * GIB}\n",
 }
@@ -34,7 +34,8 @@ VERSION_1 = {
     "proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n0::/\n",
     "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{4 * GIB}\n",
     "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{3 * GIB}\n",
-    "sys/fs/cgroup/memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB}\n",
+    "sys/fs/cgroup/memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {HALF}\n"
+    f"active_file 8\ntotal_active_file {HALF}\n",
 }
 
 
@@ -74,7 +75,7 @@ def siblings(*cores: str) -> dict[str, str]:
 def test_a_container_leaves_its_limit_without_what_it_uses_and_cannot_drop(
     machine: Write, files: dict[str, str]
 ) -> None:
-    """Of 4 GiB it uses 3, and one of these is file cache that was not used lately."""
+    """Of 4 GiB it uses 3, and one of these is file cache, whether it was used lately or not."""
     root = machine(MEMINFO | files)
     assert control_groups.memory_limit(root) == 4 * GIB
     assert control_groups.memory_left(root) == linux.available_memory() == 2 * GIB

@@ -31,7 +31,7 @@ from ingot.gguf.value_encoding import Writable
 from ingot.models import build_graph, checkpoints, has_own_mix_rules
 from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.settings import Settings
-from ingot.quant import encode
+from ingot.quant import encode, require_encodable
 from ingot.quantize.mixes import MIXES, Mix, ModelShape, choose_types, mix_of
 from ingot.store import checkpoint_name
 from ingot.tokenizer import Tokenizer
@@ -113,7 +113,9 @@ class Conversion:
             elif kind is GgmlType.F32:
                 yield np.ascontiguousarray(tensor.read(first, last)).reshape(-1).view(np.uint8)
             else:
-                yield encode(tensor.read(first, last), kind).reshape(-1)
+                values = tensor.read(first, last)
+                require_encodable(values, kind, name)
+                yield encode(values, kind).reshape(-1)
             made += step * tensor.columns
             if made >= _RELEASED or last == tensor.rows:
                 tensor.release()

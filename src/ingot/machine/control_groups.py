@@ -13,9 +13,9 @@ _ROOT = Path("/")
 _NO_LIMIT = 1 << 60  # version 1 writes a huge number if there is no limit
 _LIMITS = ("memory.max", "memory.limit_in_bytes")  # of version 2 and version 1
 _USES = ("memory.current", "memory.usage_in_bytes")
-# Pages of files that were not used lately: the system drops them before a limit stops anything.
-# The number of version 1 with the groups below it has a longer name.
-_RECLAIMABLE = ("total_inactive_file", "inactive_file")
+# Pages of files, which the system drops before a limit stops anything; those that were read twice
+# are active. The numbers of version 1 with the groups below it have longer names.
+_RECLAIMABLE = (("total_inactive_file", "inactive_file"), ("total_active_file", "active_file"))
 
 
 def memory_limit(root: Path = _ROOT) -> int | None:
@@ -69,8 +69,11 @@ def _limited(root: Path) -> Iterator[tuple[Path, int]]:
 def _kept(group: Path) -> int:
     """Bytes that a group uses and that the system cannot drop at once."""
     statistics = dict(re.findall(r"^(\w+) (\d+)$", _text(group / "memory.stat"), re.M))
-    found = [int(statistics[name]) for name in _RECLAIMABLE if name in statistics]
-    return max(0, (_first(group, _USES) or 0) - (found[0] if found else 0))
+    droppable = sum(
+        next((int(statistics[name]) for name in names if name in statistics), 0)
+        for names in _RECLAIMABLE
+    )
+    return max(0, (_first(group, _USES) or 0) - droppable)
 
 
 def _first(group: Path, names: tuple[str, ...]) -> int | None:

@@ -10,6 +10,7 @@ from ingot.models.spec import AttentionSpec, LayerSpec, MlpSpec, Network, NormSp
 CHECKPOINTS = (
     Checkpoint(
         models=("BloomForCausalLM",),
+        accepts=lambda s: not s.boolean("apply_residual_connection_post_layernorm", False),
         prefixes=("transformer.",),
         layers="h",
         names={

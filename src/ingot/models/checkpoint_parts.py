@@ -32,6 +32,11 @@ def sees_everything(s: Settings) -> bool:
     return not s.boolean("use_sliding_window", False) or windows_from >= s.layers
 
 
+def has_no_window(s: Settings) -> bool:
+    """The same for classes whose windows do not begin at `max_window_layers`."""
+    return not s.boolean("use_sliding_window", False) and sees_everything(s)
+
+
 def axes_key(s: Settings, sections: Sequence[int]) -> Mapping[str, Value]:
     """Pairs that M-RoPE rotates by time, height and width; `sections` if config.json is silent.
 

@@ -3,6 +3,7 @@ shared expert."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.checkpoint import Checkpoint
+from ingot.models.checkpoint_parts import has_no_window
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import (
     AttentionSpec,
@@ -16,7 +17,8 @@ from ingot.models.spec import (
 CHECKPOINTS = (
     Checkpoint(
         models=("Qwen2MoeForCausalLM",),
-        accepts=lambda s: not s.boolean("norm_topk_prob", False),  # the weights that files mean
+        # The weights of experts that files mean.
+        accepts=lambda s: not s.boolean("norm_topk_prob", False) and has_no_window(s),
         keys=lambda s: {
             "expert_shared_feed_forward_length": s.integer("shared_expert_intermediate_size")
         },

@@ -11,6 +11,7 @@ CHECKPOINTS = (
     Checkpoint(models=("Qwen3ForCausalLM",), accepts=sees_everything),
     Checkpoint(
         models=("Qwen3ForSequenceClassification",),
+        accepts=sees_everything,
         outer={"score": "cls.output"},
         keys=ranker_keys,
     ),

@@ -3,13 +3,15 @@ to one."""
 
 from ingot.graph.ops import Activation, Gating, RopeLayout
 from ingot.models.checkpoint import Checkpoint
+from ingot.models.checkpoint_parts import has_no_window
 from ingot.models.hyperparameters import Hyperparameters
 from ingot.models.spec import AttentionSpec, ExpertsSpec, LayerSpec, Network, NormSpec
 
 CHECKPOINTS = (
     Checkpoint(
         models=("Qwen3MoeForCausalLM",),
-        accepts=lambda s: s.boolean("norm_topk_prob", False),  # the weights that files mean
+        # The weights of experts that files mean.
+        accepts=lambda s: s.boolean("norm_topk_prob", False) and has_no_window(s),
     ),
 )
 

@@ -7,13 +7,13 @@ class that draws a format's layout and decodes (some: encodes) it in NumPy.
 from typing import TYPE_CHECKING, Any
 
 from ingot.quant.block import BlockFormat
-from ingot.quant.codec import decode, encode
+from ingot.quant.codec import decode, encode, require_encodable
 
 if TYPE_CHECKING:
     from ingot.quant.registry import format_of as format_of
     from ingot.quant.registry import formats as formats
 
-__all__ = ["BlockFormat", "decode", "encode", "format_of", "formats"]
+__all__ = ["BlockFormat", "decode", "encode", "format_of", "formats", "require_encodable"]
 
 
 def __getattr__(name: str) -> Any:

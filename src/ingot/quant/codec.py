@@ -5,7 +5,7 @@ new array. Sizes are checked here, by name and number; the kernels trust them. K
 nothing of files; `threads` is all it knows of the machine.
 """
 
-from math import prod
+from math import isfinite, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,8 @@ from ingot.config import config
 from ingot.errors import QuantError
 from ingot.gguf import GgmlType
 
+_HALF_MOST = 65504.0  # the largest half float
+_WIDE = (GgmlType.F32, GgmlType.F64, GgmlType.BF16, GgmlType.MXFP4)  # no half float in them
 _LARGE = 1e9  # importance whose products with squares of weights may overflow
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
@@ -81,6 +83,20 @@ def encode(
     else:
         _native.encode(ggml, array.reshape(-1), out, _thread_count(threads))
     return out.reshape(*rows, row // ggml.block_size * ggml.block_bytes)
+
+
+def require_encodable(values: Floats, kind: GgmlType, name: str) -> None:
+    """Refuse weights that a block would spread to its neighbours: NaN, infinite, too large."""
+    if values.size == 0:
+        return
+    least, most = float(values.min()), float(values.max())  # NaN if one is
+    if not (isfinite(least) and isfinite(most)):
+        raise QuantError(f"{name} has weights that are NaN or infinite; the model is damaged")
+    if kind not in _WIDE and max(-least, most) > _HALF_MOST:
+        raise QuantError(
+            f"{name} has weights up to {max(-least, most):.3g}, but {kind.name} ends at "
+            f"{_HALF_MOST:g}; keep this tensor as BF16 or F32"
+        )
 
 
 def _known(type: int) -> GgmlType:

@@ -18,7 +18,7 @@ from ingot.errors import QuantError
 from ingot.files import require_room
 from ingot.gguf import GgmlType, GgufLoader, GgufWriter, LazyTensor
 from ingot.gguf.copying import copy_keys, copy_tensor
-from ingot.quant import decode, encode
+from ingot.quant import decode, encode, require_encodable
 from ingot.quantize.compensation import encode_compensated
 from ingot.quantize.imatrix import ImportanceMatrix
 from ingot.quantize.mixes import COPY, Mix, ModelShape, choose_types, fitting, is_quantizable
@@ -154,6 +154,7 @@ def encoded_pieces(
             last = min(first + step, end)
             data = tensor.data[first * row_bytes : last * row_bytes]
             values = decode(data, tensor.type, (last - first, columns), threads)
+            require_encodable(values, kind, tensor.name)
             if root is not None and kind.block_size > 1:
                 yield encode_compensated(values, root, kind, threads).reshape(-1)
             else:

@@ -181,7 +181,7 @@ class Catalog:
 
     async def remove_adapter(self, entry: Entry, adapter: str) -> None:
         """Remove an adapter of a model, open or not; requests that run with it continue."""
-        async with entry.opening, entry.adapting:
+        async with entry.adapting, entry.opening:  # nobody waits to open it while another one loads
             if entry.llm is not None:
                 await run_in_thread(entry.llm.remove_adapter, adapter)
             kept = dict(entry.model.engine.adapters or {})

@@ -51,8 +51,15 @@ def test_pinned_threads_have_a_core_each() -> None:
     assert [seat.cpus for seat in spread] == [(cpu,) for cpu in range(8)]
     with pytest.raises(ConfigError, match="5 threads cannot be pinned to 4 cores"):
         seats(5, Numa.AUTO, ONE_SOCKET, pin=True)
-    with pytest.raises(ConfigError, match="Linux only"):
+    with pytest.raises(ConfigError, match="does not tell its cores"):
         seats(1, Numa.AUTO, [], pin=True)
+
+
+def test_nodes_without_a_thread_have_no_replica() -> None:
+    sizes = (10, 1, 10)
+    cores = [Core(n, (10 * n + i,)) for n, size in enumerate(sizes) for i in range(size)]
+    found = seats(3, Numa.REPLICATE, cores, pin=False)
+    assert {(seat.node, seat.replica) for seat in found} == {(0, 0), (2, 1)}
 
 
 @given(
@@ -71,6 +78,7 @@ def test_all_threads_or_none(sizes: list[int], threads: int, numa: Numa, pin: bo
     if pin:
         assert len({seat.cpus for seat in found}) == threads
     assert [seat.node for seat in found] == sorted(seat.node for seat in found)
+    assert {seat.replica for seat in found} == set(range(len({seat.replica for seat in found})))
     where = {cpu: core.node for core in cores for cpu in core.cpus}
     assert all(where[cpu] == seat.node for seat in found for cpu in seat.cpus)
 

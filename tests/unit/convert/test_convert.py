@@ -193,6 +193,28 @@ def test_an_output_that_is_called_tied(changed: bool, kept: bool, tmp_path: Path
         assert ("output.weight" in model.tensors) is kept
 
 
+@pytest.mark.parametrize(
+    ("weight", "type", "reason"),
+    [
+        (np.nan, "f16", "NaN or infinite"),
+        (-np.inf, "q8_0", "NaN or infinite"),
+        (1e6, "f16", "up to 1e\\+06, but F16 ends at 65504"),
+    ],
+)
+def test_weights_that_cannot_be_encoded(
+    weight: float, type: str, reason: str, tmp_path: Path
+) -> None:
+    folder, tensors = write_llama(tmp_path / "llama"), llama_tensors()
+    damaged = tensors["model.layers.1.mlp.up_proj.weight"].copy()
+    damaged[3, 3] = weight
+    tensors["model.layers.1.mlp.up_proj.weight"] = damaged
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(QuantError, match=rf"blk\.1\.ffn_up\.weight has weights.*{reason}"):
+        plan(folder, type).write(tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
+    plan(folder, "f32").write(tmp_path / "out.gguf")  # as it is
+
+
 def test_every_architecture_can_be_converted() -> None:
     assert all(stored_forms(name) for name in architectures())
 

@@ -555,6 +555,27 @@ def test_settings_that_no_file_can_state(name: str, change: dict[str, Any]) -> N
         keys_of(config)
 
 
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        ("Qwen2MoeForCausalLM", {"norm_topk_prob": False}),
+        ("Qwen3MoeForCausalLM", {"norm_topk_prob": True}),
+        ("Qwen3ForSequenceClassification", {"num_hidden_layers": 4}),
+    ],
+)
+def test_windows_that_files_of_the_class_lack(model: str, config: dict[str, Any]) -> None:
+    stored_form({**config, "use_sliding_window": False, "sliding_window": 128}, model)
+    with pytest.raises(ConversionError, match="fit no form"):
+        stored_form({**config, "use_sliding_window": True, "sliding_window": 128}, model)
+
+
+def test_residuals_of_bloom_that_no_file_can_state() -> None:
+    name = "apply_residual_connection_post_layernorm"
+    stored_form({name: False}, "BloomForCausalLM")
+    with pytest.raises(ConversionError, match="fit no form"):
+        stored_form({name: True}, "BloomForCausalLM")
+
+
 def test_windows_that_no_layer_has_are_no_windows() -> None:
     config = {**CASES["Qwen 2.5"][0], "use_sliding_window": True, "max_window_layers": 28}
     assert keys_of(config) == keys_of(CASES["Qwen 2.5"][0])

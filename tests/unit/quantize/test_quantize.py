@@ -93,6 +93,24 @@ def test_pieces_do_not_change_the_file(
     assert (tmp_path / "whole.gguf").read_bytes() == (tmp_path / "pieces.gguf").read_bytes()
 
 
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -np.inf, 1e5])
+def test_weights_that_would_spoil_their_block(weight: float, tmp_path: Path) -> None:
+    writer = GgufWriter(tmp_path / "model.gguf")
+    writer.add("general.architecture", "llama")
+    values = np.zeros((4, 256), "f4")
+    values[2, 7] = weight
+    for name in ("output.weight", "blk.0.ffn_up.weight"):
+        writer.add_tensor(name, values)
+    writer.write()
+    with GgufLoader(tmp_path / "model.gguf") as model:
+        reason = "NaN or infinite" if not np.isfinite(weight) else "up to 1e"
+        with pytest.raises(QuantError, match=reason):
+            plan(model, MIXES["Q4_K_M"]).write(tmp_path / "out.gguf")
+        assert not (tmp_path / "out.gguf").exists()
+        if np.isfinite(weight):
+            plan(model, MIXES["BF16"]).write(tmp_path / "out.gguf")
+
+
 def test_types_of_a_mix(model: GgufLoader) -> None:
     types = plan(model, mix_of("q4_k_m")).types
     assert types["output.weight"] is GgmlType.Q6_K

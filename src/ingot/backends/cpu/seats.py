@@ -55,7 +55,8 @@ def seats(threads: int, numa: Numa, cores: Sequence[Core], *, pin: bool) -> list
             f"{threads} threads cannot be pinned to {len(cores)} cores of their own; take fewer "
             "threads, or leave pin_threads out"
             if cores
-            else "threads can be pinned on Linux only; leave pin_threads out"
+            else "threads cannot be pinned, because the system does not tell its cores (Linux does "
+            "so in /sys); leave pin_threads out"
         )
     nodes = [list(group) for _, group in groupby(cores, key=lambda core: core.node)]
     largest = max(nodes, key=len, default=[])
@@ -69,7 +70,7 @@ def seats(threads: int, numa: Numa, cores: Sequence[Core], *, pin: bool) -> list
         before = sum(map(len, nodes[:number]))
         begin, end = (threads * n // len(cores) for n in (before, before + len(group)))
         everywhere = tuple(cpu for core in group for cpu in core.cpus)
-        replica = number if numa is Numa.REPLICATE else 0
+        replica = len({seat.node for seat in found}) if numa is Numa.REPLICATE else 0
         found += [
             Seat(group[i].cpus[:1] if pin else everywhere, group[0].node, replica)
             for i in range(end - begin)

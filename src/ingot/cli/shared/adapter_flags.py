@@ -1,5 +1,6 @@
 """Options that load LoRA adapters: `--lora`, `--lora-scaled`, `--lora-init-without-apply`."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -88,9 +89,12 @@ def parse_scaled(given: str) -> tuple[str, float]:
     if not separator or _exists(given):
         return given, 1.0
     try:
-        return path, float(scale)
+        factor = float(scale)
     except ValueError:
         return given, 1.0
+    if not math.isfinite(factor):
+        raise ConfigError(f"the scale of {path} is {scale}; it must be a finite number")
+    return path, factor
 
 
 def _each(options: list[str] | None) -> list[str]:
