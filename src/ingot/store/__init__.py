@@ -35,6 +35,7 @@ from ingot.store.progress import Progress, silent
 if TYPE_CHECKING:
     from ingot.store.hub import FoundRepo
     from ingot.store.ollama_folder import Settings
+    from ingot.store.other_tools import FoundModel
     from ingot.store.plan import Plan as Plan
 
 
@@ -65,11 +66,7 @@ def _find(name: ModelName) -> Path | None:
         case FileName():
             return _find_file(name.text)
         case HubName():
-            from ingot.store.hub_cache import find_cached, find_cached_checkpoint  # noqa: PLC0415
-
-            if choice := find_cached(name):
-                return choice.files[0].link
-            return None if name.quantization or name.file else find_cached_checkpoint(name.repo)
+            return _find_repo(name)
         case WebName():
             from ingot.store.web_files import find_web  # noqa: PLC0415
 
@@ -78,6 +75,27 @@ def _find(name: ModelName) -> Path | None:
             from ingot.store.ollama_folder import find_ollama  # noqa: PLC0415
 
             return find_ollama(name)
+
+
+def _find_repo(name: HubName) -> Path | None:
+    from ingot.store.hub_cache import find_cached, find_cached_checkpoint  # noqa: PLC0415
+    from ingot.store.other_tools import find_elsewhere  # noqa: PLC0415
+
+    if choice := find_cached(name):
+        return choice.files[0].link
+    if found := find_elsewhere(name):
+        return found.weights[0]
+    return None if name.quantization or name.file else find_cached_checkpoint(name.repo)
+
+
+def _elsewhere(name: ModelName) -> "FoundModel | None":
+    """The model of a name, if it is in the folder of another tool and not in the hub's cache."""
+    from ingot.store.hub_cache import find_cached  # noqa: PLC0415
+    from ingot.store.other_tools import find_elsewhere  # noqa: PLC0415
+
+    if not isinstance(name, HubName) or find_cached(name):
+        return None
+    return find_elsewhere(name)
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
@@ -105,7 +123,8 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     """Download a model, or verify the one that is here, and return its path.
 
     Several processes may call this at once: one downloads, the others wait. A file appears under
-    its name when it is complete; if the download is interrupted, the next one continues.
+    its name when it is complete; if the download is interrupted, the next one continues. A model
+    that LM Studio or llama.cpp has is used there, and nobody is asked.
     """
     return _pull(parse_name(name), progress or silent)
 
@@ -113,6 +132,9 @@ def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
 def _pull(name: ModelName, report: Progress) -> Path:
     if isinstance(name, DefaultName):
         return default_model.pull_default(models_folder(), report)
+    if found := _elsewhere(name):
+        report(found.said, 0, 0)
+        return found.weights[0]
     from ingot.store.plan import fetch  # noqa: PLC0415
 
     return fetch(_plan(name), report)
@@ -171,7 +193,12 @@ def checkpoint_name(folder: Path) -> str:
 
 def plan_pull(name: str) -> "Plan":
     """What `pull` would download; nothing is downloaded yet."""
-    return _plan(parse_name(name))
+    parsed = parse_name(name)
+    if found := _elsewhere(parsed):
+        from ingot.store.plan import plan_in_place  # noqa: PLC0415
+
+        return plan_in_place(name, found.weights, found.others, found.said)
+    return _plan(parsed)
 
 
 def _plan(name: ModelName) -> "Plan":

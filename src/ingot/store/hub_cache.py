@@ -31,16 +31,21 @@ _WEIGHTS_OF_INDEX = re.compile(rb'"([^"/]{1,255}\.safetensors)"')
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """A file of a snapshot."""
+    """A file of a repository on this machine."""
 
     path: str  # in the repository
     size: int
     link: Path
 
 
-def repo_folder(repo: str) -> Path:
-    """The folder of a repository; it may not exist."""
-    return config().hub_cache / (_PREFIX + repo.replace("/", _SEPARATOR))
+def repo_folder(repo: str, cache: Path | None = None) -> Path:
+    """The folder of a repository, in the hub's cache or another one; it may not exist."""
+    return (cache or config().hub_cache) / (_PREFIX + repo.replace("/", _SEPARATOR))
+
+
+def is_in_repo(path: str) -> bool:
+    """Whether a path in a cache is one of a repository's files."""
+    return path.startswith(_PREFIX)
 
 
 def repo_of(folder: Path) -> str | None:
@@ -54,11 +59,21 @@ def repo_of(folder: Path) -> str | None:
 
 def find_cached(name: HubName) -> Choice[CachedFile] | None:
     """The model of a name, if all its files are in the cache."""
-    for snapshot in _snapshots(repo_folder(name.repo)):
-        with suppress(IngotError):  # it is not in this snapshot
-            choices = choices_of(_files(snapshot))
-            where = f"hf:{name.repo}"
-            return choose(choices, name.quantization, name.file, available_memory(), where)[0]
+    found = (choose_for(name, files) for files in cached_files(name.repo))
+    return next((choice for choice in found if choice), None)
+
+
+def cached_files(repo: str, cache: Path | None = None) -> Iterator[list[CachedFile]]:
+    """The files of a repository, of each snapshot in the hub's cache or another one."""
+    for snapshot in _snapshots(repo_folder(repo, cache)):
+        yield list(_files(snapshot))
+
+
+def choose_for(name: HubName, files: list[CachedFile]) -> Choice[CachedFile] | None:
+    """The model of a name among files of its repository."""
+    with suppress(IngotError):  # it is not among them
+        choices, where = choices_of(files), f"hf:{name.repo}"
+        return choose(choices, name.quantization, name.file, available_memory(), where)[0]
     return None
 
 
@@ -67,9 +82,9 @@ def find_cached_checkpoint(repo: str) -> Path | None:
     return next((path for path, _ in _checkpoints(repo_folder(repo))), None)
 
 
-def cached_models() -> Iterator[tuple[HubName, Choice[CachedFile]]]:
-    """The models in the cache; each file once, in its newest snapshot."""
-    for repo, folder in _repos():
+def cached_models(cache: Path | None = None) -> Iterator[tuple[HubName, Choice[CachedFile]]]:
+    """The models in the hub's cache or another one; each file once, in its newest snapshot."""
+    for repo, folder in _repos(cache):
         seen: set[str] = set()
         for snapshot in _snapshots(folder):
             for choice in choices_of(_files(snapshot)):
@@ -150,9 +165,9 @@ def _removable(name: HubName) -> dict[str, set[str]]:
     return found | checkpoints
 
 
-def _repos() -> Iterator[tuple[str, Path]]:
-    """The repositories in the cache, and their folders."""
-    for folder in sorted(config().hub_cache.glob(f"{_PREFIX}*{_SEPARATOR}*")):
+def _repos(cache: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The repositories in a cache, and their folders."""
+    for folder in sorted((cache or config().hub_cache).glob(f"{_PREFIX}*{_SEPARATOR}*")):
         yield folder.name.removeprefix(_PREFIX).replace(_SEPARATOR, "/", 1), folder
 
 

@@ -33,16 +33,21 @@ def _own(folder: Path) -> Iterator[StoredModel]:
 
 
 def _others() -> Iterator[StoredModel]:
-    with_files = set()
-    for name, cached in cached_models():
-        with_files.add(name.repo)
-        yield StoredModel(str(name), cached.files[0].link, cached.size, "hub")
+    cached, found = list(cached_models()), list(found_models())
+    names = [name for name, _ in cached] + [model.name for model in found if model.name]
+    with_files = {name.repo for name in names}
+    for name, choice in cached:
+        yield StoredModel(str(name), choice.files[0].link, choice.size, "hub")
     for name, folder, size in cached_checkpoints():
         said = str(folder) if name.repo in with_files else str(name)  # the name means a file
         yield StoredModel(said, folder, size, "hub")
     for place in config().ollama_folders:
         for ollama, path, size in ollama_models(place):
             yield StoredModel(str(ollama), path, size, "ollama")
-    for tool, found in found_models():
-        path = found.files[0].place
-        yield StoredModel(str(path), path, found.size, tool)
+    taken = {name for name, _ in cached}
+    for model in found:
+        path, said = model.weights[0], str(model.weights[0])
+        if model.name and model.name not in taken:
+            taken.add(model.name)
+            said = str(model.name)
+        yield StoredModel(said, path, model.choice.size, model.tool)

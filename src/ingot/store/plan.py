@@ -4,7 +4,7 @@ The hub, ollama's registry and web servers make plans; `fetch` carries one out, 
 `ingot pull --dry-run` shows it. It does not know who made it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,17 @@ class Plan:
     def memory(self) -> int:
         """About how many bytes of memory the model takes."""
         return memory_needed(sum(file.source.size or 0 for file in self.files if file.weights))
+
+
+def plan_in_place(name: str, weights: Sequence[Path], others: Sequence[Path], said: str) -> Plan:
+    """A plan that downloads nothing, because all files are on this machine."""
+
+    def planned(path: Path, *, weights: bool) -> PlannedFile:
+        return PlannedFile(Source(path.as_uri(), path.name, _size(path)), path, weights)
+
+    files = [planned(path, weights=True) for path in weights]
+    files += [planned(path, weights=False) for path in others]
+    return Plan(name, tuple(files), lambda: weights[0], said)
 
 
 def fetch(plan: Plan, report: Progress) -> Path:

@@ -11,6 +11,7 @@ from ingot.store import default_model
 from ingot.store.hub_cache import remove_cached, remove_cached_checkpoint
 from ingot.store.names import DefaultName, FileName, HubName, ModelName, OllamaName, WebName
 from ingot.store.ollama_folder import layers_in, own_folder, remove_ollama
+from ingot.store.other_tools import find_elsewhere
 from ingot.store.quantizations import split_stem
 from ingot.store.web_files import find_web
 
@@ -19,7 +20,14 @@ def remove_model(name: ModelName, folder: Path) -> int:
     """Remove a model and return how many bytes that frees."""
     match name:
         case HubName():
-            return remove_cached(name)
+            try:
+                return remove_cached(name)
+            except ModelNotFoundError:
+                if found := find_elsewhere(name):
+                    raise StoreError(
+                        f"{name} belongs to {found.tool}; remove it there: {found.weights[0]}"
+                    ) from None
+                raise
         case WebName():
             if path := find_web(name, folder / "web"):
                 size = _bytes(path.parent.iterdir())

@@ -134,13 +134,23 @@ def test_list_json(run: Run, cache: Path, tiny: Path) -> None:
 
 
 def test_models_of_other_tools(run: Run, home: Path, tiny: Path) -> None:
-    place = home / ".lmstudio/models/owner/repo"
-    place.mkdir(parents=True)
-    tiny.rename(place / tiny.name)
+    place = home / ".lmstudio/models/owner/repo" / tiny.name
+    place.parent.mkdir(parents=True)
+    tiny.rename(place)
     (listed,) = json.loads(run("list", "--json").out)
-    assert (listed["name"], listed["source"]) == (str(place / tiny.name), "LM Studio")
-    assert run("remove", listed["name"]).status == 2
-    assert (place / tiny.name).is_file()
+    name = f"hf:owner/repo/{place.name}"
+    assert (listed["name"], listed["source"]) == (name, "LM Studio")
+    pulled = run("pull", name)
+    assert (pulled.status, pulled.out) == (0, f"{place}\n")
+    assert pulled.err == f"LM Studio has it in {place.parent}, where it is used\n"
+    planned = dict(line.split("  ", 1) for line in run("pull", "--dry-run", name).out.splitlines())
+    assert planned["file"].strip().endswith("already here)")
+    assert planned["to download"].strip() == "0 bytes"
+    assert json.loads(run("inspect", "owner/repo", "--json").out)["path"] == str(place)
+    refused = run("remove", name)
+    assert refused.status == 2
+    assert refused.err == f"error: {name} belongs to LM Studio; remove it there: {place}\n"
+    assert place.is_file()
 
 
 def test_remove(run: Run, cache: Path, tiny: Path) -> None:

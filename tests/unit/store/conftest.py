@@ -1,5 +1,6 @@
 """An empty machine: no models anywhere, a server on this machine, and no waiting between tries."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,12 @@ def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubAndOllama
     monkeypatch.setattr(web, "FIRST_WAIT", 0.0)
     with serving() as started:
         yield started
+
+
+@pytest.fixture
+def environment(server: HubAndOllama, home: Path) -> dict[str, str]:
+    """The hub of a process is the server."""
+    return {**os.environ, "HF_ENDPOINT": server.url, "HOME": str(home), "HF_HUB_OFFLINE": ""}
 
 
 @pytest.fixture

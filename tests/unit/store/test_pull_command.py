@@ -1,16 +1,11 @@
 """`ingot pull`, `run`, `search` and `LLM` with models of a server on this machine."""
 
-import os
-import random
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from model_server import HubAndOllama
+from pull_processes import ingot
 
 from checkpoints import write_llama
 from ingot import LLM, GgufLoader, store
@@ -18,12 +13,9 @@ from ingot.cli.shared import planned_memory, served_models
 from ingot.errors import StoreError
 from ingot.graph.kv_type import KvType
 from ingot.memory_estimate import estimate_memory
-from ingot.store.download import part_of
 from tiny_llama import write_tiny_llama
 
-INGOT = Path(sys.executable).with_name("ingot")
 REPO = "Owner/Tiny-GGUF"
-PATIENCE = 300  # seconds, on a machine that does other things
 
 
 @pytest.fixture
@@ -36,32 +28,12 @@ def model(home: Path) -> bytes:
 
 
 @pytest.fixture
-def environment(server: HubAndOllama, home: Path) -> dict[str, str]:
-    """The hub of a process is the server."""
-    return {**os.environ, "HF_ENDPOINT": server.url, "HOME": str(home), "HF_HUB_OFFLINE": ""}
-
-
-@pytest.fixture
 def names(server: HubAndOllama, model: bytes) -> list[str]:
     """The same model in three places."""
     server.add_repo(REPO, {"tiny-Q8_0.gguf": model})
     server.files["/tiny.gguf"] = model
     server.add_ollama("library/tiny", "latest", {"model": model, "system": b"Be brief."})
     return [f"hf:{REPO}", f"{server.url}/tiny.gguf", f"ollama:{server.host}/library/tiny"]
-
-
-def ingot(
-    environment: dict[str, str], *arguments: str, cwd: Path | None = None
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(INGOT), *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -138,80 +110,6 @@ def test_llm_of_a_missing_file_says_so(home: Path) -> None:
         LLM(str(home / "missing.gguf"))
     with pytest.raises(StoreError, match="use hf:OWNER/REPO"):
         LLM("hf:x")
-
-
-def start(environment: dict[str, str], name: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [str(INGOT), "pull", name],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_ctrl_c_leaves_a_part_that_is_continued(
-    server: HubAndOllama, environment: dict[str, str], home: Path
-) -> None:
-    content = b"GGUF" + random.Random(1).randbytes(8 << 20)
-    server.add_ollama("library/big", "latest", {"model": content})
-    name = f"ollama:{server.host}/library/big"
-    target = store.plan_pull(name).files[0].target
-    server.away.pace = server.away.stop  # slow
-    child = start(environment, name)
-    while not (part_of(target).exists() and part_of(target).stat().st_size > 100_000):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 130
-    assert "the same command continues the download" in said
-    assert "Traceback" not in said
-    have = part_of(target).stat().st_size
-    assert part_of(target).read_bytes() == content[:have]
-    server.away.pace = None
-    assert ingot(environment, "pull", name).returncode == 0
-    assert store.resolve(name).read_bytes() == content
-    last = server.away.gets(server.blob(content))[-1].headers["range"]
-    assert last.startswith(f"bytes={have}-")
-    assert home.is_dir()
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("number", range(3))
-def test_a_pull_that_is_killed_leaves_nothing_that_is_taken_for_whole(
-    number: int, server: HubAndOllama, environment: dict[str, str]
-) -> None:
-    """SIGKILL at 20 random moments, then the next pull continues; at the end it is complete."""
-    if number == 0:
-        pytest.importorskip("huggingface_hub", reason="pip install 'ingot-llm[hub]'")
-    moments = random.Random(number)
-    content = b"GGUF" + moments.randbytes(3 << 20)
-    server.add_repo(REPO, {"big-Q8_0.gguf": content})
-    server.files["/big.gguf"] = content
-    server.add_ollama("library/big", "latest", {"model": content, "system": b"Be brief."})
-    name = [f"hf:{REPO}", f"{server.url}/big.gguf", f"ollama:{server.host}/library/big"][number]
-    server.pace = server.away.pace = server.stop  # slow
-    asked_before, unfinished = 0, 0
-    for _ in range(20):
-        child = start(environment, name)
-        while child.poll() is None and len(server.asked) == asked_before:
-            time.sleep(0.001)
-        time.sleep(moments.uniform(0, 0.4))
-        child.kill()
-        child.communicate(timeout=PATIENCE)
-        asked_before = len(server.asked)
-        found = store.find(name)
-        unfinished += found is None
-        assert found is None or found.read_bytes() == content
-        for model in store.list_models():
-            assert model.path.read_bytes() == content
-    assert unfinished > 0
-    server.pace = server.away.pace = None
-    assert ingot(environment, "pull", name).returncode == 0
-    found = store.find(name)
-    assert found
-    assert found.read_bytes() == content
 
 
 CHECKPOINT = "Owner/Model"

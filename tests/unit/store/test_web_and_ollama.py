@@ -251,23 +251,6 @@ def test_half_a_model_of_ollama_is_not_taken_for_whole(ollamas_own: Path) -> Non
     assert store.list_models() == []
 
 
-def test_models_of_other_tools_are_listed_and_used_where_they_are(home: Path) -> None:
-    studio = home / ".lmstudio/models/owner/repo/tiny-Q8_0.gguf"
-    llama = home / ".cache/llama.cpp/owner_repo_big-00001-of-00002.gguf"
-    for path in (studio, llama, llama.with_name("owner_repo_big-00002-of-00002.gguf")):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(MODEL)
-    studio.with_name("mmproj-tiny.gguf").write_bytes(b"GGUF")
-    listed = [(model.name, model.size, model.source) for model in store.list_models()]
-    assert listed == [
-        (str(studio), len(MODEL), "LM Studio"),
-        (str(llama), 2 * len(MODEL), "llama.cpp"),
-    ]
-    assert store.resolve(str(studio)) == studio
-    with pytest.raises(StoreError, match="remove the file yourself"):
-        store.remove(str(studio))
-
-
 def test_the_environment_says_where_other_tools_keep_models(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
