@@ -102,7 +102,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
     """What `find` finds, downloaded if it is missing and its name says where from."""
     parsed = parse_name(name)
     if path := _find(parsed):
-        return path
+        return _completed(parsed, path, progress)
     if isinstance(parsed, FileName):
         raise _unknown(parsed.text)
     return _pull(parsed, progress or silent)
@@ -113,10 +113,15 @@ def locate(name: str | os.PathLike[str], progress: Progress | None = None) -> Pa
     if isinstance(name, str):
         parsed = parse_name(name)
         if path := _find(parsed):
-            return path
+            return _completed(parsed, path, progress)
         if not isinstance(parsed, FileName):
             return _pull(parsed, progress or silent)
     return Path(name).expanduser()
+
+
+def _completed(name: ModelName, path: Path, progress: Progress | None) -> Path:
+    """What was found, and what other tools left out of a checkpoint of the hub."""
+    return _checkpoint(name, progress) if isinstance(name, HubName) and path.is_dir() else path
 
 
 def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
@@ -153,14 +158,26 @@ def checkpoint(name: str, progress: Progress | None = None) -> Path:
         return folder
     if not isinstance(parsed, HubName) or parsed.quantization or parsed.file:
         raise StoreError(f"{name!r} is not a checkpoint: give a folder, or hf:OWNER/REPO")
-    from ingot.store.hub_cache import find_cached_checkpoint  # noqa: PLC0415
+    return _checkpoint(parsed, progress)
 
-    if cached := find_cached_checkpoint(parsed.repo):
+
+def _checkpoint(name: HubName, progress: Progress | None) -> Path:
+    from ingot.store.hub_cache import find_cached_checkpoint  # noqa: PLC0415
+    from ingot.store.whole_checkpoints import is_noted  # noqa: PLC0415
+
+    cached = find_cached_checkpoint(name.repo)
+    if cached and is_noted(name.repo, cached):
         return cached
     from ingot.store.hub import plan_checkpoint  # noqa: PLC0415
     from ingot.store.plan import fetch  # noqa: PLC0415
 
-    return fetch(plan_checkpoint(parsed), progress or silent)
+    try:
+        plan = plan_checkpoint(name, commit=cached.name if cached else None)
+    except StoreError:
+        if cached is None:
+            raise
+        return cached  # the hub cannot be asked, or does not have this commit any more
+    return fetch(plan, progress or silent)
 
 
 def checkpoint_to_quantize(name: str) -> str | None:

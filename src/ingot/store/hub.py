@@ -31,6 +31,7 @@ from ingot.store.hub_cache import repo_folder
 from ingot.store.names import HubName, is_safe_path
 from ingot.store.plan import Plan, PlannedFile
 from ingot.store.quantizations import choices_of, choose, memory_needed, projector_of
+from ingot.store.whole_checkpoints import note
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -70,10 +71,12 @@ class _Listing:
     siblings: tuple[Any, ...]
 
     @classmethod
-    def ask(cls, name: HubName) -> "_Listing":
+    def ask(cls, name: HubName, commit: str | None = None) -> "_Listing":
+        """The newest commit; or one that is in the cache, which nobody is asked for twice."""
         hub = _package()
         client = hub.HfApi(endpoint=hub.constants.ENDPOINT, library_name="ingot")
-        info = _asked(lambda: client.model_info(name.repo, files_metadata=True), name)
+        ask = partial(client.model_info, name.repo, revision=commit, files_metadata=True)
+        info = _asked(ask, name) if commit is None else _answer(ask, name)
         commit = str(info.sha)
         if not _COMMIT.fullmatch(commit):
             raise DownloadError(f"the hub names no commit of {name.repo}")
@@ -112,7 +115,10 @@ class _Listing:
 
         def finish() -> Path:
             first = _link_all(self.hub, self.name, paths, self.commit)
-            return first.parent if is_folder else first
+            if not is_folder:
+                return first
+            note(self.name.repo, first.parent, paths)
+            return first.parent
 
         return Plan(str(self.name), tuple(wanted), finish, choice)
 
@@ -130,9 +136,12 @@ def plan_hub(name: HubName) -> Plan:
     return listing.plan(choice.files, [projector] if projector else [], said)
 
 
-def plan_checkpoint(name: HubName) -> Plan:
-    """How to get a checkpoint of the hub: safetensors, and the files that describe them."""
-    listing = _Listing.ask(name)
+def plan_checkpoint(name: HubName, commit: str | None = None) -> Plan:
+    """How to get a checkpoint of the hub: safetensors, and the files that describe them.
+
+    `commit` is one of which the cache has files.
+    """
+    listing = _Listing.ask(name, commit)
     checkpoint = listing.checkpoint()
     if checkpoint is None:
         raise ModelNotFoundError(
@@ -256,14 +265,14 @@ def _link_all(hub: "ModuleType", name: HubName, paths: list[str], commit: str) -
 
 def _asked(ask: Callable[[], _Result], name: HubName | None) -> _Result:
     """The answer of the hub; its errors become ours, and those that may pass are tried again."""
+    return patiently(lambda: _answer(ask, name))
 
-    def translated() -> _Result:
-        try:
-            return ask()
-        except Exception as error:  # its HTTP library, and so its errors, differ by version
-            raise _translated(error, name) from error
 
-    return patiently(translated)
+def _answer(ask: Callable[[], _Result], name: HubName | None) -> _Result:
+    try:
+        return ask()
+    except Exception as error:  # its HTTP library, and so its errors, differ by version
+        raise _translated(error, name) from error
 
 
 def _translated(error: Exception, name: HubName | None) -> StoreError:

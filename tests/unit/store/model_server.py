@@ -185,8 +185,8 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 self.send(302, b"", {"Location": server.redirects[parts.path]})
             elif parts.path in server.files:
                 self.send_file(server.files[parts.path], fault)
-            elif parts.path in server.api:
-                self.send(200, json.dumps(server.api[parts.path]).encode(), {})
+            elif (path := parts.path.removesuffix(f"/revision/{COMMIT}")) in server.api:
+                self.send(200, json.dumps(server.api[path]).encode(), {})
             elif parts.path == "/api/models":
                 words = parse_qs(parts.query).get("search", [""])[0].lower()
                 found = [

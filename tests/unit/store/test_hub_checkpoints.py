@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,34 @@ def test_half_a_checkpoint_is_not_taken_for_whole(missing: str, hub: HubAndOllam
     asked = len(hub.asked)
     assert files_of(store.checkpoint(NAME)) == TAKEN
     assert len(hub.asked) > asked
+
+
+@pytest.mark.parametrize("find", [store.checkpoint, store.resolve, store.locate])
+def test_what_another_tool_left_out_is_fetched_once(
+    find: Callable[[str], Path], hub: HubAndOllama, home: Path
+) -> None:
+    """Weights without what says how to pool them would give other embeddings."""
+    folder = store.checkpoint(NAME)
+    shutil.rmtree(home / "ingot")  # so that nobody knows which files it has
+    (folder / "1_Pooling/config.json").unlink()
+    asked = len(hub.asked)
+    assert find(NAME) == folder
+    assert files_of(folder) == TAKEN
+    assert not any(each.path.endswith(".safetensors") for each in hub.asked[asked:])
+    asked = len(hub.asked)
+    assert find(NAME) == folder
+    assert len(hub.asked) == asked
+    (folder / "1_Pooling/config.json").unlink()
+    assert files_of(find(NAME)) == TAKEN, "what was there and is gone is fetched, too"
+
+
+def test_a_commit_that_the_hub_forgot_is_used_as_it_is(hub: HubAndOllama, home: Path) -> None:
+    folder = store.checkpoint(NAME)
+    shutil.rmtree(home / "ingot")
+    hub.api.clear()
+    asked = len(hub.asked)
+    assert store.resolve(NAME) == folder
+    assert len(hub.asked) == asked + 1, "nobody waits for a second try"
 
 
 @pytest.mark.usefixtures("hub")
