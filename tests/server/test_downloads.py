@@ -14,8 +14,8 @@ from serving import serving as serving_process
 
 from checkpoints import write_llama
 from holding import PATIENCE
-from ingot import store
 from ingot.config import config
+from ingot.convert import list_models
 from ingot.engine import EngineOptions
 from ingot.errors import ConfigError, StoreError
 from ingot.server import ServedModel, ServerOptions
@@ -66,9 +66,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path) -> Iter
 
 def discover() -> list[ServedModel]:
     engine = EngineOptions(threads=1)
-    return [
-        ServedModel(name=each.name, path=each.path, engine=engine) for each in store.list_models()
-    ]
+    return [ServedModel(name=each.name, path=each.path, engine=engine) for each in list_models()]
 
 
 def talk(model: Path, said: Talk, *, allow: bool = True, deletes: bool = False) -> Any:
@@ -177,6 +175,22 @@ def test_what_cannot_be_found_is_an_error(model: Path) -> None:
         assert whole.status_code == 502
         assert "Owner/Nothing" in whole.json()["error"]
         assert (await downloads(client))["data"] == []
+
+    talk(model, said)
+
+
+def test_what_was_downloaded_and_does_not_run_is_an_error(
+    model: Path, remote: HubAndOllama
+) -> None:
+    whisper = b'{"architectures": ["WhisperForConditionalGeneration"]}'
+    files = {"config.json": whisper, "model.safetensors": b"w", "tokenizer.json": b"{}"}
+    remote.add_repo("Owner/Whisper", files)
+
+    async def said(client: httpx.AsyncClient) -> None:
+        body = {"model": "hf:Owner/Whisper", "stream": False}
+        answer = await client.post("/api/pull", json=body)
+        assert answer.status_code == 502
+        assert "it is no model that Ingot runs" in answer.json()["error"]
 
     talk(model, said)
 

@@ -52,7 +52,7 @@ class Download:
     state: DownloadState = field(default_factory=lambda: DownloadState("waiting"))
     wanted: int = 0  # by so many clients
     is_cancelled: bool = False
-    task: asyncio.Task[str | None] | None = None
+    task: asyncio.Task[str] | None = None
 
 
 class _CancelledDownload(Exception):  # noqa: N818 (it ends a thread, and is no error)
@@ -109,13 +109,18 @@ class Downloads:
         if download.task is not None:
             download.task.cancel()
 
-    async def _run(self, download: Download, given: str) -> str | None:
+    async def _run(self, download: Download, given: str) -> str:
         """The name in requests of a model, after it was downloaded."""
         async with self._turn:
             path = await self._pulled(download)
-        return self._serve(path, given, download.name)
+        if (found := self._serve(path, given, download.name)) is None:
+            raise StoreError(
+                f"{download.name} was downloaded to {path}, but it is no model that Ingot runs; "
+                "`ingot inspect` says more"
+            )
+        return found
 
-    def _end(self, download: Download, task: "asyncio.Task[str | None]") -> None:
+    def _end(self, download: Download, task: "asyncio.Task[str]") -> None:
         """A task has ended, perhaps before it began."""
         del self._open[download.name]
         if task.cancelled():

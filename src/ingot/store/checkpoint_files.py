@@ -13,6 +13,7 @@ from ingot.store.quantizations import AnyFile
 INDEX = "model.safetensors.index.json"
 _CONFIG = "config.json"
 _WEIGHTS = ".safetensors"
+_SINGLE = "model.safetensors"
 _DESCRIBING = (".json", ".model", ".tiktoken", ".jinja")
 _POOLING = "1_Pooling/config.json"
 _VOCABULARIES = ("tokenizer.json", "tekken.json", ".model", ".tiktoken")
@@ -46,11 +47,14 @@ def checkpoint_files(files: Iterable[AnyFile]) -> CheckpointFiles[AnyFile] | Non
     """The checkpoint among files; None without config.json or weights.
 
     `consolidated.safetensors` has the weights of `model.safetensors` again, in Mistral's own form.
+    Beside `model.safetensors` and without an index, other files are the same in another precision.
     """
     found = sorted(files, key=lambda file: (file.path == _CONFIG, file.path))
     weights = [file for file in found if "/" not in file.path and file.path.endswith(_WEIGHTS)]
     if any(file.path.startswith("model") for file in weights):
         weights = [file for file in weights if not file.path.startswith("consolidated")]
+    if not any(file.path == INDEX for file in found):
+        weights = [file for file in weights if file.path == _SINGLE] or weights
     others = [
         file
         for file in found

@@ -78,6 +78,14 @@ def test_mistrals_own_form_comes_if_there_is_no_other(hub_server: HubAndOllama) 
     assert [path.name for path in folder.glob("*.safetensors")] == ["consolidated.safetensors"]
 
 
+def test_the_same_weights_in_another_precision_stay_there(hub_server: HubAndOllama) -> None:
+    twice = ("model.fp32-00001-of-00002.safetensors", "model.fp32-00002-of-00002.safetensors")
+    others = {"config.json": b"{}", "tokenizer.json": b"{}"}
+    files = dict.fromkeys(("model.safetensors", *twice), b"weights") | others
+    hub_server.add_repo(REPO, files)
+    assert files_of(store.checkpoint(NAME)).keys() == {"model.safetensors", *others}
+
+
 @pytest.mark.usefixtures("hub")
 def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("huggingface_hub")
