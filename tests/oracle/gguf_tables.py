@@ -16,7 +16,7 @@ import gguf
 _NUMBERS = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
 _KIND = gguf.MODEL_TENSOR
 _SUFFIXES = (".weight", ".bias", ".scale", "")
-# Its class for sequences adds the output to the tensors of a decoder.
+# A reranker that is a decoder has this beside the tensors of its architecture.
 _OF_RANKERS = {_KIND.CLS_OUT}
 _F32 = {
     _KIND.FFN_GATE_INP, _KIND.FFN_GATE_INP_SHEXP, _KIND.POS_EMBD, _KIND.TOKEN_TYPES,

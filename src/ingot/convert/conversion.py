@@ -272,7 +272,7 @@ def _keys(
         if value is not None:
             shared = key.startswith("tokenizer.")
             numbers = isinstance(value, list) and all(type(each) is int for each in value)
-            kind = ValueType.INT32 if numbers else None  # as in files of llama.cpp's converter
+            kind = ValueType.INT32 if numbers else None  # as llama.cpp's converter has it
             keys[key if shared else f"{architecture}.{key}"] = (value, kind)
     ggml = "tokenizer.ggml"
     keys[f"{ggml}.model"] = (vocabulary.kind, None)

@@ -30,7 +30,7 @@ def bars_svg(title: str, lines: Sequence[str], shares: Sequence[tuple[str, float
     drawn += [_text(_LEFT, _TOP + at * _LINE, line) for at, line in enumerate(lines, 1)]
     for number, (name, share) in enumerate(shares):
         top, length = first_bar + number * _ROW, _LONGEST * share / most
-        base = top + 12
+        base = top + _BAR - 4
         drawn += [
             _text(_LEFT, base, name),
             f'<rect class="bar" x="{start:.1f}" y="{top}" width="{length:.1f}" height="{_BAR}"/>',
