@@ -1,11 +1,13 @@
 """LoRA adapters: eight requests at once with eight adapters, with one, and with none.
 
-An engine that has no adapters at all shows what it costs to have loaded some that nobody uses.
+An engine that has no adapters at all shows what it costs to have loaded some that nobody uses:
+the ratio "loaded, unused" / "none loaded", which should be 1.
 
     python benchmarks/bench_lora.py [--model FILE] [--rank 16] [--rounds 5] [--device cpu] [--json]
 
-The adapters are made up, in F16, for all matrices of attention and MLP. The kinds take turns; rows
-show medians of tokens per second while all requests decode.
+The adapters are made up, in F16, for all matrices of attention and MLP. The kinds take turns, in
+both directions; rows show medians of tokens per second while all requests decode, and the median of
+the rounds' ratios, in which a slow moment of the machine counts once.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from ingot.adapters.gguf_adapter import write_gguf_adapter
 from ingot.graph import ComputationGraph
 
 REQUESTS, PROMPT, TOKENS, CONTEXT = 8, 32, 64, 128
+ANCHORS = {"loaded, unused": "none loaded", "eight": "one"}
 GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "max_tokens": TOKENS}
 
 
@@ -69,6 +73,11 @@ def rate(llm: LLM, adapters: list[str], offset: int) -> float:
     return (after - before) / (time.perf_counter() - started)
 
 
+def median_ratio(rates: Sequence[float], anchors: Sequence[float]) -> float:
+    """The median of the ratios of each round."""
+    return statistics.median(a / b for a, b in zip(rates, anchors, strict=True))
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -100,20 +109,24 @@ def main() -> None:
             llm.add_adapter(name, file)
         found: dict[str, list[float]] = {kind: [] for kind in kinds}
         for turn in range(given.rounds + 1):
-            for kind, (engine, chosen) in kinds.items():
+            for kind in list(kinds)[:: 1 if turn % 2 else -1]:
+                engine, chosen = kinds[kind]
                 measured = rate(engine, chosen, REQUESTS * turn)
                 if turn:  # the first turn warms up
                     found[kind].append(measured)
     medians = {kind: statistics.median(rates) for kind, rates in found.items()}
+    ratios = {
+        f"{kind} / {anchor}": median_ratio(found[kind], found[anchor])
+        for kind, anchor in ANCHORS.items()
+    }
     if given.json:
-        print(json.dumps({"rank": given.rank, "tokens_per_second": medians}))
+        print(json.dumps({"rank": given.rank, "tokens_per_second": medians, "ratios": ratios}))
         return
-    print(f"{REQUESTS} requests at once, rank {given.rank}: tokens per second")
-    anchors = {"loaded, unused": "none loaded", "eight": "one"}
+    print(f"{REQUESTS} requests at once, rank {given.rank}, medians of {given.rounds} rounds")
     for kind, tokens in medians.items():
-        anchor = anchors.get(kind)
-        beside = f"{tokens / medians[anchor] - 1:+.1%} beside {anchor}" if anchor else ""
-        print(f"{kind:>14} {tokens:9.1f}  {beside}")
+        print(f"{kind:>28} {tokens:9.1f} tokens/s")
+    for name, ratio in ratios.items():
+        print(f"{name:>28} {ratio:9.3f} ({ratio - 1:+.1%})")
 
 
 if __name__ == "__main__":

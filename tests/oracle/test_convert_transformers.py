@@ -11,8 +11,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
+from gguf_tables import is_f32, key_types, tensor_kind
 from published import PUBLISHED, republish
 
 from checkpoints import TOKENIZER
@@ -34,6 +36,16 @@ OLDER_FORM = {"deepseek2-lite"}  # files that have other tensors than those of t
 # Keys that a configuration does not hold, or that nobody reads.
 UNSTATED = {"pooling_type"}
 UNREAD = {"attention.sliding_window", "attention.key_length", "attention.value_length"}
+# What every file has.
+NEEDED = [
+    "general.architecture", "general.type", "general.name", "general.file_type",
+    "general.quantization_version",
+    *(f"tokenizer.ggml.{key}" for key in ("model", "pre", "tokens", "token_type", "merges")),
+]  # fmt: skip
+NEEDED_OF_NETWORK = (
+    "block_count", "context_length", "embedding_length", "feed_forward_length",
+    "attention.head_count", "vocab_size",
+)  # fmt: skip
 CONTEXT = 96
 WORKER = Path(__file__).with_name("llama_cpp_logits_worker.py")
 # Where llama.cpp computes another network (docs/models.md), or refuses a byte-level vocabulary.
@@ -89,6 +101,42 @@ def test_tensors_and_keys(saved: tuple[str, Path]) -> None:
             if key in UNSTATED or (key in UNREAD and full not in loader.metadata):
                 continue
             assert loader.metadata[full] == pytest.approx(value), key
+
+
+def test_the_gguf_package_knows_all_of_it(saved: tuple[str, Path]) -> None:
+    """Names, shapes and values of tensors; names, types and values of keys."""
+    path = saved[1] / "model.gguf"
+    reader = gguf.GGUFReader(path)
+    with GgufLoader(path) as loader:
+        architecture = loader.metadata.string("general.architecture")
+        assert [tensor.name for tensor in reader.tensors] == list(loader.tensors)
+        for tensor in reader.tensors:
+            assert tensor_kind(architecture, tensor.name) is not None, tensor.name
+            ours = loader.tensors[tensor.name]
+            assert tensor.tensor_type.name == ours.type.name == "F32", tensor.name
+            assert tuple(reversed(tensor.shape)) == ours.shape, tensor.name
+            assert tensor.data.tobytes() == bytes(ours.data), tensor.name
+        keys = {key: field for key, field in reader.fields.items() if not key.startswith("GGUF.")}
+        assert keys.keys() == set(loader.metadata)
+        for key, field in keys.items():
+            values, (kind, *of_items) = field.contents(), field.types
+            assert kind in key_types(architecture)[key], key
+            assert not of_items or of_items == [gguf.GGUFValueType.get_type(values[0])], key
+            assert values == pytest.approx(loader.metadata[key]), key
+    assert {*NEEDED, *(f"{architecture}.{key}" for key in NEEDED_OF_NETWORK)} <= keys.keys()
+    assert keys["general.file_type"].contents() == gguf.LlamaFileType.ALL_F32
+
+
+def test_what_is_f32_in_a_file_of_f16(saved: tuple[str, Path]) -> None:
+    name, folder = saved
+    path = folder / "f16.gguf"
+    plan(folder, "f16").write(path)
+    reader = gguf.GGUFReader(path)
+    architecture = RECIPES[name].architecture
+    for tensor in reader.tensors:
+        expected = "F32" if is_f32(architecture, tensor.name, len(tensor.shape)) else "F16"
+        assert tensor.tensor_type.name == expected, tensor.name
+    assert reader.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_F16
 
 
 @pytest.mark.parametrize("written", [True, False])

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from ingot.api import LLM
 from ingot.arrays import Floats
 from ingot.bar import Bar
+from ingot.cli.shared.bars import bars_svg
 from ingot.cli.shared.chunks import split_chunks
 from ingot.cli.shared.find_model import locate
 from ingot.cli.shared.model_options import ThreadsOption
-from ingot.cli.shared.output import size, write_columns, write_json
+from ingot.cli.shared.output import printable, size, write_columns, write_json
 from ingot.errors import ConfigError
+from ingot.files import write_file
 
 _ROWS = 32  # rows of logits that are compared at once
 _WIDTH = 40  # characters of the longest bar
@@ -58,11 +60,16 @@ def command(
     ] = None,
     threads: ThreadsOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the KL divergence.")
+    ] = None,
 ) -> None:
     """Compare two models on a text: perplexity, KL divergence, same first choice, size.
 
     Example: ingot compare model-F16.gguf model-Q4_K_M.gguf text.txt
     """
+    if plot and plot.suffix.lower() != ".svg":
+        raise ConfigError(f"--plot is {str(plot)!r}; its name must end in .svg")
     content = text.read_bytes().removesuffix(b"\n")
     with (
         LLM(locate(a), threads=threads, context=context) as first,
@@ -74,6 +81,8 @@ def command(
             raise ConfigError(f"{a} and {b} have different vocabularies; compare models with one")
         split = split_chunks(ids, first.tokenizer, context, most=chunks)
         found = compare(first, second, split, bar)
+    if plot:
+        write_file(plot, [_drawing(found, a, b).encode()])
     if json:
         write_json(asdict(found))
         return
@@ -153,12 +162,27 @@ def _show(found: Comparison) -> None:
         right=(1,),
     )
     print()
-    names = [*(f"KL up to {bound:g}" for bound in _BOUNDS), f"KL above {_BOUNDS[-1]:g}"]
     most = max(found.kl_shares)
     write_columns(
         [
             (name, f"{share:.1%}", "#" * round(_WIDTH * share / most))
-            for name, share in zip(names, found.kl_shares, strict=True)
+            for name, share in _bars(found)
         ],
         right=(1,),
     )
+
+
+def _drawing(found: Comparison, a: str, b: str) -> str:
+    """The distribution as SVG."""
+    lines = [
+        f"A  {printable(a)}: {size(found.size_a)}, perplexity {found.perplexity_a:.4f}",
+        f"B  {printable(b)}: {size(found.size_b)}, perplexity {found.perplexity_b:.4f}",
+        f"mean KL {found.kl_mean:.6f}, median {found.kl_median:.6f}, 99% {found.kl_99:.6f}",
+        f"same first choice {found.same_top:.2%}, of {found.tokens} tokens",
+    ]
+    return bars_svg("KL divergence of B from A, nats per token", lines, _bars(found))
+
+
+def _bars(found: Comparison) -> list[tuple[str, float]]:
+    names = [*(f"KL up to {bound:g}" for bound in _BOUNDS), f"KL above {_BOUNDS[-1]:g}"]
+    return list(zip(names, found.kl_shares, strict=True))

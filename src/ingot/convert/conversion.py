@@ -273,7 +273,9 @@ def _keys(
     for key, value in {**network, **special}.items():
         if value is not None:
             shared = key.startswith("tokenizer.")
-            keys[key if shared else f"{architecture}.{key}"] = (value, None)
+            numbers = isinstance(value, list) and all(type(each) is int for each in value)
+            kind = ValueType.INT32 if numbers else None  # as llama.cpp's converter has it
+            keys[key if shared else f"{architecture}.{key}"] = (value, kind)
     ggml = "tokenizer.ggml"
     keys[f"{ggml}.model"] = (vocabulary.kind, None)
     if vocabulary.pre is not None:

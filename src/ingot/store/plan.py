@@ -63,11 +63,12 @@ class Plan:
 def plan_in_place(name: str, weights: Sequence[Path], others: Sequence[Path], said: str) -> Plan:
     """A plan that downloads nothing, because all files are on this machine."""
 
-    def planned(path: Path, *, weights: bool) -> PlannedFile:
-        return PlannedFile(Source(path.as_uri(), path.name, _size(path)), path, weights)
+    def planned(path: Path, *, loaded: bool) -> PlannedFile:
+        source = Source(path.absolute().as_uri(), path.name, _size(path))
+        return PlannedFile(source, path, weights=loaded)
 
-    files = [planned(path, weights=True) for path in weights]
-    files += [planned(path, weights=False) for path in others]
+    files = [planned(path, loaded=True) for path in weights]
+    files += [planned(path, loaded=False) for path in others]
     return Plan(name, tuple(files), lambda: weights[0], said)
 
 

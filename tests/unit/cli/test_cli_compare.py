@@ -3,15 +3,18 @@
 import json
 import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from command_runs import Run
 
 from ingot import LLM
+from ingot.cli.shared.output import size
 from ingot.gguf import GgmlType
 from models.tiny_models import Fixture
 
+SVG = "{http://www.w3.org/2000/svg}"
 TEXT = " ".join(f"t{(7 * n) % 61}" for n in range(200))
 
 
@@ -65,6 +68,38 @@ def test_a_quantized_model(run: Run, models: tuple[Path, Path, Path]) -> None:
     shown = run("compare", a, b, text, *options).out
     assert "mean KL" in shown
     assert "#" in shown
+
+
+def test_a_plot(run: Run, models: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    a, b, text = models
+    odd = b.rename(tmp_path / "b & <c>.gguf")
+    plot = tmp_path / "kl.svg"
+    options = ("-c", 32, "-t", 1, "--json", "--plot", plot)
+    found = json.loads(run("compare", a, odd, text, *options).out)
+    drawn = ElementTree.parse(plot).getroot()
+    said = [element.text or "" for element in drawn.iter(f"{SVG}text")]
+    assert f"B  {odd}: {size(found['size_b'])}, perplexity {found['perplexity_b']:.4f}" in said
+    assert f"same first choice {found['same_top']:.2%}, of {found['tokens']} tokens" in said
+    assert [text for text in said if text.endswith("%") and text[0].isdecimal()] == [
+        f"{share:.1%}" for share in found["kl_shares"]
+    ]
+    bars = [bar for bar in drawn.iter(f"{SVG}rect") if bar.get("class") == "bar"]
+    longest = max(float(bar.get("width", 0)) for bar in bars)
+    lengths = [float(bar.get("width", 0)) / longest for bar in bars]
+    most = max(found["kl_shares"])
+    assert lengths == pytest.approx([share / most for share in found["kl_shares"]], abs=1e-3)
+    width, height = (float(drawn.get(side, 0)) for side in ("width", "height"))
+    for element in drawn.iter(f"{SVG}text"):
+        end = float(element.get("x", 0)) + 6.7 * len(element.text or "")
+        assert end < width
+        assert float(element.get("y", 0)) < height
+
+
+def test_a_plot_of_another_format(run: Run, models: tuple[Path, Path, Path]) -> None:
+    a, b, text = models
+    done = run("compare", a, b, text, "--plot", "kl.png")
+    assert (done.status, done.out) == (2, "")
+    assert "its name must end in .svg" in done.err
 
 
 def test_what_cannot_be_compared(

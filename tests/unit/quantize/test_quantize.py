@@ -254,6 +254,19 @@ def test_no_rule_needs_a_layer() -> None:
         assert all(re.fullmatch(r"[A-Z0-9_]+", kind.name) for kind in found.values())
 
 
+def test_what_no_mix_applies_to() -> None:
+    """llama.cpp needs some of it in F32: it cannot run convolutions of another type."""
+    kept = (
+        "blk.0.shortconv.conv.weight", "blk.0.ssm_conv1d.weight", "blk.0.ffn_gate_inp.weight",
+        "blk.0.altup_correct_coef.weight", "blk.0.altup_predict_coef.weight",
+        "enc.blk.0.attn_rel_b.weight", "position_embd.weight", "blk.0.attn_q_norm.weight",
+    )  # fmt: skip
+    matrices = ("blk.0.shortconv.in_proj.weight", "blk.0.altup_router.weight", "altup_proj.weight")
+    shapes = dict.fromkeys((*kept, *matrices), (256, 256))
+    for mix in ("F16", "Q4_K_M"):
+        assert choose_types(MIXES[mix], ModelShape(layers=1), shapes).keys() == set(matrices)
+
+
 def test_an_architecture_with_rules_of_its_own(tmp_path: Path) -> None:
     """Falcon, as llama.cpp quantizes it; no other architecture."""
     assert [name for name in architectures() if has_own_mix_rules(name)] == ["falcon"]

@@ -156,6 +156,16 @@ def test_pull_says_where_it_is_and_asks_nobody(
     assert not hub_server.asked
 
 
+def test_a_cache_at_a_relative_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(home, "cache/a_b-GGUF_x-Q8_0.gguf")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("LLAMA_CACHE", "cache")
+    config.cache_clear()
+    (file,) = store.plan_pull("hf:a/b-GGUF").files
+    assert file.is_here
+    assert store.find("hf:a/b-GGUF") == Path("cache/a_b-GGUF_x-Q8_0.gguf")
+
+
 def test_another_quantization_is_downloaded(home: Path, hub_server: HubAndOllama) -> None:
     put(home, LAYOUTS["LM Studio"] + "tiny-Q8_0.gguf")
     hub_server.add_repo("Owner/Tiny-GGUF", {"tiny-Q4_0.gguf": MODEL[:300]})
