@@ -177,10 +177,11 @@ def _differ(one: FileTensor, other: FileTensor) -> bool:
     stored = [matrix.tensor for matrix in matrices if isinstance(matrix, PlainMatrix)]
     if len(stored) != 2 or len(matrices) != 2:
         return False
-    size = min(tensor.nbytes for tensor in stored)
+    a, b = stored
+    size = min(a.nbytes, b.nbytes)
     starts = [(size - _COMPARED) * part // 64 for part in range(65)] if size > _COMPARED else [0]
-    differ = stored[0].shape != stored[1].shape or any(
-        not np.array_equal(*(tensor.data[start : start + _COMPARED] for tensor in stored))
+    differ = a.shape != b.shape or any(
+        not np.array_equal(a.data[start : start + _COMPARED], b.data[start : start + _COMPARED])
         for start in starts
     )
     for tensor in stored:

@@ -65,7 +65,7 @@ def seats(threads: int, numa: Numa, cores: Sequence[Core], *, pin: bool) -> list
         is_spread = threads > len(largest)
     if not is_spread:
         return [Seat(core.cpus[:1], core.node) for core in _first(largest, cores, threads, pin)]
-    found = []
+    found: list[Seat] = []
     for number, group in enumerate(nodes):
         before = sum(map(len, nodes[:number]))
         begin, end = (threads * n // len(cores) for n in (before, before + len(group)))
