@@ -22,6 +22,7 @@ from ingot.backends.gpu.attention import query_tile
 from ingot.backends.gpu.cache_layers import attention_work, check_kv_type
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
+from ingot.backends.gpu.indexer import IndexWork
 from ingot.backends.gpu.kernels.attend_generation import PartWork
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
 from ingot.backends.gpu.kernels.delta_rule import DeltaWork
@@ -233,6 +234,7 @@ class StepMemory:
     attention: PartWork
     experts: ExpertWork | None
     delta: DeltaWork | None
+    indexer: IndexWork | None
     sampler: SamplerWork
 
     @classmethod
@@ -257,7 +259,8 @@ class StepMemory:
         `pools`: a cache that is there already.
         """
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
-        heads = max((op.query.width for op in attends), default=1)
+        choices = [op for op in graph.ops if isinstance(op, o.ChoosePositions)]
+        heads = max((op.query.width for op in (*attends, *choices)), default=1)
         width = input_width(graph)
         inputs = memory.pool(2 * tokens * (width + heads) + 512)
         mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
@@ -276,6 +279,7 @@ class StepMemory:
             attention=attention_work(memory, attends, context, sequences),
             experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
             delta=delta_work(memory, deltas, tokens),
+            indexer=IndexWork.of(memory, choices, context, tokens),
             sampler=SamplerWork.of(
                 memory, graph.logits.width, sequences or tokens, sampled=sequences > 0
             ),
