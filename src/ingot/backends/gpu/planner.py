@@ -44,7 +44,7 @@ from ingot.errors import GraphError, ModelError
 from ingot.gguf import HasTensors
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.cut import cut, layer_count
+from ingot.graph.cut import cut, cut_places, layer_count
 from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import KvLayout, whole_blocks
 from ingot.graph.kv_type import KvType
@@ -347,11 +347,12 @@ class Planner:
         """The most that fit; 0: not one."""
         if self.fits(self.layers, room, blocks, states):
             return self.layers
-        least, most = 0, self.layers - 1
+        places = [0] if self._graph.encoder is not None else [0, *cut_places(self._graph)]
+        least, most = 0, len(places) - 1
         while least < most:
             middle = (least + most + 1) // 2
-            if self.fits(middle, room, blocks, states):
+            if self.fits(places[middle], room, blocks, states):
                 least = middle
             else:
                 most = middle - 1
-        return least
+        return places[least]
