@@ -46,7 +46,7 @@ class IndexWork:
     @property
     def tokens(self) -> int:
         """Tokens of one launch."""
-        return self.scores.numel() // self.stride
+        return int(self.scores.numel()) // self.stride
 
     @classmethod
     def of(

@@ -260,7 +260,8 @@ class StepMemory:
         """
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
         choices = [op for op in graph.ops if isinstance(op, o.ChoosePositions)]
-        heads = max((op.query.width for op in (*attends, *choices)), default=1)
+        queries = [op.query for op in attends] + [op.query for op in choices]
+        heads = max((query.width for query in queries), default=1)
         width = input_width(graph)
         inputs = memory.pool(2 * tokens * (width + heads) + 512)
         mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]

@@ -46,7 +46,7 @@ def score_positions_kernel(
         turned_keys = read_tile(cache, start, slot, known, turned_at, True, FORM)
         rest_keys = read_tile(cache, start, slot, known, rest_at, True, FORM)
         total = tl.zeros((SPAN,), tl.float32)
-        for group in tl.range(0, heads, ROWS):
+        for group in tl.range(0, heads, ROWS, num_stages=1):  # queries fill shared memory
             head = group + tl.arange(0, ROWS)
             real = head < heads
             at = (token * heads + head) * FORM.size
