@@ -129,6 +129,7 @@ struct Attend : Operation {
   std::optional<DistanceBias> bias;
   std::vector<float> slopes;
   std::optional<Expansion> expansion;
+  std::optional<int> chosen;
 
   void add_to(Program& program) const override {
     const ValueRef from = program.at(query), to = program.at(out);
@@ -143,6 +144,9 @@ struct Attend : Operation {
     if (!slopes.empty() && static_cast<int64_t>(slopes.size()) != heads)
       refuse("attention needs a slope per head");
     if (seen != SeenPart::ALL && (window || !causal)) refuse("a window on a part of a sequence");
+    const std::optional<ValueRef> positions = program.at(chosen);
+    if (positions && (has_selected(*positions) || expansion))
+      refuse("chosen positions of other tokens, or of latents that are expanded");
     program.batch.causal = program.batch.causal && causal;
     program.batch.encoded = program.batch.encoded || seen != SeenPart::ALL;
     if (seen == SeenPart::ENCODED)  // written by another program
@@ -163,7 +167,8 @@ struct Attend : Operation {
                         slopes.empty() ? nullptr : slopes.data(),
                         bias ? bias->table(heads) : std::vector<float>(),
                         bias ? bias->reach() : 0,
-                        expansion.has_value()};
+                        expansion.has_value(),
+                        positions};
     if (!expansion) {
       program.add(std::make_unique<AttendOp>(std::move(spec), program.attend_buffers));
       return;
@@ -195,6 +200,24 @@ struct Attend : Operation {
     for (const HeadMatrix* matrix : {&expansion->key, &expansion->value})
       if (!program.kernels.decode[matrix->weight.type]) refuse("a matrix of a type without kernel");
     return spec;
+  }
+};
+
+struct ChoosePositions : Operation {
+  int query, head_weights, out;
+  KvPlace kv_layer;
+  int64_t heads;
+
+  void add_to(Program& program) const override {
+    const ChooseOp::Spec spec{program.at(query), program.at(head_weights), program.at(out),
+                              kv_layer.layer(1), heads};
+    if (heads < 1 || spec.query.width != heads * spec.cache.head_size ||
+        spec.weights.width != heads || spec.out.width < 1)
+      refuse("an indexer's query that is not whole heads");
+    if (has_selected(spec.query) || has_selected(spec.weights) || has_selected(spec.out))
+      refuse("positions of some tokens only");
+    if (program.max_positions > 1 << 24) refuse("positions that no float32 can be");
+    program.add(std::make_unique<ChooseOp>(spec, program.choose_buffers));
   }
 };
 
@@ -262,7 +285,11 @@ void bind_attention_operations(nb::module_& module) {
                  Field{"softcap", &Attend::softcap}, Field{"sinks", &Attend::sinks},
                  Field{"causal", &Attend::causal}, Field{"seen", &Attend::seen},
                  Field{"bias", &Attend::bias}, Field{"slopes", &Attend::slopes},
-                 Field{"expansion", &Attend::expansion});
+                 Field{"expansion", &Attend::expansion}, Field{"chosen", &Attend::chosen});
+  bind_operation(module, "ChoosePositions", Field{"query", &ChoosePositions::query},
+                 Field{"head_weights", &ChoosePositions::head_weights},
+                 Field{"out", &ChoosePositions::out}, Field{"kv_layer", &ChoosePositions::kv_layer},
+                 Field{"heads", &ChoosePositions::heads});
   bind_operation(module, "HeadLinear", Field{"source", &HeadLinear::source},
                  Field{"out", &HeadLinear::out}, Field{"weight", &HeadLinear::weight},
                  Field{"heads", &HeadLinear::heads}, Field{"first", &HeadLinear::first},

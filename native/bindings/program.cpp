@@ -81,6 +81,7 @@ Program::Program(int threads, const std::vector<SeatRecord>& seats, Precision pr
       attend_buffers(threads, std::min(max_tokens, kMaxGenerationTokens), max_positions),
       head_buffers(threads),
       expanded_buffers(threads, max_tokens),
+      choose_buffers(threads, max_positions),
       copies(kernels, checked(seats, threads)),
       executor_(checked(threads), checked(seats, threads), arena_bytes_per_token, max_tokens) {}
 

@@ -19,6 +19,7 @@
 #include "bindings/array_view.h"
 #include "bindings/record.h"
 #include "executor/adapters.h"
+#include "executor/choose_op.h"
 #include "executor/delta_op.h"
 #include "executor/executor.h"
 #include "executor/expanded_attention.h"
@@ -136,6 +137,7 @@ class Program {
   AttendOp::Buffers attend_buffers;
   HeadLinearOp::Buffers head_buffers;
   ExpandedAttention::Buffers expanded_buffers;
+  ChooseOp::Buffers choose_buffers;
   WeightCopies copies;
   // Of the latest route, whose groups the experts after it use.
   struct {

@@ -39,11 +39,14 @@ AttendOp::Tile AttendOp::tile_of(const SequenceRun* run, int64_t first, int64_t 
 void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, int64_t end,
                            AttendRow* rows, float* mix, float* scratch) {
   const int64_t size = spec_.cache.head_size;
-  const float* query[kTileRows];
-  for (int64_t t = 0; t < tile.tokens; ++t)
+  const float *query[kTileRows], *chosen[kTileRows];
+  uint32_t masks[kTileRows];
+  for (int64_t t = 0; t < tile.tokens; ++t) {
+    const int64_t token = tile.run->first + tile.first + t;
     for (int64_t r = 0; r < tile.heads; ++r)
-      query[t * tile.heads + r] =
-          step.row(spec_.query, tile.run->first + tile.first + t) + (tile.first_head + r) * size;
+      query[t * tile.heads + r] = step.row(spec_.query, token) + (tile.first_head + r) * size;
+    if (spec_.chosen) chosen[t] = step.row(*spec_.chosen, token);
+  }
   step.kernels.attend({
       .query = query,
       .positions = step.batch.positions + tile.run->first + tile.first,
@@ -64,6 +67,9 @@ void AttendOp::attend_part(const Step& step, const Tile& tile, int64_t begin, in
       .chunked = spec_.chunked,
       .causal = spec_.causal && spec_.seen != SeenPart::ENCODED,
       .oldest = spec_.seen == SeenPart::DECODED ? tile.run->encoded : 0,
+      .chosen = spec_.chosen ? chosen : nullptr,
+      .choices = spec_.chosen ? spec_.chosen->width : 0,
+      .masks = masks,
       .bias = spec_.bias.empty()
                   ? nullptr
                   : spec_.bias.data() + 2 * (spec_.reach + kKvBlockTokens) * tile.first_head,

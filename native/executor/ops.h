@@ -302,7 +302,8 @@ class AttendOp : public Op {
     const float* slopes;      // one per head, for distances; may be null
     std::vector<float> bias;  // [heads][2 * (reach + kKvBlockTokens)], see AttendTask; may be empty
     int64_t reach;
-    bool expandable;  // sequences that are expanded are left out
+    bool expandable;                 // sequences that are expanded are left out
+    std::optional<ValueRef> chosen;  // positions, see AttendTask
   };
   // Positions per part of a generation's walk: parts run side by side and are joined in
   // order, however many threads there are.

@@ -10,6 +10,7 @@
 #include "kernels/low_rank.h"
 #include "kernels/recurrent.h"
 #include "kernels/rowwise.h"
+#include "kernels/score.h"
 
 #define INGOT_STRING_OF(x) #x
 #define INGOT_STRING(x) INGOT_STRING_OF(x)
@@ -38,6 +39,7 @@ static KernelTable make_table(Precision precision) noexcept {
 #undef INGOT_ENTRY
   table.attend = attend;
   table.attend_expanded = attend_expanded;
+  table.score_positions = score_positions;
   table.join_parts = join_parts;
   table.causal_conv = causal_conv;
   table.state_scan = state_scan;

@@ -64,6 +64,7 @@ struct KernelTable {
   // Attention over the paged cache (kernels/attention.h).
   void (*attend)(const AttendTask& task);
   void (*attend_expanded)(const ExpandedTask& task);  // kernels/expand.h
+  void (*score_positions)(const ScoreTask& task);     // kernels/score.h
   void (*join_parts)(const AttendRow* parts, const float* mixes, int64_t count, int64_t part_stride,
                      int64_t mix_stride, int64_t size, const float* sink, float* out);
 

@@ -81,10 +81,10 @@ inline void decode_turned(const uint8_t* from, int64_t size, float* keys) {
 #endif
 
 // keys[element][position] of the block
-inline void decode_keys(const AttendTask& task, const uint8_t* from, float* keys) {
-  if (task.type == TensorType::Q8_0) return decode_turned<Q8_0>(from, task.head_size, keys);
-  if (task.type == TensorType::Q4_0) return decode_turned<Q4_0>(from, task.head_size, keys);
-  decode_kv(task.type, from, kBlock * task.head_size, keys);
+inline void decode_keys(TensorType type, int64_t head_size, const uint8_t* from, float* keys) {
+  if (type == TensorType::Q8_0) return decode_turned<Q8_0>(from, head_size, keys);
+  if (type == TensorType::Q4_0) return decode_turned<Q4_0>(from, head_size, keys);
+  decode_kv(type, from, kBlock * head_size, keys);
 }
 
 // Numbers in scratch, and in the cache.
@@ -173,6 +173,7 @@ INGOT_FLATTEN inline void score_rows(const float* const* query, const Keys& keys
 struct Fold {
   float shrink;
   int first, last;  // positions that the row sees
+  uint32_t unseen;  // bits of those in between that it does not see
   // If the task has biases:
   const float* bias;  // of each position; null: none
   float slope;
@@ -195,10 +196,16 @@ inline F32x16 add_bias(F32x16 scores, const Fold& fold, int first) {
   return scores;
 }
 
+// Gives what a row does not see of a block this value.
+inline void cover_unseen(const Fold& fold, float value, float* numbers) {
+  for (int position = 0; position < fold.first; ++position) numbers[position] = value;
+  for (int position = fold.last; position < kBlock; ++position) numbers[position] = value;
+  for (uint32_t left = fold.unseen; left; left &= left - 1) numbers[std::countr_zero(left)] = value;
+}
+
 // Folds one block's scores into a row's running softmax.
 inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, Fold& fold) {
-  for (int position = 0; position < fold.first; ++position) scores[position] = -INFINITY;
-  for (int position = fold.last; position < kBlock; ++position) scores[position] = -INFINITY;
+  cover_unseen(fold, -INFINITY, scores);
   const F32x16 scale = F32x16::splat(task.scale);
   F32x16 lo = F32x16::load(scores) * scale, hi = F32x16::load(scores + 16) * scale;
   if (task.softcap != 0) {
@@ -207,8 +214,7 @@ inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, F
     hi = cap * simd::tanh(hi / cap);
     lo.store(scores);
     hi.store(scores + 16);
-    for (int position = 0; position < fold.first; ++position) scores[position] = -INFINITY;
-    for (int position = fold.last; position < kBlock; ++position) scores[position] = -INFINITY;
+    cover_unseen(fold, -INFINITY, scores);
     lo = F32x16::load(scores);
     hi = F32x16::load(scores + 16);
   }
@@ -220,8 +226,7 @@ inline void fold_scores(const AttendTask& task, AttendRow& row, float* scores, F
   const F32x16 top = F32x16::splat(best);
   simd::exp(lo - top).store(fold.weight);
   simd::exp(hi - top).store(fold.weight + 16);
-  for (int position = 0; position < fold.first; ++position) fold.weight[position] = 0;
-  for (int position = fold.last; position < kBlock; ++position) fold.weight[position] = 0;
+  cover_unseen(fold, 0, fold.weight);
   const float total = simd::sum(F32x16::load(fold.weight) + F32x16::load(fold.weight + 16));
   // 0 for the first block: maximum is -inf.
   fold.shrink = row.maximum == best ? 1.0f : std::exp(row.maximum - best);
@@ -306,6 +311,25 @@ inline void place_bias(const AttendTask& task, int head, int64_t distance, Fold&
   fold.distance = static_cast<float>(distance);
 }
 
+// Bits of the positions of the block at `start` that a token has chosen.
+inline uint32_t chosen_bits(const float* chosen, int64_t choices, int64_t start) {
+  if (chosen[choices - 1] < 0) return ~0u;
+  uint32_t bits = 0;
+  const float first = static_cast<float>(start), end = static_cast<float>(start + kBlock);
+  const float* next = std::lower_bound(chosen, chosen + choices, first);
+  for (; next < chosen + choices && *next < end; ++next)
+    bits |= 1u << static_cast<int>(*next - first);
+  return bits;
+}
+
+// Whether a token sees something of the block at `start`, as far as positions are chosen.
+inline bool find_chosen(const AttendTask& task, int64_t start) {
+  uint32_t any = 0;
+  for (int t = 0; t < task.tokens; ++t)
+    any |= task.masks[t] = chosen_bits(task.chosen[t], task.choices, start);
+  return any;
+}
+
 // The positions of the block at `start` that a row sees; none: first >= last.
 inline void find_seen(const AttendTask& task, int row, int64_t start, Fold& fold) {
   const int64_t position = task.positions[row / task.repeat];
@@ -317,6 +341,13 @@ inline void find_seen(const AttendTask& task, int row, int64_t start, Fold& fold
   fold.first =
       static_cast<int>(std::clamp<int64_t>(std::max(oldest, task.oldest) - start, 0, kBlock));
   fold.last = static_cast<int>(std::clamp<int64_t>(seen, 0, kBlock));
+  fold.unseen = 0;
+  if (!task.chosen || fold.first >= fold.last) return;
+  const uint32_t span = (~0u << fold.first) & (~0u >> (kBlock - fold.last));
+  const uint32_t mask = task.masks[row / task.repeat] & span;
+  fold.first = mask ? std::countr_zero(mask) : kBlock;
+  fold.last = kBlock - std::countl_zero(mask);
+  if (mask) fold.unseen = ~mask & (~0u << fold.first) & (~0u >> (kBlock - fold.last));
 }
 
 // All rows of a task over the block at `start`.
@@ -367,6 +398,7 @@ inline void attend(const AttendTask& task) {
     return start < task.end ? task.pool + task.table[start / kBlock] * task.block_bytes : nullptr;
   };
   for (int64_t start = task.begin; start < task.end; start += kBlock) {
+    if (task.chosen && !find_chosen(task, start)) continue;
     const uint8_t* block = block_at(start);
     const uint8_t* next = block_at(start + kBlock);
     const auto cached = [&]<class Numbers>(int64_t offset) {
@@ -377,7 +409,7 @@ inline void attend(const AttendTask& task) {
                    cached.operator()<CachedHalves>(task.value_offset));
       continue;
     }
-    decode_keys(task, block + task.key_offset, keys);
+    decode_keys(task.type, task.head_size, block + task.key_offset, keys);
     const auto attend_values = [&](const auto& values) {
       attend_block(task, start, DecodedNumbers{keys}, values);
     };

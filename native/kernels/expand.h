@@ -54,17 +54,16 @@ inline void multiply_turned(const float* left, int64_t rows, const float* right,
 inline void attend_expanded(const ExpandedTask& task) {
   const AttendTask& attend = task.attend;
   const int64_t own = attend.head_size - task.rotary;
-  AttendTask stored = attend;  // to decode
-  stored.head_size = task.rotary + task.latent;
-  float* latents = attend.scratch;                    // [rotary + latent][kBlock]
-  float* keys = latents + stored.head_size * kBlock;  // [rotary + own][kBlock]
-  float* values = keys + attend.head_size * kBlock;   // [kBlock][value_size]
+  const int64_t stored = task.rotary + task.latent;
+  float* latents = attend.scratch;                   // [rotary + latent][kBlock]
+  float* keys = latents + stored * kBlock;           // [rotary + own][kBlock]
+  float* values = keys + attend.head_size * kBlock;  // [kBlock][value_size]
   const float* mapped = latents + task.rotary * kBlock;
   for (int i = 0; i < attend.tokens; ++i) attend.row[i] = {-INFINITY, 0.0f};
   std::fill_n(attend.mix, attend.tokens * attend.value_size, 0.0f);
   for (int64_t start = attend.begin; start < attend.end; start += kBlock) {
     const uint8_t* block = attend.pool + attend.table[start / kBlock] * attend.block_bytes;
-    decode_keys(stored, block + attend.key_offset, latents);
+    decode_keys(attend.type, stored, block + attend.key_offset, latents);
     std::copy_n(latents, task.rotary * kBlock, keys);
     multiply_turned(task.key_map, own, mapped, kBlock, task.latent, keys + task.rotary * kBlock);
     multiply_turned(mapped, kBlock, task.value_map, attend.value_size, task.latent, values);

@@ -43,6 +43,11 @@ struct AttendTask {
   bool chunked;    // windows lie side by side: a row sees those of its own
   bool causal;     // else every row sees all of [begin, end)
   int64_t oldest;  // no row sees a position before this one
+  // Of each token the positions that it sees, in ascending order, `choices` of them. If the last is
+  // negative, they are all that it sees anyway. Null: every token sees all.
+  const float* const* chosen;
+  int64_t choices;
+  uint32_t* masks;  // [tokens]: room for a bit for each position of a block
   // Added to scores, for each of `repeat` heads: `bias` by the distance from query to key, from
   // -(reach + kKvBlockTokens) on, 2 * (reach + kKvBlockTokens) of them; the distance itself times
   // -`slopes`. Null: none.
@@ -54,6 +59,22 @@ struct AttendTask {
   AttendRow* row;  // results: one per row,
   float* mix;      // [rows][value_size], not yet divided by the sum
   float* scratch;  // attend_scratch_floats(head_size)
+};
+
+// What positions [begin, end) of one sequence are worth to a token, by the key of each:
+// the sum over heads of weights[head] * max(0, query[head] . key).
+struct ScoreTask {
+  const float* query;    // [heads][head_size]
+  const float* weights;  // [heads]
+  int64_t heads, head_size;
+  const uint8_t* pool;  // of cache blocks
+  int64_t block_bytes;
+  const int32_t* table;  // block of each run of kKvBlockTokens positions
+  int64_t key_offset;
+  TensorType type;
+  int64_t begin, end;  // `begin` is a multiple of kKvBlockTokens
+  float* scores;       // of whole blocks, from `begin` on
+  float* scratch;      // [head_size][kKvBlockTokens]
 };
 
 // Unmapped queries of one head over latents, whose keys and values of that head are made on the

@@ -21,6 +21,7 @@ from gpu.kernel_case import (
 from ingot.backends.batch import ExecutionPhase
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.head_linear import HeadTile
+from ingot.backends.gpu.indexer import CHOICE_SPAN, CHOICE_WARPS
 from ingot.backends.gpu.kernels.attend_generation import (
     GenerationTile,
     PartWork,
@@ -29,6 +30,11 @@ from ingot.backends.gpu.kernels.attend_generation import (
 from ingot.backends.gpu.kernels.attention import CAUSAL, Attention
 from ingot.backends.gpu.kernels.head_linear import HeadMap, head_linear_kernel
 from ingot.backends.gpu.kernels.heads import HeadForm, HeadNorm, RopeTable
+from ingot.backends.gpu.kernels.indexer import (
+    attend_chosen_kernel,
+    choose_kernel,
+    score_positions_kernel,
+)
 from ingot.backends.gpu.kernels.kv_cache import CacheView
 from ingot.backends.gpu.kernels.latents import (
     LatentForm,
@@ -90,11 +96,35 @@ def latent_cases(device: Device, few: int) -> Iterator[KernelCase]:
             shared | asked | step,
             WARPS,
         )
+        yield from _chosen_cases(form, heads, kind, cache, attention, device)
+    choice = {"scores": FLOATS, "chosen": FLOATS, "stride": EVEN, "first": EVEN}
+    choice |= {"positions": INTS, "choices": EVEN, "SPAN": CHOICE_SPAN}
+    yield KernelCase("choose", choose_kernel, choice, CHOICE_WARPS)
     joined = {"attention": _attention(cap=False, half=True), "work": work, "first": ODD}
     joined |= {"parts": ODD, "positions": INTS, "SIZE": 512, "PADDED": 512, "PART": 128}
     joined |= {"SEEN": CAUSAL.value, "encoded": None}
     yield KernelCase("join parts of latents", join_parts_kernel, joined, JOIN_WARPS)
     yield from _head_cases(device, few)
+
+
+def _chosen_cases(
+    form: LatentForm,
+    heads: int,
+    kind: KvType,
+    cache: CacheView,
+    attention: Attention,
+    device: Device,
+) -> Iterator[KernelCase]:
+    """Scores of positions, and attention to those that are chosen."""
+    tile = latent_tile(form, decoded_rows(heads), kind, device)
+    shared = {"query": HALVES, "positions": INTS, "sequences": INTS, "cache": cache}
+    shared |= {"choices": EVEN, "ROWS": tile.rows, "SPAN": tile.span, "FORM": form}
+    scored = {"head_weights": FLOATS, "scores": FLOATS, "stride": EVEN, "first": EVEN}
+    yield KernelCase(
+        f"score positions {kind}", score_positions_kernel, shared | scored | {"heads": EVEN}, WARPS
+    )
+    asked = {"chosen": FLOATS, "attention": attention}
+    yield KernelCase(f"attend chosen {kind}", attend_chosen_kernel, shared | asked, WARPS)
 
 
 def _head_cases(device: Device, few: int) -> Iterator[KernelCase]:

@@ -23,6 +23,7 @@ NEVER |= {("expert_kernel", "epilogue.residual")}
 # Chunks of prompts: a kernel for one decay, and one for others.
 NEVER |= {(f"scan_{kind}_kernel", "FORM.one_decay") for kind in ("chunk", "elements")}
 LATENTS = [f"attend_latents_{phase}_kernel" for phase in ("prompt", "generation")]
+LATENTS += ["attend_chosen_kernel"]
 PARTS = ("sinks", "bias", "slopes")
 NEVER |= {(kernel, f"attention.{part}") for kernel in LATENTS for part in PARTS}
 NEVER |= {("store_latents_kernel", part) for part in ("heads.norm.weight", "HEAD.norms_last")}
@@ -31,6 +32,7 @@ NEVER |= {("rope_kernel", part) for part in UNNORMED}
 ROUNDED = ["attend_generation", "attend_prompt", "expert", "join_parts", "linear", "norm"]
 ROUNDED += ["linear_wide", "activate", "norm_runs", "xielu"]
 ROUNDED += ["attend_latents_generation", "attend_latents_prompt", "head_linear"]
+ROUNDED += ["attend_chosen"]
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -126,7 +126,47 @@ def with_squared_relu(model: Any) -> None:
         mlp.forward = lambda x, mlp=mlp: mlp.down_proj(mlp.up_proj(x).relu() ** 2)
 
 
+# Indexers: fewer positions than a text has, and so many heads that scores are not often equal.
+# Their size is one that llama.cpp can rotate.
+INDEXED = replace(
+    changed(
+        V3,
+        {"index_topk": 17, "index_head_dim": 64, "index_n_heads": 7, "topk_method": None},
+    ),
+    metadata=lambda c: {
+        **keys(c),
+        "expert_gating_func": SIGMOID,
+        "attention.indexer.head_count": c.index_n_heads,
+        "attention.indexer.key_length": c.index_head_dim,
+        "attention.indexer.top_k": c.index_topk,
+        "attention.indexer.types": (
+            [kind == "full" for kind in c.indexer_types] if hasattr(c, "indexer_types") else None
+        ),
+    },
+    names={
+        "self_attn.indexer.wq_b": "indexer.attn_q_b",
+        "self_attn.indexer.wk": "indexer.attn_k",
+        "self_attn.indexer.k_norm": "indexer.k_norm",
+        "self_attn.indexer.weights_proj": "indexer.proj",
+        **NAMES,
+    },
+)
 LATENTS: dict[str, Recipe] = {
+    "deepseek32": replace(INDEXED, architecture="deepseek32", model="DeepseekV32ForCausalLM"),
+    "glm-dsa": replace(
+        changed(
+            INDEXED,
+            {
+                "n_group": 1,
+                "topk_group": 1,
+                "num_hidden_layers": 5,
+                "rope_parameters": PLAIN_ROPE,
+                "indexer_types": ["full", "shared", "full", "full", "shared"],
+            },
+        ),
+        architecture="glm-dsa",
+        model="GlmMoeDsaForCausalLM",
+    ),
     # transformers has no class for it; what it computes is DeepSeek V2 with another network.
     "plm": Recipe(
         architecture="plm",

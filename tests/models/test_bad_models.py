@@ -1,5 +1,6 @@
 """Models that cannot be run, of every architecture: a typed error that names what is wrong."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -251,6 +252,15 @@ def refused(name: str, changes: Mapping[str, Any], tmp_path: Path) -> str:
     return str(caught.value)
 
 
+def without(name: str, key: str, tmp_path: Path) -> None:
+    """A tiny model that lacks a key is refused, and the key is named."""
+    fixture = Fixture.load(name)
+    rest = {other: value for other, value in fixture.metadata.items() if other != key}
+    path = replace(fixture, metadata=rest).write(tmp_path / "model.gguf")
+    with pytest.raises(IngotError, match=re.escape(f"{name}.{key}")):
+        LLM(path, threads=1)
+
+
 @pytest.mark.parametrize("name", LATENTS)
 def test_latents_that_do_not_fit(name: str, tmp_path: Path) -> None:
     fixture = Fixture.load(name)
@@ -313,6 +323,44 @@ def test_groups_that_do_not_fit_the_experts(
     changes: dict[str, int], message: str, tmp_path: Path
 ) -> None:
     assert message in refused("deepseek2", changes, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["deepseek32", "glm-dsa"])
+@pytest.mark.parametrize("key", ["head_count", "key_length", "top_k"])
+def test_a_size_of_the_indexer_that_is_missing(name: str, key: str, tmp_path: Path) -> None:
+    without(name, f"attention.indexer.{key}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("key_length", 8, "attention.indexer.key_length is 8; it must be 9 to"),
+        ("key_length", 66, "tensor blk.0.indexer."),
+        ("head_count", 0, "attention.indexer.head_count is 0; it must be 1 to"),
+        ("head_count", 8, "tensor blk.0.indexer."),
+        ("top_k", 0, "attention.indexer.top_k is 0; it must be 1 to"),
+        ("types", [True, False], "attention.indexer.types must be a list of 5"),
+        ("types", True, "attention.indexer.types must be a list of 5"),
+        ("types", [False, True, True, True, True], "says that the first layer shares an indexer"),
+        ("types", [True] * 5, "tensor blk.1.indexer.attn_q_b.weight"),
+    ],
+)
+def test_an_indexer_that_does_not_fit(key: str, value: Any, message: str, tmp_path: Path) -> None:
+    assert message in refused("glm-dsa", {f"attention.indexer.{key}": value}, tmp_path)
+
+
+def test_an_indexer_without_a_short_query(tmp_path: Path) -> None:
+    without("deepseek32", "attention.q_lora_rank", tmp_path)
+
+
+def test_layers_that_share_an_indexer_in_files_that_do_not_say_so(tmp_path: Path) -> None:
+    """They are those without tensors of one."""
+    fixture = Fixture.load("glm-dsa")
+    path = fixture.write(tmp_path / "model.gguf")
+    rest = {k: v for k, v in fixture.metadata.items() if k != "attention.indexer.types"}
+    other = replace(fixture, metadata=rest).write(tmp_path / "other.gguf")
+    with LLM(path, threads=1) as one, LLM(other, threads=1) as two:
+        np.testing.assert_array_equal(one.logits(fixture.token_ids), two.logits(fixture.token_ids))
 
 
 @pytest.mark.parametrize("name", ["qwen35", "qwen2", "qwen3vl"])

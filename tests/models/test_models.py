@@ -158,7 +158,9 @@ def test_quantized_file(fixture: Fixture, type: GgmlType, every: bool, tmp_path:
             share = min(rows_within(fixture, 0.5), 0.9 if products else 1.0)
             if "full_attention_interval" in fixture.metadata:
                 bound = 0.6  # of signs
-            errors = np.abs(expected - fixture.logits).max(axis=1)
+            # An indexer that has something to choose from chooses other positions.
+            rows = fixture.metadata.get("attention.indexer.top_k")
+            errors = np.abs(expected - fixture.logits).max(axis=1)[:rows]
             assert np.quantile(errors, share) <= bound
         for isa in instruction_sets(fixture, every=every):
             with using_isa(isa):

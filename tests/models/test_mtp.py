@@ -22,7 +22,7 @@ from models.tiny_models import Fixture, stable_values
 
 GREEDY = {"temperature": 0, "ignore_eos": True}
 HOT = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
-NAMES = ("qwen3next", "qwen35", "qwen35moe", "glm4moe", "deepseek2-v3")
+NAMES = ("qwen3next", "qwen35", "qwen35moe", "glm4moe", "deepseek2-v3", "glm-dsa")
 
 
 def with_mtp(name: str, *, own: bool = False, first: int | None = None) -> Fixture:

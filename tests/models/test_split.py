@@ -13,7 +13,7 @@ from ingot.errors import GraphError
 from ingot.gguf import GgufLoader
 from ingot.graph import ComputationGraph
 from ingot.graph import ops as o
-from ingot.graph.cut import cut, cut_all, layer_count
+from ingot.graph.cut import cut, cut_all, cut_places, layer_count
 from ingot.graph.kv_layout import KvLayout
 from ingot.graph.kv_type import KvType
 from ingot.models import build_graph
@@ -57,8 +57,12 @@ class SplitRunner(Runner):
 
 
 def cuts(graph: ComputationGraph) -> list[int]:
-    """After how many layers it can be cut: everywhere, but not where keys are shared across."""
+    """After how many layers it can be cut: everywhere, but not where keys are shared across, or
+    the positions that an indexer chooses."""
     places = [op for op in graph.ops if isinstance(op, o.WriteKv | o.Attend)]
+    chosen = {
+        v: op.layer for op in graph.ops if isinstance(op, o.ChoosePositions) for v in op.outputs
+    }
     found = []
     for layers in range(1, layer_count(graph)):
         sides: list[set[int]] = [set(), set()]
@@ -67,9 +71,16 @@ def cuts(graph: ComputationGraph) -> list[int]:
         if sides[0] & sides[1]:
             with pytest.raises(GraphError, match="read keys and values of those"):
                 cut(graph, layers)
+        elif any(
+            chosen[op.chosen] < layers <= op.layer
+            for op in places
+            if isinstance(op, o.Attend) and op.chosen
+        ):
+            with pytest.raises(GraphError, match="more than one value crosses the cut"):
+                cut(graph, layers)
         else:
             found.append(layers)
-    assert found
+    assert found == cut_places(graph) != []
     return found
 
 

@@ -1,6 +1,6 @@
 """All cases."""
 
-from ops import attention, expanded, experts, heads, linear, recurrent, rows, streams
+from ops import attention, expanded, experts, heads, indexed, linear, recurrent, rows, streams
 from ops.case import Case
 
 TABLE: list[Case] = [
@@ -8,6 +8,7 @@ TABLE: list[Case] = [
     *linear.CASES,
     *attention.CASES,
     *expanded.CASES,
+    *indexed.CASES,
     *heads.CASES,
     *experts.CASES,
     *recurrent.CASES,

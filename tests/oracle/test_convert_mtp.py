@@ -42,7 +42,8 @@ APART = {
     "shared_head_norm.weight": "norm.weight",
 }
 MODELS = {
-    "glm4moe": AFTER, "deepseek2-v3": AFTER, "qwen35": APART, "qwen35moe": APART,
+    "glm4moe": AFTER, "deepseek2-v3": AFTER, "deepseek32": AFTER, "glm-dsa": AFTER,
+    "qwen35": APART, "qwen35moe": APART,
     "exaone-moe": APART,
 }  # fmt: skip
 DENSE = {"exaone-moe"}  # whose layer has no experts

@@ -7,6 +7,7 @@ parts. Which backend runs which part is decided elsewhere.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ingot.errors import GraphError
@@ -65,6 +66,16 @@ def cut(graph: ComputationGraph, layers: int) -> Cut:
             kv_layers=graph.kv_layers[stored:],
         ),
     )
+
+
+def cut_places(graph: ComputationGraph) -> list[int]:
+    """After how many layers a graph can be cut, in ascending order."""
+    found = []
+    for layers in range(1, layer_count(graph)):
+        with suppress(GraphError):
+            cut(graph, layers)
+            found.append(layers)
+    return found
 
 
 def cut_all(graph: ComputationGraph, places: Sequence[int]) -> list[ComputationGraph]:

@@ -24,6 +24,7 @@ class Builder:
     kv_layers: list[KvLayer] = field(default_factory=list)
     kv_layer_of: dict[int, int] = field(default_factory=dict)  # by the layer that writes it
     cross_layer_of: dict[int, int] = field(default_factory=dict)  # by the layer that reads it
+    chosen: o.Value | None = None  # the positions that the last indexer chose
     # Layers of the cache that a decoder has, for the layer of its encoder with the same number.
     lent: Mapping[int, int] = field(default_factory=dict)
 

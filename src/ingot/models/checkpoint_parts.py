@@ -204,3 +204,25 @@ def latent_keys(s: Settings) -> Mapping[str, Value]:
         "expert_group_count": s.find("n_group"),
         "expert_group_used_count": s.find("topk_group"),
     }
+
+
+# An indexer that chooses which latents a token sees.
+INDEXED_LATENTS: Mapping[str, Place] = {
+    **LATENTS,
+    "self_attn.indexer.wq_b": "indexer.attn_q_b",
+    "self_attn.indexer.wk": "indexer.attn_k",
+    "self_attn.indexer.k_norm": "indexer.k_norm",
+    "self_attn.indexer.weights_proj": "indexer.proj",
+}
+
+
+def indexer_keys(s: Settings) -> Mapping[str, Value]:
+    """Its sizes, and which layers have one of their own, where config.json says it."""
+    kinds = s.find("indexer_types")
+    listed = isinstance(kinds, list) and len(kinds) == s.layers
+    return {
+        "attention.indexer.head_count": s.integer("index_n_heads"),
+        "attention.indexer.key_length": s.integer("index_head_dim"),
+        "attention.indexer.top_k": s.integer("index_topk"),
+        "attention.indexer.types": [kind == "full" for kind in kinds] if listed else None,
+    }

@@ -3,13 +3,13 @@ RoPE, experts in groups, shared experts, first layers dense."""
 
 from collections.abc import Mapping
 
-from ingot.graph.ops import Activation, Gating
+from ingot.graph.ops import Gating
 from ingot.models.checkpoint import Checkpoint, Value
 from ingot.models.checkpoint_parts import LATENT_BLOCKS, LATENT_SHAPES, LATENTS, latent_keys
 from ingot.models.hyperparameters import Hyperparameters
-from ingot.models.networks import latent_network
+from ingot.models.networks import grouped_experts, latent_network
 from ingot.models.settings import Settings
-from ingot.models.spec import ExpertsSpec, Network
+from ingot.models.spec import Network
 
 _SOFTMAX, _SIGMOID = 1, 2  # a file's numbers of these gatings
 
@@ -46,17 +46,4 @@ CHECKPOINTS = (
 
 
 def network(h: Hyperparameters) -> Network:
-    gating = h.gating(Gating.SOFTMAX)
-    experts = ExpertsSpec(
-        count=h.experts,
-        used=h.experts_used,
-        width=h.size("expert_feed_forward_length"),
-        activation=Activation.SILU,
-        gating=gating,
-        normalize=h.boolean("expert_weights_norm", False),
-        scale=h.positive("expert_weights_scale", 1.0),
-        selection_bias=h.has_tensor(f"blk.{h.dense_layers}.exp_probs_b.bias"),
-        groups=h.expert_groups(best=2 if gating is Gating.SIGMOID else 1),
-        shared=h.shared_expert(),
-    )
-    return latent_network(h, experts)
+    return latent_network(h, grouped_experts(h, Gating.SOFTMAX))

@@ -14,11 +14,12 @@ import numpy as np
 from ingot.errors import ModelError
 from ingot.gguf import LazyTensor, Metadata
 from ingot.graph import rope
-from ingot.graph.ops import Gating, RopeLayout
+from ingot.graph.ops import Gating, NormKind, RopeLayout
 from ingot.models.spec import (
     DeltaSpec,
     ExpertGroupsSpec,
     HeadSpec,
+    IndexerSpec,
     LatentSpec,
     Mamba2Spec,
     MambaSpec,
@@ -30,6 +31,7 @@ from ingot.models.spec import (
 from ingot.quant import decode
 
 _AXES = 4  # of positions: time, height, width and one more
+_INDEXER_EPSILON = 1e-6  # no file states it
 _MOST = 1 << 31  # tokens or elements; files say more only when they are damaged
 
 # Divisors of the speeds of rotary pairs: for all contexts, or for short and long ones.
@@ -360,6 +362,43 @@ class Hyperparameters:
             fused=fused,
             temper=self.temper(),
         )
+
+    def indexers(self, layout: RopeLayout) -> tuple[IndexerSpec | None, ...]:
+        """What chooses the positions that each layer sees, with queries and keys in this layout.
+
+        A layer after the first has none of its own if the file says so, or if it says nothing and
+        has no tensors of one.
+        """
+        rotary = self.size("rope.dimension_count")
+        own = IndexerSpec(
+            heads=self.size("attention.indexer.head_count"),
+            size=self.size("attention.indexer.key_length", least=rotary + 1),
+            rotary=rotary,
+            count=min(self.size("attention.indexer.top_k"), self.context_length),
+            rope=replace(self.latents().rope, layout=layout),
+            key_norm=NormSpec(
+                "indexer.k_norm",
+                self.number("attention.layer_norm_epsilon", _INDEXER_EPSILON),
+                NormKind.LAYER,
+                bias=True,
+            ),
+        )
+        self.size("attention.q_lora_rank")  # its queries are made of what has this size
+        found = [
+            not layer or self.has_tensor(f"blk.{layer}.indexer.attn_k.weight")
+            for layer in range(self.layers)
+        ]
+        key = f"{self.architecture}.attention.indexer.types"
+        if (stated := self.metadata.get(key)) is not None:
+            fits = {self.own_layers, self.layers}
+            if not isinstance(stated, np.ndarray) or len(stated) not in fits:
+                raise ModelError(f"{key} must be a list of {self.own_layers}, one for each layer")
+            if not stated[0]:
+                raise ModelError(f"{key} says that the first layer shares an indexer before it")
+            found[: len(stated)] = map(bool, stated)
+        shared = replace(own, shared=True)
+        layers = [own if has else shared for has in found[: self.own_layers]]
+        return (*layers, *(own if has else None for has in found[self.own_layers :]))
 
     def _check_size(self, key: str, fitting: int) -> None:
         """A size that follows from others: a file may leave it out, but not contradict them."""

@@ -9,12 +9,15 @@ knows these matrices too: a backend may expand the latents of a prompt.
 from ingot.graph import KvLayer
 from ingot.graph import ops as o
 from ingot.models.builder import Builder
+from ingot.models.lower_indexer import add_indexer
 from ingot.models.spec import LatentSpec
 
 
 def add_latents(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
     """Write an attention over latents down."""
-    query = _query(build, x, spec)
+    short, query = _query(build, x, spec)
+    if spec.indexer and not spec.indexer.shared:
+        build.chosen = add_indexer(build, x, short, spec.indexer)
     rows = spec.latent + spec.rotary
     latent, key = (
         build.linear(x, name, width, fused=("attn_kv_a_mqa", first, rows))
@@ -36,6 +39,7 @@ def add_latents(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
     build.append(
         o.Attend(
             query=query,
+            chosen=build.chosen if spec.indexer else None,
             out=mixed,
             kv_layer=kv_layer,
             heads=spec.heads,
@@ -47,13 +51,14 @@ def add_latents(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
     return _map_heads(build, mixed, "attn_v_b", spec)
 
 
-def _query(build: Builder, x: o.Value, spec: LatentSpec) -> o.Value:
+def _query(build: Builder, x: o.Value, spec: LatentSpec) -> tuple[o.Value, o.Value]:
+    """What the query is made of, and the query."""
     width = spec.heads * (spec.key_size + spec.rotary)
     if not spec.query_rank:
-        return build.linear(x, "attn_q", width)
+        return x, build.linear(x, "attn_q", width)
     short = build.linear(x, "attn_q_a", spec.query_rank)
     short = build.optional_norm(short, spec.query_norm)
-    return build.linear(short, "attn_q_b", width)
+    return short, build.linear(short, "attn_q_b", width)
 
 
 def _matrix(build: Builder, name: str, spec: LatentSpec) -> o.HeadMatrix:
@@ -70,8 +75,8 @@ def _matrix(build: Builder, name: str, spec: LatentSpec) -> o.HeadMatrix:
 
 
 def _expansion(build: Builder, spec: LatentSpec) -> o.Expansion | None:
-    """None: keys or values are longer than latents."""
-    if max(spec.key_size, spec.value_size) > spec.latent:
+    """None: keys or values are longer than latents, or tokens see other positions each."""
+    if max(spec.key_size, spec.value_size) > spec.latent or spec.indexer:
         return None
     key, value = (_matrix(build, name, spec) for name in ("attn_k_b", "attn_v_b"))
     return o.Expansion(key=key, value=value, latent_rows=not spec.fused)

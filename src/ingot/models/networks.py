@@ -5,6 +5,7 @@ knows which architectures use it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ingot.graph.ops import Activation, Gating, NormKind, RopeLayout, SeenPart
 from ingot.models.hyperparameters import Hyperparameters
@@ -13,6 +14,7 @@ from ingot.models.spec import (
     CrossSpec,
     DeltaSpec,
     ExpertsSpec,
+    IndexerSpec,
     LayerSpec,
     MlpSpec,
     Network,
@@ -115,8 +117,30 @@ def short_conv_network(h: Hyperparameters, mlps: Sequence[Mlp]) -> Network:
     )
 
 
-def latent_network(h: Hyperparameters, experts: ExpertsSpec) -> Network:
-    """Multi-head latent attention, and experts after the first layers, which are dense."""
+def grouped_experts(h: Hyperparameters, default: Gating) -> ExpertsSpec:
+    """Experts in groups, with shared ones beside them, and a gating that is stated or this one."""
+    gating = h.gating(default)
+    return ExpertsSpec(
+        count=h.experts,
+        used=h.experts_used,
+        width=h.size("expert_feed_forward_length"),
+        activation=Activation.SILU,
+        gating=gating,
+        normalize=h.boolean("expert_weights_norm", False),
+        scale=h.positive("expert_weights_scale", 1.0),
+        selection_bias=h.has_tensor(f"blk.{h.dense_layers}.exp_probs_b.bias"),
+        groups=h.expert_groups(best=2 if gating is Gating.SIGMOID else 1),
+        shared=h.shared_expert(),
+    )
+
+
+def latent_network(
+    h: Hyperparameters, experts: ExpertsSpec, indexers: Sequence[IndexerSpec | None] = ()
+) -> Network:
+    """Multi-head latent attention, and experts after the first layers, which are dense.
+
+    With `indexers`, one for each layer, tokens see the positions that these choose.
+    """
 
     def norm(name: str) -> NormSpec:
         return NormSpec(name, h.rms_epsilon)
@@ -124,12 +148,12 @@ def latent_network(h: Hyperparameters, experts: ExpertsSpec) -> Network:
     dense = MlpSpec(width=h.size("feed_forward_length"), activation=Activation.SILU)
     layers = [
         LayerSpec(
-            attention=h.latents(),
+            attention=replace(h.latents(), indexer=indexer),
             attention_norm=norm("attn_norm"),
             mlp=dense if index < h.dense_layers else experts,
             mlp_norm=norm("ffn_norm"),
         )
-        for index in range(h.layers)
+        for index, indexer in enumerate(indexers or [None] * h.layers)
     ]
     return Network(
         width=h.width,

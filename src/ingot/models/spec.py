@@ -120,6 +120,25 @@ class LatentSpec:
     query_norm: NormSpec | None = None  # of what attn_q_a gives
     fused: bool = False  # attn_kv_b holds a head's rows of attn_k_b, transposed, and of attn_v_b
     temper: "TemperSpec | None" = None
+    indexer: "IndexerSpec | None" = None  # None: a token sees all positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexerSpec:
+    """indexer.attn_q_b, indexer.attn_k, indexer.k_norm, indexer.proj: they choose positions.
+
+    Queries of several heads are made of what attn_q_b reads; a key that they share, and a weight
+    for each of them, of the layer's input. A layer whose indexer is `shared` has none of these: it
+    sees what the layer before sees.
+    """
+
+    heads: int
+    size: int  # of a query and a key
+    rotary: int  # elements of them that are rotated, the first
+    count: int  # of positions that are chosen
+    rope: RopeSpec
+    key_norm: NormSpec
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

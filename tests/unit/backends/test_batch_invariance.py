@@ -83,6 +83,7 @@ def k_quant_model() -> Fixture:
         "delta",
         "latents",
         "expanded latents",
+        "chosen latents",
     ],
 )
 def model(
@@ -90,7 +91,7 @@ def model(
 ) -> Iterator[Model]:
     """Gemma's windows in float32, Qwen's biases in Q8_0 and (fast) Q4_0, Llama in Q4_K at both
     precisions, experts in MXFP4, and in Q8_0 state spaces, these beside attention, the delta rule,
-    and attention over latents in both forms."""
+    attention over latents in both forms, and over those that an indexer chooses."""
     fixture, type = {
         "float": (Fixture.load("gemma3"), GgmlType.F32),
         "q8_0": (Fixture.load("qwen2"), GgmlType.Q8_0),
@@ -102,6 +103,7 @@ def model(
         "hybrid": (Fixture.load("falcon-h1"), GgmlType.Q8_0),
         "delta": (Fixture.load("qwen3next"), GgmlType.Q8_0),
         "latents": (Fixture.load("deepseek2-lite").first_layers(3), GgmlType.Q8_0),
+        "chosen latents": (Fixture.load("glm-dsa"), GgmlType.Q8_0),
     }[request.param.removeprefix("expanded ")]
     path = fixture.write(tmp_path_factory.mktemp("models") / "model.gguf", type)
     with GgufLoader(path) as opened:
@@ -141,6 +143,7 @@ FAST = {
     "hybrid": (lambda: with_heads("falcon-h1"), GgmlType.Q8_0, True),
     "delta": (lambda: with_heads("qwen3next").first_layers(4), GgmlType.Q8_0, True),
     "latents": (lambda: Fixture.load("deepseek2-lite").first_layers(3), GgmlType.Q8_0, True),
+    "chosen latents": (lambda: Fixture.load("deepseek32"), GgmlType.Q8_0, False),
     "expanded latents": (
         lambda: Fixture.load("deepseek2-lite").first_layers(3),
         GgmlType.Q8_0,

@@ -17,6 +17,7 @@ from ingot.backends.gpu.cache_layers import (
     part_positions,
 )
 from ingot.backends.gpu.device import Device
+from ingot.backends.gpu.indexer import attend_chosen
 from ingot.backends.gpu.kernels.attend_generation import (
     GenerationTile,
     PartWork,
@@ -351,6 +352,8 @@ def attend(op: o.Attend, context: Context) -> Launch:
 
     Where a layer reads what another has stored, its queries come as they are.
     """
+    if op.chosen:
+        return attend_chosen(op, op.chosen, context)
     if is_latent(op.kv_layer, context):
         return attend_latents(op, context)
     plan, device, type = context.plan, context.device, context.layout.type

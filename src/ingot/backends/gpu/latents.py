@@ -84,7 +84,8 @@ def decoded_rows(heads: int) -> int:
     return max(_LEAST, int(triton.next_power_of_2(heads)))
 
 
-def _form(cache: LayerCache, layer: KvLayer) -> LatentForm:
+def latent_form(cache: LayerCache, layer: KvLayer) -> LatentForm:
+    """What kernels are compiled for."""
     return LatentForm(layer.key_width, layer.value_width, cache.side, cache.q8)
 
 
@@ -92,7 +93,7 @@ def store_latents(op: o.StoreKv, context: Context) -> Launch:
     """Rotate queries and keys; queries become halves, rows go to the cache."""
     assert op.query is not None, "such an op is refused"
     cache = LayerCache.of(context.layout, op.kv_layer, context)
-    form = _form(cache, context.plan.graph.kv_layers[op.kv_layer])
+    form = latent_form(cache, context.plan.graph.kv_layers[op.kv_layer])
     values, rope, rotated = context.values, op.rope, context.memory.rotated
     heads = LatentHeads(
         query=values.tensor(op.query),
@@ -197,30 +198,35 @@ class _LatentLauncher:
                 )
 
 
+def latent_attention(op: o.Attend, context: Context) -> Attention:
+    """What an attention over latents is."""
+    return Attention(
+        heads=op.heads,
+        group=op.heads,
+        scale=op.scale,
+        cap=op.softcap if op.softcap > 0 else None,
+        window=0,
+        sinks=None,
+        bias=None,
+        reach=0,
+        slopes=None,
+        out=context.values.tensor(op.out),
+        out_scale=HALF_SCALE,
+    )
+
+
 def attend_latents(op: o.Attend, context: Context) -> Launch:
     """Attention over latents."""
     plan, device, type = context.plan, context.device, context.layout.type
     cache = LayerCache.of(context.layout, op.kv_layer, context)
-    form = _form(cache, plan.graph.kv_layers[op.kv_layer])
+    form = latent_form(cache, plan.graph.kv_layers[op.kv_layer])
     decoded = latent_tile(form, decoded_rows(op.heads), type, device)
     part = part_positions(plan.context, plan.sequences)
     launcher = _LatentLauncher(
         device=device,
         cache=cache,
         form=form,
-        attention=Attention(
-            heads=op.heads,
-            group=op.heads,
-            scale=op.scale,
-            cap=op.softcap if op.softcap > 0 else None,
-            window=0,
-            sinks=None,
-            bias=None,
-            reach=0,
-            slopes=None,
-            out=context.values.tensor(op.out),
-            out_scale=HALF_SCALE,
-        ),
+        attention=latent_attention(op, context),
         rotated=context.memory.rotated,
         work=context.memory.attention,
         prompt=latent_tile(form, plan.query_tile.rows, type, device),

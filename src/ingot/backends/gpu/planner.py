@@ -22,6 +22,7 @@ from ingot.backends.gpu.attention import query_tile
 from ingot.backends.gpu.cache_layers import attention_work, check_kv_type
 from ingot.backends.gpu.device import Device
 from ingot.backends.gpu.experts import ExpertWork
+from ingot.backends.gpu.indexer import IndexWork
 from ingot.backends.gpu.kernels.attend_generation import PartWork
 from ingot.backends.gpu.kernels.attend_prompt import PromptTile
 from ingot.backends.gpu.kernels.delta_rule import DeltaWork
@@ -43,7 +44,7 @@ from ingot.errors import GraphError, ModelError
 from ingot.gguf import HasTensors
 from ingot.graph import ComputationGraph, MemoryPlan
 from ingot.graph import ops as o
-from ingot.graph.cut import cut, layer_count
+from ingot.graph.cut import cut, cut_places, layer_count
 from ingot.graph.fusion import FusedGraph, fuse
 from ingot.graph.kv_layout import KvLayout, whole_blocks
 from ingot.graph.kv_type import KvType
@@ -233,6 +234,7 @@ class StepMemory:
     attention: PartWork
     experts: ExpertWork | None
     delta: DeltaWork | None
+    indexer: IndexWork | None
     sampler: SamplerWork
 
     @classmethod
@@ -257,7 +259,9 @@ class StepMemory:
         `pools`: a cache that is there already.
         """
         attends = [op for op in graph.ops if isinstance(op, o.Attend)]
-        heads = max((op.query.width for op in attends), default=1)
+        choices = [op for op in graph.ops if isinstance(op, o.ChoosePositions)]
+        queries = [op.query for op in attends] + [op.query for op in choices]
+        heads = max((query.width for query in queries), default=1)
         width = input_width(graph)
         inputs = memory.pool(2 * tokens * (width + heads) + 512)
         mixes = [op for op in graph.ops if isinstance(op, o.ExpertMix)]
@@ -276,6 +280,7 @@ class StepMemory:
             attention=attention_work(memory, attends, context, sequences),
             experts=ExpertWork.of(memory, mixes, tokens) if mixes else None,
             delta=delta_work(memory, deltas, tokens),
+            indexer=IndexWork.of(memory, choices, context, tokens),
             sampler=SamplerWork.of(
                 memory, graph.logits.width, sequences or tokens, sampled=sequences > 0
             ),
@@ -343,11 +348,12 @@ class Planner:
         """The most that fit; 0: not one."""
         if self.fits(self.layers, room, blocks, states):
             return self.layers
-        least, most = 0, self.layers - 1
+        places = [0] if self._graph.encoder is not None else [0, *cut_places(self._graph)]
+        least, most = 0, len(places) - 1
         while least < most:
             middle = (least + most + 1) // 2
-            if self.fits(middle, room, blocks, states):
+            if self.fits(places[middle], room, blocks, states):
                 least = middle
             else:
                 most = middle - 1
-        return least
+        return places[least]

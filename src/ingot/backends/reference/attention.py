@@ -1,6 +1,7 @@
 """Rotary embedding, the KV cache and attention as their definitions."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingot.backends.reference.rows import softcap, softmax
 from ingot.backends.reference.step import Ints, Matrix, Step, compute
@@ -33,6 +34,7 @@ def attend(
     sinks: Matrix | None = None,
     bias: Matrix | None = None,
     encoded: int = 0,
+    chosen: Matrix | None = None,
 ) -> Matrix:
     """Attention over the cache [positions, kv width], whose first positions may be `encoded`."""
     if op.seen is o.SeenPart.ENCODED:
@@ -64,6 +66,8 @@ def attend(
         hidden |= np.arange(len(keys))[None, :] < (positions - positions % op.window)[:, None]
     elif op.window:
         hidden |= distance >= op.window
+    if chosen is not None:
+        hidden |= ~_among(chosen, len(keys))
     scores[:, hidden] = -np.inf
     if sinks is not None:
         extra = np.broadcast_to(sinks[:, None, None], (op.heads, tokens, 1))
@@ -72,6 +76,13 @@ def attend(
         weights = softmax(scores)
     mixed: Matrix = weights @ v
     return mixed.transpose(1, 0, 2).reshape(tokens, -1)
+
+
+def _among(chosen: Matrix, positions: int) -> NDArray[np.bool_]:
+    """Which positions are chosen, of every token."""
+    seen = np.zeros((len(chosen), positions + 1), bool)
+    np.put_along_axis(seen, chosen.astype(np.int64), True, axis=1)  # -1 is the one after the last
+    return seen[:, :-1]
 
 
 @compute.register
@@ -90,7 +101,24 @@ def _(op: o.Attend, step: Step) -> Matrix:
     keys, values = step.cache.keys[op.kv_layer], step.cache.values[op.kv_layer]
     query, sinks = step.value(op.query), step.optional(op.sinks)
     bias = step.weight(op.bias.weight) if op.bias else None
-    return attend(query, keys, values, step.positions, op, sinks, bias, step.cache.encoded)
+    chosen = step.value(op.chosen) if op.chosen else None
+    encoded = step.cache.encoded
+    return attend(query, keys, values, step.positions, op, sinks, bias, encoded, chosen)
+
+
+@compute.register
+def _(op: o.ChoosePositions, step: Step) -> Matrix:
+    # A key that holds its value is kept whole.
+    query, keys = step.value(op.query), step.cache.keys[op.kv_layer]
+    heads = query.reshape(len(query), op.heads, -1)
+    matches = np.maximum(heads @ keys.T, 0)  # [tokens, heads, positions]
+    scores = (step.value(op.head_weights)[:, None, :] @ matches)[:, 0, :]
+    out = np.full((len(query), op.out.width), -1, step.dtype)
+    for row, score, position in zip(out, scores, step.positions, strict=True):
+        seen = score[: position + 1]
+        best = np.argsort(-seen, kind="stable")[: len(row)]
+        row[: len(best)] = np.sort(best)
+    return out
 
 
 @compute.register

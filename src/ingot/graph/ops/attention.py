@@ -25,6 +25,7 @@ from ingot.graph.ops.rows import Norm, Normalization
 
 __all__ = [
     "Attend",
+    "ChoosePositions",
     "DistanceBias",
     "Expansion",
     "HeadLinear",
@@ -277,6 +278,9 @@ class Attend(Op):
     expanded one: both maps leave them out (`HeadLinear.expandable`), and the queries meet keys and
     values that are made of the latents for each head. This is less work for many tokens that see
     the same latents.
+
+    With `chosen` positions (`ChoosePositions`), a token sees those alone. If they are all that it
+    would see, the result is the same to the last bit.
     """
 
     label: ClassVar[str] = "attend"
@@ -285,6 +289,7 @@ class Attend(Op):
     cache_use: ClassVar[CacheUse] = CacheUse.READ
 
     query: Value = field(metadata=INPUT)
+    chosen: Value | None = field(default=None, metadata=INPUT)
     out: Value = field(metadata=OUTPUT)
     kv_layer: int = field(metadata=KV_LAYER)
     heads: int
@@ -312,6 +317,7 @@ class Attend(Op):
             f"over {self.seen} positions" if self.seen is not SeenPart.ALL else "",
             f"bias of distances up to {self.bias.reach}" if self.bias else "",
             "ALiBi" if self.slopes else "",
+            f"{self.chosen.width} chosen positions" if self.chosen else "",
         )
 
     @property
@@ -327,7 +333,9 @@ class Attend(Op):
         part = self.seen is SeenPart.ALL or (self.causal and not self.window)
         slopes = len(self.slopes) in (0, self.heads)
         added = self._bias_fits() and self._expansion_fits()
-        return grouped and sinks_fit and seen and part and slopes and added
+        whole = self.causal and not self.window and self.seen is SeenPart.ALL
+        chosen = self.chosen is None or (whole and self.expansion is None)
+        return grouped and sinks_fit and seen and part and slopes and added and chosen
 
     def _bias_fits(self) -> bool:
         if self.bias is None:
@@ -380,10 +388,65 @@ class Attend(Op):
         return replace(self, query=_Heads.of(around, self.query, self, self).value)
 
 
-def _first_reader(around: Neighbours, kv_layer: int) -> Attend | None:
-    """The first attention over a layer of the cache."""
-    readers = (op for op in around.ops if isinstance(op, Attend) and op.kv_layer == kv_layer)
-    return next(readers, None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoosePositions(Op):
+    """The positions that a token attends to: those whose keys score highest, in ascending order.
+
+        score of p = sum over heads of head_weights[h] * max(0, q[h] . k[p])
+
+    of positions p that are not later than the token. Of equal scores that of the earlier position
+    counts as higher. There are as many as `out` is wide; a token that sees no more takes them all,
+    and -1 fills its row.
+    """
+
+    label: ClassVar[str] = "choose positions"
+    colour: ClassVar[str] = Attend.colour
+    needs_all_tokens: ClassVar[bool] = True
+    cache_use: ClassVar[CacheUse] = CacheUse.READ
+
+    query: Value = field(metadata=INPUT)
+    head_weights: Value = field(metadata=INPUT)
+    out: Value = field(metadata=OUTPUT)
+    kv_layer: int = field(metadata=KV_LAYER)
+    heads: int
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How many, and by how many heads."""
+        return (f"{self.out.width} by {self.heads} heads",)
+
+    def fits(self) -> bool:
+        """Heads are whole, and each has a weight."""
+        return self.heads == self.head_weights.width and not self.query.width % self.heads
+
+    def check_cache(
+        self, layers: Sequence[KvLayer], stored: set[int], encoded: Collection[int]
+    ) -> None:
+        """The layer was written, and keeps one key of this size."""
+        del encoded
+        layer = _cache_layer(self, self.kv_layer, layers)
+        if self.kv_layer not in stored:
+            raise GraphError(f"{self}: layer {self.kv_layer} is read before it is stored")
+        if (layer.heads, self.heads * layer.head_size, layer.window) != (1, self.query.width, 0):
+            raise GraphError(
+                f"{self}: {self.heads} heads, width {self.query.width} do not fit layer "
+                f"{self.kv_layer}, which keeps {layer.heads} heads of {layer.head_size}, window "
+                f"{layer.window}"
+            )
+
+    def fuse(self, around: Neighbours) -> "ChoosePositions":
+        """`StoreKv` norms and rotates its query in place."""
+        if _first_reader(around, self.kv_layer) != self:
+            return self
+        return replace(self, query=_Heads.of(around, self.query, self, self).value)
+
+
+def _first_reader(around: Neighbours, kv_layer: int) -> Attend | ChoosePositions | None:
+    """The first that looks for queries' keys in a layer of the cache."""
+    kinds = Attend | ChoosePositions
+    return next(
+        (op for op in around.ops if isinstance(op, kinds) and op.kv_layer == kv_layer), None
+    )
 
 
 @dataclass(frozen=True, slots=True)

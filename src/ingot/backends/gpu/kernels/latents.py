@@ -117,7 +117,7 @@ def store_latents_kernel(
 
 
 @triton.jit
-def _queries(query, start, real, cache, FORM: tl.constexpr):
+def read_queries(query, start, real, cache, FORM: tl.constexpr):
     """The two parts of some queries, [queries, part]."""
     at = tl.arange(0, FORM.rotary_padded)
     mask = real[:, None] & (at < FORM.rotary)[None, :]
@@ -132,7 +132,7 @@ def _queries(query, start, real, cache, FORM: tl.constexpr):
 
 
 @triton.jit
-def _positions(
+def absorb_positions(
     rotary,
     latent,
     where,
@@ -191,7 +191,7 @@ def attend_latents_prompt_kernel(
     live = row < count
     token = (first + row).to(tl.int64)
     position = tl.load(positions + token, mask=live, other=-1)
-    rotary, latent = _queries(query, (token * attention.heads + head) * SIZE, live, cache, FORM)
+    rotary, latent = read_queries(query, (token * attention.heads + head) * SIZE, live, cache, FORM)
     lowest = tl.load(positions + first)
     end = lowest + count
     best = tl.full((ROWS,), LOWEST, tl.float32)
@@ -203,7 +203,7 @@ def attend_latents_prompt_kernel(
     for stretch in tl.static_range(2):
         for base in tl.range(bounds[stretch], bounds[stretch + 1], SPAN, num_stages=STAGES):
             where = base + tl.arange(0, SPAN)
-            best, total, mixed = _positions(
+            best, total, mixed = absorb_positions(
                 rotary, latent, where, where < end, position[:, None] >= where[None, :], pages,
                 best, total, mixed, attention, cache, stretch == 1, FORM,
             )  # fmt: skip
@@ -246,7 +246,7 @@ def attend_latents_generation_kernel(
         head = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
         real = head < attention.heads
         start = (token * attention.heads + head) * FORM.size
-        rotary, latent = _queries(query, start, real, cache, FORM)
+        rotary, latent = read_queries(query, start, real, cache, FORM)
         best = tl.full((ROWS,), LOWEST, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, PADDED), tl.float32)
@@ -255,7 +255,7 @@ def attend_latents_generation_kernel(
         for base in tl.range(part * PART, high, SPAN, num_stages=STAGES):
             where = base + tl.arange(0, SPAN)
             known = where <= position
-            best, total, mixed = _positions(
+            best, total, mixed = absorb_positions(
                 rotary, latent, where, known, known[None, :], pages,
                 best, total, mixed, attention, cache, True, FORM,
             )  # fmt: skip
