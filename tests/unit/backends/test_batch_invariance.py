@@ -284,13 +284,12 @@ def test_types_of_caches(kv_type: KvType, tmp_path: Path) -> None:
         for chunks in ([1], [3, 5, 7, 31], [40]):
             runner = model.runner(threads=2, positions=128, sequences=2)
             runner.step({"other": text(6, 45)})
-            done, found = 0, []
-            for count in itertools.cycle(chunks):
-                rows = runner.step({"text": ids[done : min(done + count, 94)]})["text"]
-                found.append(rows)
-                done += len(rows)
-                if done == 94:
-                    break
+            found: list[NDArray[np.float32]] = []
+            sizes, done = itertools.cycle(chunks), 0
+            while done < 94:
+                part = ids[done : min(done + next(sizes), 94)]
+                found.append(runner.step({"text": part})["text"])
+                done += len(part)
             for at in range(94, 100):
                 both = runner.step({"other": [7], "text": [ids[at]]}, GENERATION)
                 found.append(both["text"])
