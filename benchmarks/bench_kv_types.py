@@ -2,6 +2,7 @@
 
     python benchmarks/bench_kv_types.py qwen2-1.5b [--mix Q4_K_M] [--depths 0,2048,4096] \\
         [--threads 2] [--rounds 5] [--folder /tmp]
+    python benchmarks/bench_kv_types.py smollm2 [--depths ...]
 
 One model is open for each type, and they take turns in every round, so a slow moment of the machine
 affects all. Rates are medians of the rounds, ratios to f16 medians of the rounds' ratios. What lies
@@ -24,6 +25,7 @@ TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 ANCHOR = "f16"
 DEPTHS = (0, 2048, 4096)
 PROMPT, GENERATED = 512, 16
+SMOLLM2 = "smollm2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,17 @@ def show(row: Row) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("shape", help="of benchmarks/synthetic.py")
+    parser.add_argument("shape", help=f"of benchmarks/synthetic.py, or {SMOLLM2}: the real file")
     parser.add_argument("--mix", default="Q4_K_M")
     parser.add_argument("--depths", type=partial(numbers, least=0), default=DEPTHS, metavar="N,N")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=Path("/tmp"))
     options = parser.parse_args()
-    path = models.synthetic(options.shape, options.mix, options.folder)
+    if options.shape == SMOLLM2:
+        path = models.smollm2()
+    else:
+        path = models.synthetic(options.shape, options.mix, options.folder)
     heads = "".join(f"{name:>9}{'':7}" for name in TYPES)
     print(f"{path.stem}, {options.threads} threads\n{'test':8}{'depth':>6}{heads}")
     race(path, options.threads, options.depths, options.rounds)

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/turned_cache.h"
+
 namespace ingot {
 
 namespace {
@@ -182,7 +184,8 @@ void StoreKvOp::rotate(const Step& step, const ValueRef& value, int64_t token) c
                              spec_.rotary->cos(token), spec_.rotary->sin(token));
 }
 
-// Writes a token's key and value where attention expects them (kernels/attention.h).
+// Writes a token's key and value where attention expects them (kernels/attention.h,
+// turned_cache.h).
 void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
   const CacheLayer& cache = spec_.cache;
   const TypeTraits& traits = *find_type(static_cast<uint32_t>(cache.type));
@@ -196,6 +199,7 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
   const float* key = step.row(spec_.key, token);
   const float* value = step.row(spec_.value, token);
   alignas(64) float joined[kMaxHeadSize];
+  alignas(64) uint8_t row[4 * kMaxHeadSize];
   if (cache.shared_value) {
     std::copy_n(key, spec_.key.width, joined);
     std::copy_n(value, spec_.value.width, joined + spec_.key.width);
@@ -203,18 +207,23 @@ void StoreKvOp::store(const Step& step, const SequenceRun& run, int64_t token) {
   }
   for (int64_t head = 0; head * cache.head_size < spec_.key.width; ++head) {
     uint8_t* keys = block + cache.key_offset(head);
-    if (traits.block_weights == 1) {  // transposed: one element to each run of positions
-      alignas(64) uint8_t row[4 * kMaxHeadSize];
+    if (!is_turned(cache.type)) {  // transposed: one element to each run of positions
       encode(key + head * cache.head_size, row, blocks);
       for (int64_t d = 0; d < cache.head_size; ++d)
         std::memcpy(keys + (d * kKvBlockTokens + slot) * traits.block_bytes,
                     row + d * traits.block_bytes, traits.block_bytes);
     } else {
-      encode(key + head * cache.head_size, keys + slot * row_bytes, blocks);
+      encode(key + head * cache.head_size, row, blocks);
+      store_turned(row, blocks, traits.block_bytes, cache.type, true, slot, keys);
     }
     if (cache.shared_value) continue;
-    encode(value + head * cache.head_size, block + cache.value_offset(head) + slot * row_bytes,
-           blocks);
+    uint8_t* values = block + cache.value_offset(head);
+    if (is_turned(cache.type)) {
+      encode(value + head * cache.head_size, row, blocks);
+      store_turned(row, blocks, traits.block_bytes, cache.type, false, slot, values);
+    } else {
+      encode(value + head * cache.head_size, values + slot * row_bytes, blocks);
+    }
   }
 }
 

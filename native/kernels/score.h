@@ -24,7 +24,7 @@ inline void score_positions(const ScoreTask& task) {
       for (int i = 0; i < count; ++i) query[i] = task.query + (head + i) * task.head_size;
       alignas(64) float scores[kGroupOfRows][kBlock];
       with_count<kGroupOfRows>(
-          count, [&](auto n) { score_rows<n>(query, keys, keys, task.head_size, scores); });
+          count, [&](auto n) { score_floats<n>(query, task.head_size, keys, keys, scores); });
       for (int i = 0; i < count; ++i) {
         const F32x16 weight = F32x16::splat(task.weights[head + i]);
         lo = simd::fma(weight, simd::max(F32x16::load(scores[i]), none), lo);

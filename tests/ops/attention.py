@@ -17,6 +17,8 @@ CPU_KV_TYPES = [KvType[name] for name in _native.CODES["KvType"].__members__]
 # DESIGN allows a softmax 1e-3. Keys and values are rounded to the cache's type alike on
 # both sides, so that its bits do not count.
 FLOAT = 1e-4
+# Where the cache holds integers: queries and shares are rounded to 16 bits.
+WORDS = 1e-3
 HALVES = 4e-3  # on a GPU: queries and shares are rounded to 11 bits
 
 
@@ -47,11 +49,16 @@ class AttentionCase(Case):
     layout: o.RopeLayout = o.RopeLayout.HALF_SPLIT
     chunks: tuple[int, ...] = ()
     generated: int = 0
+    uneven: bool = False  # large elements, and keys and values that are zeros or tiny
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.seed)
         query, key = self.heads * self.size, self.kv_heads * self.size
         rows = small.random(self.tokens, query + 2 * key)
+        if self.uneven:
+            rows[:, ::29] *= 2
+            rows[2::5, query:] = 0
+            rows[3::5, query:] *= 1e-30
         x = small.embed(rows)
         q = small.pick(x, 0, query)
         k = small.pick(x, query, query + key)
@@ -126,7 +133,7 @@ class AttentionCase(Case):
         return ((self.chunks, self.generated),)
 
     def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002
-        return FLOAT
+        return WORDS if self.kv_type.block_size > 1 else FLOAT
 
     @property
     def gpu_bound(self) -> float:
@@ -141,6 +148,9 @@ class LatentCase(AttentionCase):
     """Attention over latents: a layer keeps one key for all heads, with its value inside."""
 
     rotary: int = 8
+
+    def bound(self, isa: str, way: Way) -> float:  # noqa: ARG002 (numbers of latents are decoded)
+        return FLOAT
 
     def build(self) -> tuple[SmallGraph, o.Value]:
         small = SmallGraph(self.seed)
@@ -222,6 +232,8 @@ class SharedKeysCase(AttentionCase):
 
 HEADS = [(8, 8), (2, 1), (6, 2), (4, 1), (5, 1), (12, 2), (7, 1), (8, 1), (32, 1)]
 HEADS += [(33, 1), (71, 1), (80, 2)]  # more for a key than rows in a tile
+# Sizes, and rows that have kernels of their own, that read the cache in place, and more.
+ROWS = [(64, 1), (96, 2), (32, 3), (96, 4), (32, 5), (32, 6), (64, 7), (32, 8), (64, 13), (32, 35)]
 
 ROPES = {
     "plain": rope.frequencies(16, 10000.0),
@@ -315,6 +327,42 @@ CASES = [
         AttentionCase(size=size, heads=4, kv_heads=2, tokens=75, generated=4, kv_type=kv_type)
         for kv_type in CPU_KV_TYPES
         for size in (32, 64, 96, 128, 256)
+    ),
+    *(  # of every number of rows that have a kernel of their own, and more
+        AttentionCase(
+            size=size,
+            heads=heads,
+            tokens=75,
+            chunks=(33,),
+            generated=4,
+            uneven=True,
+            kv_type=kv_type,
+        )
+        for kv_type in CPU_KV_TYPES
+        for size, heads in (
+            (64, 1),
+            (32, 3),
+            (96, 4),
+            (32, 5),
+            (64, 7),
+            (32, 8),
+            (64, 13),
+            (32, 35),
+        )
+    ),
+    *(  # parts and windows that end inside blocks
+        AttentionCase(
+            size=32,
+            tokens=600,
+            window=window,
+            chunks=(270, 7),
+            generated=3,
+            sinks=True,
+            threads=2,
+            kv_type=kv_type,
+        )
+        for kv_type in CPU_KV_TYPES
+        for window in (0, 50)
     ),
     *(  # short windows, whole blocks, and wider than the text; blocks are given back on the way
         AttentionCase(window=window, tokens=150, chunks=(1, 40, 70), generated=20, heads=3)

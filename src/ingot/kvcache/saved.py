@@ -28,7 +28,7 @@ from ingot.files import open_regular, write_file
 from ingot.graph.kv_layout import BLOCK_TOKENS, KvLayout
 
 _MAGIC = b"INGOTKV\0"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<8sII")
 _DIGEST = 32
 _MOST_HEADER_BYTES = 1 << 16

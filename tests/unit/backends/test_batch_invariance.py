@@ -4,9 +4,11 @@ Within its phase: a prompt's tokens run through other kernels than a generation'
 else changes the order of a sum shows here.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,6 +273,30 @@ def test_fast_inputs(fast_model: Model) -> None:
             step(together, GENERATION)
         for name, parts in found.items():
             np.testing.assert_array_equal(np.concatenate(parts), expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("kv_type", [kind for kind in KvType if kind is not KvType.FP8])
+@pytest.mark.usefixtures("isa")
+def test_types_of_caches(kv_type: KvType, tmp_path: Path) -> None:
+    """A text is cut inside blocks, of which its rows then see parts; another is beside it."""
+    path = with_heads("qwen3").write(tmp_path / "model.gguf", GgmlType.Q8_0)
+    with GgufLoader(path) as opened:
+        model = Model(build_graph(opened), opened, Precision.EXACT, expanded=False, kv_type=kv_type)
+        ids = text(5, 100)
+        expected = alone(model, ids, generated=6)
+        for chunks in ([1], [3, 5, 7, 31], [40]):
+            runner = model.runner(threads=2, positions=128, sequences=2)
+            runner.step({"other": text(6, 45)})
+            found: list[NDArray[np.float32]] = []
+            sizes, done = itertools.cycle(chunks), 0
+            while done < 94:
+                part = ids[done : min(done + next(sizes), 94)]
+                found.append(runner.step({"text": part})["text"])
+                done += len(part)
+            for at in range(94, 100):
+                both = runner.step({"other": [7], "text": [ids[at]]}, GENERATION)
+                found.append(both["text"])
+            np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
 @settings(max_examples=15, deadline=None)
