@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import gguf
 
-_NUMBERS = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+from models.gguf_names import ARCHITECTURES, NEWER_KEYS
+
 _KIND = gguf.MODEL_TENSOR
 _SUFFIXES = (".weight", ".bias", ".scale", "")
 # A reranker that is a decoder has this beside the tensors of its architecture.
@@ -21,6 +22,7 @@ _OF_RANKERS = {_KIND.CLS_OUT}
 _F32 = {
     _KIND.FFN_GATE_INP, _KIND.FFN_GATE_INP_SHEXP, _KIND.POS_EMBD, _KIND.TOKEN_TYPES,
     _KIND.SSM_CONV1D, _KIND.SHORTCONV_CONV, _KIND.ALTUP_CORRECT_COEF, _KIND.ALTUP_PREDICT_COEF,
+    _KIND.INDEXER_PROJ,
 }  # fmt: skip
 # Small ones that Ingot keeps exact, which the converter does not.
 _F32_HERE = {_KIND.CLS, _KIND.CLS_OUT, _KIND.ENC_ATTN_REL_B, _KIND.DEC_ATTN_REL_B}
@@ -32,7 +34,9 @@ def tensor_kind(architecture: str, name: str) -> gguf.MODEL_TENSOR | None:
     general = re.sub(r"\.\d+\.", ".{bid}.", name, count=1)
     suffix = next(each for each in _SUFFIXES if general.endswith(each))
     names = {gguf.TENSOR_NAMES[kind]: kind for kind in _OF_RANKERS}
-    names |= {gguf.TENSOR_NAMES[kind]: kind for kind in gguf.MODEL_TENSORS[_NUMBERS[architecture]]}
+    names |= {
+        gguf.TENSOR_NAMES[kind]: kind for kind in gguf.MODEL_TENSORS[ARCHITECTURES[architecture]]
+    }
     return names.get(general.removesuffix(suffix))
 
 
@@ -57,4 +61,5 @@ def key_types(architecture: str) -> dict[str, set[gguf.GGUFValueType]]:
                     getattr(writer, name)(value)
                 for key, written in writer.kv_data[0].items():
                     found.setdefault(key, set()).add(written.type)
-    return found
+    newer = {key.format(arch=architecture): {kind} for key, kind in NEWER_KEYS.items()}
+    return newer | found

@@ -65,6 +65,7 @@ _SHORT_NAMES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M", "MXFP4": "
 _KEPT = re.compile(
     r".*_norm\.weight|.*ffn_gate_inp\.weight|.*ffn_gate_inp_shexp\.weight|.*ssm_conv1d\.weight"
     r"|.*attn_rel_b\.weight|.*shortconv\.conv\.weight|.*altup_(correct|predict)_coef\.weight"
+    r"|.*indexer\.proj\.weight"
     r"|position_embd\.weight|token_types\.weight|rope_.*|.*attn_sinks\.weight|cls.*"
 )
 

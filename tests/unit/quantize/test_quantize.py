@@ -260,6 +260,7 @@ def test_what_no_mix_applies_to() -> None:
         "blk.0.shortconv.conv.weight", "blk.0.ssm_conv1d.weight", "blk.0.ffn_gate_inp.weight",
         "blk.0.altup_correct_coef.weight", "blk.0.altup_predict_coef.weight",
         "enc.blk.0.attn_rel_b.weight", "position_embd.weight", "blk.0.attn_q_norm.weight",
+        "blk.0.indexer.proj.weight",
     )  # fmt: skip
     matrices = ("blk.0.shortconv.in_proj.weight", "blk.0.altup_router.weight", "altup_proj.weight")
     shapes = dict.fromkeys((*kept, *matrices), (256, 256))
