@@ -164,7 +164,7 @@ def test_copies_are_asked_for_from_a_node(model_file: Path) -> None:
         assert preferred() > before
 
 
-def test_options_of_an_engine(model_file: Path) -> None:
+def test_options_of_an_engine(model_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     allowed = os.sched_getaffinity(0)
     with LLM(model_file, threads=1, pin_threads=True) as pinned, LLM(model_file, threads=1) as free:
         texts = [
@@ -172,6 +172,9 @@ def test_options_of_an_engine(model_file: Path) -> None:
         ]
     assert texts[0] == texts[1]
     assert os.sched_getaffinity(0) == allowed, "the caller's thread runs no steps"
+    with LLM(model_file, threads=1, numa="replicate", weights="map"):
+        pass
+    assert "numa='replicate' places no weights" in caplog.text
     with pytest.raises(ConfigError, match="numa is 'all'"):
         LLM(model_file, numa="all")
     with pytest.raises(ConfigError, match="cannot be pinned"):

@@ -4,6 +4,7 @@ In: a path and a few sizes. Everything that can be wrong with the file or the op
 before the first token. It does not know texts, samplers or requests.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from enum import StrEnum
@@ -38,8 +39,12 @@ from ingot.models import build_graph, mtp_layer
 if TYPE_CHECKING:
     from ingot.backends.gpu import GpuBackend
 
+_log = logging.getLogger("ingot.engine")
 DEFAULT_CONTEXT = 8192  # tokens, if the model allows as many
 _SAMPLE = 256  # bytes
+_NOT_PLACED = (
+    "numa=%r places no weights, because none are repacked; weights='repack' says what that takes"
+)
 _SPARE = 2  # times what copies of matrices take: memory that must be available, unless asked for
 _NO_PROMPT = "a prompt is a text or one flat list of whole numbers, its token ids; batch takes many"
 
@@ -138,7 +143,7 @@ class LoadedModel:
                 keep=[value.name for value in self._hidden],
             )
             self.file.check()  # that what was read is what was checked
-            self.copies = self._plan_copies(place, placed)
+            self.copies = self._plan_copies(place, placed, numa)
             if placed.gpu is not None and not placed.gpu.alone:
                 self._hidden = _hidden_of_parts(self._hidden, asked=bool(mtp or hidden_layers))
         except BaseException:
@@ -434,7 +439,14 @@ class LoadedModel:
         if place is Weights.LOCK:
             self.file.lock()
 
-    def _plan_copies(self, place: Weights, placed: Placed) -> Copies | None:
+    def _plan_copies(self, place: Weights, placed: Placed, numa: str) -> Copies | None:
+        """The copies that fit; without any, NUMA nodes have nothing of their own."""
+        copies = self._copies_that_fit(place, placed)
+        if copies is None and numa in {Numa.SPLIT, Numa.REPLICATE}:
+            _log.warning(_NOT_PLACED, numa)
+        return copies
+
+    def _copies_that_fit(self, place: Weights, placed: Placed) -> Copies | None:
         """Copies of matrices, if they were asked for or there is memory to spare.
 
         What the cache and the arena are going to take is not free, though nobody has it yet.
