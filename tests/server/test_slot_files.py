@@ -130,7 +130,7 @@ def test_a_server_sweeps_up_after_one_that_was_killed(tiny: Path, tmp_path: Path
 
 def with_header(content: bytes, header: bytes, body: bytes = b"") -> bytes:
     """A saved file with another header, and the right digest."""
-    made = content[:8] + struct.pack("<II", 1, len(header)) + header + body
+    made = content[:12] + struct.pack("<I", len(header)) + header + body
     return made + blake2b(made, digest_size=32).digest()
 
 

@@ -167,7 +167,7 @@ def test_scores_saved_texts_and_statistics(here: LLM, there: LLM, tmp_path: Path
     there.engine.clear_cache()
     assert there.restore(tmp_path / "text") == tuple(ids[:96])
     before = there.stats.reused_tokens
-    there.generate(ids, max_tokens=1)
+    there.generate(ids, max_tokens=4, ignore_eos=True)
     assert there.stats.reused_tokens >= before + 96
     assert sum(there.engine.token_gaps.counts) > 0
     there.engine.check()
