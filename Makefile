@@ -182,7 +182,7 @@ SANITIZED_PYTHON = LD_PRELOAD="$(SANITIZERS)" PYTHONMALLOC=malloc \
 
 $(SANITIZED)/.built: $(VENV)/.built $(shell find src -name '*.py')
 	@command -v g++ >/dev/null 2>&1 || { echo "The sanitizers need g++ and its libraries." >&2; exit 1; }
-	@echo "compiling with sanitizers into $(SANITIZED) (about three minutes the first time)"
+	@echo "compiling with sanitizers into $(SANITIZED) (about eight minutes the first time)"
 	@CXX=g++ $(PIP) install --upgrade --target $(SANITIZED) --no-deps --no-build-isolation \
 	  --config-settings=build-dir=build/sanitized-objects --config-settings=cmake.build-type=Debug \
 	  --config-settings=cmake.define.INGOT_SANITIZE=ON --config-settings=install.strip=false .
