@@ -173,11 +173,11 @@ def _checkpoint(name: HubName, progress: Progress | None) -> Path:
 
     try:
         plan = plan_checkpoint(name, commit=cached.name if cached else None)
-    except StoreError:
+        return fetch(plan, progress or silent)
+    except (StoreError, OSError):
         if cached is None:
             raise
-        return cached  # the hub cannot be asked, or does not have this commit any more
-    return fetch(plan, progress or silent)
+        return cached  # the hub cannot be asked or forgot this commit, or its cache is read-only
 
 
 def checkpoint_to_quantize(name: str) -> str | None:

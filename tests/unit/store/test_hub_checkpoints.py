@@ -139,6 +139,20 @@ def test_a_commit_that_the_hub_forgot_is_used_as_it_is(hub: HubAndOllama, home: 
 
 
 @pytest.mark.usefixtures("hub")
+def test_a_cache_that_cannot_be_written_is_used_as_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.checkpoint(NAME)
+    shutil.rmtree(home / "ingot")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "read-only")
+
+    monkeypatch.setattr(hub_module, "write_file", refuse)
+    assert store.resolve(NAME) == folder
+
+
+@pytest.mark.usefixtures("hub")
 def test_parts_without_an_index_are_not_taken_for_whole() -> None:
     folder = store.checkpoint(NAME)
     (folder / "model.safetensors.index.json").unlink()
