@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ingot.errors import ConversionError
-from ingot.models.checkpoint import Order, Place, Rows, Shape, Value, halves
+from ingot.models.checkpoint import Checkpoint, Order, Place, Rows, Shape, Value, halves
 from ingot.models.settings import Settings, rope_number
 
 
@@ -206,6 +206,8 @@ def latent_keys(s: Settings) -> Mapping[str, Value]:
     }
 
 
+_SIGMOID = 2  # a file's number of this gating
+
 # An indexer that chooses which latents a token sees.
 INDEXED_LATENTS: Mapping[str, Place] = {
     **LATENTS,
@@ -216,7 +218,22 @@ INDEXED_LATENTS: Mapping[str, Place] = {
 }
 
 
-def indexer_keys(s: Settings) -> Mapping[str, Value]:
+def indexed_checkpoint(model: str) -> Checkpoint:
+    """The stored form of a class with latents, an indexer and sigmoid experts."""
+    return Checkpoint(
+        models=(model,),
+        names=INDEXED_LATENTS,
+        blocks=LATENT_BLOCKS,
+        shapes=LATENT_SHAPES,
+        keys=lambda s: {
+            **latent_keys(s),
+            **_indexer_keys(s),
+            "expert_gating_func": _SIGMOID,
+        },
+    )
+
+
+def _indexer_keys(s: Settings) -> Mapping[str, Value]:
     """Its sizes, and which layers have one of their own, where config.json says it."""
     kinds = s.find("indexer_types")
     listed = isinstance(kinds, list) and len(kinds) == s.layers
